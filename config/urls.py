@@ -11,6 +11,7 @@ urlpatterns = [
     path("admin/login/", throttled(admin.site.login)),
     path("login/login/", throttled(LoginView.as_view(template_name="rest_framework/login.html"))),
     path("admin/", admin.site.urls),
+    path("", include("apps.console.urls")),  # its page at / gives way to the API for clients that are no browsers
     path("", include("apps.api.urls")),
 ]
 

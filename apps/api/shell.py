@@ -30,6 +30,7 @@ from apps.api.heartbeat_intake import Listening
 from apps.api.incoming import Disconnected, Receive, Scope, body_of, environ_of
 from apps.api.outgoing import SLICE, Headers, Send, Stalled, send_parts, send_whole
 from apps.api.permissions import check_probe
+from apps.api.pushes import Push, PushResponse
 from apps.api.streams import Stream, WatchResponse
 from apps.api.watch_hub import BOOKMARK_SECONDS, CHUNK, CatchUp, Event, Tailer, Watcher, shown
 from apps.objects.decision_log import log_refusal
@@ -57,12 +58,13 @@ T = TypeVar("T")
 
 
 class Reply(NamedTuple):
-    """Django's complete answer, or the stream that the view authorised."""
+    """Django's complete answer, or the stream or push that the view authorised."""
 
     status: int
     headers: Headers
     body: bytes
     stream: Stream | None = None
+    push: Push | None = None
     user: str = ""  # whose budget the answer counts against while it is sent; "": callers without a login
 
 
@@ -115,6 +117,8 @@ class Shell:
             reply = await self._reply(scope, receive)
             if reply.stream is not None:
                 await self._stream(reply.stream, receive, send)
+            elif reply.push is not None:
+                await self._push(reply.push, receive, send)
             else:
                 await self._send(reply, send)
         except Disconnected:
@@ -215,6 +219,9 @@ class Shell:
             if isinstance(response, WatchResponse):
                 authorization.check(response.stream.allowed)
                 return Reply(200, [], b"", response.stream)
+            if isinstance(response, PushResponse):
+                authorization.check(response.push.allowed)
+                return Reply(200, [], b"", push=response.push)
             return Reply(started[0], started[1], b"".join(response), user=environ.get(callers.CALLER, ""))
         finally:
             close = getattr(response, "close", None)
@@ -237,6 +244,29 @@ class Shell:
                 raise
         finally:
             stream.initial = None  # also if the stream ended early: its bytes count until then
+            self.tailer.remove(watcher)
+            listener.cancel()
+
+    async def _push(self, push: Push, receive: Receive, send: Send) -> None:
+        """Send the events of a push until its client, its login, its deadline or the server ends it."""
+        assert self.tailer is not None, "the server has to run the lifespan protocol: uvicorn --lifespan on"
+        watcher = Watcher(push)
+        await self.tailer.add(watcher)
+        listener = asyncio.create_task(_until_disconnect(receive, watcher))
+        loop, write = asyncio.get_running_loop(), _sender(watcher, send)
+        push.source.open(lambda: loop.call_soon_threadsafe(watcher.ready.set))
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": _PUSH_HEADERS})
+            while not watcher.ended:
+                await write(push.source.take())  # first b"", which sends the headers
+                await watcher.ready.wait()
+                watcher.ready.clear()
+            await send({"type": "http.response.body", "body": b""})
+        except asyncio.CancelledError:
+            if not watcher.ended:
+                raise
+        finally:
+            push.source.close()
             self.tailer.remove(watcher)
             listener.cancel()
 
@@ -364,6 +394,12 @@ _STREAM_HEADERS: Headers = [
     (b"content-type", b"application/json"),
     (b"cache-control", b"no-cache, private"),
     (b"x-content-type-options", b"nosniff"),
+]
+_PUSH_HEADERS: Headers = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, private"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-accel-buffering", b"no"),
 ]
 
 

@@ -241,3 +241,17 @@ class Origin(ReadOnlyModel):
 
     def __str__(self) -> str:
         return self.installation
+
+
+class Topic(ReadOnlyModel):
+    """The number of a row-native table. A trigger raises it with every statement that changes the table."""
+
+    name = CodePointTextField(primary_key=True)  # of the type of the values
+    number = models.BigIntegerField()
+
+    class Meta:
+        verbose_name = "number of a table"
+        verbose_name_plural = "numbers of tables"
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.number}"

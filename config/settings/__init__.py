@@ -29,6 +29,7 @@ INSTALLED_APPS = [
     "django.contrib.postgres",
     "rest_framework",
     "django_prometheus",
+    "django_htmx",  # for its static files
     "apps.objects",
     "apps.clusters",
     "apps.policies",

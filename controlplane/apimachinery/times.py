@@ -89,3 +89,19 @@ def _contains_times(type_: inspect.Type, within: frozenset[type]) -> bool:
     if isinstance(type_, inspect.StructType) and type_.cls not in within:
         return any(_contains_times(one.type, within | {type_.cls}) for one in type_.fields)
     return False
+
+
+_SPANS = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+
+
+def in_words(seconds: float) -> str:
+    """Return a length of time with its unit, and below ten units with the next smaller unit: 4 min 10 s, 12 min, 2 d.
+
+    A remainder of zero is left out.
+    """
+    whole = max(0, int(seconds))
+    for size, unit, small, small_unit in _SPANS:
+        if whole >= size:
+            count, rest = whole // size, whole % size // small
+            return f"{count} {unit} {rest} {small_unit}" if count < 10 and rest else f"{count} {unit}"
+    return f"{whole} s"

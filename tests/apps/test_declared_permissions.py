@@ -18,7 +18,7 @@ from apps.api.authorization import Attributes, authorize
 from apps.api.permissions import DeclaredPermission
 
 METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
-# One path for every route of the API.
+# One path for every route of the API and the console.
 PATHS = (
     *("/", "/livez", "/healthz", "/readyz", "/metrics", "/debug/controllers", "/version", "/openapi/v2"),
     *("/openapi/v3", "/openapi/v3/apis/apps/v1", "/api", "/apis", "/api/v1", "/apis/apps", "/apis/apps/v1"),
@@ -31,6 +31,7 @@ PATHS = (
     "/apis/failover.lifeboat.io/v1alpha1/failoverrecords",
     "/apis/failover.lifeboat.io/v1alpha1/namespaces/default/evictions/web/hold",
     "/api/v1/namespaces/default/configmaps/settings",
+    "/stream",
     "/nothing/is/served/here",
 )
 # Django's own login and logout. They read no stored object.

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 from urllib.request import urlopen
 
 import pytest
-from playwright.sync_api import BrowserContext, expect, sync_playwright
+from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
 
 from apps.development.supervise.ports import LOOPBACK
 from tests.apps.credentials import PASSWORD
@@ -113,6 +113,47 @@ def any_browser(request: pytest.FixtureRequest) -> BrowserContext:
     """A Chromium with JavaScript off, and one with JavaScript on: the same has to work in both."""
     found: BrowserContext = request.getfixturevalue("scripted" if request.param == "with scripts" else "browser")
     return found
+
+
+class Console(NamedTuple):
+    """A page of root, who is logged in at the console, and what its browser reports as errors."""
+
+    page: Page
+    url: str
+    errors: list[str]
+
+    def go(self, path: str) -> Page:
+        """Go to a page of the console."""
+        self.page.goto(f"{self.url}{path}")
+        return self.page
+
+
+@pytest.fixture
+def console(server: Server, scripted: BrowserContext) -> Console:
+    """The console with JavaScript on. `server` runs on the database of the test."""
+    return logged_in(server, scripted)
+
+
+@pytest.fixture
+def plain_console(server: Server, browser: BrowserContext) -> Console:
+    """The console with JavaScript off."""
+    return logged_in(server, browser)
+
+
+def logged_in(server: Server, context: BrowserContext, *, user: str = "root") -> Console:
+    """Return the console for a user of the database, without the form of the login."""
+    from django.conf import settings
+    from django.contrib.auth import get_user_model
+    from django.test import Client
+
+    client = Client()
+    client.force_login(get_user_model().objects.get(username=user))
+    name = settings.SESSION_COOKIE_NAME
+    context.add_cookies([{"name": name, "value": client.cookies[name].value, "url": server.url}])
+    page, errors = context.new_page(), list[str]()
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    return Console(page, server.url, errors)
 
 
 def _opened(

@@ -1,0 +1,120 @@
+"""Board: notifies the streams of this process which subjects have changed, at most once a second.
+
+One thread reads, while at least one browser is connected: the newest lines of the change log (kinds and references),
+and the numbers of the row-native tables (`objects_topic`), which triggers raise with every statement that changes a
+table. It makes at most three queries a second, whatever the number of browsers.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from django.db import Error, close_old_connections, connection
+
+from apps.api.clock import ticks
+from controlplane.apimachinery.meta import Ref
+
+log = logging.getLogger(__name__)
+
+EVERY_SECONDS: Final = 1.0
+SILENT_SECONDS: Final = 15.0  # a comment is sent after this silence, so that proxies keep the connection
+MAX_REFS: Final = 2000  # references that are read at once; beyond that every subject counts as changed
+EVERYTHING: Final = "*"
+
+_NEWEST: Final = "SELECT version FROM objects_counter WHERE id = 1"
+_CHANGED: Final = """
+    SELECT DISTINCT kind, namespace, name FROM objects_changelog WHERE version > %s AND version <= %s LIMIT %s"""
+_TOPICS: Final = "SELECT name, number FROM objects_topic"
+
+Notify = Callable[[frozenset[str]], None]
+"""Called in the thread of the board with the subjects that have changed. Must not wait."""
+
+
+class Board:
+    """The board of a process. May be used from any thread."""
+
+    def __init__(self) -> None:
+        self._readers: set[Notify] = set()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._left = threading.Event()  # set when the last reader has left
+
+    def join(self, reader: Notify) -> None:
+        """Notify a reader of changes from now on. An empty set of subjects after a silence keeps it awake."""
+        with self._lock:
+            self._readers.add(reader)
+            self._left.clear()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="board", daemon=True)
+                self._thread.start()
+
+    def leave(self, reader: Notify) -> None:
+        """Notify a reader no more."""
+        with self._lock:
+            self._readers.discard(reader)
+            if not self._readers:
+                self._left.set()
+
+    def _run(self) -> None:
+        seen = _Seen()
+        spoken_at = ticks()
+        while True:
+            with self._lock:
+                if not self._readers:
+                    self._thread = None
+                    return
+            subjects = self._read(seen)
+            if subjects or ticks() - spoken_at >= SILENT_SECONDS:
+                spoken_at = ticks()
+                with self._lock:
+                    readers = list(self._readers)
+                for reader in readers:
+                    reader(subjects)
+            self._left.wait(EVERY_SECONDS)
+
+    def _read(self, seen: _Seen) -> frozenset[str]:
+        """Return the subjects that have changed. While the database is away: none; afterwards: everything."""
+        try:
+            return frozenset(seen.changes())
+        except Error as error:
+            if not seen.lost:
+                log.warning("live pages wait for the database: %s", type(error).__name__)
+            first, seen.lost = not seen.lost, True
+            return frozenset((EVERYTHING,) if first else ())
+        finally:
+            close_old_connections()
+
+
+class _Seen:
+    """What the board has read last."""
+
+    def __init__(self) -> None:
+        self.version = -1
+        self.numbers: dict[str, int] = {}
+        self.lost = False
+
+    def changes(self) -> Iterable[str]:
+        """Return the subjects that have changed since the last call. Raises django.db.Error."""
+        with connection.cursor() as cursor:
+            cursor.execute(_NEWEST)
+            (newest,) = cursor.fetchone() or (0,)
+            cursor.execute(_TOPICS)
+            numbers = dict(cursor.fetchall())
+            refs: list[tuple[str, str, str]] = []
+            if 0 <= self.version < newest:
+                cursor.execute(_CHANGED, (self.version, newest, MAX_REFS + 1))
+                refs = cursor.fetchall()
+        found = (
+            {name for name, number in numbers.items() if self.numbers.get(name) != number} if self.numbers else set()
+        )
+        if self.lost or newest < self.version or len(refs) > MAX_REFS:
+            found = {EVERYTHING}
+        found |= {kind for kind, _, _ in refs} | {str(Ref(*ref)) for ref in refs}
+        self.version, self.numbers, self.lost = newest, numbers, False
+        return found
+
+
+BOARD: Final = Board()

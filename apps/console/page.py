@@ -1,0 +1,194 @@
+"""Page: the base of all pages of the console. Read this before you add a page.
+
+A page is a class in a file of its own:
+
+    class QueuePage(Page):
+        title = "Queue"
+        template_name = "console/queue.html"          # extends "console/base.html": blocks title, content
+        topics = {"queue": ("Eviction", "Cluster")}   # live part → subjects whose change renews it
+        resource = eviction.RESOURCE                  # a request attempts to list it; or override attributes(request)
+
+        def kubectl(self) -> str:                     # the line "as kubectl" at the foot of the page
+            return "kubectl get evictions -A"
+
+        def context(self, request) -> dict[str, Any]: # self.kwargs: parts of the URL; self.part: "" or a part
+            return {"rows": ...}
+
+and a line in `apps/console/urls.py`: `path("queue", QueuePage.as_view(), name="queue")`. A page whose name is in
+NAVIGATION (`apps/console/navigation.py`) then appears in the navigation.
+
+- **Login and rights.** A caller without a login is sent to the login. `attributes(request)` declares what a request
+  attempts, as in every view of the API; 403 comes before 404. Add a path of the page to
+  `tests/apps/test_declared_permissions.py`. For a button, ask `self.may(request, verb, resource, name=..., ...)`.
+- **Live parts.** A part is a template `console/parts/<name>.html`. The page shows it with `{% part "queue" %}`, and
+  `?part=queue` answers with this part alone. The stream of a browser names the parts whose subjects have changed, at
+  most once a second, and htmx then fetches those parts. Subjects are keys of kinds (`kinds.CLUSTER`), references as
+  text (`str(ref)`) and the types of row-native values with a trigger ("Eviction", "FleetState": a migration such as
+  `apps/failover/migrations/0014_topics.py` adds more). Subjects that depend on the URL: override `subjects()`.
+  Without JavaScript the page is complete, and the reader reloads it.
+- **Times.** `{% utc moment %}` shows a time in UTC, with the zone of the reader beside it. `{% age moment %}` shows
+  how long ago it was. Every figure has one of them. `{% badge "ok" "Ready" %}` shows a state as an icon with a word:
+  ok, warn, bad, info, off.
+- **Acts.** A form that changes something is an Act in `apps/console/guard.py`.
+- **Policy.** No inline scripts and no inline styles: the Content-Security-Policy refuses them. Charts are SVG with
+  classes.
+
+Every page answers with a constant number of queries. `tests/apps/test_console_pages.py` has an example of the test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, ClassVar, Final
+from urllib.parse import urlencode
+
+from django.conf import settings
+from django.contrib.messages import get_messages
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
+from django.template.loader import render_to_string
+from django.utils.cache import patch_vary_headers
+from rest_framework.request import Request
+
+from apps.api import authorization, error_mapping
+from apps.api.authorization import Attributes
+from apps.api.permissions import Scope, path_attributes, resource_attributes
+from apps.api.renderers import JSONRenderer
+from apps.api.views import KubernetesView
+from apps.console.kept_pages import KEPT
+from apps.console.navigation import navigation
+from apps.objects.store import store
+from controlplane.apimachinery.errors import MethodNotAllowed, NotFound
+from controlplane.wire.resource import Resource
+
+POLICY: Final = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+
+
+class Page(KubernetesView):
+    """Base of the pages of the console. The docstring of this file describes its use."""
+
+    title: ClassVar[str] = ""
+    template_name: ClassVar[str] = ""
+    topics: ClassVar[Mapping[str, Sequence[str]]] = {}
+    resource: ClassVar[Resource | None] = None
+    shared: ClassVar[bool] = False
+    """Whether its parts depend on nothing but the URL and the rights. They are then rendered once for all browsers."""
+    part: str = ""
+    query: QueryDict  # of the page, also while its stream is opened
+
+    http_method_names = ["get", "head", "post", "options"]
+
+    def attributes(self, request: Request) -> Attributes:
+        """Return what a request attempts: to read `resource`, or the path of the page if it has none."""
+        if self.resource is None:
+            return path_attributes(request)
+        scope = Scope(namespace=self.kwargs.get("namespace", ""), name=self.kwargs.get("name", ""))
+        return resource_attributes(request, self.resource, scope)
+
+    def context(self, request: Request) -> dict[str, Any]:
+        """Return the variables of the template."""
+        return {}
+
+    def kubectl(self) -> str:
+        """Return the command that reads the same. "": there is none."""
+        return ""
+
+    def subjects(self) -> dict[str, tuple[str, ...]]:
+        """Return the live parts of this page, each with its subjects. `self.kwargs` is set."""
+        return {part: tuple(subjects) for part, subjects in self.topics.items()}
+
+    def may(
+        self, request: Request, verb: str, resource: Resource, *, namespace: str = "", name: str = "", sub: str = ""
+    ) -> bool:
+        """Test whether the user may do this, by the same rules as the API."""
+        asked = Attributes(request.user, verb, resource.group, resource.plural, sub, namespace, name)
+        return authorization.authorize(asked).allowed
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        self.query = request.query_params
+        super().initial(request, *args, **kwargs)
+
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        self.part = request.query_params.get("part", "")
+        if self.part and self.part not in self.subjects():
+            raise NotFound(f"this page has no part {self.part!r}; it has {', '.join(self.subjects()) or 'none'}")
+        return self.show(request, **self.context(request))
+
+    def show(self, request: Request, *, status: int = 200, **context: Any) -> HttpResponse:
+        """Return the page, or the part that was asked for, with these variables. Successful pages are kept."""
+        shown = {**frame(self, request), **context}
+        name = f"console/parts/{self.part}.html" if self.part else self.template_name
+        text = render_to_string(name, shown, request=request._request)
+        if status == 200 and request.method == "GET" and not self.part:
+            KEPT.keep(request._request, text, at=shown["now"])
+        return answer(text, status=status)
+
+    # The frame of every request
+
+    def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
+        return JSONRenderer(), "text/html"  # a page has a single form, whatever the Accept header contains
+
+    def handle_exception(self, exc: Exception) -> Any:
+        """Return an error as a page. Callers without a login are sent to the login."""
+        http: HttpRequest = self.request._request
+        away = error_mapping.is_away(exc)
+        error = error_mapping.status_error(exc)
+        if error.code == 401:
+            return _to_login(http)
+        if away and http.method == "GET" and "part" not in http.GET and (kept := KEPT.find(http)) is not None:
+            return answer(kept.text_with(error.message), status=200)
+        text = render_to_string("console/error.html", {"error": error, "away": away, "title": error.reason})
+        response = answer(text, status=error.code)
+        error_mapping.add_headers(response, error)
+        return response
+
+    def http_method_not_allowed(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        raise MethodNotAllowed(f"{request.method} is not possible on this page")
+
+
+def frame(page: Page, request: Request) -> dict[str, Any]:
+    """Return the variables that `console/base.html` needs."""
+    now: datetime = store().now()
+    return {
+        "page": page,
+        "title": page.title,
+        "now": now,
+        "kubectl": page.kubectl(),
+        "navigation": navigation(request.path_info),
+        "user": request.user,
+        "development": settings.DEVELOPMENT,
+        "notices": get_messages(request._request) if not page.part else (),
+        "stream": f"/stream?{urlencode({'page': request._request.get_full_path()})}" if page.subjects() else "",
+    }
+
+
+def answer(text: str, *, status: int = 200) -> HttpResponse:
+    """Return a text as an HTML answer that no cache keeps, with the policy of the console."""
+    response = HttpResponse(text, status=status, content_type="text/html; charset=utf-8")
+    response["Content-Security-Policy"] = POLICY
+    response["Cache-Control"] = "no-store"
+    patch_vary_headers(response, ("Accept", "Cookie"))
+    return response
+
+
+def _to_login(request: HttpRequest) -> HttpResponse:
+    """Return the redirect to the login. A part is fetched by a script, which cannot follow it: it gets 401."""
+    if "part" in request.GET:
+        response = HttpResponse(status=401)
+        response["HX-Redirect"] = f"{settings.LOGIN_URL}?{urlencode({'next': request.path})}"
+        return response
+    wanted = request.get_full_path() if request.method == "GET" else request.path
+    redirect = HttpResponse(status=302)
+    redirect["Location"] = f"{settings.LOGIN_URL}?{urlencode({'next': wanted})}"
+    return redirect

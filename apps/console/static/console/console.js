@@ -1,0 +1,105 @@
+// The console's script. Every page is complete without it; it adds: live parts, ages that count, the reader's zone, copying.
+"use strict";
+(() => {
+  const zone = new Intl.DateTimeFormat([], { timeZoneName: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  const zoneWithDate = new Intl.DateTimeFormat([], {
+    timeZoneName: "short", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit",
+  });
+  const isUtc = new Date().getTimezoneOffset() === 0;
+
+  function inWords(seconds) { // as controlplane.apimachinery.times.in_words
+    const whole = Math.max(0, Math.floor(seconds));
+    for (const [size, unit, small, smallUnit] of [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]]) {
+      if (whole >= size) {
+        const count = Math.floor(whole / size), rest = Math.floor((whole % size) / small);
+        return count < 10 && rest ? `${count} ${unit} ${rest} ${smallUnit}` : `${count} ${unit}`;
+      }
+    }
+    return `${whole} s`;
+  }
+
+  // Times. The clock of the reader may be wrong, so ages count from the age that the server wrote.
+  const began = new WeakMap();
+  function times(root) {
+    for (const one of root.querySelectorAll("time.utc")) {
+      if (isUtc || one.nextElementSibling?.classList.contains("zone")) continue;
+      const shown = document.createElement("span");
+      shown.className = "zone";
+      shown.textContent = (one.dataset.style === "date" ? zoneWithDate : zone).format(new Date(one.dateTime));
+      one.after(" ", shown);
+    }
+    for (const one of root.querySelectorAll("time.age")) {
+      if (!began.has(one)) began.set(one, { seconds: Number(one.dataset.seconds), at: performance.now() });
+    }
+  }
+  function count() {
+    for (const one of document.querySelectorAll("time.age")) {
+      const start = began.get(one);
+      if (start) one.textContent = inWords(start.seconds + (performance.now() - start.at) / 1000);
+    }
+  }
+
+  // Live parts: one stream while the page is visible. An event names a part; htmx fetches it, or the event contains it.
+  const live = document.getElementById("live");
+  let source = null;
+  function renew(name) {
+    const url = new URL(location.href);
+    url.searchParams.set("part", name);
+    htmx.ajax("GET", url.pathname + url.search, { target: `#part-${name}`, swap: "innerHTML" });
+  }
+  function busy(place) { // a reader who types or selects there is not interrupted
+    const at = document.activeElement;
+    return place.contains(at) && at.matches("input, textarea, select") || place.querySelector("details[open] form, :popover-open");
+  }
+  function show(state) {
+    if (!live) return;
+    live.hidden = false;
+    live.className = `live ${state ? "on" : "off"}`;
+    live.textContent = state ? "live" : "not live";
+  }
+  function open() {
+    const url = document.body.dataset.stream;
+    if (!url || source || document.hidden || !window.EventSource) return;
+    source = new EventSource(url);
+    source.addEventListener("open", () => show(true));
+    source.addEventListener("error", () => show(false));
+    source.addEventListener("topic", (event) => {
+      const place = document.getElementById(`part-${event.data}`);
+      if (place && !busy(place)) renew(event.data);
+    });
+    source.addEventListener("part", (event) => {
+      const sent = JSON.parse(event.data), place = document.getElementById(`part-${sent.name}`);
+      if (place && !busy(place)) htmx.swap(place, sent.html, { swapStyle: "innerHTML" });
+    });
+    source.addEventListener("login", () => { close(); location.reload(); });
+  }
+  function close() {
+    source?.close();
+    source = null;
+  }
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) return close();
+    if (source || !document.body.dataset.stream) return;
+    for (const place of document.querySelectorAll("[data-part]")) if (!busy(place)) renew(place.dataset.part);
+    open();
+  });
+  window.addEventListener("pagehide", close);
+  window.addEventListener("pageshow", open);
+
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-copy]");
+    if (!button) return;
+    await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+    button.textContent = "copied";
+  });
+
+  function ready() {
+    times(document);
+    setInterval(count, 1000);
+    for (const button of document.querySelectorAll("[data-copy]")) button.hidden = !navigator.clipboard;
+    document.body.addEventListener("htmx:afterSwap", (event) => times(event.detail.target ?? document));
+    open();
+  }
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", ready);
+  else ready();
+})();

@@ -1,0 +1,91 @@
+"""GET /stream?page=<path>: the events of a page, as server-sent events. It is authorised as the page itself is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.http import HttpResponseBase, QueryDict
+from django.urls import Resolver404, resolve
+from rest_framework.request import Request
+
+from apps.api.authorization import Attributes
+from apps.api.logins import login_of
+from apps.api.pushes import Push, PushResponse
+from apps.api.renderers import JSONRenderer
+from apps.api.views import KubernetesView
+from apps.console.board import BOARD, EVERYTHING
+from apps.console.page import Page
+from controlplane.apimachinery.errors import NotFound
+
+COMMENT = b": \n\n"  # keeps the connection, and means nothing to a browser
+
+
+class StreamView(KubernetesView):
+    """Serves the stream of a page: the names of its parts, whenever their subjects have changed."""
+
+    http_method_names = ["get", "options"]
+
+    def attributes(self, request: Request) -> Attributes:
+        return self._page(request).attributes(request)
+
+    def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
+        return JSONRenderer(), "application/json"  # of errors; the stream has its own type, which is not negotiated
+
+    def get(self, request: Request) -> HttpResponseBase:
+        page = self._page(request)
+        source = Topics(page.subjects())
+        return PushResponse(Push(allowed=page.attributes(request), login=login_of(request), source=source))
+
+    def _page(self, request: Request) -> Page:
+        """Return the page that the query names. Raises NotFound."""
+        path = urlsplit(request.query_params.get("page", "/"))
+        try:
+            match = resolve(path.path)
+        except Resolver404:
+            match = None
+        view: Any = getattr(match.func, "cls", None) if match is not None else None
+        if match is None or view is None or not issubclass(view, Page):
+            raise NotFound(f"{path.path} is no page of the console")
+        page: Page = view(**match.func.initkwargs)  # type: ignore[attr-defined]  # what as_view() adds to a view
+        page.args, page.kwargs = match.args, match.kwargs
+        page.query = QueryDict(path.query)
+        return page
+
+
+class Topics:
+    """The source of the events of one page: a line for each part that has changed since the last one was sent."""
+
+    def __init__(self, subjects: Mapping[str, Sequence[str]]) -> None:
+        self._parts = {part: frozenset(names) for part, names in subjects.items()}
+        self._changed = set[str]()
+        self._silent = False
+        self._lock = threading.Lock()
+        self._wake: Callable[[], None] | None = None
+
+    def open(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        BOARD.join(self._notify)
+
+    def close(self) -> None:
+        BOARD.leave(self._notify)
+
+    def take(self) -> bytes:
+        with self._lock:
+            changed, self._changed = sorted(self._changed), set()
+            silent, self._silent = self._silent, False
+        if changed:
+            return b"".join(f"event: topic\ndata: {part}\n\n".encode() for part in changed)
+        return COMMENT if silent else b""
+
+    def _notify(self, subjects: frozenset[str]) -> None:
+        """Remember the parts that a change concerns, and wake the sender. Without subjects: keep the connection."""
+        everything = EVERYTHING in subjects
+        parts = {part for part, names in self._parts.items() if everything or names & subjects}
+        with self._lock:
+            self._changed |= parts
+            self._silent = not subjects
+        if (parts or not subjects) and self._wake is not None:
+            self._wake()

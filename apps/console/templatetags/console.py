@@ -1,0 +1,88 @@
+"""Template tags of the console: live parts, times, badges and bars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from django import template
+from django.template.context import Context
+from django.template.loader import render_to_string
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
+
+from controlplane.apimachinery.times import in_words
+
+register = template.Library()
+
+ICONS: Final = {"ok": "✓", "warn": "!", "bad": "✕", "info": "i", "off": "–"}
+
+
+@register.simple_tag(takes_context=True)
+def part(context: Context, name: str) -> SafeString:
+    """Return a live part of the page, in an element that the stream can renew."""
+    text = render_to_string(f"console/parts/{name}.html", context.flatten())
+    return format_html('<div id="part-{0}" data-part="{0}">{1}</div>', name, mark_safe(text))
+
+
+@register.simple_tag
+def utc(moment: datetime | None, style: str = "time") -> SafeString:
+    """Return a time in UTC. A script adds the zone of the reader. `style`: "time" 20:54:03 or "date" with the date."""
+    if moment is None:
+        return mark_safe('<span class="quiet">never</span>')
+    pattern = "%H:%M:%S" if style == "time" else "%Y-%m-%d %H:%M:%S"
+    at = moment.astimezone(UTC)
+    return format_html(
+        '<time class="utc" datetime="{}" data-style="{}">{} <small>UTC</small></time>',
+        *(at.strftime("%Y-%m-%dT%H:%M:%SZ"), style, at.strftime(pattern)),
+    )
+
+
+@register.simple_tag(takes_context=True)
+def age(context: Context, moment: datetime | None) -> SafeString:
+    """Return how long ago a time was at the time of the page: 4 min. A script goes on counting."""
+    if moment is None:
+        return mark_safe('<span class="quiet">never</span>')
+    at, now = moment.astimezone(UTC), context["now"]
+    seconds = max(0.0, (now - moment).total_seconds())
+    written, shown = at.strftime("%Y-%m-%dT%H:%M:%SZ"), at.strftime("%Y-%m-%d %H:%M:%S UTC")
+    return format_html(
+        '<time class="age" datetime="{}" data-seconds="{}" title="{}">{}</time>',
+        *(written, int(seconds), shown, in_words(seconds)),
+    )
+
+
+@register.filter
+def span(seconds: float | None) -> str:
+    """Return a number of seconds as text: 4 min."""
+    return "unknown" if seconds is None else in_words(seconds)
+
+
+@register.simple_tag
+def badge(state: str, word: str, title: str = "") -> SafeString:
+    """Return a state as an icon with a word. `state`: ok, warn, bad, info or off."""
+    return format_html(
+        '<span class="badge {}" title="{}"><span class="icon" aria-hidden="true">{}</span>{}</span>',
+        *(state, title, ICONS[state], word),
+    )
+
+
+@register.simple_tag
+def bar(sections: Iterable[tuple[str, int, str]], label: str) -> SafeString:
+    """Return a bar of sections (class, number, word) as SVG. The numbers are in its text as well."""
+    found = [(kind, number, word) for kind, number, word in sections if number]
+    total = sum(number for _, number, _ in found) or 1
+    rects, x = list[tuple[Any, ...]](), 0.0
+    for kind, number, word in found:
+        width = 1000 * number / total
+        rects.append((f"{x:.2f}", f"{width:.2f}", kind, word, number))
+        x += width
+    drawn = format_html_join(
+        "", '<rect x="{}" y="0" width="{}" height="12" class="{}"><title>{}: {}</title></rect>', rects
+    )
+    text = ", ".join(f"{word} {number}" for _, number, word in found) or "empty"
+    return format_html(
+        '<svg class="bar" viewBox="0 0 1000 12" preserveAspectRatio="none" role="img" aria-label="{}: {}">{}</svg>',
+        *(label, text, drawn),
+    )
