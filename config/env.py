@@ -45,10 +45,10 @@ def refuse_unknown(environ: Mapping[str, str], known: Collection[str]) -> None:
     `known`: variables that are read elsewhere. Those that this module has read are known as well. Raises
     EnvironmentInvalid, which names the variable and the most similar known one.
     """
-    names = {one for one in _read | set(known) | ELSEWHERE if one.startswith(PREFIX)}
+    names = {item for item in _read | set(known) | ELSEWHERE if item.startswith(PREFIX)}
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in names and not _OF_A_SERVICE.fullmatch(name):
-            endings = [one.removeprefix(PREFIX) for one in names]
+            endings = [entry.removeprefix(PREFIX) for entry in names]
             near = get_close_matches(name.removeprefix(PREFIX), endings, n=1)
             hint = f"did you mean {PREFIX}{near[0]}?" if near else "docs/settings.md and docs/operating.md list them"
             raise EnvironmentInvalid(f"{name}: unknown variable; {hint}")

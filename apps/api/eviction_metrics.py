@@ -110,9 +110,9 @@ def _queues(clusters: Clusters) -> Iterator[Any]:
     kinds = GaugeMetricFamily(
         "evict_kind_total", "Evictions in the queue, by kind of workload.", labels=[*labels, "resource_kind"]
     )
-    for name, one in clusters.items():
-        total.add_metric([name], one.waiting)
-        for kind, count in one.by_kind.items():
+    for name, figures in clusters.items():
+        total.add_metric([name], figures.waiting)
+        for kind, count in figures.by_kind.items():
             kinds.add_metric([name, kind], count)
     yield from (total, kinds)
 
@@ -134,13 +134,13 @@ def _processed(clusters: Clusters) -> Iterator[Any]:
     )
     evicted = CounterMetricFamily("evict_succeeded", "Evictions that succeeded in this outage.", labels=labels)
     failed = CounterMetricFamily("evict_failed", "Evictions in this outage that found no other cluster.", labels=labels)
-    for name, one in clusters.items():
-        latency.add_metric([name], list(cumulative_buckets(one.latency_counts).items()), one.latency_sum)
-        rate.add_metric([name], one.rate)
-        if one.success_rate is not None:
-            success.add_metric([name], one.success_rate)
-        evicted.add_metric([name], one.evicted)
-        failed.add_metric([name], one.failed)
+    for name, figures in clusters.items():
+        latency.add_metric([name], list(cumulative_buckets(figures.latency_counts).items()), figures.latency_sum)
+        rate.add_metric([name], figures.rate)
+        if figures.success_rate is not None:
+            success.add_metric([name], figures.success_rate)
+        evicted.add_metric([name], figures.evicted)
+        failed.add_metric([name], figures.failed)
     yield from (latency, rate, success, evicted, failed)
 
 
@@ -155,8 +155,8 @@ def _shipped(clusters: Clusters) -> Iterator[Any]:
     processed = CounterMetricFamily(
         "eviction_processing", "Evictions that were processed in this outage, by result.", labels=["name", "result"]
     )
-    for cluster, one in clusters.items():
-        for kind, count in one.by_binding_kind.items():
+    for cluster, figures in clusters.items():
+        for kind, count in figures.by_binding_kind.items():
             kinds.add_metric([cluster, kind], count)
     for name, queue_ in _by_bucket(clusters).items():
         depth.add_metric([name], queue_.waiting)

@@ -222,7 +222,9 @@ def broker() -> str:
 def groups(own: psycopg.Connection[Any]) -> Iterator[Line]:
     """Yield a line for each controller group that workers run, and one line for the members processes."""
     ended = {(name, shard): float(ago) for name, shard, ago in own.execute(_LEASES)}
-    enabled = [one.name for group in GROUPS.values() for one in group.controllers if base().runs(one.name)]
+    enabled = [
+        controller.name for group in GROUPS.values() for controller in group.controllers if base().runs(controller.name)
+    ]
     waits = {name: float(seconds or 0) for name, seconds in own.execute(_WAITS, [enabled])}
     for place in tick_names():
         name, _, shard = place.partition("/")
@@ -236,7 +238,7 @@ def _line(title: str, group: str, ended: float | None, waits: dict[str, float], 
 
     `ended`: seconds since its lease ended. Negative: the lease is held. None: the lease was never held.
     """
-    oldest = max((waits.get(one.name, 0.0) for one in GROUPS[group].controllers), default=0.0)
+    oldest = max((waits.get(controller.name, 0.0) for controller in GROUPS[group].controllers), default=0.0)
     waiting = f"the oldest due object waits for {oldest:.0f} s" if oldest >= 1 else "nothing waits"
     if ended is None:
         return Line(title, f"never held, {waiting}: is a {process} running?")

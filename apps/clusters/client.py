@@ -257,8 +257,8 @@ class MemberClient:
             if isinstance(core, Answer):
                 return core
             found: list[dict[str, Any]] = [
-                {"groupVersion": version, "resources": None if isinstance(one, Answer) else one}
-                for version, one in zip(versions, (core, *others), strict=True)
+                {"groupVersion": version, "resources": None if isinstance(answer, Answer) else answer}
+                for version, answer in zip(versions, (core, *others), strict=True)
             ]
             inventory.check_number(found)
         except TooMuch as error:

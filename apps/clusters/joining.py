@@ -47,7 +47,7 @@ def from_list(path: Path) -> list[Member]:
     try:
         known = json.loads(path.read_text())
         authority = known.get("certificateAuthority", "")
-        return [Member(one["name"], one["url"], one["token"], authority) for one in known["members"]]
+        return [Member(item["name"], item["url"], item["token"], authority) for item in known["members"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise JoinError(f"{path} is not a list of members: {error}") from error
 
@@ -71,7 +71,7 @@ def from_kubeconfig(name: str, path: Path) -> Member:
 
 
 def _named(config: dict[str, Any], part: str, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(one for one in config[part] if one["name"] == name)
+    found: dict[str, Any] = next(item for item in config[part] if item["name"] == name)
     return found
 
 
@@ -99,7 +99,7 @@ def join(store: DjangoStore, members: list[Member], settings: Settings) -> list[
     waiting = members
     for _ in range(ATTEMPTS):
         writer = _writer(store, settings)
-        held = store.get([ref for one in waiting for ref in (_secret_ref(one), _cluster_ref(one))])
+        held = store.get([ref for item in waiting for ref in (_secret_ref(item), _cluster_ref(item))])
         groups = {
             member.name: [
                 *_wanted_secret(writer, member, held.get(_secret_ref(member))),

@@ -121,20 +121,20 @@ class Demo:
 
     def _apply(self, example: str, expected: dict[str, int]) -> None:
         """Delete the objects of an example, create them again, and wait until all copies run."""
-        for one in yaml.safe_load_all((EXAMPLES / example).read_text()):
-            path = _path(one)
-            self._ask("DELETE", f"{path}/{one['metadata']['name']}")
+        for entry in yaml.safe_load_all((EXAMPLES / example).read_text()):
+            path = _path(entry)
+            self._ask("DELETE", f"{path}/{entry['metadata']['name']}")
         self._await("the objects of the last run to be gone", lambda: not self._copies() and not self._exist(example))
-        for one in yaml.safe_load_all((EXAMPLES / example).read_text()):
-            self._ask("POST", _path(one), one)
-            print(f"applied {one['kind']}/{one['metadata']['name']} from docs/examples/{example}")
+        for item in yaml.safe_load_all((EXAMPLES / example).read_text()):
+            self._ask("POST", _path(item), item)
+            print(f"applied {item['kind']}/{item['metadata']['name']} from docs/examples/{example}")
         self._await("all copies to run", lambda: self._running() == expected)
         self._await("all copies to be reported healthy", lambda: self._healthy() == set(expected))
         print(f"running: {_shown(expected)}")
 
     def _exist(self, example: str) -> bool:
         wanted = yaml.safe_load_all((EXAMPLES / example).read_text())
-        found = [self._ask("GET", f"{_path(one)}/{one['metadata']['name']}") for one in wanted]
+        found = [self._ask("GET", f"{_path(item)}/{item['metadata']['name']}") for item in wanted]
         return any(found) or self._placed() is not None
 
     def _fail(self, member: str) -> int:
@@ -204,9 +204,9 @@ class Demo:
     def _copies(self) -> dict[str, Any]:
         """Return the Deployment as each member has it. A member that is down is not included."""
         return {
-            one["name"]: found
-            for one in self.members["members"]
-            if (found := self._on(one, "/apis/apps/v1/namespaces/default/deployments/nginx"))
+            member["name"]: found
+            for member in self.members["members"]
+            if (found := self._on(member, "/apis/apps/v1/namespaces/default/deployments/nginx"))
         }
 
     def _running(self) -> dict[str, int]:
@@ -219,9 +219,9 @@ class Demo:
 
         works = self._ask("GET", "/apis/work.karmada.io/v1alpha1/works")["items"]
         return {
-            one["metadata"]["namespace"].removeprefix("karmada-es-")
-            for one in works
-            if health(one) == ("Healthy", replicas(one), replicas(one))
+            work["metadata"]["namespace"].removeprefix("karmada-es-")
+            for work in works
+            if health(work) == ("Healthy", replicas(work), replicas(work))
         }
 
     def _removals(self, member: str) -> list[datetime]:
@@ -229,7 +229,9 @@ class Demo:
         with urllib.request.urlopen(f"{self.members['control']}/members/{member}/requests", timeout=10) as answer:
             requests = json.load(answer)["requests"]
         ends = "/deployments/nginx"
-        times = [one["at"] for one in requests if one["method"] == "DELETE" and one["path"].endswith(ends)]
+        times = [
+            request["at"] for request in requests if request["method"] == "DELETE" and request["path"].endswith(ends)
+        ]
         return [at for at in map(datetime.fromisoformat, times) if at >= self.began]
 
     def _on(self, member: dict[str, str], path: str) -> Any:

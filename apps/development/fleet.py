@@ -192,7 +192,7 @@ def store_all(store: Store, objects: Sequence[Object], *, by: str) -> int:
     for start in range(0, len(objects), CHUNK):
         chunk = objects[start : start + CHUNK]
         outcomes = store.apply(
-            [(None, Decision(changes=(Put(one, None),), reason="Fleet")) for one in chunk], by=Actor(by)
+            [(None, Decision(changes=(Put(item, None),), reason="Fleet")) for item in chunk], by=Actor(by)
         )
         made += sum(1 for outcome in outcomes if not outcome.lost)
     return made

@@ -34,9 +34,9 @@ def steps_of(changes: Iterable[Change], *, binding: str) -> list[Step]:
         if change.type == "DELETED":
             new, old = {}, old or new
         if change.ref.kind == kinds.CLUSTER:
-            steps += (Step(change.at, *one) for one in _cluster(change.ref.name, old, new))
+            steps += (Step(change.at, *item) for item in _cluster(change.ref.name, old, new))
         elif change.ref.kind in kinds.BINDINGS and (change.ref.namespace, change.ref.name) == (namespace, name):
-            steps += (Step(change.at, *one) for one in _binding(old, new))
+            steps += (Step(change.at, *entry) for entry in _binding(old, new))
         elif change.ref.kind == kinds.WORK and _owner(new or old).endswith(f":{binding}"):
             cluster = cluster_of_execution_namespace(change.ref.namespace)
             steps += (Step(change.at, *one) for one in _work(cluster, old, new))
@@ -65,7 +65,7 @@ def _owner(work: Document) -> str:
 def condition_of(doc: Document, name: str, field: str = "status") -> str:
     """Return the status of a condition, or another field of it. "": the object has no such condition."""
     conditions = doc.get("status", {}).get("conditions", ())
-    return next((one.get(field, "") for one in conditions if one.get("type") == name), "")
+    return next((condition.get(field, "") for condition in conditions if condition.get("type") == name), "")
 
 
 def _cluster(name: str, old: Document, new: Document) -> Iterator[tuple[str, str, str]]:
@@ -80,7 +80,7 @@ def _cluster(name: str, old: Document, new: Document) -> Iterator[tuple[str, str
 
 
 def _taints(doc: Document) -> set[tuple[str, str]]:
-    return {(one["key"], one["effect"]) for one in doc.get("spec", {}).get("taints", ())}
+    return {(taint["key"], taint["effect"]) for taint in doc.get("spec", {}).get("taints", ())}
 
 
 def _binding(old: Document, new: Document) -> Iterator[tuple[str, str, str]]:
@@ -88,7 +88,7 @@ def _binding(old: Document, new: Document) -> Iterator[tuple[str, str, str]]:
     for cluster in sorted(tasks_after - tasks_before):
         yield "evicted", cluster, f"evicted from {cluster}; the old copy stays until the others are healthy"
     before, after = targets(old), targets(new)
-    if set(after) - set(before) or any(after[one] != before[one] for one in after if one in before):
+    if set(after) - set(before) or any(after[item] != before[item] for item in after if item in before):
         yield "scheduled", "", f"scheduled to {shown(after)}"
     for cluster in sorted(tasks_before - tasks_after):
         yield "cleared", cluster, f"all copies are healthy: the eviction from {cluster} is complete"
@@ -97,12 +97,15 @@ def _binding(old: Document, new: Document) -> Iterator[tuple[str, str, str]]:
 
 
 def _tasks(doc: Document) -> set[str]:
-    return {one["fromCluster"] for one in doc.get("spec", {}).get("gracefulEvictionTasks", ())}
+    return {
+        graceful_eviction_task["fromCluster"]
+        for graceful_eviction_task in doc.get("spec", {}).get("gracefulEvictionTasks", ())
+    }
 
 
 def targets(binding: Document) -> dict[str, int]:
     """Return the replicas of a binding by cluster."""
-    return {one["name"]: one.get("replicas", 0) for one in binding.get("spec", {}).get("clusters", ())}
+    return {cluster["name"]: cluster.get("replicas", 0) for cluster in binding.get("spec", {}).get("clusters", ())}
 
 
 def shown(placed: dict[str, int]) -> str:

@@ -63,9 +63,9 @@ class Members:
         self._to_mark = asyncio.Event()
         self.watches = Watches(self.client, self._works_changed, self._kind_read, longest=base().members.watch_bytes)
         self.pumps = {
-            one.name: Pump(one, store, configuration, self.answer, self.executor)
-            for one in GROUPS[MEMBERS].controllers
-            if isinstance(one, MemberController)
+            controller.name: Pump(controller, store, configuration, self.answer, self.executor)
+            for controller in GROUPS[MEMBERS].controllers
+            if isinstance(controller, MemberController)
         }
         self.presence = Presence(store, self.pumps)
 
@@ -206,7 +206,7 @@ class Members:
 
     def _wanted(self) -> dict[tuple[str, str, str], Target]:
         try:
-            clusters = {one.metadata.name: one for one in self.store.list(kinds.CLUSTER) if one.ready == "True"}
+            clusters = {item.metadata.name: item for item in self.store.list(kinds.CLUSTER) if item.ready == "True"}
             secrets = credentials(self.store, clusters.values())
             targets = {
                 name: endpoint_of(cluster, secrets.get(name))

@@ -142,12 +142,12 @@ class Pump:
         claims = [claim for claim in claimed.claims if claim.ref.kind in controller.keys]
         snapshots = controller.load(self.store, [claim.ref for claim in claims]) if claims else []
         asked = [Asked(claim, claimed.now, snapshot) for claim, snapshot in zip(claims, snapshots, strict=True)]
-        for one in asked:
-            if one.snapshot is not None:
+        for item in asked:
+            if item.snapshot is not None:
                 try:
-                    one.question = controller.question(one.snapshot, settings, now=claimed.now)
+                    item.question = controller.question(item.snapshot, settings, now=claimed.now)
                 except Exception as error:  # noqa: BLE001  # an error with one object affects only that object
-                    one.error = error
+                    item.error = error
         return asked
 
     def _put_off(self, claims: Sequence[Claim]) -> None:
@@ -155,16 +155,16 @@ class Pump:
 
     async def _send(self, asked: Sequence[Asked]) -> None:
         crowded: list[Claim] = []
-        for one in asked:
-            if one.question is None:
-                self._answered.put_nowait(one)
+        for item in asked:
+            if item.question is None:
+                self._answered.put_nowait(item)
                 continue
-            member = member_of(one.question)
+            member = member_of(item.question)
             if self._in_flight.get(member, 0) >= IN_FLIGHT_PER_MEMBER:
-                crowded.append(one.claim)
+                crowded.append(item.claim)
                 continue
             self._in_flight[member] = self._in_flight.get(member, 0) + 1
-            task = asyncio.create_task(self._ask(one, one.question, member))
+            task = asyncio.create_task(self._ask(item, item.question, member))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         if crowded:
@@ -173,20 +173,20 @@ class Pump:
     def _put_back(self, claims: Sequence[Claim]) -> None:
         self.store.release(claims, due_at=self.store.now() + CROWDED)
 
-    async def _ask(self, one: Asked, question: Question, member: str) -> None:
+    async def _ask(self, request: Asked, question: Question, member: str) -> None:
         seconds = LONGEST_APPLY_SECONDS if isinstance(question, Ensure) else LONGEST_ANSWER_SECONDS
-        self._open.add(one)
+        self._open.add(request)
         try:
-            one.answer = await asyncio.wait_for(self.answer(question), seconds)
+            request.answer = await asyncio.wait_for(self.answer(question), seconds)
         except TimeoutError:
-            one.answer = Answer(0, problem=f"no answer within {seconds:g} s")
-        except Exception as error:  # an error with one object affects only that object
+            request.answer = Answer(0, problem=f"no answer within {seconds:g} s")
+        except Exception as error:  # an error with request object affects only that object
             log.exception("%s: the request to member %s failed", self.controller.name, member)
-            one.answer = Answer(0, problem=f"the request failed: {type(error).__name__}: {error}")
+            request.answer = Answer(0, problem=f"the request failed: {type(error).__name__}: {error}")
         finally:
-            self._open.discard(one)
+            self._open.discard(request)
             self._in_flight[member] -= 1
-        self._answered.put_nowait(one)
+        self._answered.put_nowait(request)
 
     async def _extending(self) -> None:
         """Extend claims while their questions are in flight, so that no other process claims these objects."""
@@ -202,11 +202,11 @@ class Pump:
         waiting = list(self._open)
         if not waiting:
             return
-        claims = [(one.claim, one.at + CLAIM_LASTS) for one in waiting]
+        claims = [(entry.claim, entry.at + CLAIM_LASTS) for entry in waiting]
         now = await self._in_thread(partial(self.store.extend, claims, lease_seconds=CLAIM_SECONDS))
-        for one in waiting:
-            if now < one.at + CLAIM_LASTS:
-                one.at = now
+        for item in waiting:
+            if now < item.at + CLAIM_LASTS:
+                item.at = now
 
     async def _flushing(self) -> None:
         while True:
@@ -233,7 +233,7 @@ class Pump:
                 self.controller.name,
                 len(batch),
             )
-            self._put_off([one.claim for one in batch])
+            self._put_off([item.claim for item in batch])
 
     def flush(self, batch: Sequence[Asked]) -> None:
         """Decide on a batch of answers and write the decisions. Runs in a thread.
@@ -242,46 +242,59 @@ class Pump:
         asked about again when it is claimed next.
         """
         settings, now = self.configuration.settings(), self.store.now()
-        answers, batch = len(batch), [one for one in batch if now - one.at < CLAIM_LASTS]
+        answers, batch = len(batch), [request for request in batch if now - request.at < CLAIM_LASTS]
         if len(batch) < answers:
             log.warning(
                 "%s: %d answers came after their claims had expired; they are asked again",
                 self.controller.name,
                 answers - len(batch),
             )
-        present = [one for one in batch if one.snapshot is not None and one.error is None]
+        present = [request for request in batch if request.snapshot is not None and request.error is None]
         decided = iter(
             self.controller.decide_all(
-                [one.snapshot for one in present], settings, now=now, answer=[one.answer for one in present]
+                [request.snapshot for request in present],
+                settings,
+                now=now,
+                answer=[request.answer for request in present],
             )
         )
 
-        def decision_or_retry(one: Asked, result: Any) -> Decision:
+        def decision_or_retry(request: Asked, result: Any) -> Decision:
             if not isinstance(result, Exception):
                 decision: Decision = result
                 return decision
-            keep(self._failure(one, result, settings, now=now))
+            keep(self._failure(request, result, settings, now=now))
             return Decision(wake_at=now + RETRY_AFTER_FAILURE)
 
         by = Actor(self.controller.name, controller=True)
         writes = [
-            (one.claim, NOTHING if one.snapshot is None else decision_or_retry(one, one.error or next(decided)))
-            for one in batch
+            (
+                request.claim,
+                NOTHING if request.snapshot is None else decision_or_retry(request, request.error or next(decided)),
+            )
+            for request in batch
         ]
         outcomes = apply_decisions(self.store, writes, by=by)
         refused = [
-            (one.claim, decision_or_retry(one, outcome))
-            for one, outcome in zip(batch, outcomes, strict=True)
+            (request.claim, decision_or_retry(request, outcome))
+            for request, outcome in zip(batch, outcomes, strict=True)
             if isinstance(outcome, Unstorable)
         ]
         if refused:
             self.store.apply(refused, by=by)
 
-    def _failure(self, one: Asked, error: Exception, settings: Settings, *, now: Any) -> Failure:
+    def _failure(self, request: Asked, error: Exception, settings: Settings, *, now: Any) -> Failure:
         trace = "".join(traceback.format_exception(error))
         message = f"{type(error).__name__}: {error}"
         return Failure(
-            self.controller.name, one.claim.ref, one.snapshot, message, trace, now, settings=settings, answer=one.answer
+            self.controller.name,
+            request.claim.ref,
+            request.snapshot,
+            message,
+            trace,
+            now,
+            settings=settings,
+            answer=request.answer,
         )
 
 

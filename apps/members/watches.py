@@ -232,7 +232,9 @@ class Watches:
     def _room(self, stream: Stream) -> int:
         """Return how many bytes a stream may cache: the limit of its member without its other streams."""
         cluster = stream.target.cluster
-        others = sum(one.size for (name, *_), one in self._streams.items() if name == cluster and one is not stream)
+        others = sum(
+            other.size for (name, *_), other in self._streams.items() if name == cluster and other is not stream
+        )
         return self._longest - others
 
 

@@ -79,7 +79,9 @@ class DueAdmin(RowAdmin):
 
     list_display = ("controller", "kind", "namespace", "name", "due_at", "lease_until", "cursor")
     list_display_links = ("name",)
-    list_filter = (choices("controller", "controller", [(one.name, one.name) for one in CONTROLLERS]),)
+    list_filter = (
+        choices("controller", "controller", [(controller.name, controller.name) for controller in CONTROLLERS]),
+    )
     ordering = ("controller", "due_at")
     search_fields = ("name",)
 

@@ -190,7 +190,7 @@ class ObjectAdmin(admin.ModelAdmin):
     def _create(self, document: Document, request: HttpRequest) -> Edited:
         kind = edits.kind_of(document)
         if kind not in (accepted := kinds_in(self.model)):
-            names = ", ".join(one.resource.kind for one in accepted)
+            names = ", ".join(item.resource.kind for item in accepted)
             raise BadRequest(f"this page adds objects of the kinds {names}, and not {kind.resource.kind}")
         return edits.create(document, user=request.user.get_username())
 
@@ -261,7 +261,7 @@ class ObjectAdmin(admin.ModelAdmin):
         filtered = parse_qs(request.GET.get("_changelist_filters", ""))
         wanted = filtered.get("kind", [""])[0]
         kinds = kinds_in(self.model)
-        kind = next((one for one in kinds if one.key == wanted), kinds[0])
+        kind = next((item for item in kinds if item.key == wanted), kinds[0])
         metadata = {"name": "", "namespace": "default"} if kind.resource.namespaced else {"name": ""}
         document = {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind, "metadata": metadata}
         return to_yaml({**document, **({"spec": {}} if kind.schema().property("spec") is not None else {})})

@@ -149,7 +149,7 @@ def of_fleet(*, namespace: str = "") -> Page:
             "list with limit=500 and follow continue to get all of them",
             *omissions,
         )
-    return Page(sorted(_records([one.ref for one in chosen]), key=place_of), omissions=omissions)
+    return Page(sorted(_records([item.ref for item in chosen]), key=place_of), omissions=omissions)
 
 
 def page(*, namespace: str = "", after: Place | None = None, limit: int) -> Page:
@@ -163,9 +163,11 @@ def page(*, namespace: str = "", after: Place | None = None, limit: int) -> Page
         _IN_ORDER, namespace, start, limit=most + 4
     )  # the first and the last position may each stand for two kinds of binding
     if start.version == LAST:
-        found = [one for one in found if one.place != start[:2]]
+        found = [item for item in found if item.place != start[:2]]
     chosen = _readable(found, limit=limit, start=start)
-    records = sorted((one for one in _records([one.ref for one in chosen]) if place_of(one) > start), key=place_of)
+    records = sorted(
+        (entry for entry in _records([entry.ref for entry in chosen]) if place_of(entry) > start), key=place_of
+    )
     if len(records) > limit:
         return Page(records[:limit], place_of(records[limit - 1]), _shortened(chosen))
     more = len(chosen) < len(found)
@@ -179,30 +181,30 @@ def _readable(found: Sequence[_FailedOver], *, limit: int = LAST, start: Place |
     name the kind. The binding at `start` counts for no record, because earlier pages have shown some of its records.
     """
     chosen, lines, times = list[_FailedOver](), 0, 0
-    for one in found:
-        lines += one.lines
+    for item in found:
+        lines += item.lines
         enough = lines > MOST_CHANGES or times >= limit or len(chosen) > MOST_BINDINGS
-        if chosen and enough and one.place != chosen[-1].place:
+        if chosen and enough and item.place != chosen[-1].place:
             break
-        chosen.append(one)
-        times += 0 if start is not None and one.place == start[:2] else one.times
+        chosen.append(item)
+        times += 0 if start is not None and item.place == start[:2] else item.times
     return chosen
 
 
 def _shortened(chosen: Iterable[_FailedOver]) -> tuple[str, ...]:
     """Return a sentence for each binding of which only the newest changes are read."""
     return tuple(
-        f"{one.ref} has {MOST_CHANGES} changes or more on record: its failovers before the newest {MOST_CHANGES} "
+        f"{item.ref} has {MOST_CHANGES} changes or more on record: its failovers before the newest {MOST_CHANGES} "
         "changes are not listed"
-        for one in chosen
-        if one.lines >= MOST_CHANGES
+        for item in chosen
+        if item.lines >= MOST_CHANGES
     )
 
 
-def place_of(one: FailoverRecord) -> Place:
+def place_of(stored: FailoverRecord) -> Place:
     """Return the position of a record in lists."""
-    binding, _, version = one.metadata.name.rpartition(".")
-    return Place(one.metadata.namespace, binding, int(version))
+    binding, _, version = stored.metadata.name.rpartition(".")
+    return Place(stored.metadata.namespace, binding, int(version))
 
 
 def _failed_over(query: str, namespace: str, after: Place, *, limit: int) -> list[_FailedOver]:
@@ -216,7 +218,7 @@ def _records(bindings: Sequence[Ref]) -> list[FailoverRecord]:
     """Return the failovers of bindings. Four queries, whatever their number."""
     changes = sorted(_changes(bindings), key=lambda one: (one.ref, one.version))
     own = [record.failovers(record.decode_changes(lines)) for _, lines in groupby(changes, key=lambda one: one.ref)]
-    found = [one for ones in own for one in ones]
+    found = [item for ones in own for item in ones]
     around = record.decode_changes([*_comings(record.related_refs(found)), *_signs(record.clusters_read_before(found))])
     return list(record.records(found, around))
 

@@ -50,7 +50,7 @@ class DjangoState:
         found = self._stored(kind, namespace=namespace, after=after, limit=limit)
         if kind == CLUSTER and not limit and after == START:
             return _clusters(found)
-        return [read(kind, one.text) for one in found]
+        return [read(kind, item.text) for item in found]
 
     def by_index(self, kind: str, index: str, values: Collection[str], *, limit: int = 0) -> dict[str, Sequence[Any]]:
         _declared(kind, index)
@@ -81,7 +81,7 @@ class DjangoState:
             SELECT namespace, name FROM {object_table(kind).name}
             WHERE {_OF_KIND} AND keys && %s AND (namespace, name) > (%s, %s) ORDER BY namespace, name LIMIT %s"""
         with binary_cursor() as cursor:
-            rows = cursor.run(query, (kind, texts([f"{index}={one}" for one in values]), *after, limit))
+            rows = cursor.run(query, (kind, texts([f"{index}={item}" for item in values]), *after, limit))
             return [Ref(kind, namespace, name) for namespace, name in rows]
 
     def page_by_index(
@@ -94,7 +94,7 @@ class DjangoState:
             SELECT kind, doc FROM {table}
             WHERE (kind || '') = ANY(%s) AND keys && %s AND ((kind || ''), namespace, name) > (%s, %s, %s)
             ORDER BY (kind || ''), namespace, name LIMIT %s"""
-        wanted = texts([f"{index}={one}" for one in values])
+        wanted = texts([f"{index}={value}" for value in values])
         with binary_cursor() as cursor:
             rows = cursor.run(query, (texts(kinds), wanted, *(after or ("", "", "")), limit))
             return [read(kind, doc) for kind, doc in rows]
@@ -111,12 +111,12 @@ class DjangoState:
         asked = list(dict.fromkeys(selections))
         parts: list[str] = []
         params: list[Any] = []
-        for number, one in enumerate(asked):
-            conditions, values = ["kind = %s", "namespace = %s"], [one.kind, one.namespace]
-            for condition, value in label_conditions(one.labels):
+        for number, selection in enumerate(asked):
+            conditions, values = ["kind = %s", "namespace = %s"], [selection.kind, selection.namespace]
+            for condition, value in label_conditions(selection.labels):
                 conditions.append(condition)
                 values.append(value)
-            table = object_table(one.kind).name
+            table = object_table(selection.kind).name
             parts.append(f"SELECT {number}, kind, namespace, name, doc FROM {table} WHERE {' AND '.join(conditions)}")
             params += values
         found: dict[Selection, list[Any]] = {}
@@ -129,7 +129,7 @@ class DjangoState:
 
     def owned(self, owners: Collection[str], *, limit: int) -> dict[str, Sequence[Any]]:
         tables = sorted(
-            {object_table(kind.key).name for kind in KINDS if any(one.name == OWNER for one in kind.indexes)}
+            {object_table(kind.key).name for kind in KINDS if any(index.name == OWNER for index in kind.indexes)}
         )
         found: dict[str, list[Any]] = {}
         for table in tables:
@@ -144,7 +144,7 @@ class DjangoState:
                 for value, kind, doc in cursor.run(query, (texts(set(owners)), limit)):
                     found.setdefault(value, []).append(read(kind, doc))
         return {
-            owner: sorted(ones, key=lambda one: (one.metadata.deletion_timestamp is not None, one.ref))[:limit]
+            owner: sorted(ones, key=lambda owned: (owned.metadata.deletion_timestamp is not None, owned.ref))[:limit]
             for owner, ones in found.items()
         }
 
@@ -412,7 +412,7 @@ def _queues(table: str) -> str:
 
 def _declared(kind: str, index: str) -> None:
     known = KINDS[kind]
-    assert any(one.name == index for one in known.indexes), f"{kind} declares no index {index}"
+    assert any(item.name == index for item in known.indexes), f"{kind} declares no index {index}"
 
 
 def place_conditions(kind: str, namespace: str, after: tuple[str, str]) -> tuple[list[str], list[Any]]:

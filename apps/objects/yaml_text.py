@@ -112,7 +112,7 @@ def _changed(left: Any, right: Any, path: str, depth: int) -> list[str]:
         return [path]
     keys = dict.fromkeys((*left, *right))
     return [
-        one
+        item
         for key in keys
-        for one in _changed(left.get(key), right.get(key), f"{path}.{key}" if path else key, depth - 1)
+        for item in _changed(left.get(key), right.get(key), f"{path}.{key}" if path else key, depth - 1)
     ]

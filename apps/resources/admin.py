@@ -62,7 +62,9 @@ class BindingAdmin(ObjectAdmin):
     @admin.display(description="targets")
     def targets(self, row: Binding) -> str:
         targets = sorted(row.targets.all(), key=attrgetter("pk"))
-        return ", ".join(f"{one.cluster}:{one.replicas}" if one.replicas else one.cluster for one in targets)
+        return ", ".join(
+            f"{target.cluster}:{target.replicas}" if target.replicas else target.cluster for target in targets
+        )
 
     @admin.display(description="leaving")
     def leaving(self, row: Binding) -> str:

@@ -55,9 +55,9 @@ def one_of(path: str, *choices: str) -> Rule:
 
     def rule(document: Document) -> Iterator[Cause]:
         for where, value in found(document, path):
-            for one in value if isinstance(value, list) else [value]:
-                if one not in (None, "", *choices):
-                    yield causes.unsupported(where, one, choices)
+            for item in value if isinstance(value, list) else [value]:
+                if item not in (None, "", *choices):
+                    yield causes.unsupported(where, item, choices)
 
     return rule
 
@@ -78,9 +78,9 @@ def each(path: str, test: Test, rule_text: str) -> Rule:
 
     def rule(document: Document) -> Iterator[Cause]:
         for where, value in found(document, path):
-            for one in value if isinstance(value, list) else [value]:
-                if one is not None and not test(one):
-                    yield causes.invalid(where, one, rule_text)
+            for item in value if isinstance(value, list) else [value]:
+                if item is not None and not test(item):
+                    yield causes.invalid(where, item, rule_text)
 
     return rule
 
@@ -97,9 +97,11 @@ def selector(path: str) -> Rule:
 
     def rule(document: Document) -> Iterator[Cause]:
         for where, value in found(document, path):
-            for one in (value or {}).get("matchExpressions") or ():
-                if one.get("operator") not in selectors.OPERATORS:
-                    yield causes.invalid(f"{where}.matchExpressions", one.get("operator"), "not a valid operator")
+            for match_expression in (value or {}).get("matchExpressions") or ():
+                if match_expression.get("operator") not in selectors.OPERATORS:
+                    yield causes.invalid(
+                        f"{where}.matchExpressions", match_expression.get("operator"), "not a valid operator"
+                    )
 
     return rule
 

@@ -68,11 +68,11 @@ def pod_causes(spec: Document, at: str, *, restarts: tuple[str, ...], claims: fr
     for index, volume in enumerate(spec.get("volumes") or ()):
         if len(set(volume) - {"name"}) > 1:
             yield causes.forbidden(f"{at}.volumes[{index}]", "may not specify more than 1 volume type")
-    for index, one in enumerate(spec.get("tolerations") or ()):
-        if one.get("operator") == "Exists" and one.get("value"):
+    for index, toleration in enumerate(spec.get("tolerations") or ()):
+        if toleration.get("operator") == "Exists" and toleration.get("value"):
             where = f"{at}.tolerations[{index}].operator"
-            yield causes.invalid(where, one["value"], "value must be empty when `operator` is 'Exists'")
-    yield from _containers(spec, at, {one.get("name") for one in spec.get("volumes") or ()} | claims)
+            yield causes.invalid(where, toleration["value"], "value must be empty when `operator` is 'Exists'")
+    yield from _containers(spec, at, {item.get("name") for item in spec.get("volumes") or ()} | claims)
 
 
 def _containers(spec: Document, at: str, volumes: set[Any]) -> Iterator[Cause]:
@@ -89,8 +89,8 @@ def _containers(spec: Document, at: str, volumes: set[Any]) -> Iterator[Cause]:
 
 
 def _container(container: Document, at: str, volumes: set[Any]) -> Iterator[Cause]:
-    for index, one in enumerate(container.get("env") or ()):
-        if one.get("value") and one.get("valueFrom"):
+    for index, variable in enumerate(container.get("env") or ()):
+        if variable.get("value") and variable.get("valueFrom"):
             yield causes.invalid(f"{at}.env[{index}].valueFrom", "", "may not be specified when `value` is not empty")
     for index, mount in enumerate(container.get("volumeMounts") or ()):
         if mount.get("name") not in volumes:

@@ -62,9 +62,9 @@ def without_secrets(value: Any) -> Any:
         inner = {name: without_secrets(one) for name, one in value.items()}
         return _without_data(inner) if value.get("kind") == "Secret" else inner
     if isinstance(value, tuple) and type(value) is tuple:
-        return tuple(without_secrets(one) for one in value)
+        return tuple(without_secrets(entry) for entry in value)
     if isinstance(value, list):
-        return [without_secrets(one) for one in value]
+        return [without_secrets(item) for item in value]
     return value
 
 

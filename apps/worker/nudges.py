@@ -53,7 +53,7 @@ class Nudges:
         connection = self._listening()
         try:
             notifications = connection.notifies(timeout=seconds, stop_after=1)
-            return {name for one in notifications for name in one.payload.split(",")}
+            return {name for notification in notifications for name in notification.payload.split(",")}
         except psycopg.OperationalError as error:
             self.close()
             raise OperationalError(str(error)) from error

@@ -58,7 +58,7 @@ class Turn:
         self.world = world
         self.configuration = configuration
         self.controllers = tuple(self.group.of_shard(shard))
-        self.shards = {one.name: one.shards for one in self.controllers}
+        self.shards = {controller.name: controller.shards for controller in self.controllers}
         self.names = frozenset(self.shards)
         self.holder = holder()
         self.lease_seconds: float = django_settings.LEASE_SECONDS
@@ -118,9 +118,14 @@ class Turn:
         """Run one batch of each controller that has due rows, in order. Returns the number of objects."""
         settings, seen = self.configuration.settings(), 0
         due = self.store.with_work(self.shards, shard=self.shard)
-        for one in self.controllers:
-            if one.name in due and settings.runs(one.name) and one.name not in self._failed and self._renew():
-                seen += self._batch(one, settings).claimed
+        for controller in self.controllers:
+            if (
+                controller.name in due
+                and settings.runs(controller.name)
+                and controller.name not in self._failed
+                and self._renew()
+            ):
+                seen += self._batch(controller, settings).claimed
         return seen
 
     def _batch(self, controller: Controller, settings: Settings) -> Report:

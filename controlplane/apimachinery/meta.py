@@ -148,7 +148,7 @@ def with_condition(conditions: tuple[Condition, ...], new: Condition, *, now: da
         return conditions
     if old is None:
         return (*conditions, stamped)
-    return tuple(stamped if one.type == new.type else one for one in conditions)
+    return tuple(stamped if item.type == new.type else item for item in conditions)
 
 
 class Object(Struct, frozen=True):

@@ -73,7 +73,7 @@ def _fields(of: type[msgspec.Struct]) -> tuple[_Field, ...]:
     known = inspect.type_info(of)
     assert isinstance(known, inspect.StructType), f"{of} is a struct"
     return tuple(
-        _Field(one.name, one.encode_name) for one in known.fields if _contains_times(one.type, frozenset({of}))
+        _Field(field.name, field.encode_name) for field in known.fields if _contains_times(field.type, frozenset({of}))
     )
 
 
@@ -83,11 +83,11 @@ def _contains_times(type_: inspect.Type, within: frozenset[type]) -> bool:
     if isinstance(type_, inspect.Metadata):
         return _contains_times(type_.type, within)
     if isinstance(type_, inspect.UnionType):
-        return any(_contains_times(one, within) for one in type_.types)
+        return any(_contains_times(schema, within) for schema in type_.types)
     if isinstance(type_, inspect.VarTupleType):
         return _contains_times(type_.item_type, within)
     if isinstance(type_, inspect.StructType) and type_.cls not in within:
-        return any(_contains_times(one.type, within | {type_.cls}) for one in type_.fields)
+        return any(_contains_times(field.type, within | {type_.cls}) for field in type_.fields)
     return False
 
 

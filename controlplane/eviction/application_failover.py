@@ -117,7 +117,7 @@ def decide_application_failover(
 def _all_targets_healthy(binding: Binding) -> bool:
     """Test whether every target is reported as healthy, so that the version is not broken."""
     health = {item.cluster_name: item.health for item in binding.status.aggregated_status}
-    return bool(binding.spec.clusters) and all(health.get(one.name) == HEALTHY for one in binding.spec.clusters)
+    return bool(binding.spec.clusters) and all(health.get(cluster.name) == HEALTHY for cluster in binding.spec.clusters)
 
 
 def state_to_preserve(
@@ -163,6 +163,6 @@ def with_application_task(
         made,
         grace_period_seconds=behaviour.grace_period_seconds if mode == GRACEFULLY else None,
         suppress_deletion=True if mode == NEVER else None,
-        clusters_before_failover=tuple(one.name for one in before.spec.clusters) if state.labels else (),
+        clusters_before_failover=tuple(target.name for target in before.spec.clusters) if state.labels else (),
     )
     return binding.with_spec(clusters=new.spec.clusters, graceful_eviction_tasks=(*others, task))

@@ -23,12 +23,12 @@ class CapacityDigest:
 
     def digest(self, clusters: Sequence[Cluster]) -> str:
         """Return the digest of these clusters. It is the same in all processes."""
-        served = {one.metadata.name: self._apis(one) for one in clusters}
+        served = {cluster.metadata.name: self._apis(cluster) for cluster in clusters}
         self._served = served
         facts = [
-            (name, one.metadata.labels, one.spec, one.ready, one.status.resource_summary, served[name][1])
-            for one in clusters
-            for name in (one.metadata.name,)
+            (name, item.metadata.labels, item.spec, item.ready, item.status.resource_summary, served[name][1])
+            for item in clusters
+            for name in (item.metadata.name,)
         ]
         if self._seen[0] != facts:
             self._seen = facts, digest(map(msgspec.json.encode, facts))

@@ -30,7 +30,7 @@ def application_to_follow(binding: Binding) -> str:
 
 def clusters_to_follow_from(binding: Binding, parts: Iterable[Binding], moves: ClustersLeft) -> dict[str, str]:
     """Return the clusters that a binding leaves to follow another part, each with the name of that part."""
-    others = [one for one in parts if one.ref != binding.ref and one.metadata.deletion_timestamp is None]
+    others = [part for part in parts if part.ref != binding.ref and part.metadata.deletion_timestamp is None]
     stays_together = binding.metadata.annotations.get(TOGETHER_ANNOTATION) == YES
     leaders: dict[str, str] = {}
     for leader in others:
@@ -71,9 +71,13 @@ def _clusters_left(binding: Binding, moves: Iterable[str] = ()) -> Sequence[str]
     spec = binding.spec
     if not spec.clusters:
         return ()
-    tasks = (one.from_cluster for one in spec.graceful_eviction_tasks if one.reason == APPLICATION_FAILURE)
+    tasks = (
+        graceful_eviction_task.from_cluster
+        for graceful_eviction_task in spec.graceful_eviction_tasks
+        if graceful_eviction_task.reason == APPLICATION_FAILURE
+    )
     return [name for name in dict.fromkeys((*tasks, *moves)) if spec.target(name) is None]
 
 
 def _pods_wanted_on(cluster: str, parts: Iterable[Binding]) -> bool:
-    return any(runs_pods(one) and one.spec.target(cluster) is not None for one in parts)
+    return any(runs_pods(part) and part.spec.target(cluster) is not None for part in parts)

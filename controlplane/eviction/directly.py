@@ -99,11 +99,11 @@ def next_check_at(
 
     `pause`: the time between two checks. A time limit of the policy that ends earlier counts instead.
     """
-    waiting = [one for one in sources if one.waits]
+    waiting = [source for source in sources if source.waits]
     if not waiting:
         return None
     after = proceed_after(binding)
-    stamps = [one.task.creation_timestamp for one in waiting if one.task.creation_timestamp is not None]
+    stamps = [item.task.creation_timestamp for item in waiting if item.task.creation_timestamp is not None]
     ends = [] if after is None else [stamp + after for stamp in stamps]
     return min((now + pause, *(end for end in ends if end > now)))
 
@@ -116,12 +116,14 @@ def with_directly_waiting(
     It reports what new copies wait for, or why they started. A binding that never waited gets no such condition.
     """
     before = condition(binding.status.conditions, DIRECTLY_WAITING)
-    unreachable = [one for one in sources if not one.reachable]
-    waiting = [one for one in unreachable if one.waits]
+    unreachable = [source for source in sources if not source.reachable]
+    waiting = [item for item in unreachable if item.waits]
     if waiting:
         current = Condition(DIRECTLY_WAITING, "True", SOURCE_UNREACHABLE, waiting_message(waiting))
     elif unreachable:
-        current = Condition(DIRECTLY_WAITING, "False", PROCEEDED, "; ".join(one.proceed_reason for one in unreachable))
+        current = Condition(
+            DIRECTLY_WAITING, "False", PROCEEDED, "; ".join(entry.proceed_reason for entry in unreachable)
+        )
     elif before is not None and before.status == "True":
         current = Condition(DIRECTLY_WAITING, "False", SOURCE_GONE, "the old copy is gone or can be removed")
     else:
@@ -131,7 +133,7 @@ def with_directly_waiting(
 
 def waiting_message(waiting: Iterable[DirectlySource]) -> str:
     """Return the message about clusters that cannot be reached, with what an operator can do."""
-    names = ", ".join(one.task.from_cluster for one in waiting)
+    names = ", ".join(item.task.from_cluster for item in waiting)
     return (
         f"cluster {names} cannot be reached, so its copy may still run: with purgeMode Directly new copies wait until "
         f"it is gone. Confirm that the cluster is down (POST clusters/<name>/fence), or limit the wait in the policy: "

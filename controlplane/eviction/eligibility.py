@@ -32,8 +32,8 @@ def judge_taints(
     until then [failover-gate] [blind-fleet]. `judge_again`: all taints are judged again (setting
     eviction.reevaluate_policies). A taint without timeAdded is left out until it has one.
     """
-    stored = {} if judge_again else {(one.key, one.effect, one.time_added): one for one in before}
-    taints = [one for one in cluster.spec.taints if one.effect in EVICTING_EFFECTS]
+    stored = {} if judge_again else {(entry.key, entry.effect, entry.time_added): entry for entry in before}
+    taints = [item for item in cluster.spec.taints if item.effect in EVICTING_EFFECTS]
     judgements = []
     for taint in taints:
         if taint.time_added is None:
@@ -51,7 +51,9 @@ def has_unjudged_taint(spec: ResourceBindingSpec, clusters: Mapping[str, Cluster
     Until it is judged, an edit of the policy may not reach the binding: the policy at the time of the taint counts
     [judged-once].
     """
-    judged = {(row.cluster, one.key, one.effect, one.time_added) for row in rows for one in row.judged}
+    judged = {
+        (row.cluster, judgement.key, judgement.effect, judgement.time_added) for row in rows for judgement in row.judged
+    }
     return any(
         (target.name, taint.key, taint.effect, taint.time_added) not in judged
         for target in spec.clusters
@@ -76,16 +78,20 @@ def wait_seconds(spec: ResourceBindingSpec, taint: Taint, taints: Sequence[Taint
     tolerations = () if spec.placement is None else spec.placement.cluster_tolerations
     if _first_toleration(tolerations, taint) is None:
         return 0.0
-    used = (_first_toleration(tolerations, one) for one in taints if one.effect == NO_EXECUTE)
-    tolerated = [one.toleration_seconds for one in used if one is not None and tolerates(one, taint)]
+    used = (_first_toleration(tolerations, item) for item in taints if item.effect == NO_EXECUTE)
+    tolerated = [entry.toleration_seconds for entry in used if entry is not None and tolerates(entry, taint)]
     return min((float(max(0, seconds)) for seconds in tolerated if seconds is not None), default=None)
 
 
 def _first_toleration(tolerations: Iterable[Toleration], taint: Taint) -> Toleration | None:
-    return next((one for one in tolerations if tolerates(one, taint)), None)
+    return next((toleration for toleration in tolerations if tolerates(toleration, taint)), None)
 
 
 def earliest_judgement(judgements: Iterable[Judgement]) -> Judgement | None:
     """Return the judgement with the earliest due time. None: the copy stays."""
-    evicting = [(one.due_at, one.key, one.effect, one) for one in judgements if one.due_at is not None]
+    evicting = [
+        (judgement.due_at, judgement.key, judgement.effect, judgement)
+        for judgement in judgements
+        if judgement.due_at is not None
+    ]
     return min(evicting, key=lambda item: item[:3])[3] if evicting else None

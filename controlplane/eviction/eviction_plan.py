@@ -201,11 +201,11 @@ def recheck(
         return None
     present = {(taint.key, taint.effect, taint.time_added) for taint in cluster.spec.taints}
     counting = tuple(
-        replace(one, due_at=later(max(one.time_added, clocks_from), one.wait_seconds))
-        if one.wait_seconds is not None
-        else one
-        for one in row.judged
-        if (one.key, one.effect, one.time_added) in present
+        replace(judgement, due_at=later(max(judgement.time_added, clocks_from), judgement.wait_seconds))
+        if judgement.wait_seconds is not None
+        else judgement
+        for judgement in row.judged
+        if (judgement.key, judgement.effect, judgement.time_added) in present
     )
     first = earliest_judgement(
         without_skipped_taints(counting, operator_orders.active_orders(binding, cluster).get(operator_orders.SKIP))
@@ -221,7 +221,7 @@ def recheck(
 def clusters_left_together(row: Eviction, rows: Sequence[Eviction]) -> set[str]:
     """Return all clusters that a binding leaves now or later: the cluster of this row, and all others with
     a due time."""
-    return {row.cluster, *(one.cluster for one in rows if one.due_at is not None and one.state != RECOVERING)}
+    return {row.cluster, *(item.cluster for item in rows if item.due_at is not None and item.state != RECOVERING)}
 
 
 def binding_after_move(

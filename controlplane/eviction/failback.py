@@ -83,7 +83,7 @@ def unfit_reason(cluster: Cluster | None, name: str, *, require_ready_time: bool
     """
     if cluster is None or cluster.terminating:
         return f"cluster {name} is gone"
-    taint = next((one for one in cluster.spec.taints if one.effect in EVICTING_EFFECTS), None)
+    taint = next((item for item in cluster.spec.taints if item.effect in EVICTING_EFFECTS), None)
     if taint is not None:
         return f"cluster {name} has the taint {spelled(taint)}, which would evict it again"
     if cluster.ready != health.TRUE:
@@ -222,7 +222,7 @@ class FailbackPlanner:
         """
         replicas = binding.spec.replicas
         shares = _replicas_by_cluster(earlier, replicas, larger_name_first=question.larger_name_first)
-        held = {one.name: one.replicas for one in binding.spec.clusters}
+        held = {target.name: target.replicas for target in binding.spec.clusters}
         planned, share = dict(held), shares[cluster]
         taken = min(share, max(0, replicas - sum(held.values())))
         for name in self._givers(binding, earlier):
@@ -247,7 +247,7 @@ class FailbackPlanner:
         cluster where the binding was not before the failover.
         """
         replicas = binding.spec.replicas if question.workload and not question.bundled else 0
-        current = {one.name: one.replicas for one in binding.spec.clusters}
+        current = {target.name: target.replicas for target in binding.spec.clusters}
         new_clusters = [name for name in self._givers(binding, earlier) if name not in earlier.clusters]
         for leaving in ("", *new_clusters):
             wanted = {**{name: count for name, count in current.items() if name != leaving}, cluster: replicas}
@@ -263,7 +263,7 @@ class FailbackPlanner:
         spec = msgspec.structs.replace(bare, clusters=_targets(binding, wanted))
         status = msgspec.structs.replace(binding.status, scheduler_observed_affinity_name="")
         outcome = schedule(spec, status, self._fleet, settings=self._settings, ledger=self._ledger).outcome
-        names = {one.name for one in outcome.clusters} if isinstance(outcome, Placed) else set()
+        names = {cluster.name for cluster in outcome.clusters} if isinstance(outcome, Placed) else set()
         return set(wanted) <= names and leaving not in names
 
     def _givers(self, binding: Binding, earlier: Origin) -> list[str]:
@@ -272,8 +272,8 @@ class FailbackPlanner:
         Clusters where the binding was not before the failover come first. Among them, clusters that are not Ready come
         first.
         """
-        ready = {one.metadata.name: one.ready == health.TRUE for one in self._fleet.clusters}
-        names = [one.name for one in binding.spec.clusters]
+        ready = {cluster.metadata.name: cluster.ready == health.TRUE for cluster in self._fleet.clusters}
+        names = [target.name for target in binding.spec.clusters]
         return sorted(names, key=lambda name: (name in earlier.clusters, ready.get(name, False), name))
 
     def _tasks(
@@ -333,7 +333,7 @@ class FailbackPlanner:
             binding, {cluster: count}, {}, asked=question.asked, now=self._now
         )
         guards = self._ledger.capacity_guards(places, question.asked, seen=self._seen)
-        return tuple(one.row for one in reservations), guards
+        return tuple(reservation.row for reservation in reservations), guards
 
 
 def _replicas_by_cluster(earlier: Origin, replicas: int, *, larger_name_first: bool) -> dict[str, int]:
@@ -349,7 +349,7 @@ def _replicas_by_cluster(earlier: Origin, replicas: int, *, larger_name_first: b
 
 def _targets(binding: Binding, wanted: Mapping[str, int]) -> tuple[TargetCluster, ...]:
     """Return the targets in the order of their names. A new target has the same components as the others."""
-    current = {one.name: one for one in binding.spec.clusters}
+    current = {cluster.name: cluster for cluster in binding.spec.clusters}
     template = next(iter(binding.spec.clusters), TargetCluster(""))
     return tuple(
         msgspec.structs.replace(current.get(name, template), name=name, replicas=wanted[name])

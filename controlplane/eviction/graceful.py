@@ -187,7 +187,9 @@ def _resource_health(binding: Binding, task: GracefulEvictionTask, clusters: Map
     [graceful-timeout]."""
     current = binding.status.scheduler_observed_generation == binding.metadata.generation
     targets = binding.spec.clusters
-    return current and bool(targets) and all(not unhealthy_reason(binding, one, task, clusters) for one in targets)
+    return (
+        current and bool(targets) and all(not unhealthy_reason(binding, target, task, clusters) for target in targets)
+    )
 
 
 def _scheduled_back(binding: Binding, task: GracefulEvictionTask, clusters: Mapping[str, ClusterState] | None) -> bool:
@@ -234,12 +236,12 @@ def _needs_observation(
 ) -> bool:
     """Test whether only a newer observation of a target is missing. Probes change no object, so the task is checked
     again."""
-    targets = [clusters.get(one.name) for one in binding.spec.clusters] if clusters is not None else []
+    targets = [clusters.get(cluster.name) for cluster in binding.spec.clusters] if clusters is not None else []
     return any(state is not None and state.ready and _observed_before(state, task) for state in targets)
 
 
 def _status_item(binding: Binding, cluster: str) -> AggregatedStatusItem | None:
-    return next((one for one in binding.status.aggregated_status if one.cluster_name == cluster), None)
+    return next((item for item in binding.status.aggregated_status if item.cluster_name == cluster), None)
 
 
 def _last_healthy_copy(
@@ -247,7 +249,7 @@ def _last_healthy_copy(
 ) -> bool:
     """Test whether the old copy may be the last healthy one: no target is healthy, and it is not known to
     be unhealthy."""
-    if any(not unhealthy_reason(binding, one, task, clusters) for one in binding.spec.clusters):
+    if any(not unhealthy_reason(binding, cluster, task, clusters) for cluster in binding.spec.clusters):
         return False
     source = _status_item(binding, task.from_cluster)
     return source is None or source.reported_health != UNHEALTHY
@@ -258,7 +260,7 @@ def _waiting_task(
 ) -> WaitingTask:
     """Return the task with what its old copy waits for."""
     source = None if clusters is None else clusters.get(task.from_cluster)
-    reasons = [why for one in binding.spec.clusters if (why := unhealthy_reason(binding, one, task, clusters))]
+    reasons = [why for cluster in binding.spec.clusters if (why := unhealthy_reason(binding, cluster, task, clusters))]
     if not binding.spec.clusters:
         reasons = ["no cluster was found for the copy"]
     elif binding.status.scheduler_observed_generation < binding.metadata.generation:
@@ -306,7 +308,7 @@ def _replicas_to_restore(binding: Binding, task: GracefulEvictionTask, targets: 
     replicas = task.replicas or 0
     if binding.spec.placement is None or not binding.spec.placement.divided:
         return replicas
-    return min(replicas, max(0, binding.spec.replicas - sum(one.replicas for one in targets)))
+    return min(replicas, max(0, binding.spec.replicas - sum(target.replicas for target in targets)))
 
 
 def scheduling_found_nothing(binding: Binding) -> bool:

@@ -35,7 +35,7 @@ class Holds(msgspec.Struct, frozen=True):
 
     def needs_labels(self) -> bool:
         """Test whether any hold selects workloads by their labels."""
-        return any(one.spec.selector is not None for one in self.holds)
+        return any(hold.spec.selector is not None for hold in self.holds)
 
     def guards(self) -> tuple[Guard, ...]:
         """Return guards on all holds and windows: a decision is not stored if one of them changed after it was read."""
@@ -43,7 +43,7 @@ class Holds(msgspec.Struct, frozen=True):
 
     def maintained(self, *, now: datetime) -> frozenset[str]:
         """Return the clusters with an open maintenance window."""
-        return frozenset(name for one in self.windows if one.open(now=now) for name in one.spec.clusters)
+        return frozenset(name for window in self.windows if window.open(now=now) for name in window.spec.clusters)
 
     def why(self, row: Eviction, binding: Binding, cluster: Cluster, *, now: datetime) -> tuple[str, str]:
         """Return the reason and message of what holds an eviction; ("", "") if nothing does."""
@@ -64,15 +64,19 @@ class Holds(msgspec.Struct, frozen=True):
     def covering(self, row: Eviction, binding: Binding, *, now: datetime) -> EvictionHold | None:
         """Return the first open hold that covers an eviction; None: there is none."""
         labels, namespace = self.labels.get(binding.ref, {}), binding.spec.resource.namespace
-        covering = (one for one in self.holds if one.open(now=now) and one.covers(row.cluster, namespace, labels))
+        covering = (hold for hold in self.holds if hold.open(now=now) and hold.covers(row.cluster, namespace, labels))
         return next(covering, None)
 
     def digest(self, *, now: datetime) -> str:
         """Return a digest of all open holds and windows and of the flapping clusters. Held evictions are checked again
         when it changes."""
         open_ = [
-            *((one.metadata.uid, one.metadata.name, one.spec) for one in self.holds if one.open(now=now)),
-            *((one.metadata.uid, one.metadata.name, one.spec) for one in self.windows if one.open(now=now)),
+            *((hold.metadata.uid, hold.metadata.name, hold.spec) for hold in self.holds if hold.open(now=now)),
+            *(
+                (window.metadata.uid, window.metadata.name, window.spec)
+                for window in self.windows
+                if window.open(now=now)
+            ),
             *((name, *sorted(self.flapping[name])) for name in sorted(self.flapping)),
         ]
         return hashlib.sha256(msgspec.json.encode(open_)).hexdigest()[:16] if open_ else ""
@@ -80,10 +84,10 @@ class Holds(msgspec.Struct, frozen=True):
     def next_change(self, *, now: datetime) -> datetime | None:
         """Return when the next hold expires or the next window begins or ends."""
         moments: Iterable[datetime | None] = (
-            *(one.spec.expires_at for one in self.holds),
-            *(moment for one in self.windows for moment in (one.spec.begins, one.spec.until)),
+            *(hold.spec.expires_at for hold in self.holds),
+            *(moment for window in self.windows for moment in (window.spec.begins, window.spec.until)),
         )
-        return min((one for one in moments if one is not None and one > now), default=None)
+        return min((item for item in moments if item is not None and item > now), default=None)
 
 
 def _flapping_reason(row: Eviction, cluster: Cluster) -> tuple[str, str]:
@@ -92,7 +96,7 @@ def _flapping_reason(row: Eviction, cluster: Cluster) -> tuple[str, str]:
     Three kinds of taints are not held: taints that a user added, because the user may want to empty the cluster; taints
     of a cluster that is being deleted [unjoin-and-drain]; and taints of policies about the condition Flapping itself.
     """
-    evicting = {(one.key, one.effect) for one in row.judged if one.due_at is not None}
+    evicting = {(judgement.key, judgement.effect) for judgement in row.judged if judgement.due_at is not None}
     ours = {identity for identity, one in owned(cluster).items() if BY_DELETION not in one.by and not one.flapping}
     if not evicting or not evicting <= ours:
         return "", ""

@@ -133,7 +133,7 @@ def decide_late_removal(
     if binding.metadata.deletion_timestamp is not None or (task is not None and task.purge_mode == DIRECTLY):
         return LateRemoval(wanted=False, may_go=True)
     stays = task is not None and task.suppress_deletion is True
-    wanted = any(one.name == cluster for one in works.targets(binding))  # a task alone creates no Work
+    wanted = any(target.name == cluster for target in works.targets(binding))  # a task alone creates no Work
     free = not overdue or (not stays and not needed and may_be_removed(binding, cluster, clusters))
     return LateRemoval(wanted=wanted, may_go=free)
 
@@ -153,7 +153,7 @@ def _replicas_to_keep(binding: Binding, work: Work, cluster: str, clusters: Mapp
     They stay until all other targets are healthy.
     """
     placement = binding.spec.placement
-    others = [one for one in binding.spec.clusters if one.name != cluster]
+    others = [target for target in binding.spec.clusters if target.name != cluster]
     if placement is None or not placement.divided or _all_healthy(binding, cluster, others, clusters):
         return 0
     kept = min(_ready_replicas(work), binding.spec.replicas)
@@ -169,19 +169,19 @@ def _all_healthy(
     copy.
     """
     states = {
-        name: ClusterState(ready=one.answers, evicting=one.has_taint(*EVICTING_EFFECTS), observed_at=None)
-        for name, one in clusters.items()
+        name: ClusterState(ready=state.answers, evicting=state.has_taint(*EVICTING_EFFECTS), observed_at=None)
+        for name, state in clusters.items()
     }
     task = GracefulEvictionTask(from_cluster=cluster)
     generation = binding.metadata.generation
     scheduled = binding.spec.placement is None or binding.status.scheduler_observed_generation == generation
-    return scheduled and all(not unhealthy_reason(binding, one, task, states) for one in targets)
+    return scheduled and all(not unhealthy_reason(binding, target, task, states) for target in targets)
 
 
 def _ready_replicas(work: Work) -> int:
     """Return how many replicas a member last reported as ready; 0 without a report, and for kinds without replicas."""
-    counts = [(one.status or {}).get("readyReplicas") for one in work.status.manifest_statuses]
-    return max((one for one in counts if isinstance(one, int)), default=0)
+    counts = [(manifest_status.status or {}).get("readyReplicas") for manifest_status in work.status.manifest_statuses]
+    return max((count for count in counts if isinstance(count, int)), default=0)
 
 
 def _requested_replicas(work: Work) -> int:

@@ -22,7 +22,7 @@ from controlplane.kinds.rows import HELD_BY_HAND, Eviction
 from controlplane.propagation.bindings import template_of
 
 HOLD, SKIP, EXPEDITE, RELEASE = "Hold", "Skip", "Expedite", "Release"
-VERBS = {one.lower(): one for one in (HOLD, RELEASE, SKIP, EXPEDITE)}
+VERBS = {verb.lower(): verb for verb in (HOLD, RELEASE, SKIP, EXPEDITE)}
 EXPEDITED = 1 << 40  # the priority of an expedited eviction: higher than every other
 
 Identity = tuple[str, str, datetime]  # key, effect, timeAdded
@@ -60,7 +60,7 @@ def active_orders(binding: Binding, cluster: Cluster, *, held: bool = False) -> 
     remains active."""
     present = {(taint.key, taint.effect, taint.time_added) for taint in cluster.spec.taints}
     orders = orders_by_cluster(binding).get(cluster.metadata.name, ())
-    return {one.verb: one for one in orders if _is_active(one, present, held=held)}
+    return {order.verb: order for order in orders if _is_active(order, present, held=held)}
 
 
 def _is_active(order: Order, taints: Iterable[tuple[str, str, datetime | None]], *, held: bool) -> bool:
@@ -74,9 +74,9 @@ def with_order(binding: Binding, row: Eviction, verb: str, *, reason: str, by: s
     replace each other. Release removes the Hold, or, if there is none, all other orders.
     """
     orders = orders_by_cluster(binding)
-    taints = tuple((one.key, one.effect, one.time_added) for one in row.judged)
-    old = [one for one in orders.pop(row.cluster, ()) if _is_active(one, taints, held=row.reason == HELD_BY_HAND)]
-    held = tuple(one for one in old if one.verb == HOLD)
+    taints = tuple((judgement.key, judgement.effect, judgement.time_added) for judgement in row.judged)
+    old = [order for order in orders.pop(row.cluster, ()) if _is_active(order, taints, held=row.reason == HELD_BY_HAND)]
+    held = tuple(order for order in old if order.verb == HOLD)
     others = tuple(one for one in old if one.verb != HOLD)
     if verb == RELEASE:
         kept = others if held else ()

@@ -53,7 +53,7 @@ def waiting_condition(waiting: Iterable[PendingEviction], rows: Iterable[Evictio
     The reason is Held if at least one eviction is held, else Queued.
     """
     reason = HELD if any(row.held for row in rows if row.due_at is not None) else QUEUED
-    message = "; ".join(f"cluster {one.cluster}: {_text(one)}" for one in waiting)
+    message = "; ".join(f"cluster {pending.cluster}: {_text(pending)}" for pending in waiting)
     return Condition(EVICTION_PENDING, "True", reason, message)
 
 
@@ -98,12 +98,12 @@ def waits_for(binding: Binding, cluster: str) -> str:
         return ""
     if not binding.status.pending_evictions:
         return found.message
-    named = (one for one in binding.status.pending_evictions if one.cluster == cluster)
-    return next((f"{one.reason}: {one.message}" for one in named), "")
+    named = (pending for pending in binding.status.pending_evictions if pending.cluster == cluster)
+    return next((f"{pending.reason}: {pending.message}" for pending in named), "")
 
 
-def _text(one: PendingEviction) -> str:
-    return one.message if one.reason == QUEUED else f"{one.reason}: {one.message}"
+def _text(pending: PendingEviction) -> str:
+    return pending.message if pending.reason == QUEUED else f"{pending.reason}: {pending.message}"
 
 
 def _pending_eviction(row: Eviction, ordered: Iterable[operator_orders.Order], stopped: str) -> PendingEviction:
@@ -112,8 +112,10 @@ def _pending_eviction(row: Eviction, ordered: Iterable[operator_orders.Order], s
         return PendingEviction(row.cluster, row.reason or row.state, row.message)
     due = "" if row.due_at is None else f"{row.due_at:%Y-%m-%dT%H:%M:%SZ}"
     parts = [f"due {due}", taint_cause(row)]
-    taints = {(one.key, one.effect, one.time_added) for one in row.judged}
-    expedited = (one for one in ordered if one.verb == operator_orders.EXPEDITE and not taints.isdisjoint(one.taints))
-    parts += [f"expedited by {one.by}: {one.reason}" for one in expedited]
+    taints = {(judgement.key, judgement.effect, judgement.time_added) for judgement in row.judged}
+    expedited = (
+        order for order in ordered if order.verb == operator_orders.EXPEDITE and not taints.isdisjoint(order.taints)
+    )
+    parts += [f"expedited by {order.by}: {order.reason}" for order in expedited]
     parts += [f"no evictions take place at present: {stopped}"] if stopped else []
     return PendingEviction(row.cluster, QUEUED, ", ".join(part for part in parts if part))

@@ -59,11 +59,11 @@ def with_taint_task(
 def _waited_for(cause: Judgement, stops: Iterable[Stop], *, now: datetime) -> Iterable[str]:
     """Yield what an eviction waited for since its taint was added, apart from holds: stops, and its turn in
     the queue."""
-    for one in stops:
-        until = one.until or now  # evictions resume before the end of the stop is stored
+    for stop in stops:
+        until = stop.until or now  # evictions resume before the end of the stop is stored
         if until > cause.time_added:
-            seconds = (until - max(one.since, cause.time_added)).total_seconds()
-            stopped = f"stopped from {_time_text(one.since)} until {_time_text(until)}, {one.why}"
+            seconds = (until - max(stop.since, cause.time_added)).total_seconds()
+            stopped = f"stopped from {_time_text(stop.since)} until {_time_text(until)}, {stop.why}"
             yield f"evictions to resume, {seconds:.0f} s: {stopped}"
     due = cause.due_at
     if due is not None and now - due >= timedelta(seconds=1):
@@ -95,10 +95,10 @@ def with_task(
     """
     target = binding.spec.target(cluster)
     assert target is not None, f"{binding.ref} has no target on {cluster}"
-    rest = tuple(one for one in binding.spec.clusters if one.name != cluster)
+    rest = tuple(item for item in binding.spec.clusters if item.name != cluster)
     tasks, part = binding.spec.graceful_eviction_tasks, binding.spec.replicas_returning(cluster)
     if part:
-        tasks = tuple(one for one in tasks if one.from_cluster != cluster)
+        tasks = tuple(entry for entry in tasks if entry.from_cluster != cluster)
     if part or binding.spec.task(cluster) is None:
         task = GracefulEvictionTask(
             from_cluster=cluster,
@@ -139,7 +139,7 @@ def with_partial_task(
         creation_timestamp=to_seconds(now),
     )
     return binding.with_spec(
-        clusters=tuple(rest if one.name == cluster else one for one in binding.spec.clusters),
+        clusters=tuple(rest if item.name == cluster else item for item in binding.spec.clusters),
         graceful_eviction_tasks=(*binding.spec.graceful_eviction_tasks, task),
     )
 

@@ -133,7 +133,11 @@ def without_skipped_taints(
     """Return the judgements without those of taints that a Skip order covers."""
     if skip is None:
         return tuple(judgements)
-    return tuple(one for one in judgements if (one.key, one.effect, one.time_added) not in skip.taints)
+    return tuple(
+        judgement
+        for judgement in judgements
+        if (judgement.key, judgement.effect, judgement.time_added) not in skip.taints
+    )
 
 
 def ended_row(row: Eviction, reason: str, message: str, *, now: datetime, state: str = ABANDONED) -> Eviction:
@@ -146,7 +150,7 @@ def is_recovering(cluster: Cluster, row: Eviction) -> bool:
 
     The condition of each such taint has ended, so the eviction must not take place.
     """
-    leaving = {(one.key, one.effect) for one in row.judged if one.due_at is not None}
+    leaving = {(judgement.key, judgement.effect) for judgement in row.judged if judgement.due_at is not None}
     return bool(leaving) and leaving <= taints.ending(cluster)
 
 

@@ -63,18 +63,18 @@ def refuge_from(
         return Refuge(True, f"scheduler {answer.other} has to place it again")
     divided = _divided(binding)
     if answer.refused:
-        held = sum(one.replicas for one in binding.spec.clusters if one.name not in leaving)
+        held = sum(target.replicas for target in binding.spec.clusters if target.name not in leaving)
         additional = sum(one.replicas for one in answer.part) - held
         if divided and settings.eviction.partial_refuge and not source_ready and additional > 0:
             why = f"{additional} replicas fit, the others stay pending: {answer.refused}"
             return Refuge(True, why, answer.part, answer.asked)
         return Refuge(False, answer.refused)
-    named = ", ".join(_target_text(one) for one in answer.clusters)
+    named = ", ".join(_target_text(entry) for entry in answer.clusters)
     if divided:
         return Refuge(True, f"all replicas fit: {named}", answer.clusters, answer.asked)
-    before = {one.name for one in binding.spec.clusters}
+    before = {cluster.name for cluster in binding.spec.clusters}
     lost = [name for name in sorted(leaving) if name in before]
-    new = [one.name for one in answer.clusters if one.name not in before]
+    new = [item.name for item in answer.clusters if item.name not in before]
     if len(new) >= len(lost):
         return Refuge(True, f"a replacement for each lost copy: {named}", answer.clusters, answer.asked)
     least = spread_minimum(binding)
@@ -107,11 +107,11 @@ def reserve_refuge(
     No other binding counts on this capacity until the scheduler uses it. A workload with several components takes one
     set on each new cluster; other workloads take replicas. `seen`: the number of the newest reservation in the ledger.
     """
-    before = {one.name: one.replicas for one in binding.spec.clusters}
+    before = {cluster.name: cluster.replicas for cluster in binding.spec.clusters}
     if isinstance(refuge.asked, Bundle):
-        additional = {one.name: 1 for one in refuge.clusters if one.name not in before}
+        additional = {item.name: 1 for item in refuge.clusters if item.name not in before}
     else:
-        additional = {one.name: one.replicas - before.get(one.name, 0) for one in refuge.clusters}
+        additional = {entry.name: entry.replicas - before.get(entry.name, 0) for entry in refuge.clusters}
     needed = {name: count for name, count in additional.items() if count > 0 and name in fleet.index}
     if not needed:
         return Reservation()
@@ -125,7 +125,7 @@ def spread_minimum(binding: Binding) -> int:
     """Return the minimum number of clusters of the user's spread constraint; 0 without one."""
     placement = binding.spec.placement
     spread = () if placement is None else placement.spread_constraints
-    return next((one.min_groups for one in spread if one.spread_by_field in ("", "cluster")), 0)
+    return next((item.min_groups for item in spread if item.spread_by_field in ("", "cluster")), 0)
 
 
 def _target_text(target: TargetCluster) -> str:

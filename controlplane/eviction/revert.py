@@ -33,7 +33,7 @@ def revert_obstacles(
     if _divided(binding) and binding.spec.replicas != sum(target.replicas for target in before.spec.clusters):
         yield (
             f"it requests {binding.spec.replicas} replicas, not those it had before "
-            f"({', '.join(f'{one.name}:{one.replicas}' for one in before.spec.clusters)}); use a Failback"
+            f"({', '.join(f'{entry.name}:{entry.replicas}' for entry in before.spec.clusters)}); use a Failback"
         )
     earlier = {target.name for target in before.spec.clusters}
     for target in binding.spec.clusters:
@@ -56,7 +56,7 @@ def revert_obstacles(
         soft = (
             ()
             if _tolerates_prefer_no_execute(before)
-            else [one for one in cluster.spec.taints if one.effect == EVICTING_EFFECTS[1]]
+            else [item for item in cluster.spec.taints if item.effect == EVICTING_EFFECTS[1]]
         )
         for taint in (*hard, *soft):
             yield f"cluster {target.name} has the taint {spelled(taint)}, which would evict it again"
@@ -116,7 +116,7 @@ def reverted_binding(binding: Binding, before: Binding, settings: Settings, *, b
     each = (
         before.spec.clusters
         if _divided(binding)
-        else tuple(_with_current_replicas(one, binding) for one in before.spec.clusters)
+        else tuple(_with_current_replicas(cluster, binding) for cluster in before.spec.clusters)
     )
     placed = binding.with_spec(clusters=each, graceful_eviction_tasks=kept)
     return manual_placement.with_mark(_with_reverted_condition(placed, by=by, now=now), binding)

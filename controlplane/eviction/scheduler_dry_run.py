@@ -96,7 +96,7 @@ class SchedulerDryRun:
         if (taken := self._taken.get(binding.ref)) is not None:
             return taken.reservations
         own, at = self._reserved_capacity.own.get(str(binding.ref), ()), self._reserved_capacity.at
-        return [] if at is None else [one for one in live(own, collected_at={}, now=at) if one.reserved]
+        return [] if at is None else [item for item in live(own, collected_at={}, now=at) if item.reserved]
 
     def reserve(self, binding: Binding, refuge: Refuge, *, now: datetime) -> Reservation:
         """Reserve the capacity that a binding's refuge needs.
@@ -116,5 +116,5 @@ class SchedulerDryRun:
 
 def targets_with_reservations(binding: Binding, reserved: Iterable[CapacityReservation]) -> tuple[TargetCluster, ...]:
     """Return the targets that a binding would have on the clusters with its reserved capacity."""
-    held = {one.name: one.replicas for one in binding.spec.clusters}
-    return tuple(TargetCluster(one.cluster, held.get(one.cluster, 0) + one.replicas) for one in reserved)
+    held = {cluster.name: cluster.replicas for cluster in binding.spec.clusters}
+    return tuple(TargetCluster(item.cluster, held.get(item.cluster, 0) + item.replicas) for item in reserved)

@@ -52,7 +52,7 @@ def missing_state_reason(state: PreservedState, cluster: str, settings: Settings
 
 def read_state(binding: Binding, cluster: str, rules: Iterable[StatePreservationRule]) -> PreservedState:
     """Return what the rules find in the status of the copy on a cluster."""
-    item = next((one for one in binding.status.aggregated_status if one.cluster_name == cluster), None)
+    item = next((entry for entry in binding.status.aggregated_status if entry.cluster_name == cluster), None)
     status = None if item is None else item.status
     labels: dict[str, str] = {}
     problems: list[str] = []

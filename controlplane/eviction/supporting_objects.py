@@ -115,7 +115,7 @@ def _backend_services(spec: Mapping[str, Any]) -> Iterator[str]:
 
 def select_dependents(query: DependentsQuery, found: Iterable[Template]) -> list[Ref]:
     """Return the dependents of an object: those named by the query, and those found that match its selector."""
-    matching = [one.ref for one in found if query.selector is None or query.selector.matches(pod_labels(one))]
+    matching = [item.ref for item in found if query.selector is None or query.selector.matches(pod_labels(item))]
     return [*query.named, *matching]
 
 

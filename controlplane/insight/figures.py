@@ -91,7 +91,7 @@ def _cluster_figures(rows: Iterable[Eviction], *, now: datetime) -> ClusterFigur
     recently = [row for row in done if row.ended_at is not None and now - row.ended_at <= WINDOW]
     failures = sum(1 for moment in failed if now - moment <= WINDOW)
     seconds = [eviction_latency(row) for row in done]
-    counts = Counter(_bucket(one) for one in seconds)
+    counts = Counter(_bucket(second) for second in seconds)
     processed = len(recently) + failures
     return ClusterFigures(
         waiting=len(waiting),
@@ -127,11 +127,11 @@ def combined_figures(queues: Iterable[ClusterFigures]) -> ClusterFigures:
     """Return the counts of several clusters as one queue. Rates are left out."""
     queues = list(queues)
     return ClusterFigures(
-        waiting=sum(one.waiting for one in queues),
-        evicted=sum(one.evicted for one in queues),
-        failed=sum(one.failed for one in queues),
-        latency_counts=tuple(map(sum, zip(*(one.latency_counts for one in queues), strict=True))),
-        latency_sum=sum(one.latency_sum for one in queues),
+        waiting=sum(queue.waiting for queue in queues),
+        evicted=sum(queue.evicted for queue in queues),
+        failed=sum(queue.failed for queue in queues),
+        latency_counts=tuple(map(sum, zip(*(queue.latency_counts for queue in queues), strict=True))),
+        latency_sum=sum(queue.latency_sum for queue in queues),
     )
 
 

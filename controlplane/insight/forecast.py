@@ -84,5 +84,5 @@ def _eviction_times(order: Sequence[Eviction], *, rate: float, tokens: float, no
 
 def queue_end(forecasts: Iterable[Forecast]) -> datetime | None:
     """Return when the last row will be evicted. None: no row waits, or the time is unknown."""
-    moments = [one.at for one in forecasts if one.position is not None]
-    return max((one for one in moments if one is not None), default=None) if all(moments) else None
+    moments = [item.at for item in forecasts if item.position is not None]
+    return max((moment for moment in moments if moment is not None), default=None) if all(moments) else None

@@ -232,7 +232,7 @@ def _supposed_clusters(
     spec: PlacementReviewSpec, clusters: Sequence[Cluster], *, settings: Settings, now: datetime
 ) -> tuple[list[Cluster], list[Cause]]:
     """Return the clusters as the review supposes them, and the causes if its documents are invalid."""
-    by_name = {one.metadata.name: one for one in clusters}
+    by_name = {cluster.metadata.name: cluster for cluster in clusters}
     causes: list[Cause] = []
     for index, name in enumerate(spec.clusters.lost):
         if name not in by_name:
@@ -241,11 +241,11 @@ def _supposed_clusters(
         for index, document in enumerate(documents):
             path = f"spec.clusters.{field}[{index}]"
             try:
-                one = _cluster(document, by_name, path, new=field == "added", settings=settings, now=now)
+                cluster = _cluster(document, by_name, path, new=field == "added", settings=settings, now=now)
             except _InvalidReview as wrong:
                 causes += wrong.causes
                 continue
-            by_name[one.metadata.name] = one
+            by_name[cluster.metadata.name] = cluster
     return list(by_name.values()), causes
 
 
@@ -300,6 +300,8 @@ def _admit(key: str, document: Document, path: str, *, settings: Settings, now: 
             uid=uid,
         ).object
     except Invalid as error:
-        raise _InvalidReview([replace(one, field=f"{path}.{one.field}") for one in error.details.causes]) from None
+        raise _InvalidReview(
+            [replace(cause, field=f"{path}.{cause.field}") for cause in error.details.causes]
+        ) from None
     except BadRequest as error:
         raise _InvalidReview([invalid(path or "spec", named.get("name"), str(error))]) from None

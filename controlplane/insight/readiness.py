@@ -211,7 +211,7 @@ def is_attached(binding: Binding) -> bool:
 
 
 def _attached_readiness(binding: Binding) -> Readiness:
-    names = [one.name for one in binding.spec.required_by]
+    names = [item.name for item in binding.spec.required_by]
     message = f"it is placed with {', '.join(names)} (propagateDeps), so it is not evicted on its own"
     obstacle = Obstacle("GoesAlong", WARNS, message, f"read {', '.join(f'{name}/readiness' for name in names)}")
     return Readiness(str(binding.ref), True, (obstacle,))
@@ -221,7 +221,7 @@ def possible_taints(
     cluster: Cluster, policies: Iterable[ClusterTaintPolicy], settings: Settings, *, now: datetime
 ) -> tuple[Taint, ...]:
     """Return the evicting taints that a cluster has, or would get if it stopped being Ready."""
-    taints = [one for one in cluster.spec.taints if one.effect in EVICTING_EFFECTS]
+    taints = [taint for taint in cluster.spec.taints if taint.effect in EVICTING_EFFECTS]
     if settings.compat.auto_no_execute_taints:
         key = NOT_READY_KEY if cluster.spec.sync_mode == PUSH else UNREACHABLE_KEY
         taints.append(Taint(key, NO_EXECUTE, time_added=now))
@@ -237,13 +237,15 @@ def possible_taints(
             if not taint_policies.match(conditions_to_match, conditions, empty=policy.windowed):
                 continue
             added = spec.taints_to_add if policy.windowed else spec.taints
-            taints += [Taint(one.key, one.effect, one.value, now) for one in added if one.effect in EVICTING_EFFECTS]
+            taints += [
+                Taint(item.key, item.effect, item.value, now) for item in added if item.effect in EVICTING_EFFECTS
+            ]
     return tuple(dict.fromkeys(taints))
 
 
 def _eviction_delay(binding: Binding, taints: Sequence[Taint]) -> float | None:
     moments = (wait_seconds(binding.spec, taint, taints) for taint in taints)
-    return min((one for one in moments if one is not None), default=None)
+    return min((moment for moment in moments if moment is not None), default=None)
 
 
 def _switched_off(settings: Settings) -> Iterator[Obstacle]:
@@ -338,7 +340,7 @@ def _detection_obstacles(cluster: Cluster, settings: Settings) -> Iterator[Obsta
         how = "spec.apiEndpoint and spec.secretRef" if cluster.spec.sync_mode == PUSH else "its agent's heartbeat"
         message = f"it was never reported whether cluster {name} is Ready, so its failure would not be detected"
         yield Obstacle("NotDetected", BLOCKS, message, f"check {how}", name)
-    elif any(one.type == "AccessLost" and one.status == "True" for one in cluster.status.conditions):
+    elif any(condition.type == "AccessLost" and condition.status == "True" for condition in cluster.status.conditions):
         message = f"access to cluster {name} is lost, so its failure would not be detected"
         remedy = "renew the credentials in its Secret or its certificate; read the condition AccessLost of the cluster"
         yield Obstacle("AccessLost", BLOCKS, message, remedy, name)
@@ -361,8 +363,8 @@ def _taint_obstacles(binding: Binding, cluster: Cluster, taints: Sequence[Taint]
         return
     if _eviction_delay(binding, taints) is not None:
         return
-    if any(one.effect == NO_EXECUTE for one in taints):
-        named = ", ".join(dict.fromkeys(one.key for one in taints if one.effect == NO_EXECUTE))
+    if any(taint.effect == NO_EXECUTE for taint in taints):
+        named = ", ".join(dict.fromkeys(item.key for item in taints if item.effect == NO_EXECUTE))
         yield Obstacle(
             "Tolerated",
             BLOCKS,
@@ -391,7 +393,7 @@ def _dispatch_suspended(binding: Binding, cluster: str, refuge: Refuge) -> Itera
     """Yield an obstacle if dispatching to a new cluster is suspended."""
     suspension = binding.spec.suspension
     withheld = None if suspension is None else suspension.dispatching_on_clusters
-    names = [one.name for one in refuge.clusters if binding.spec.target(one.name) is None]
+    names = [item.name for item in refuge.clusters if binding.spec.target(item.name) is None]
     suspended = [name for name in names if withheld is not None and name in withheld.cluster_names]
     if suspended:
         message = (

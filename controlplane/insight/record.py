@@ -409,7 +409,7 @@ def _healthy_targets(binding: Binding) -> set[str]:
 
 def _condition_steps(decoded: DecodedChange) -> Iterator[Step]:
     for type_ in (DIRECTLY_WAITING, EVICTION_STUCK):
-        present, before = (condition(one.status.conditions, type_) for one in (decoded.new, decoded.old))
+        present, before = (condition(item.status.conditions, type_) for item in (decoded.new, decoded.old))
         if present is not None and (
             before is None or (present.status, present.reason) != (before.status, before.reason)
         ):

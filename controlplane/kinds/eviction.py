@@ -124,7 +124,9 @@ def eviction_item(
         reason, message = "", taint_cause(row)
         if stopped is not None:
             reason, message = stopped.tier, f"{stopped.why}; {message}" if message else stopped.why
-    moving = tuple(f"{one.key}:{one.effect}" for one in row.judged if one.wait_seconds is not None)
+    moving = tuple(
+        f"{judgement.key}:{judgement.effect}" for judgement in row.judged if judgement.wait_seconds is not None
+    )
     return EvictionItem(
         api_version=f"{GROUP}/{VERSION}",
         kind="Eviction" if binding.namespace else "ClusterEviction",

@@ -1,6 +1,6 @@
 """The clusters of one tick as numpy arrays, so that a question about them is answered once for thousands of bindings.
 
-A "place" is the position of a cluster in `Fleet.names`; a mask has one boolean per place.
+A mask has one boolean for each index of `Fleet.names`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Fleet:
         self.settings = settings
         self.clusters = tuple(sorted(clusters, key=lambda cluster: cluster.metadata.name))
         self.names = tuple(cluster.metadata.name for cluster in self.clusters)
-        self.index = {name: place for place, name in enumerate(self.names)}
+        self.index = {name: index for index, name in enumerate(self.names)}
         self.size = len(self.names)
         self._read = {
             name: _read(cluster, known.get(name)) for name, cluster in zip(self.names, self.clusters, strict=True)
@@ -188,7 +188,7 @@ class Fleet:
 
         def make() -> tuple[NDArray[np.int64], tuple[str, ...]]:
             known = tuple(sorted({cluster.spec.region for cluster in self.clusters} - {""}))
-            number = {name: place for place, name in enumerate(known)} | {"": -1}
+            number = {name: index for index, name in enumerate(known)} | {"": -1}
             return np.array([number[cluster.spec.region] for cluster in self.clusters], dtype=np.int64), known
 
         return self.cached("regions", make)
@@ -203,10 +203,10 @@ class Fleet:
         return self.cached((tolerations, effects), make)
 
     def first_untolerated_taint(
-        self, place: int, tolerations: tuple[Toleration, ...], effects: tuple[str, ...]
+        self, index: int, tolerations: tuple[Toleration, ...], effects: tuple[str, ...]
     ) -> Taint | None:
         """Return the first taint for which `with_untolerated_taint` contains this cluster. None: there is none."""
-        found = untolerated(self._taints[self._taint_ids[place]], tolerations, effects)
+        found = untolerated(self._taints[self._taint_ids[index]], tolerations, effects)
         return found[0] if found else None
 
     def with_prefer_no_execute(self) -> Mask:

@@ -29,7 +29,7 @@ class Filter(NamedTuple):
     """One rule that clusters have to pass.
 
     `mask` returns the clusters that pass, as a mask over the fleet. None: the rule does not concern this binding, so
-    every cluster passes. `why` returns the reason for refusing the cluster at a place of the fleet.
+    every cluster passes. `why` returns the reason for refusing the cluster at an index of the fleet.
     """
 
     name: str  # the name that users see
@@ -62,7 +62,7 @@ def _accepting(fleet: Fleet) -> Mask:
     return fleet.accepting
 
 
-def _cluster_affinity(plan: Plan, question: Question, place: int) -> str:
+def _cluster_affinity(plan: Plan, question: Question, index: int) -> str:
     name = plan.term.affinity_name if isinstance(plan.term, ClusterAffinityTerm) else ""
     return f"clusterAffinity {name}".rstrip() + " does not select it"
 
@@ -71,7 +71,7 @@ def _spread_field(field: str) -> Filter:
     return Filter(
         "SpreadConstraint",
         mask=lambda plan, question: ~plan.fleet.without_field(field) if field in plan.spread_fields else None,
-        why=lambda plan, question, place: f"it has no {field}, which a spread constraint needs",
+        why=lambda plan, question, index: f"it has no {field}, which a spread constraint needs",
     )
 
 
@@ -79,8 +79,8 @@ def _not_on(plan: Plan, names: Iterable[str]) -> Mask:
     return ~plan.fleet.mask_of(names)
 
 
-def _taint(plan: Plan, question: Question, place: int) -> str:
-    taint = plan.fleet.first_untolerated_taint(place, plan.placement.cluster_tolerations, REFUSING)
+def _taint(plan: Plan, question: Question, index: int) -> str:
+    taint = plan.fleet.first_untolerated_taint(index, plan.placement.cluster_tolerations, REFUSING)
     assert taint is not None, "this filter refuses only clusters with a taint that is not tolerated"
     return f"taint {spelled(taint)} is not tolerated"
 
@@ -89,7 +89,7 @@ def _evicted(plan: Plan, question: Question) -> Mask | None:
     return ~(plan.fleet.mask_of(question.evicted) & plan.fleet.with_evicting_taint()) if question.evicted else None
 
 
-def _affinity_group(plan: Plan, question: Question, place: int) -> str:
+def _affinity_group(plan: Plan, question: Question, index: int) -> str:
     shared = ", ".join(sorted(question.neighbours.together or ()))
     if not shared:
         return "the bindings of its workload affinity group have no cluster in common"
@@ -100,25 +100,25 @@ FILTERS: Final = (
     Filter(
         "Leaving",
         mask=lambda plan, question: _of_fleet(plan, _available),
-        why=lambda plan, question, place: "it is counted as unavailable",
+        why=lambda plan, question, index: "it is counted as unavailable",
     ),
     Filter(
         "Terminating",
         mask=lambda plan, question: _of_fleet(plan, _retaining),
-        why=lambda plan, question, place: "it is being deleted",
+        why=lambda plan, question, index: "it is being deleted",
     ),
     Filter(CLUSTER_AFFINITY, mask=lambda plan, question: plan.affinity, why=_cluster_affinity),
     *map(_spread_field, ("provider", "region", "zone")),
     Filter(
         "ClusterEviction",
         mask=lambda plan, question: _not_on(plan, question.blocked) if question.blocked else None,
-        why=lambda plan, question, place: "a graceful eviction task removes the binding from it",
+        why=lambda plan, question, index: "a graceful eviction task removes the binding from it",
         per_binding=True,
     ),
     Filter(
         "Terminating",
         mask=lambda plan, question: _of_fleet(plan, _accepting),
-        why=lambda plan, question, place: "it is being deleted",
+        why=lambda plan, question, index: "it is being deleted",
         keeps_targets=True,
     ),
     Filter(
@@ -131,13 +131,13 @@ FILTERS: Final = (
     Filter(
         "APIEnablement",
         mask=lambda plan, question: plan.fleet.enables(question.api_version, question.kind),
-        why=lambda plan, question, place: f"it does not serve {question.kind} of {question.api_version}",
+        why=lambda plan, question, index: f"it does not serve {question.kind} of {question.api_version}",
         keeps_targets=True,
     ),
     Filter(
         "ClusterEviction",
         mask=_evicted,
-        why=lambda plan, question, place: (
+        why=lambda plan, question, index: (
             "the binding was evicted from it because of a taint, and it still has a taint that evicts"
         ),
         keeps_targets=True,
@@ -146,7 +146,7 @@ FILTERS: Final = (
     Filter(
         "Failover",
         mask=lambda plan, question: ~plan.fleet.with_prefer_no_execute() if question.fails_over else None,
-        why=lambda plan, question, place: f"its {PREFER_NO_EXECUTE} taint would evict the binding again",
+        why=lambda plan, question, index: f"its {PREFER_NO_EXECUTE} taint would evict the binding again",
         keeps_targets=True,
     ),
     Filter(
@@ -163,7 +163,7 @@ FILTERS: Final = (
         mask=lambda plan, question: (
             None if question.neighbours.apart is None else _not_on(plan, question.neighbours.apart)
         ),
-        why=lambda plan, question, place: "its workload anti-affinity group is on it",
+        why=lambda plan, question, index: "its workload anti-affinity group is on it",
         keeps_targets=True,
         per_binding=True,
     ),
@@ -235,13 +235,13 @@ class Refused(NamedTuple):
     clusters: Mask
 
 
-def refusal(plan: Plan, question: Question, place: int) -> Refusal | None:
-    """Return why the cluster at a place of the fleet is not feasible. None: it passes all filters."""
-    is_target = any(name == plan.fleet.names[place] for name, _ in question.targets)
+def refusal(plan: Plan, question: Question, index: int) -> Refusal | None:
+    """Return why the cluster at an index of the fleet is not feasible. None: it passes all filters."""
+    is_target = any(name == plan.fleet.names[index] for name, _ in question.targets)
     for row in FILTERS:
         mask = None if is_target and row.keeps_targets else row.mask(plan, question)
-        if mask is not None and not mask[place]:
-            return Refusal(row.name, row.why(plan, question, place))
+        if mask is not None and not mask[index]:
+            return Refusal(row.name, row.why(plan, question, index))
     return None
 
 
@@ -295,7 +295,7 @@ def _by_reason(row: Filter, plan: Plan, question: Question, refused: Mask) -> It
         return
     places_of: dict[str, list[int]] = {}
     for place in refused.nonzero()[0].tolist():
-        places_of.setdefault(row.why(plan, question, place), []).append(place)
+        places_of.setdefault(row.why(plan, question, index), []).append(place)
     for why, places in places_of.items():
         mask: Mask = np.zeros(plan.fleet.size, dtype=np.bool_)
         mask[places] = True

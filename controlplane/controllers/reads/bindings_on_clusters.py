@@ -51,7 +51,7 @@ def clusters_where_needed(state: State, bindings: Iterable[Binding]) -> dict[Ref
 
     Without such workloads, no query is made. A workload whose binding was deleted has no copy.
     """
-    parents = {one.ref: attached_bindings.needing(one) for one in bindings if one.spec.required_by}
+    parents = {binding.ref: attached_bindings.needing(binding) for binding in bindings if binding.spec.required_by}
     named = sorted({parent for ones in parents.values() for parent in ones})
     held = works_of(state, state.get(named)) if named else {}
     clusters = {name: {work.cluster for work in found} for name, found in held.items()}

@@ -25,7 +25,7 @@ def last_answers(state: State, clusters: Iterable[Cluster]) -> dict[str, datetim
         return {}
     names = [cluster.metadata.name for cluster in fenced]
     observations = state.rows(Observation, "key", names)
-    pulled = [Ref(LEASE, CLUSTER_NAMESPACE, one.metadata.name) for one in fenced if one.spec.sync_mode == PULL]
+    pulled = [Ref(LEASE, CLUSTER_NAMESPACE, item.metadata.name) for item in fenced if item.spec.sync_mode == PULL]
     leases = state.get(pulled) if pulled else {}
     found: dict[str, datetime] = {}
     for name in names:

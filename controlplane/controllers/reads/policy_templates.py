@@ -41,7 +41,7 @@ class Search(NamedTuple):
         """Return the next objects behind (namespace, name)."""
         if self.claim:
             return list(state.refs_by_index(self.kind, "policy", self.claim, after=after, limit=limit))
-        return [one.ref for one in state.list(self.kind, namespace=self.namespace, after=after, limit=limit)]
+        return [item.ref for item in state.list(self.kind, namespace=self.namespace, after=after, limit=limit)]
 
 
 def templates_of(state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:

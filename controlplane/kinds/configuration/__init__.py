@@ -37,7 +37,7 @@ def _overrides() -> type[msgspec.Struct]:
             fields.append(_optional(name, setting.type, setting.description))
     for group, settings in groups.items():
         of_group = type(getattr(Settings(), group))
-        inner = [_optional(one.name.rpartition(".")[2], one.type, one.description) for one in settings]
+        inner = [_optional(item.name.rpartition(".")[2], item.type, item.description) for item in settings]
         type_ = msgspec.defstruct(f"{of_group.__name__}Overrides", inner, frozen=True, rename="camel")
         fields.append(_optional(group, type_, of_group.__doc__ or ""))
     return msgspec.defstruct("SettingsOverrides", fields, frozen=True, rename="camel")

@@ -37,11 +37,11 @@ def warn(new: FailoverConfiguration, old: FailoverConfiguration | None, settings
 
 def _field_causes(values: Mapping[str, Any], of: type[msgspec.Struct], path: str) -> Iterator[Cause]:
     """Yield the causes to refuse fields: unknown settings, settings that are read at start only, and invalid values."""
-    known = {one.encode_name: one for one in msgspec.structs.fields(of)}
+    known = {item.encode_name: item for item in msgspec.structs.fields(of)}
     for name, value in values.items():
         field, inner = known.get(name), f"{path}.{name}"
         if field is None:
-            yield _unknown(inner, "setting", (one for one in known if known[one].name not in READ_AT_START))
+            yield _unknown(inner, "setting", (entry for entry in known if known[entry].name not in READ_AT_START))
         elif field.name in READ_AT_START:
             yield forbidden(inner, "is read at start only; set it in the environment and restart")
         elif inner == GATES_FIELD and isinstance(value, Mapping):

@@ -59,7 +59,7 @@ class Command(BaseCommand):
 
     def _is_due(self) -> bool:
         """Test whether an object is due for scheduling or propagation, or is in the batch of a worker."""
-        names = [one.name for group in PLACING for one in GROUPS[group].controllers]
+        names = [controller.name for group in PLACING for controller in GROUPS[group].controllers]
         return Due.objects.filter(controller__in=names, due_at__lte=store().now()).exists()
 
     def _turn(self, group: str, shard: int) -> int:

@@ -32,7 +32,7 @@ class Command(BaseCommand):
             raise CommandError(f"{options['file']}: {error.strerror}") from error
         self.stdout.write(f"controller {failure.controller}, object {failure.ref}, at {failure.now}")
         self.stdout.write(f"it failed with: {failure.error}")
-        controller = next((one for one in CONTROLLERS if one.name == failure.controller), None)
+        controller = next((item for item in CONTROLLERS if item.name == failure.controller), None)
         if controller is None:
             raise CommandError(f"controller {failure.controller} does not exist any more")
         try:
