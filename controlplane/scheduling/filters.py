@@ -293,10 +293,10 @@ def _by_reason(row: Filter, plan: Plan, question: Question, refused: Mask) -> It
     if not row.per_cluster:
         yield Refused(row.name, row.why(plan, question, int(refused.argmax())), refused)
         return
-    places_of: dict[str, list[int]] = {}
-    for place in refused.nonzero()[0].tolist():
-        places_of.setdefault(row.why(plan, question, index), []).append(place)
-    for why, places in places_of.items():
+    indexes_of: dict[str, list[int]] = {}
+    for index in refused.nonzero()[0].tolist():
+        indexes_of.setdefault(row.why(plan, question, index), []).append(index)
+    for why, indexes in indexes_of.items():
         mask: Mask = np.zeros(plan.fleet.size, dtype=np.bool_)
-        mask[places] = True
+        mask[indexes] = True
         yield Refused(row.name, why, mask)
