@@ -11,11 +11,11 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from apps.failover.models import Eviction, FleetState, GracefulEvictionTask, UnhealthyCopies
-from apps.failover.orders import order
+from apps.failover.orders import order_all
 from apps.objects.changelist import choices, cluster_names
 from apps.objects.decision_log import log_refusal
 from apps.objects.rows_admin import RowAdmin
-from controlplane.apimachinery.errors import StatusError
+from controlplane.apimachinery.errors import Conflict, StatusError
 from controlplane.eviction.operator_orders import EXPEDITE, HOLD, RELEASE, SKIP
 from controlplane.kinds.rows import ENDED, HELD, QUEUED, RECOVERING
 
@@ -70,18 +70,20 @@ class EvictionAdmin(RowAdmin):
             )
             self.message_user(request, text + "the order. The change log keeps the reason.", messages.ERROR)
             return
-        done = 0
-        for key in rows.values_list("key", flat=True):
-            try:
-                if order(key, verb, reason=reason, by=request.user.get_username()):
-                    done += 1
-                else:
-                    self.message_user(request, f"{key} is no longer in the eviction queue.", messages.WARNING)
-            except StatusError as error:
-                log_refusal(error, actor=request.user.get_username(), way="Admin", ref=key)
-                self.message_user(request, error.message, messages.ERROR)
-        if done:
-            self.message_user(request, f"{verb}: {done}.", messages.SUCCESS)
+        user, keys = request.user.get_username(), list(rows.values_list("key", flat=True))
+        try:
+            found = order_all(keys, verb, reason=reason, by=user)
+        except StatusError as error:
+            log_refusal(error, actor=user, way="Admin", ref=keys[0])
+            self.message_user(request, error.message, messages.ERROR)
+            return
+        for key in found.gone:
+            self.message_user(request, f"{key} is no longer in the eviction queue.", messages.WARNING)
+        for key, message in found.refused.items():
+            log_refusal(Conflict(message), actor=user, way="Admin", ref=key)
+            self.message_user(request, message, messages.ERROR)
+        if found.done:
+            self.message_user(request, f"{verb}: {len(found.done)}.", messages.SUCCESS)
 
 
 class TaskAdmin(RowAdmin):

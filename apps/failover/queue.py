@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -57,12 +58,25 @@ class Queue(msgspec.Struct, frozen=True):
         )
 
 
-def read(store: DjangoStore, settings: Settings) -> Queue:
-    """Return the queue as it is now: seven queries, whatever its length."""
+class FleetTier(NamedTuple):
+    """The health of the fleet, the tier of the eviction rate, and the time at which both were read."""
+
+    fleet: health.FleetHealth
+    tier: health.Tier
+    now: datetime
+
+
+def read_tier(store: DjangoStore, settings: Settings) -> FleetTier:
+    """Return the tier of the eviction rate as it is now. Five queries."""
     now = store.now()
-    by_state = store.rows(Eviction, "state", [QUEUED, HELD, RECOVERING, *ENDED])
-    rows = tuple(row for some in by_state.values() for row in some if row.due_at is not None or row.state in ENDED)
     holds = Holds(tuple(store.list(EVICTION_HOLD)), tuple(store.list(MAINTENANCE_WINDOW)))
     fleet = health.fleet_health(store.list(CLUSTER), maintained=holds.maintained(now=now))
-    tier = health.in_force(fleet, fleet_state(store), settings)
+    return FleetTier(fleet, health.in_force(fleet, fleet_state(store), settings), now)
+
+
+def read(store: DjangoStore, settings: Settings) -> Queue:
+    """Return the queue as it is now: six queries, whatever its length."""
+    fleet, tier, now = read_tier(store, settings)
+    by_state = store.rows(Eviction, "state", [QUEUED, HELD, RECOVERING, *ENDED])
+    rows = tuple(row for some in by_state.values() for row in some if row.due_at is not None or row.state in ENDED)
     return Queue(rows, fleet, tier, settings.eviction, now)
