@@ -9,12 +9,13 @@ from django.urls import include, path, re_path
 from apps.api import debug, discovery, health
 from apps.api.actions import ACTIONS, ActionView, RecordsView
 from apps.api.evictions import EvictionsView
+from apps.api.fleet_status import FleetStatusView
 from apps.api.permissions import without_login
 from apps.api.placement import ExplainView, PlacementReviewView
 from apps.api.readiness import FleetReadinessView, ReadinessView
 from apps.api.reviews import ReviewView
 from apps.api.views import NowhereView, ObjectView
-from controlplane.kinds import EVICTIONS, KINDS, failover_record, fleet_readiness, placement_review
+from controlplane.kinds import EVICTIONS, KINDS, failover_record, fleet_readiness, fleet_status, placement_review
 from controlplane.wire import url_patterns
 
 RESOURCES = tuple(kind.resource for kind in KINDS)  # kinds that users define have no URLs of their own
@@ -39,6 +40,7 @@ urlpatterns = [
     re_path(url_patterns.object_urls(placement_review.RESOURCE), PlacementReviewView.as_view()),
     re_path(url_patterns.subresource_urls(RESOURCES, ["readiness"]), ReadinessView.as_view()),
     re_path(url_patterns.object_urls(fleet_readiness.RESOURCE), FleetReadinessView.as_view()),
+    re_path(url_patterns.object_urls(fleet_status.RESOURCE), FleetStatusView.as_view()),
     re_path(url_patterns.subresource_urls(RESOURCES, sorted(ACTED_ON)), ActionView.as_view()),
     re_path(url_patterns.object_urls(failover_record.RESOURCE), RecordsView.as_view()),
     re_path(url_patterns.subresource_urls(RESOURCES, ["explain"]), ExplainView.as_view()),

@@ -33,6 +33,8 @@ class GracefulEvictionTask(ReadOnlyModel):
         indexes = [
             # read by the pages of a cluster: the tasks that evict from it
             models.Index(fields=["from_cluster"], name="evictiontask_cluster"),
+            # read by api.fleet_status: the oldest tasks, to find those that last too long
+            models.Index(fields=["created_at"], name="evictiontask_created"),
         ]
 
     def __str__(self) -> str:
@@ -52,6 +54,8 @@ class Eviction(RowModel, row=rows.Eviction, prose=("message",)):
                 name="eviction_queue",
                 condition=models.Q(state="Queued", due_at__isnull=False),
             ),
+            # read by api.fleet_status: the last due time, from which the end of the queue is estimated
+            models.Index(fields=["due_at"], name="eviction_last_due", condition=models.Q(state="Queued")),
             # read by controllers.eviction_queue: all evictions of a binding in one query
             models.Index(fields=["binding"], name="eviction_binding"),
             # read by controllers.eviction_queue: items to remove when a cluster recovers; and by metrics per cluster

@@ -255,3 +255,28 @@ class Topic(ReadOnlyModel):
 
     def __str__(self) -> str:
         return f"{self.name} {self.number}"
+
+
+class Tally(ReadOnlyModel):
+    """How many rows a table has for each cluster and state. Triggers keep the numbers with every statement.
+
+    `counted`: Eviction, TargetCluster or GracefulEvictionTask. `state` and `reason`: those of an eviction (Stays: its
+    copy stays), the purge mode of a task; "" for targets. Pages read these few rows instead of counting thousands.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    counted = CodePointTextField()
+    cluster = CodePointTextField()
+    state = CodePointTextField()
+    reason = CodePointTextField()
+    number = models.BigIntegerField()
+
+    class Meta:
+        verbose_name_plural = "tallies"
+        constraints = [
+            # read by the triggers that change the number
+            models.UniqueConstraint(fields=["counted", "cluster", "state", "reason"], name="one_tally"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.counted} {self.cluster} {self.state} {self.reason}: {self.number}"

@@ -28,6 +28,7 @@ PATHS = (
     "/apis/work.karmada.io/v1alpha2/namespaces/default/resourcebindings/web/explain",
     "/apis/work.karmada.io/v1alpha2/namespaces/default/resourcebindings/web/revert",
     "/apis/failover.lifeboat.io/v1alpha1/fleetreadinesses",
+    "/apis/failover.lifeboat.io/v1alpha1/fleetstatuses",
     "/apis/failover.lifeboat.io/v1alpha1/failoverrecords",
     "/apis/failover.lifeboat.io/v1alpha1/namespaces/default/evictions/web/hold",
     "/api/v1/namespaces/default/configmaps/settings",

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from controlplane.apimachinery.meta import Object, Struct
 from controlplane.kind import Kind
-from controlplane.kinds import KINDS, failover_record, fleet_readiness
+from controlplane.kinds import KINDS, failover_record, fleet_readiness, fleet_status
 from controlplane.wire.resource import Resource
 from controlplane.wire.structs import schema_of
 
@@ -139,7 +139,9 @@ def test_every_kind_we_serve_has_a_schema_with_metadata(kind):
 OURS = [one for one in KINDS if one.resource.group == "failover.lifeboat.io"]
 
 
-@pytest.mark.parametrize("kind", [*OURS, failover_record.KIND, fleet_readiness.KIND], ids=lambda one: one.key)
+@pytest.mark.parametrize(
+    "kind", [*OURS, failover_record.KIND, fleet_readiness.KIND, fleet_status.KIND], ids=lambda one: one.key
+)
 def test_kubectl_explain_has_something_to_say_of_every_kind_of_ours_and_of_all_it_asks_for(kind: Kind) -> None:
     schema, silent = kind.schema(), list[str]()
     assert schema.description

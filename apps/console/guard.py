@@ -1,0 +1,174 @@
+"""Guard rail: the pages of dangerous acts. Each first shows what the act would do, then asks for a reason, then acts.
+
+An act is a page of its own, in two steps that work without JavaScript:
+
+1. GET shows the dry run ("moves 43 workloads, 2 without a place, in 5 namespaces") and the kubectl line. An act with
+   parameters has a form for them (`form_class`), which is sent by GET as well: the URL of a dry run can be shared.
+2. POST asks for a reason and, if more than `threshold` workloads are concerned, for the typed name. The dry run is made
+   again. If it has become worse since the reader saw it, it is shown again and nothing is done.
+
+Afterwards the browser is sent to the page where the act can be watched.
+
+    class DrainPage(ActPage):
+        form_class = DrainForm                        # or None: the act has no parameters
+
+        def asked(self, request) -> Attributes:       # the right that the act needs, as the API asks for it
+            return Attributes(request.user, "create", drain.GROUP, "drains")
+
+        def act(self, request, values: dict) -> Act:  # values: cleaned_data of the form, {} without a form
+            return Act("Drain member1", "member1", lambda: Effects(...), lambda reason: "/watch/here", "kubectl …")
+
+`apply` writes through `apps.objects.writer` (`self.writer` names the user and the reason), and returns the URL
+at which the act can be watched. Errors of the API (StatusError) are shown on the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, NamedTuple
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpResponseBase, HttpResponseRedirect
+from rest_framework.request import Request
+
+from apps.api.authorization import Attributes
+from apps.console.page import Page
+from apps.objects.configuration import configuration
+from apps.objects.store import store
+from apps.objects.writer import Author, Writer
+from controlplane.apimachinery.errors import StatusError
+
+THRESHOLD: Final = 10
+WORSE: Final = 1.1  # a dry run that concerns more than this many times the workloads of the one before is shown again
+REASON_LENGTH: Final = 180
+MANAGER: Final = "lifeboat-console"  # field manager of the writes
+
+
+class Effects(NamedTuple):
+    """What an act would do now, as its dry run found.
+
+    `concerned`: workloads that move or stop. `refused`: why the act is not possible; "": it is possible.
+    """
+
+    sentence: str
+    concerned: int = 0
+    lines: tuple[str, ...] = ()
+    refused: str = ""
+
+
+class Act(NamedTuple):
+    """One dangerous act. `name`: what it does, also the text of its button. `subject`: what is typed to confirm it."""
+
+    name: str
+    subject: str
+    effects: Callable[[], Effects]
+    apply: Callable[[str], str]
+    kubectl: str
+    threshold: int = THRESHOLD
+    explanation: str = ""
+    is_destructive: bool = True
+
+
+class ActPage(Page):
+    """Base of the pages of acts. The docstring of this file describes its use."""
+
+    template_name = "console/guard.html"
+    form_class: ClassVar[type[forms.Form] | None] = None
+    back: str = "/"
+
+    def asked(self, request: Request) -> Attributes:
+        """Return the right that the act needs."""
+        raise NotImplementedError
+
+    def act(self, request: Request, values: dict[str, Any]) -> Act:
+        """Return the act with these parameters. Raises StatusError, for example NotFound."""
+        raise NotImplementedError
+
+    def attributes(self, request: Request) -> Attributes:
+        return self.asked(request)
+
+    def first_values(self, request: Request) -> dict[str, Any]:
+        """Return the values with which the form is shown first."""
+        return {}
+
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        form = self._form(request.query_params) if self._has_values(request) else self._empty(request)
+        if form is not None and not form.is_valid():
+            return self.show(request, form=form, act=None, effects=None, back=self.back)
+        act = self.act(request, self._values(form))
+        return self._shown(request, form, act, act.effects())
+
+    def post(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        sent = request._request.POST
+        form = self._form(sent) if self.form_class is not None else None
+        if form is not None and not form.is_valid():
+            return self.show(request, status=422, form=form, act=None, effects=None, back=self.back)
+        act = self.act(request, self._values(form))
+        effects = act.effects()
+        problems = _problems(sent, act, effects)
+        if not problems:
+            try:
+                watch = act.apply(sent["reason"].strip())
+            except StatusError as error:
+                problems = {"act": error.message}
+            else:
+                messages.success(request._request, f"{act.name}: done. Reason: {sent['reason'].strip()}")
+                return HttpResponseRedirect(watch, status=303)
+        return self._shown(request, form, act, effects, status=422, problems=problems, sent=sent)
+
+    def writer(self, request: Request, reason: str, *, act: str) -> Writer:
+        """Return a writer for the user. The change log keeps the act and the reason."""
+        author = Author(request.user.get_username(), f"{act}: {reason}"[:200], MANAGER)
+        return Writer(store(), configuration().settings(), author)
+
+    def _shown(
+        self, request: Request, form: forms.Form | None, act: Act, effects: Effects, *, status: int = 200, **more: Any
+    ) -> HttpResponseBase:
+        hidden = [] if form is None else [(name, form[name].value()) for name in form.fields]
+        shown = {
+            "title": act.name,
+            "form": form,
+            "act": act,
+            "effects": effects,
+            "hidden": [(name, value) for name, value in hidden if value not in (None, "", False)],
+            "must_type": effects.concerned > act.threshold,
+            "kubectl": act.kubectl,
+            "back": self.back,
+            "reason_length": REASON_LENGTH,
+        }
+        return self.show(request, status=status, **shown, **more)
+
+    def _has_values(self, request: Request) -> bool:
+        return self.form_class is not None and any(name in request.query_params for name in self.form_class.base_fields)
+
+    def _form(self, sent: Any) -> forms.Form | None:
+        return None if self.form_class is None else self.form_class(sent)
+
+    def _empty(self, request: Request) -> forms.Form | None:
+        return None if self.form_class is None else self.form_class(initial=self.first_values(request))
+
+    def _values(self, form: forms.Form | None) -> dict[str, Any]:
+        return {} if form is None else form.cleaned_data
+
+
+def _problems(sent: Any, act: Act, effects: Effects) -> dict[str, str]:
+    """Return why the act is not done yet, by the field of the page that each problem concerns."""
+    if effects.refused:
+        return {"act": effects.refused}
+    problems = {}
+    reason = sent.get("reason", "").strip()
+    if not reason:
+        problems["reason"] = "Write the reason. The change log keeps it with your name."
+    elif len(reason) > REASON_LENGTH:
+        problems["reason"] = f"The reason has {len(reason)} characters; write at most {REASON_LENGTH}."
+    if effects.concerned > act.threshold and sent.get("typed", "").strip() != act.subject:
+        count = f"{effects.concerned} workloads are concerned, more than {act.threshold}"
+        problems["typed"] = f"{count}: type {act.subject} to confirm."
+    seen = sent.get("concerned", "")
+    if not problems and seen.isdigit() and effects.concerned > int(seen) * WORSE:
+        problems["act"] = (
+            f"Nothing was done: {effects.concerned} workloads are concerned now, and {seen} were when you looked. "
+            "Check the dry run again and confirm it."
+        )
+    return problems

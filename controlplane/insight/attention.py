@@ -1,0 +1,133 @@
+"""Attention: what needs an operator now, each with its remedy and a command that helps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from controlplane.apimachinery.times import in_words
+from controlplane.clusters import health
+from controlplane.kinds.fleet_status import BAD, WARN, Attention, MemberStatus, Pause, QueueStatus
+from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, NO_REFUGE, ON_HOLD, STATE_MISSING, UNSTEADY
+
+EXPIRES_WITHIN: Final = timedelta(days=14)  # credentials that expire sooner need an operator
+_HELD_REMEDIES: Final = {
+    NO_REFUGE: "add nodes, relax the policy, or join a cluster; held evictions are checked again by themselves",
+    STATE_MISSING: "bring the cluster back, or set statePreservationOnMissing to Proceed",
+    ON_HOLD: "delete the EvictionHold when evictions may go on",
+    MAINTENANCE: "wait until the MaintenanceWindow is over, or end it",
+    UNSTEADY: "repair what makes the cluster flap, or add a taint by hand to empty it all the same",
+    HELD_BY_HAND: "release the evictions",
+}
+
+
+def needs(
+    members: Sequence[MemberStatus],
+    queue: QueueStatus,
+    pauses: Sequence[Pause],
+    *,
+    waiting_directly: Mapping[str, int],
+    expiries: Sequence[tuple[str, str, datetime]],
+    gate_is_on: bool,
+    now: datetime,
+) -> tuple[Attention, ...]:
+    """Return what needs an operator, the worst first.
+
+    `waiting_directly`: the number of Directly evictions by cluster that cannot be reached. `expiries`: cluster, "token"
+    or "certificate", and when it expires.
+    """
+    found = [
+        *_of_fleet(queue, pauses, gate_is_on=gate_is_on),
+        *_of_members(members, waiting_directly),
+        *_of_queue(queue),
+        *_of_credentials(expiries, now=now),
+    ]
+    return tuple(sorted(found, key=lambda one: one.severity != BAD))
+
+
+def _of_fleet(queue: QueueStatus, pauses: Sequence[Pause], *, gate_is_on: bool) -> Iterator[Attention]:
+    if queue.tier == health.BLIND:
+        yield Attention(
+            *("Blind", BAD, queue.why[:1].upper() + queue.why[1:] + "."),
+            "check from another network whether the clusters are down; evictions go on once a cluster is Ready",
+            "kubectl get clusters",
+        )
+    elif queue.tier == health.STOPPED:
+        yield Attention(
+            *("Stopped", BAD, f"Nothing is evicted: {queue.why}."),
+            "repair clusters, or raise unhealthyClusterThreshold in FailoverConfiguration/default",
+            "kubectl edit failoverconfiguration default",
+        )
+    if not gate_is_on:
+        yield Attention(
+            *("GateOff", WARN, "The feature gate Failover is off: no cluster failure evicts anything."),
+            "switch the feature gate Failover on in FailoverConfiguration/default",
+            "kubectl edit failoverconfiguration default",
+        )
+    for pause in pauses:
+        yield Attention(
+            *("Paused", WARN, f"All evictions are paused by {pause.who or pause.name}: {pause.reason}"),
+            "resume when evictions may go on",
+            f"kubectl delete evictionhold {pause.name}",
+            since=pause.since,
+        )
+
+
+def _of_members(members: Sequence[MemberStatus], waiting_directly: Mapping[str, int]) -> Iterator[Attention]:
+    for one in members:
+        about = {"cluster": one.name, "since": one.since}
+        describe = f"kubectl describe cluster {one.name}"
+        if one.state == "AccessLost":
+            message = f"{one.name} refuses access: {one.message or 'its credentials are not accepted'}"
+            yield Attention("AccessLost", BAD, message, "renew the credentials in its Secret", describe, **about)
+        elif one.state == "Flapping":
+            message = f"{one.name} flaps: {one.message}"
+            yield Attention("Flapping", WARN, message, "repair the network or the API server", describe, **about)
+        elif one.state == "Joining":
+            message = f"{one.name} was never Ready{f': {one.message}' if one.message else ''}"
+            yield Attention("NeverReady", WARN, message, "check its endpoint and credentials", describe, **about)
+        if number := waiting_directly.get(one.name, 0):
+            message = (
+                f"{number} new {_copies(number)} wait for old copies on {one.name}, which may still run: the cluster "
+                "cannot be reached"
+            )
+            remedy = "fence the cluster if you know that it is down"
+            yield Attention("DirectlyWaiting", BAD, message, remedy, describe, **about)
+
+
+def _of_queue(queue: QueueStatus) -> Iterator[Attention]:
+    if queue.stuck:
+        number = f"{queue.stuck}{' or more' if queue.stuck_is_more else ''}"
+        yield Attention(
+            *("Stuck", BAD, f"{number} moving {_copies(queue.stuck)} stuck: the replacement does not become healthy"),
+            "look at the events of the new copies",
+            "kubectl get resourcebindings -A",
+        )
+    for one in queue.held_by:
+        severity = BAD if one.reason in (NO_REFUGE, STATE_MISSING) else WARN
+        yield Attention(
+            *(
+                "Held",
+                severity,
+                f"{one.evictions} {'eviction' if one.evictions == 1 else 'evictions'} held: {one.message}",
+            ),
+            _HELD_REMEDIES.get(one.reason, "read the message of each held eviction"),
+            "kubectl get evictions -A",
+        )
+
+
+def _of_credentials(expiries: Sequence[tuple[str, str, datetime]], *, now: datetime) -> Iterator[Attention]:
+    for cluster, what, at in sorted(expiries, key=lambda one: one[2]):
+        if at - now > EXPIRES_WITHIN:
+            continue
+        expired = at <= now
+        left = "has expired" if expired else f"expires in {in_words((at - now).total_seconds())}"
+        message = f"The {what} for {cluster} {left}, at {at:%Y-%m-%d %H:%M} UTC"
+        remedy = f"renew the {what} of the cluster"
+        command = f"kubectl describe cluster {cluster}"
+        yield Attention("CredentialExpires", BAD if expired else WARN, message, remedy, command, cluster, at)
+
+
+def _copies(number: int) -> str:
+    return "copy" if number == 1 else "copies"

@@ -1,0 +1,120 @@
+"""FleetStatus over HTTP: its figures are those of the database, at a cost that does not rise with the bindings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from msgspec.structs import replace
+
+from apps.failover.models import Eviction, GracefulEvictionTask
+from apps.objects.models import Tally
+from apps.objects.store import store
+from apps.resources.models import TargetCluster
+from controlplane.engine.decision import Decision, Drop, Save
+from controlplane.engine.state import Actor
+from tests.apps.pages import change, eviction, in_queue, stored
+from tests.builders.objects import leaving
+from tests.stores.grounds import CREATED, binding, cluster
+
+FLEET = "/apis/failover.lifeboat.io/v1alpha1/fleetstatuses/fleet"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+def status(client: Client) -> Any:
+    answer = client.get(FLEET, HTTP_ACCEPT="application/json")
+    assert answer.status_code == 200, answer.content
+    return answer.json()["status"]
+
+
+def tallies() -> dict[tuple[str, str, str, str], int]:
+    rows = Tally.objects.values_list("counted", "cluster", "state", "reason", "number")
+    return {(counted, name, state, reason): number for counted, name, state, reason, number in rows}
+
+
+def counted() -> dict[tuple[str, str, str, str], int]:
+    found = Counter[tuple[str, str, str, str]]()
+    for row in Eviction.objects.all():
+        stays = row.due_at is None and row.ended_at is None
+        found["Eviction", row.cluster, "Stays" if stays else row.state, row.reason] += 1
+    for row in TargetCluster.objects.all():
+        found["TargetCluster", row.cluster, "", ""] += 1
+    for row in GracefulEvictionTask.objects.all():
+        found["GracefulEvictionTask", row.from_cluster, row.purge_mode, ""] += 1
+    return dict(found)
+
+
+def save(*rows: Any) -> None:
+    store().apply([(None, Decision(changes=tuple(map(Save, rows))))], by=Actor("test"))
+
+
+def test_tallies_are_the_counts_of_their_tables_after_every_write(root: Client) -> None:
+    _, first = stored(cluster("member1"), binding("web", "member1", "member2"))
+    keys = in_queue("api", "db")
+    assert tallies() == counted()
+    rows = {name: store().rows(type_of(), "key", [key])[key][0] for name, key in keys.items()}
+
+    save(replace(rows["db"], state="Held", reason="NoRefuge"), replace(rows["api"], due_at=None))
+    assert tallies() == counted()
+    change(first, first.with_spec(graceful_eviction_tasks=(leaving("member1"),), clusters=first.spec.clusters[1:]))
+    assert tallies() == counted()
+    store().apply([(None, Decision(changes=(Drop(rows["db"]),)))], by=Actor("test"))
+
+    assert tallies() == counted()
+    assert tallies()["GracefulEvictionTask", "member1", "Gracefully", ""] == 1
+    assert ("Eviction", "member1", "Held", "NoRefuge") not in tallies()
+
+
+def type_of() -> Any:
+    return type(eviction("any", "member1"))
+
+
+def test_the_figures_are_those_of_the_database(clerk: Client) -> None:
+    stored(cluster("member1"), cluster("member2"))
+    in_queue("a", "b")
+    in_queue("c", state="Held")
+
+    found = status(clerk)
+
+    assert (found["clusters"], found["queue"]["queued"], found["queue"]["held"]) == (2, 2, 1)
+    assert {one["name"]: one.get("workloads", 0) for one in found["members"]} == {"member1": 3, "member2": 0}
+
+
+def test_kubectl_gets_a_table_of_one_row(clerk: Client) -> None:
+    stored(cluster("member1"))
+
+    table = clerk.get(FLEET.removesuffix("/fleet"), HTTP_ACCEPT=TABLE).json()
+
+    assert [column["name"] for column in table["columnDefinitions"]][:3] == ["Name", "Ready", "Queued"]
+    assert [row["cells"][0] for row in table["rows"]] == ["fleet"]
+
+
+def test_the_number_of_queries_does_not_depend_on_clusters_bindings_or_evictions(root: Client) -> None:
+    stored(cluster("member1"))
+    in_queue("web")
+    status(root)
+    with CaptureQueriesContext(connection) as few:
+        status(root)
+    stored(*(cluster(f"other{number}") for number in range(10)))
+    in_queue(*(f"web{number}" for number in range(60)))
+
+    with CaptureQueriesContext(connection) as many:
+        found = status(root)
+
+    assert found["queue"]["queued"] == 61
+    assert len(many) == len(few)
+
+
+def test_callers_without_a_login_get_nothing(db: None) -> None:
+    assert Client().get(FLEET, HTTP_ACCEPT="application/json").status_code == 401
+
+
+def test_the_time_of_a_task_decides_whether_it_is_stuck(root: Client) -> None:
+    (made,) = stored(binding("web", "member2"))
+    task = replace(leaving("member1"), creation_timestamp=CREATED)
+    change(made, made.with_spec(graceful_eviction_tasks=(task,)))
+
+    assert status(root)["queue"]["stuck"] == 1
