@@ -1,4 +1,5 @@
-"""Tables of failovers: the eviction queue, graceful eviction tasks, unhealthy copies and the state of the fleet."""
+"""Tables of failovers: the eviction queue, graceful eviction tasks, unhealthy copies, the state of the fleet and
+readiness."""
 
 from __future__ import annotations
 
@@ -74,3 +75,18 @@ class UnhealthyCopies(RowModel, row=rows.UnhealthyCopies):
 
 class FleetState(RowModel, row=rows.FleetState):
     """The state of the fleet as a whole: when all clusters failed, when failover was switched on, the tier."""
+
+
+class BindingReadiness(RowModel, row=rows.BindingReadiness):
+    """Whether a binding would fail over if one of its clusters failed, and the obstacles."""
+
+    class Meta:
+        verbose_name = verbose_name_plural = "readiness of bindings"
+        indexes = [
+            # read by failover.readiness: bindings by verdict and obstacles, with the first bindings of each
+            models.Index(fields=["verdict", "named", "key"], name="readiness_named"),
+        ]
+
+
+class ReadinessRound(RowModel, row=rows.ReadinessRound):
+    """The progress of the check of all bindings after a change of the fleet."""

@@ -26,6 +26,7 @@ from controlplane.controllers.owners import Owners
 from controlplane.controllers.policies import Policies
 from controlplane.controllers.policy_release import PolicyRelease
 from controlplane.controllers.probes import Probes
+from controlplane.controllers.readiness import Readiness
 from controlplane.controllers.rebalancer import Rebalancer
 from controlplane.controllers.reservations import Reservations
 from controlplane.controllers.scheduler import Scheduler
@@ -65,6 +66,7 @@ CONTROLLERS: tuple[Controller, ...] = (
     EvictionPending(),
     EvictionRecords(),
     Garbage(),
+    Readiness(),
     Probes(),
     Collection(),
     Execution(),

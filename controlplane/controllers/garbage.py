@@ -17,6 +17,7 @@ from controlplane.engine.state import State, Watch
 from controlplane.kind import KINDS
 from controlplane.kinds.event import Event
 from controlplane.kinds.rows import (
+    BindingReadiness,
     CapacityReservation,
     Collected,
     Eviction,
@@ -45,6 +46,7 @@ _OF_BINDING: tuple[tuple[type[Row], str], ...] = (
     (PlacementHint, "key"),
     (PlacementNote, "key"),
     (UnhealthyCopies, "key"),
+    (BindingReadiness, "key"),
 )
 ROWS_OF: dict[str, tuple[tuple[type[Row], str], ...]] = {
     **dict.fromkeys(kinds.BINDINGS, _OF_BINDING),
@@ -96,6 +98,7 @@ class Garbage(Controller):
             PlacementHint,
             PlacementNote,
             CapacityReservation,
+            BindingReadiness,
             Sweep,
         ),
     )

@@ -29,6 +29,7 @@ OBSERVING = frozenset(
         "definitions",
         "binding_status",
         "template_status",
+        "readiness",
         "eviction_records",
         "probes",
         "collection",

@@ -19,8 +19,8 @@ from controlplane.scheduling import binding_outcome
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.colocation import Applications
 from controlplane.scheduling.ledger import Ledger, live
-from controlplane.scheduling.question import Groups, question_of
-from controlplane.scheduling.schedule import Placed, answer
+from controlplane.scheduling.question import Groups, Question, question_of
+from controlplane.scheduling.schedule import Placed, Refused, answer
 from controlplane.scheduling.workload_affinity import WorkloadGroups
 from controlplane.settings import Settings
 
@@ -51,6 +51,7 @@ class SchedulerDryRun:
         self._applications = Applications(applications, settings)
         self._groups = WorkloadGroups(groups)
         self._without: dict[frozenset[str], Fleet] = {}
+        self._answers: dict[tuple[frozenset[str], Question], Placed | Refused] = {}  # until the next reservation
         self._taken: dict[Ref, Reservation] = {}  # the last reservation of each binding; the ledger counts it
 
     @cached_property
@@ -82,10 +83,14 @@ class SchedulerDryRun:
             application=self._applications.seen_by(binding, now=now),
         )
         reserved = self._reserved(binding)
-        binding_outcome.give_back(self._ledger, self._fleet, reserved)
-        hint = targets_with_reservations(binding, reserved)
-        outcome = answer(question, self._without[key], self._ledger, settings=self._settings, hint=hint).outcome
-        binding_outcome.give_back(self._ledger, self._fleet, reserved, times=-1)
+        outcome = None if reserved else self._answers.get((key, question))
+        if outcome is None:
+            binding_outcome.give_back(self._ledger, self._fleet, reserved)
+            hint = targets_with_reservations(binding, reserved)
+            outcome = answer(question, self._without[key], self._ledger, settings=self._settings, hint=hint).outcome
+            binding_outcome.give_back(self._ledger, self._fleet, reserved, times=-1)
+            if not reserved:
+                self._answers[key, question] = outcome
         if isinstance(outcome, Placed):
             return DryRunResult(outcome.clusters, asked=question.asked)
         return DryRunResult(refused=outcome.message, part=outcome.part or (), asked=question.asked)
@@ -104,6 +109,7 @@ class SchedulerDryRun:
         The reservation replaces an earlier one for the same binding, because a refuge names all clusters of the
         binding.
         """
+        self._answers.clear()
         self._applications.placed(binding, refuge.clusters)
         self._groups.placed(binding, refuge.clusters)
         binding_outcome.give_back(self._ledger, self._fleet, self._reserved(binding))

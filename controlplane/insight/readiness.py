@@ -32,7 +32,7 @@ from controlplane.kinds.cluster import (
     Cluster,
     Taint,
 )
-from controlplane.kinds.fleet_readiness import FleetReadinessStatus, ObstacleCount
+from controlplane.kinds.obstacle import BLOCKS, WARNS, Obstacle
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.policy.affinity import chooses
 from controlplane.kinds.policy.unreachable_wait import parse_wait
@@ -42,12 +42,6 @@ from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.question import Groups
 from controlplane.settings import Settings
 
-MAX_EXAMPLES = 5  # bindings named for each obstacle in a summary
-NOT_COVERED = (
-    "covers {covered} of {in_all} bindings, the first by namespace and name; read the readiness of each other binding "
-    "with kubectl get --raw …/resourcebindings/NAME/readiness"
-)
-BLOCKS, WARNS = "Blocks", "Warns"
 REQUIRED_CONTROLLERS = (
     *("probes", "cluster_status", "cluster_taints", "eviction_queue", "evictions"),
     *("scheduler", "works", "execution", "graceful_eviction"),
@@ -67,19 +61,6 @@ HOLD_REMEDIES = {
     UNSTEADY: "repair what makes the cluster flap, or add a taint by hand to empty it all the same",
 }
 """What to do about a hold, by reason."""
-
-
-class Obstacle(Struct, frozen=True):
-    """Something that prevents or impairs a failover. `severity` Blocks: the copy would not move; Warns: it would move.
-
-    `cluster` "": the obstacle concerns all clusters.
-    """
-
-    what: str
-    severity: str
-    message: str
-    remedy: str
-    cluster: str = ""
 
 
 class Prospect(Struct, frozen=True):
@@ -127,31 +108,6 @@ def dry_run_of(situation: Situation, settings: Settings) -> SchedulerDryRun:
     )
 
 
-def summary(answers: Iterable[Readiness], *, covered: int, in_all: int) -> FleetReadinessStatus:
-    """Return a summary of the answers for many bindings, with the obstacles of most bindings first.
-
-    `covered`: the number of bindings that were checked, out of `in_all`. The message reports it if some are missing.
-    """
-    total = ready = 0
-    by_kind: dict[str, tuple[Obstacle, list[str]]] = {}
-    for answer in answers:
-        total, ready = total + 1, ready + answer.ready
-        for obstacle in {each.what: each for each in answer.obstacles}.values():
-            by_kind.setdefault(obstacle.what, (obstacle, []))[1].append(answer.binding)
-    lines = [
-        ObstacleCount(what, obstacle.severity, len(names), obstacle.remedy, tuple(names[:MAX_EXAMPLES]))
-        for what, (obstacle, names) in by_kind.items()
-    ]
-    return FleetReadinessStatus(
-        bindings=total,
-        ready=ready,
-        bindings_total=in_all,
-        bindings_covered=covered,
-        message="" if covered >= in_all else NOT_COVERED.format(covered=covered, in_all=in_all),
-        obstacles=tuple(sorted(lines, key=lambda line: (-line.bindings, line.what))),
-    )
-
-
 def readiness(
     binding: Binding,
     situation: Situation,
@@ -159,22 +115,21 @@ def readiness(
     *,
     rows: Iterable[Eviction] = (),
     dry_run: SchedulerDryRun | None = None,
+    fleet_wide: bool = True,
     now: datetime,
 ) -> Readiness:
     """Return whether a binding would move away from its clusters if they failed. `rows`: its rows in the eviction
     queue.
 
-    An attached binding (`is_attached`) counts as ready, with an obstacle that names the workloads it is placed with.
+    `fleet_wide` False: obstacles that concern all bindings (`fleet_obstacles`) are left out. An attached binding
+    (`is_attached`) counts as ready, with an obstacle that names the workloads it is placed with.
     """
     if is_attached(binding):
         return _attached_readiness(binding)
     dry_run = dry_run or dry_run_of(situation, settings)
     clusters = {cluster.metadata.name: cluster for cluster in situation.clusters}
-    general = [
-        *_switched_off(settings),
-        *_binding_obstacles(binding, settings),
-        *_tier_obstacles(situation, settings, now=now),
-    ]
+    general = [*fleet_obstacles(situation, settings, now=now)] if fleet_wide else []
+    general += _binding_obstacles(binding, settings)
     obstacles, prospects = list(general), []
     for target in binding.spec.clusters:
         cluster = clusters.get(target.name)
@@ -202,6 +157,11 @@ def readiness(
     obstacles += [_waiting_eviction(row) for row in rows if row.reason and row.due_at is not None]
     ready = not any(obstacle.severity == BLOCKS for obstacle in obstacles)
     return Readiness(str(binding.ref), ready, tuple(obstacles), tuple(prospects))
+
+
+def fleet_obstacles(situation: Situation, settings: Settings, *, now: datetime) -> tuple[Obstacle, ...]:
+    """Return what prevents the failover of every binding: gate, controllers and the eviction rate."""
+    return (*_switched_off(settings), *_tier_obstacles(situation, settings, now=now))
 
 
 def is_attached(binding: Binding) -> bool:

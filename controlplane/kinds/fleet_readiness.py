@@ -1,7 +1,11 @@
-"""FleetReadiness (failover.lifeboat.io/v1alpha1): how many bindings would fail over now. It is never stored."""
+"""FleetReadiness (failover.lifeboat.io/v1alpha1): how many bindings would fail over now.
+
+It is computed from the stored answers for the bindings (`rows.BindingReadiness`).
+"""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -26,6 +30,13 @@ class ObstacleCount(Struct, frozen=True):
     examples: tuple[str, ...] = ()
 
 
+class VerdictCount(Struct, frozen=True):
+    """The number of bindings with a verdict."""
+
+    verdict: str
+    bindings: int
+
+
 class FleetReadinessStatus(Struct, frozen=True):
     """The number of bindings that would fail over, and the obstacles of the others."""
 
@@ -41,7 +52,28 @@ class FleetReadinessStatus(Struct, frozen=True):
     ] = 0
     bindings_total: Annotated[int, Meta(description="Number of all ResourceBindings and ClusterResourceBindings.")] = 0
     bindings_covered: Annotated[int, Meta(description="Bindings that this answer covers.")] = 0
+    bindings_outdated: Annotated[
+        int,
+        Meta(
+            description="Covered bindings whose answer may be outdated, because the binding or the fleet changed and "
+            "the binding is not checked again yet."
+        ),
+    ] = 0
+    oldest_answer_time: Annotated[
+        datetime | None,
+        Meta(
+            description="When the last check of all bindings began. Each answer was computed later, or was checked "
+            "then. Absent: the first check is not over."
+        ),
+    ] = None
     message: Annotated[str, Meta(description="What the answer does not cover. Empty: it covers all bindings.")] = ""
+    verdicts: Annotated[
+        tuple[VerdictCount, ...],
+        Meta(
+            description="Number of bindings by verdict: Ready, Impaired (would move, with restrictions), Blocked and "
+            "Attached. Obstacles that concern the whole fleet are left out of verdicts."
+        ),
+    ] = ()
     obstacles: Annotated[
         tuple[ObstacleCount, ...],
         Meta(description="Obstacles, the most frequent first, each with its remedy."),
@@ -49,7 +81,7 @@ class FleetReadinessStatus(Struct, frozen=True):
 
 
 class FleetReadiness(Object, frozen=True):
-    """How many bindings would fail over now, and the obstacles of the others. It is computed for every request."""
+    """How many bindings would fail over now, and the obstacles of the others, from stored answers for each binding."""
 
     status: FleetReadinessStatus = FleetReadinessStatus()
 
@@ -67,6 +99,10 @@ def _covered(doc: dict[str, Any], now: Any) -> str:
 explain(
     {
         FleetReadiness: BOTH,
+        VerdictCount: """
+verdict: Ready, Impaired, Blocked or Attached.
+bindings: Number of bindings with this verdict.
+""",
         ObstacleCount: """
 what: Obstacle in one word.
 severity: Blocks if it prevents failovers, Warns if not.
@@ -89,6 +125,7 @@ RESOURCE = Resource(
         Column("Bindings", cells.field("status", "bindings", default=0), type="integer"),
         Column("Ready", cells.field("status", "ready", default=0), type="integer"),
         Column("Covered", _covered, description="Bindings that the answer covers, of all bindings."),
+        Column("Outdated", cells.field("status", "bindingsOutdated", default=0), type="integer"),
         Column("Obstacles", _worst),
     ),
     verbs=("get", "list"),

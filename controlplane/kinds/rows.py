@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from controlplane.apimachinery.meta import Ref, Struct
 from controlplane.kinds.cluster import APIEnablement, NodeSummary, ResourceSummary
+from controlplane.kinds.obstacle import Obstacle
 
 
 class Row(Struct, frozen=True):
@@ -245,6 +246,33 @@ class Sweep(Row, frozen=True):
     after_name: str = ""
 
 
+class BindingReadiness(Row, frozen=True):
+    """Whether a binding would fail over, without what concerns the whole fleet. key: the reference of the binding.
+
+    The row is written only if the answer differs from the stored one.
+    """
+
+    namespace: str = ""
+    name: str = ""
+    workload: str = ""  # apiVersion/Kind of the template
+    verdict: str = ""  # insight.readiness_row.VERDICTS
+    named: str = ""  # the obstacles in one word each, sorted, with commas
+    clusters: tuple[str, ...] = ()  # on which the binding is placed
+    obstacles: tuple[Obstacle, ...] = ()
+    since: datetime | None = None  # when the answer last changed
+
+
+class ReadinessRound(Row, frozen=True):
+    """The progress of controllers.readiness through all bindings after a change of the fleet. key: "fleet"."""
+
+    digest: str = ""  # of the fleet when the round began
+    began_at: datetime | None = None  # None: there was no round yet
+    ended_at: datetime | None = None  # None: the round is not over
+    after: str = ""  # the last binding that was checked, as text
+    checked: int = 0  # bindings that this round has checked
+    settled_at: datetime | None = None  # when the last round that is over began: every answer is at least as new
+
+
 ROWS: tuple[type[Row], ...] = (
     Observation,
     Collected,
@@ -257,6 +285,8 @@ ROWS: tuple[type[Row], ...] = (
     PlacementNote,
     FleetNames,
     Sweep,
+    BindingReadiness,
+    ReadinessRound,
 )
 
 

@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.eviction.holds import Holds
-from controlplane.insight.readiness import BLOCKS, WARNS, Readiness, Situation, readiness, summary
+from controlplane.insight.readiness import Readiness, Situation, readiness
 from controlplane.kinds.binding import Binding, BindingSnapshot
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
+from controlplane.kinds.obstacle import BLOCKS, WARNS
 from controlplane.kinds.policy import (
     DIRECTLY,
     ClusterFailoverBehavior,
@@ -171,19 +172,6 @@ def test_what_goes_along_with_a_workload_names_it() -> None:
     assert found.ready
     (told,) = found.obstacles
     assert (told.what, told.severity, told.remedy) == ("GoesAlong", WARNS, "read web-deployment/readiness")
-
-
-def test_the_fleet_is_summed_up_by_obstacle() -> None:
-    asked_of = [asked(), asked(app(DIRECT)), asked(policies=()), asked(policies=())]
-
-    found = summary(asked_of, covered=4, in_all=4)
-
-    assert (found.bindings, found.ready) == (4, 2)
-    assert [(line.what, line.bindings) for line in found.obstacles] == [
-        ("NoTaintPolicy", 2),
-        ("DirectlyUnreachable", 1),
-    ]
-    assert found.obstacles[0].remedy
 
 
 REMEDIES = {

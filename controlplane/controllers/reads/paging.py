@@ -15,17 +15,17 @@ from controlplane.kinds import BINDINGS
 def next_bindings(state: State, index: str, value: str, *, after: str, limit: int) -> tuple[Ref, ...]:
     """Return the next bindings of a round, in the order of their references, namespaced ones first."""
     found: list[Ref] = []
-    for kind, begin in _remaining_kinds(after):
+    for kind, begin in remaining_kinds(after):
         found += state.refs_by_index(kind, index, value, after=begin, limit=limit - len(found))
     return tuple(found)
 
 
 def count_bindings(state: State, index: str, value: str, *, after: str = "") -> int:
     """Return how many bindings are left in a round."""
-    return sum(state.count_by_index(kind, index, value, after=begin) for kind, begin in _remaining_kinds(after))
+    return sum(state.count_by_index(kind, index, value, after=begin) for kind, begin in remaining_kinds(after))
 
 
-def _remaining_kinds(after: str) -> Iterator[tuple[str, tuple[str, str]]]:
+def remaining_kinds(after: str) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yield the kinds of bindings that a round has not finished, each with the (namespace, name) to continue after."""
     last = Ref.parse(after) if after else Ref(BINDINGS[0], "", "")
     for kind in BINDINGS[BINDINGS.index(last.kind) :]:

@@ -1,0 +1,54 @@
+"""The stored readiness of bindings, for pages and the API. The number of queries does not depend on the bindings."""
+
+from __future__ import annotations
+
+from apps.objects import listing
+from apps.objects.apply import binary_cursor
+from apps.objects.arrays import texts
+from apps.objects.store import DjangoStore
+from apps.objects.tables import row_table
+from controlplane.controllers.readiness import ROUND, Readiness
+from controlplane.insight.fleet_answer import MAX_EXAMPLES, StoredAnswers, Tally
+from controlplane.kinds import BINDINGS
+from controlplane.kinds.rows import BindingReadiness, Eviction, ReadinessRound
+
+
+def stored_answers(store: DjangoStore) -> StoredAnswers:
+    """Return what is stored about the readiness of all bindings. Six queries."""
+    rounds = store.rows(ReadinessRound, "key", [ROUND]).get(ROUND, ())
+    return StoredAnswers(
+        tallies=_tallies(),
+        round=next(iter(rounds), ReadinessRound(ROUND)),
+        in_all=sum(listing.count(kind) for kind in BINDINGS),
+        due=_number("SELECT count(*) FROM objects_due WHERE lower(controller) = %s AND kind = ANY(%s)", _DUE),
+        waiting=_number(
+            f"""SELECT count(DISTINCT binding) FROM {row_table(Eviction).name}
+            WHERE due_at IS NOT NULL AND ended_at IS NULL AND reason <> ''"""
+        ),
+    )
+
+
+_DUE = (Readiness.name, texts(BINDINGS))
+
+
+def _tallies() -> tuple[Tally, ...]:
+    """Return the bindings by verdict and obstacles, each with the first of them. One query."""
+    table = row_table(BindingReadiness)
+    query = f"""
+        WITH counted AS (SELECT verdict, named, count(*) AS bindings FROM {table.name} GROUP BY verdict, named)
+        SELECT c.bindings, e.* FROM counted c CROSS JOIN LATERAL (
+            SELECT {table.columns} FROM {table.name} r WHERE r.verdict = c.verdict AND r.named = c.named
+            ORDER BY r.key LIMIT %s
+        ) e ORDER BY e.key"""
+    found: dict[tuple[str, str], tuple[int, list[BindingReadiness]]] = {}
+    with binary_cursor() as cursor:
+        for bindings, *record in cursor.run(query, (MAX_EXAMPLES,)):
+            row = table.read(record)
+            found.setdefault((row.verdict, row.named), (bindings, []))[1].append(row)
+    return tuple(Tally(*key, bindings, tuple(rows)) for key, (bindings, rows) in found.items())
+
+
+def _number(query: str, params: tuple[object, ...] = ()) -> int:
+    with binary_cursor() as cursor:
+        row = cursor.run(query, params).fetchone()
+    return 0 if row is None else int(row[0])

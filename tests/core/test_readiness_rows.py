@@ -1,0 +1,277 @@
+"""The answers about readiness are kept. They are computed again after a change, and written if they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref
+from controlplane.apimachinery.names import PROPAGATION_POLICY_NAME_ANNOTATION
+from controlplane.controllers.garbage import Garbage
+from controlplane.controllers.readiness import AFTER_CHANGE, PAGE, PAUSE, ROUND, Readiness
+from controlplane.controllers.reads.fleet_state import FLEET
+from controlplane.engine.decision import Decision, Delete
+from controlplane.engine.memory import MemoryStore
+from controlplane.engine.run import World, run_batch, run_until_idle
+from controlplane.engine.state import Actor
+from controlplane.insight.fleet_answer import StoredAnswers, Tally, fleet_status
+from controlplane.insight.readiness import Situation, fleet_obstacles, readiness
+from controlplane.insight.readiness_row import FleetDigest, relevant_change, row_of
+from controlplane.kinds.binding import Binding, BindingSnapshot, ReplicaRequirements
+from controlplane.kinds.cluster import Cluster, ResourceSummary
+from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
+from controlplane.kinds.rows import BindingReadiness, ReadinessRound
+from controlplane.settings import Settings
+from tests.builders.objects import START, binding
+from tests.builders.placements import duplicated
+from tests.core.fleet_story import FAILOVER
+from tests.core.test_readiness import MEMBERS, member, taint_policy
+
+ANYWHERE = duplicated(least=1, most=1)
+
+
+class Office:
+    """A store with the controller of readiness and a clock moved by hand."""
+
+    def __init__(self, *objects: Any, settings: Settings = FAILOVER) -> None:
+        self.now, self.settings = START + timedelta(hours=1), settings
+        self.controller = Readiness()
+        self.controllers = [self.controller, Garbage()]
+        self.store = MemoryStore(controllers=self.controllers, clock=lambda: self.now)
+        self.store.create(*objects)
+        self.store.mark("readiness", [FLEET])
+        self.wait(60)
+
+    def wait(self, seconds: float) -> int:
+        """Let time pass in steps of half a second; return how many objects were due for the controller."""
+        claimed = 0
+        for _ in range(int(seconds * 2)):
+            self.now += timedelta(seconds=0.5)
+            run_until_idle(self.controllers[1:], self.store, self.settings, world=World())
+            while found := run_batch(self.controller, self.store, self.settings, world=World()):
+                assert not found.failures, found.failures[0].trace
+                claimed += found.claimed
+                if not found.claimed:
+                    break
+        return claimed
+
+    def rows(self, *names: str) -> dict[str, BindingReadiness]:
+        keys = [str(Ref("work.karmada.io/ResourceBinding", "default", name)) for name in names]
+        found = self.store.rows(BindingReadiness, "key", keys)
+        return {rows[0].name: rows[0] for rows in found.values()}
+
+    def verdicts(self, *names: str) -> dict[str, str]:
+        return {name: row.verdict for name, row in self.rows(*names).items()}
+
+    @property
+    def round(self) -> ReadinessRound:
+        found: ReadinessRound = self.store.rows(ReadinessRound, "key", [ROUND])[ROUND][0]
+        return found
+
+    def stored(self, one: Any) -> Any:
+        return self.store.get([one.ref])[one.ref]
+
+    def change(self, one: Any, **spec: Any) -> None:
+        self.store.put(self.stored(one).with_spec(**spec), self.stored(one))
+
+    def delete(self, one: Any) -> None:
+        self.store.apply([(None, Decision(changes=(Delete(self.stored(one)),)))], by=Actor("jane"))
+
+
+def bound(name: str, **fields: Any) -> Binding:
+    made = binding(name, fields.pop("placement", ANYWHERE), on={"member1": 2}, **fields)
+    return made.with_meta(name=name)
+
+
+def fleet(*more: Any) -> list[Any]:
+    return [*MEMBERS, taint_policy(), *more]
+
+
+def written(office: Office, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return the list to which every row is added that the controller writes from now on."""
+    found: list[Any] = []
+    apply = office.store.apply
+
+    def counted(decisions: Sequence[Any], **how: Any) -> Any:
+        found.extend(change for _, decision in decisions for change in decision.changes)
+        return apply(decisions, **how)
+
+    monkeypatch.setattr(office.store, "apply", counted)
+    return found
+
+
+def test_every_binding_has_an_answer_and_a_change_of_a_binding_changes_its_answer_alone() -> None:
+    office = Office(*fleet(bound("web"), bound("fixed", placement=duplicated("member1"))))
+
+    assert office.verdicts("web", "fixed") == {"web": "Ready", "fixed": "Blocked"}
+    assert office.rows("fixed")["fixed"].named == "NoRefuge"
+    before = office.rows("web")["web"]
+
+    office.change(bound("fixed"), placement=ANYWHERE)
+    assert office.wait(AFTER_CHANGE.total_seconds() + 1) == 1
+
+    assert office.verdicts("web", "fixed") == {"web": "Ready", "fixed": "Ready"}
+    assert office.rows("web")["web"] is before
+
+
+def test_a_policy_that_is_created_or_deleted_changes_all_answers() -> None:
+    office = Office(*MEMBERS, bound("web"), bound("api"))
+    assert {row.named for row in office.rows("web", "api").values()} == {"NoTaintPolicy"}
+
+    office.store.create(taint_policy())
+    office.wait(PAUSE.total_seconds() + 2)
+    assert office.verdicts("web", "api") == {"web": "Ready", "api": "Ready"}
+
+    office.delete(taint_policy())
+    office.wait(PAUSE.total_seconds() + 2)
+    assert office.verdicts("web", "api") == {"web": "Blocked", "api": "Blocked"}
+
+
+def test_without_a_change_nothing_is_due_and_nothing_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    office = Office(*fleet(*(bound(f"w{number:03}") for number in range(PAGE + 20))))
+    rows = written(office, monkeypatch)
+
+    assert office.wait(3600) == 0
+    assert rows == []
+
+
+def test_a_heartbeat_makes_no_answer_due_and_a_condition_makes_all_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    office = Office(*fleet(*(bound(f"w{number:03}") for number in range(30))))
+    rows = written(office, monkeypatch)
+    stored = office.stored(MEMBERS[1])
+    beat = tuple(replace(one, message="again", last_transition_time=office.now) for one in stored.status.conditions)
+
+    office.store.put(stored.with_status(conditions=beat), stored)
+    assert office.wait(60) == 0
+
+    stored = office.stored(MEMBERS[1])
+    office.store.put(stored.with_status(conditions=(*beat, Condition("Flapping", "True"))), stored)
+    assert office.wait(60) > 0
+    assert office.round.checked == 30
+    assert not any(isinstance(getattr(change, "row", None), BindingReadiness) for change in rows)
+
+
+def test_free_capacity_counts_in_steps() -> None:
+    def reporting(cpu: str, used: str) -> Cluster:
+        return member(1).with_status(resource_summary=ResourceSummary({"cpu": cpu, "pods": "110"}, {}, {"cpu": used}))
+
+    assert not relevant_change(reporting("100", "50"), reporting("100", "50500m"))
+    assert relevant_change(reporting("100", "50"), reporting("100", "90"))
+    assert relevant_change(reporting("100", "99"), reporting("100", "100"))
+
+
+def test_a_round_checks_page_by_page_and_says_how_far_it_is() -> None:
+    office = Office(*fleet(*(bound(f"w{number:04}") for number in range(2 * PAGE + 10))))
+    first = office.round.settled_at
+    assert office.round.ended_at is not None
+
+    office.store.create(member(4).with_meta(labels={"new": "true"}))
+    seen: list[tuple[int, bool]] = []
+    while (PAGE + PAGE, True) not in seen or office.round.ended_at is None:
+        office.wait(0.5)
+        seen.append((office.round.checked, office.round.ended_at is None))
+
+    assert (PAGE, True) in seen
+    assert office.round.checked == 2 * PAGE + 10
+    assert first is not None
+    assert office.round.settled_at is not None
+    assert office.round.settled_at > first
+
+
+def test_a_hold_that_expires_is_noticed_without_a_change() -> None:
+    until = START + timedelta(hours=2)
+    spec = EvictionHoldSpec(reason="fair", expires_at=until)
+    hold = EvictionHold(
+        "failover.lifeboat.io/v1alpha1", "EvictionHold", ObjectMeta(name="h", uid="h", generation=1), spec
+    )
+    office = Office(*fleet(bound("web"), hold))
+    assert office.rows("web")["web"].named == "OnHold"
+
+    office.now = until
+    office.wait(30)
+
+    assert office.verdicts("web") == {"web": "Ready"}
+
+
+def test_a_part_of_an_application_that_moves_makes_the_other_parts_due() -> None:
+    annotations = {PROPAGATION_POLICY_NAME_ANNOTATION: "shop"}
+    parts = [bound(name).with_meta(annotations=annotations) for name in ("web", "api")]
+    office = Office(*fleet(*parts))
+    began = office.round.began_at
+    assert began is not None
+
+    office.change(parts[0], clusters=())
+    office.wait(60)
+
+    assert office.round.began_at is not None
+    assert office.round.began_at > began
+
+
+def test_a_binding_that_cannot_be_assessed_says_so_and_stops_no_other() -> None:
+    broken = bound("broken").with_spec(replica_requirements=ReplicaRequirements(resource_request={"cpu": "much"}))
+    office = Office(*fleet(broken, bound("web")))
+
+    rows = office.rows("broken", "web")
+
+    assert (rows["broken"].verdict, rows["broken"].named) == ("Blocked", "NotAssessed")
+    assert "much" in rows["broken"].obstacles[0].message
+    assert rows["web"].verdict == "Ready"
+
+
+def test_a_deleted_binding_has_no_answer() -> None:
+    office = Office(*fleet(bound("web")))
+
+    office.delete(bound("web"))
+    office.wait(30)
+
+    assert office.rows("web") == {}
+
+
+def tally(name: str, count: int, *, settings: Settings = FAILOVER, **spec: Any) -> Tally:
+    situation = Situation(MEMBERS, (taint_policy(),))
+    one = bound(name).with_spec(**spec)
+    row = row_of(one, readiness(one, situation, settings, fleet_wide=False, now=START))
+    return Tally(row.verdict, row.named, count, (row,))
+
+
+def test_the_answer_about_the_fleet_counts_by_verdict_and_by_remedy() -> None:
+    attached = {"placement": None, "clusters": (), "required_by": (BindingSnapshot("default", "web"),)}
+    tallies = (tally("web", 7), tally("fixed", 2, placement=duplicated("member1")), tally("conf", 1, **attached))
+    stored = StoredAnswers(tallies, ReadinessRound(ROUND, began_at=START, ended_at=START, settled_at=START), 10)
+
+    found = fleet_status(stored, ())
+
+    assert (found.bindings, found.ready, found.bindings_covered, found.bindings_total) == (9, 7, 10, 10)
+    assert {one.verdict: one.bindings for one in found.verdicts} == {"Ready": 7, "Blocked": 2, "Attached": 1}
+    assert [(one.what, one.bindings) for one in found.obstacles] == [("NoRefuge", 2)]
+    assert found.obstacles[0].examples == ("work.karmada.io/ResourceBinding:default/fixed",)
+    assert (found.bindings_outdated, found.message, found.oldest_answer_time) == (0, "", START)
+
+
+def test_what_stops_the_whole_fleet_is_not_stored_and_counts_for_all_bindings() -> None:
+    stored = StoredAnswers((tally("web", 7),), ReadinessRound(ROUND), 9)
+    shut = fleet_obstacles(Situation(MEMBERS), Settings(), now=START)
+
+    found = fleet_status(stored, shut, switched_on=False)
+
+    assert (found.bindings, found.ready) == (7, 0)
+    assert [(one.what, one.bindings) for one in found.obstacles] == [("GateOff", 7)]
+    assert "covers 7 of 9 bindings" in found.message
+    assert "LIFEBOAT_CONTROLLERS" in found.message
+
+
+def test_the_digest_of_the_fleet_is_that_of_what_matters() -> None:
+    digests, situation = FleetDigest(), Situation(MEMBERS, (taint_policy(),))
+
+    def of(one: Situation, settings: Settings = FAILOVER) -> str:
+        return digests.digest(one, settings, groups_changed_at=None, now=START)
+
+    renewed = [replace(one, metadata=replace(one.metadata, resource_version="9")) for one in MEMBERS]
+    assert of(replace(situation, clusters=renewed)) == of(situation)
+    assert of(replace(situation, clusters=MEMBERS[1:])) != of(situation)
+    assert of(situation, Settings()) != of(situation)
+    assert of(replace(situation, policies=())) != of(situation)
