@@ -205,6 +205,5 @@ def _page(state: State, after: str) -> tuple[Binding, ...]:
     """Return the next bindings of a round, in the order of their references."""
     found: list[Binding] = []
     for kind, begin in remaining_kinds(after):
-        if len(found) < PAGE:
-            found += state.list(kind, after=begin, limit=PAGE - len(found))
-    return tuple(found)
+        found += state.list(kind, after=begin, limit=max(1, PAGE - len(found)))
+    return tuple(found[:PAGE])

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tests.api.server import Server
 
 _PROGRAM = """
 from apps.objects.configuration import configuration
 from apps.objects.store import store
+from controlplane.apimachinery.meta import Ref
 from controlplane.controllers import CONTROLLERS
 from controlplane.engine.run import World, run_until_idle
 names = {names!r}
 chosen = [one for one in CONTROLLERS if one.name in names]
 assert len(chosen) == len(names), names
+for name in names if {refs!r} else ():
+    store().mark(name, [Ref.parse(ref) for ref in {refs!r}])
 run_until_idle(chosen, store(), configuration().settings(), world=World())
 """
 
 
-def work(server: Server, *names: str) -> None:
-    """Let some controllers do all that is due for them now."""
-    server.manage("shell", "--no-imports", "-c", _PROGRAM.format(names=names))
+def work(server: Server, *names: str, refs: Sequence[str] = ()) -> None:
+    """Let some controllers do all that is due for them now, and look at the objects `refs`."""
+    server.manage("shell", "--no-imports", "-c", _PROGRAM.format(names=names, refs=list(refs)))

@@ -16,6 +16,8 @@ from controlplane.apimachinery.names import (
 )
 from controlplane.controllers.application_failover import PARTS
 from controlplane.controllers.drains import PAGE
+from controlplane.controllers.readiness import PAGE as PAGE_OF_ROUND
+from controlplane.controllers.readiness import ROUND
 from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.eviction.purge import with_task
 from controlplane.kinds.binding import AggregatedStatusItem, Binding, GracefulEvictionTask, TargetCluster, origin
@@ -29,7 +31,7 @@ from controlplane.kinds.policy import (
     DecisionConditions,
     FailoverBehavior,
 )
-from controlplane.kinds.rows import EVICTED, Observation, Row, UnhealthyCopies
+from controlplane.kinds.rows import EVICTED, Observation, ReadinessRound, Row, UnhealthyCopies
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
 from tests.apps.batches.stored import (
     AT_ONCE,
@@ -192,6 +194,18 @@ def to_parts(size: int) -> Case:
     return Case(found, [Ref(PARTS, "", application(found[0]))], size)
 
 
+def readiness(size: int) -> Case:
+    found = bound(size, spare=2)
+    return Case([*clusters("spare", "other"), OPEN, *found], refs(found), size)
+
+
+def readiness_of_all(size: int) -> Case:
+    """A round that has begun checks its first page."""
+    begun = ReadinessRound(ROUND, digest="before", began_at=LONG_AGO)
+    first, looks = min(size, PAGE_OF_ROUND), size // PAGE_OF_ROUND + 1
+    return Case([*clusters("spare", "other"), OPEN, begun, *bound(size, spare=2)], [FLEET], first, looks)
+
+
 def drain(name: str) -> Drain:
     meta = ObjectMeta(name=name, uid=f"uid-drain-{name}", generation=1, creation_timestamp=START)
     made = Drain("failover.lifeboat.io/v1alpha1", "Drain", meta, DrainSpec(name, rate=1e6))
@@ -232,6 +246,8 @@ BATCHES: dict[str, Callable[[int], Case]] = {
     "eviction_pending": eviction_pending,
     "eviction_records": eviction_records,
     "unjoin": unjoin,
+    "readiness": readiness,
+    "readiness of all": readiness_of_all,
 }
 
 FAN_OUTS: dict[str, Callable[[int], Case]] = {

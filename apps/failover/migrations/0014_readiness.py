@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("failover", "0012_names_in_the_admin"),
+        ("failover", "0013_unhealthy_copies"),
     ]
 
     operations = [
