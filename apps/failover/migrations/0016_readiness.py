@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("failover", "0014_topics"),
+        ("failover", "0015_tallies"),
     ]
 
     operations = [
