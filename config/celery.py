@@ -7,7 +7,9 @@ from kombu.transport.redis import Channel
 
 from apps.worker.groups import INTERVAL_SECONDS, tick_names
 from config import env
+from config.metrics_folder import prepare_metrics_folder
 
+prepare_metrics_folder()  # before any app, and with it prometheus_client, is imported
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 env.required("LIFEBOAT_SECRET_KEY", example="$(openssl rand -base64 48)")
 env.keys("LIFEBOAT_ENCRYPTION_KEYS", env.text("LIFEBOAT_ENCRYPTION_KEYS", default=""))

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from django.db import connection
 from django.http import HttpResponse
-from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from rest_framework.request import Request
@@ -143,13 +143,17 @@ class FleetCollector(Collector):
         return []
 
 
-REGISTRY.register(FleetCollector())
-REGISTRY.register(EvictionCollector())
-REGISTRY.register(ClusterCollector())
+FLEET = CollectorRegistry()
+for _collector in (FleetCollector(), EvictionCollector(), ClusterCollector()):
+    FLEET.register(_collector)
 
 
 class MetricsView(KubernetesView):
-    """Serves all metrics of this process for Prometheus."""
+    """Serves the metrics of the fleet for Prometheus.
+
+    Every API process serves the same figures, so scrape one address: that of the Service or proxy. What a process
+    does itself is at its own port (`apps.objects.metrics_server`).
+    """
 
     http_method_names = ["get", "head"]
 
@@ -161,7 +165,7 @@ class MetricsView(KubernetesView):
         return super().perform_content_negotiation(request, force=True)
 
     def get(self, request: Request) -> HttpResponse:
-        return HttpResponse(generate_latest(REGISTRY), content_type=CONTENT_TYPE_LATEST)
+        return HttpResponse(generate_latest(FLEET), content_type=CONTENT_TYPE_LATEST)
 
 
 class ControllersView(KubernetesView):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 from typing import Any
 
 from django.db import OperationalError, close_old_connections
@@ -18,9 +19,12 @@ from apps.members.liveness import Presence
 from apps.members.pump import AWAY_SECONDS, Pump
 from apps.members.watches import Key, Watches
 from apps.objects.configuration import Configuration, base
+from apps.objects.instruments import keep_clusters, member_request
 from apps.objects.refusal import cause
 from apps.objects.store import DjangoStore
+from apps.objects.tracing import span
 from apps.worker import restored
+from apps.worker.clock import monotonic_seconds
 from apps.worker.groups import GROUPS, MEMBERS
 from apps.worker.nudges import Nudges
 from controlplane import kinds
@@ -42,6 +46,8 @@ from controlplane.controllers.work_status import WorkStatus
 from controlplane.engine.run import mark_due_at_start
 
 log = logging.getLogger(__name__)
+
+Asking = Probe | Collect | Ensure | Discard  # questions that are sent to a member
 
 REFRESH_SECONDS = 2.0
 MARK_SECONDS = 0.05
@@ -131,17 +137,15 @@ class Members:
 
     async def answer(self, question: Question) -> Answer:
         """Return a member's answer to one question."""
+        if isinstance(question, Observe):
+            return self.watches.observe(question)
         if isinstance(question, Probe):
-            return await self.client.probe(question)
+            return await measured("probe", question, self.client.probe(question))
         if isinstance(question, Collect):
-            return await self.client.collect(question)
-        if isinstance(question, Ensure):
-            answer = await self.client.ensure(question)
-            return self._cached(question, answer)
+            return await measured("collect", question, self.client.collect(question))
         if isinstance(question, Discard):
-            return await self.client.discard(question)
-        assert isinstance(question, Observe), f"unknown question {type(question).__name__}"
-        return self.watches.observe(question)
+            return await measured("remove", question, self.client.discard(question))
+        return self._cached(question, await measured("apply", question, self.client.ensure(question)))
 
     def _cached(self, question: Ensure, answer: Answer) -> Answer:
         """Return the answer to an apply without its object, which is put into the watch cache."""
@@ -206,7 +210,9 @@ class Members:
 
     def _wanted(self) -> dict[tuple[str, str, str], Target]:
         try:
-            clusters = {item.metadata.name: item for item in self.store.list(kinds.CLUSTER) if item.ready == "True"}
+            listed = self.store.list(kinds.CLUSTER)
+            keep_clusters({item.metadata.name for item in listed})
+            clusters = {item.metadata.name: item for item in listed if item.ready == "True"}
             secrets = credentials(self.store, clusters.values())
             targets = {
                 name: endpoint_of(cluster, secrets.get(name))
@@ -234,6 +240,18 @@ class Members:
                 for name in names:
                     if name in self.pumps:
                         self.pumps[name].wake.set()
+
+
+async def measured(request: str, question: Asking, asking: Awaitable[Answer]) -> Answer:
+    """Return a member's answer, and count the request with its duration."""
+    cluster, began, failed = question.target.cluster, monotonic_seconds(), True
+    try:
+        with span(f"member {request}", cluster=cluster):
+            answer = await asking
+        failed = not answer.code or answer.access or answer.code >= HTTPStatus.INTERNAL_SERVER_ERROR
+        return answer
+    finally:
+        member_request(cluster, request, seconds=monotonic_seconds() - began, failed=failed)
 
 
 async def serve(store: DjangoStore, configuration: Configuration) -> None:

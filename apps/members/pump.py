@@ -15,6 +15,7 @@ import msgspec
 from django.db import OperationalError, close_old_connections
 
 from apps.objects.configuration import Configuration
+from apps.objects.instruments import ERRORS, RECONCILED, expect, phase
 from apps.objects.refusal import cause
 from apps.objects.store import DjangoStore
 from apps.worker.failures import keep
@@ -72,6 +73,7 @@ class Pump:
         self.answer = answer
         self.executor = executor
         self.wake = asyncio.Event()
+        expect([controller.name])
         self._answered: asyncio.Queue[Asked] = asyncio.Queue()
         self._in_flight: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -124,6 +126,7 @@ class Pump:
         except OperationalError:
             raise
         except Exception:  # an error of this controller must not stop the others
+            ERRORS.labels(controller.name).inc()
             log.exception(
                 "controller %s could not load a batch; its %d objects are tried again later",
                 controller.name,
@@ -140,7 +143,8 @@ class Pump:
                 refs, cursor = controller.expand(self.store, claim.ref, after=claim.cursor, limit=FAN_OUT_CHUNK)
                 self.store.advance(claim, refs, cursor=cursor)
         claims = [claim for claim in claimed.claims if claim.ref.kind in controller.keys]
-        snapshots = controller.load(self.store, [claim.ref for claim in claims]) if claims else []
+        with phase(controller.name, "load"):
+            snapshots = controller.load(self.store, [claim.ref for claim in claims]) if claims else []
         asked = [Asked(claim, claimed.now, snapshot) for claim, snapshot in zip(claims, snapshots, strict=True)]
         for item in asked:
             if item.snapshot is not None:
@@ -250,14 +254,15 @@ class Pump:
                 answers - len(batch),
             )
         present = [request for request in batch if request.snapshot is not None and request.error is None]
-        decided = iter(
-            self.controller.decide_all(
-                [request.snapshot for request in present],
-                settings,
-                now=now,
-                answer=[request.answer for request in present],
+        with phase(self.controller.name, "decide"):
+            decided = iter(
+                self.controller.decide_all(
+                    [request.snapshot for request in present],
+                    settings,
+                    now=now,
+                    answer=[request.answer for request in present],
+                )
             )
-        )
 
         def decision_or_retry(request: Asked, result: Any) -> Decision:
             if not isinstance(result, Exception):
@@ -274,7 +279,9 @@ class Pump:
             )
             for request in batch
         ]
-        outcomes = apply_decisions(self.store, writes, by=by)
+        with phase(self.controller.name, "apply"):
+            outcomes = apply_decisions(self.store, writes, by=by)
+        RECONCILED.labels(self.controller.name).inc(len(batch))
         refused = [
             (request.claim, decision_or_retry(request, outcome))
             for request, outcome in zip(batch, outcomes, strict=True)

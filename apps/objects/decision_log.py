@@ -12,6 +12,7 @@ from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
 from apps.objects.batch import refs_of
+from apps.objects.instruments import REFUSED
 from controlplane.apimachinery.errors import StatusError
 from controlplane.apimachinery.meta import Ref
 from controlplane.engine.decision import Decision, Save
@@ -62,6 +63,7 @@ def log_outcomes(
 def log_refusal(error: StatusError, *, actor: str, way: str, ref: str = "") -> None:
     """Log a write that was refused. `way`: the way in, for example "PUT /api/v1/…" or "Admin"."""
     details = error.details
+    REFUSED.labels(error.code).inc()
     line: dict[str, Any] = {"actor": actor, "way": way, "code": error.code, "reason": error.reason}
     line["ref"] = ref or f"{details.kind}/{details.name}".strip("/")
     if error.code in _WITH_VALUES:

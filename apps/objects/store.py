@@ -13,7 +13,7 @@ from struct import error as StructError
 from django.db import DataError, IntegrityError, OperationalError, transaction
 from psycopg.errors import ProgramLimitExceeded
 
-from apps.objects import change_log, due, leases
+from apps.objects import change_log, due, instruments, leases
 from apps.objects.apply import Timing, apply, binary_cursor
 from apps.objects.arrays import BinaryCursor
 from apps.objects.decision_log import log_outcomes
@@ -79,6 +79,7 @@ class DjangoStore(DjangoState):
             raise
         finally:
             if not dry_run:
+                instruments.conflicts(sum(bool(outcome.lost) for outcome in written), by=by)
                 log_outcomes(decisions, written, by=by, seconds=time.monotonic() - began)
 
     def claim(self, controller: str, *, shard: int, shards: int, limit: int, lease_seconds: float) -> Claims:
@@ -188,4 +189,4 @@ def _run_all(cursor: BinaryCursor, queries: Iterable[due.Query]) -> None:
 @lru_cache(maxsize=1)
 def store() -> DjangoStore:
     """Return this process's store."""
-    return DjangoStore(controllers=CONTROLLERS)
+    return DjangoStore(controllers=CONTROLLERS, observe=instruments.transaction)

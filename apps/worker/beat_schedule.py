@@ -8,6 +8,8 @@ from typing import Any
 
 from celery.beat import ScheduleEntry, Scheduler, SchedulingError
 
+from apps.objects.instruments import TICKS
+
 log = logging.getLogger(__name__)
 
 
@@ -26,10 +28,12 @@ class TickScheduler(Scheduler):
         try:
             self.apply_async(entry, producer=producer, advance=False)
         except SchedulingError as error:
+            TICKS.labels("refused").inc()
             if not self._broker_away:
                 log.warning("the broker accepts no ticks; workers run without them: %s", error)
             self._broker_away = True
             return
+        TICKS.labels("sent").inc()
         if self._broker_away:
             log.warning("the broker accepts ticks again")
         self._broker_away = False

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from django.conf import settings as django_settings
 
+from apps.objects.instruments import ERRORS
 from controlplane.clusters.questions import Target
 from controlplane.engine.run import Failure
 from controlplane.kinds.template import Template
@@ -23,6 +24,7 @@ SECRET_FIELDS = ("data", "stringData")
 
 def keep(failure: Failure) -> None:
     """Log a failed decision, and write its inputs to a file that only its owner can read."""
+    ERRORS.labels(failure.controller).inc()
     folder = django_settings.LIFEBOAT_HOME / "replay"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = folder / (re.sub(r"[^\w.-]+", "_", f"{failure.controller}-{failure.ref}")[:200] + ".pickle")

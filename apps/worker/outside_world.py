@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from apps.failover.bucket import RedisBucket
+from apps.objects.instruments import phase
 from apps.worker import broker
 from apps.worker.failures import keep
 from controlplane.engine.run import World
@@ -22,4 +23,4 @@ def world() -> World:
             return bucket.answer(question)
         raise TypeError(f"no answer exists for a question of type {type(question).__name__}")
 
-    return World(answer=answer, report=keep)
+    return World(answer=answer, report=keep, phase=phase)

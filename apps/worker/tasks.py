@@ -9,9 +9,18 @@ from typing import Any
 
 from billiard import current_process
 from celery import shared_task
-from celery.signals import task_received, worker_process_init, worker_process_shutdown, worker_shutting_down
+from celery.signals import (
+    beat_init,
+    task_received,
+    worker_process_init,
+    worker_process_shutdown,
+    worker_ready,
+    worker_shutting_down,
+)
 
+from apps.objects import tracing
 from apps.objects.configuration import configuration
+from apps.objects.metrics_server import serve_metrics
 from apps.objects.store import store
 from apps.worker.clock import monotonic_seconds
 from apps.worker.groups import INTERVAL_SECONDS, tick_names
@@ -57,10 +66,22 @@ def run_turn(name: str) -> None:
     def no_later_tick() -> bool:
         return _tick_times.forked and turn.lease is not None and _tick_times.latest(name) <= began
 
-    turn.run(INTERVAL_SECONDS, go_on=no_later_tick, stopped=lambda: _stopping.is_set() or _tick_times.ended)
+    with tracing.span("turn", group=group, shard=int(shard)):
+        turn.run(INTERVAL_SECONDS, go_on=no_later_tick, stopped=lambda: _stopping.is_set() or _tick_times.ended)
+
+
+@beat_init.connect
+def _start_beat(**_: object) -> None:
+    serve_metrics()
 
 
 # In the main process of the worker.
+
+
+@worker_ready.connect
+def _serve_metrics(**_: object) -> None:
+    """Serve the metrics of the whole pool, after its processes have been forked."""
+    serve_metrics()
 
 
 @task_received.connect
@@ -81,6 +102,7 @@ def _end_turns(**_: object) -> None:
 @worker_process_init.connect
 def _watch(**_: object) -> None:
     global _watchdog
+    tracing.start("worker")
     if _tick_times.forked:
         _watchdog = Watchdog(_tick_times, store(), run_turn, _stopping)
         _watchdog.start()

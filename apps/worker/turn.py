@@ -13,6 +13,7 @@ from django.conf import settings as django_settings
 from django.db import OperationalError, close_old_connections
 
 from apps.objects.configuration import Configuration
+from apps.objects.instruments import ERRORS, RECONCILED, expect
 from apps.objects.refusal import cause
 from apps.objects.store import DjangoStore
 from apps.worker import restored
@@ -61,6 +62,7 @@ class Turn:
         self.shards = {controller.name: controller.shards for controller in self.controllers}
         self.names = frozenset(self.shards)
         self.holder = holder()
+        expect(self.names)
         self.lease_seconds: float = django_settings.LEASE_SECONDS
         self.lease: HeldLease | None = None
         self._renewed = 0.0
@@ -125,7 +127,9 @@ class Turn:
                 and controller.name not in self._failed
                 and self._renew()
             ):
-                seen += self._batch(controller, settings).claimed
+                claimed = self._batch(controller, settings).claimed
+                RECONCILED.labels(controller.name).inc(claimed)
+                seen += claimed
         return seen
 
     def _batch(self, controller: Controller, settings: Settings) -> Report:
@@ -148,6 +152,7 @@ class Turn:
         except Exception:
             log.exception("controller %s could not run a batch; its objects wait until the next turn", controller.name)
             self._failed.add(controller.name)
+            ERRORS.labels(controller.name).inc()
             return Report(controller.name)
         finally:
             took = monotonic_seconds() - began

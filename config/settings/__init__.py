@@ -28,7 +28,6 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "django.contrib.postgres",
     "rest_framework",
-    "django_prometheus",
     "django_htmx",  # for its static files
     "apps.objects",
     "apps.clusters",
@@ -44,7 +43,7 @@ INSTALLED_APPS = [
     "apps.simulator",
 ]
 MIDDLEWARE = [
-    "django_prometheus.middleware.PrometheusBeforeMiddleware",
+    "apps.api.request_metrics.RequestMetrics",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -53,7 +52,6 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "django_prometheus.middleware.PrometheusAfterMiddleware",
 ]
 ROOT_URLCONF = "config.urls"
 APPEND_SLASH = False  # paths of Kubernetes have no slash at the end; a redirect would lose the body of a PUT
@@ -129,6 +127,12 @@ DATABASES = {
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LIFEBOAT_HOME = Path(env.text("LIFEBOAT_HOME", default=str(BASE_DIR / ".lifeboat")))
 REDIS_URL = env.text("REDIS_URL", default="redis://127.0.0.1:6379/0")
+
+# Where Prometheus scrapes this process; port 0: nowhere. Figures of the fleet are at /metrics of the API.
+METRICS_PORT = env.number("LIFEBOAT_METRICS_PORT", default=0, at_least=0)
+METRICS_HOST = env.text("LIFEBOAT_METRICS_HOST", default="127.0.0.1")
+# Where spans are sent (OTLP over HTTP); "": traces are off. The name of the variable is OpenTelemetry's.
+OTLP_ENDPOINT = env.text("OTEL_EXPORTER_OTLP_ENDPOINT", default="")
 
 TOKEN_DAYS = env.number("LIFEBOAT_TOKEN_DAYS", default=90, at_least=1)  # validity of a new token without --days
 

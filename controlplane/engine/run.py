@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -52,10 +53,15 @@ class Report(msgspec.Struct, frozen=True, gc=False):
 
 
 class World(msgspec.Struct, frozen=True):
-    """The outside world of a turn. `answer` answers a controller's question, `report` receives each failure."""
+    """The outside world of a turn. `answer` answers a controller's question, `report` receives each failure.
+
+    `phase` is called with a controller's name and a phase of its batch: load, ask, decide or apply. The phase runs
+    inside of what it returns.
+    """
 
     answer: Callable[[Any], Any] = lambda question: None
     report: Callable[[Failure], None] = lambda failure: None
+    phase: Callable[[str, str], AbstractContextManager[None]] = lambda controller, phase: nullcontext()
 
 
 def mark_due_at_start(controllers: Sequence[Controller], store: Store) -> None:
@@ -107,7 +113,7 @@ def run_batch(
         limit = DECIDED_CHUNK if controller.decides_in_fan_out else FAN_OUT_CHUNK
         refs, cursor = controller.expand(store, claim.ref, after=claim.cursor, limit=limit)
         if controller.decides_in_fan_out:
-            refs = _decide_chunk(controller, store, settings, refs, now=claimed.now, lease=lease)
+            refs = _decide_chunk(controller, store, settings, refs, now=claimed.now, world=world, lease=lease)
         store.advance(claim, refs, cursor=cursor)
     try:
         failures, outcomes = _decide(controller, store, settings, keyed, now=claimed.now, world=world, lease=lease)
@@ -125,15 +131,18 @@ def _decide_chunk(
     refs: Sequence[Ref],
     *,
     now: datetime,
+    world: World,
     lease: HeldLease | None,
 ) -> list[Ref]:
     """Decide one chunk of a fan-out and store the decisions without making the objects due first.
 
     Returns the objects that must become due after all: the decision failed, was lost, or has a `wake_at`.
     """
-    snapshots = controller.load(store, refs)
+    with world.phase(controller.name, "load"):
+        snapshots = controller.load(store, refs)
     loaded = [(ref, snapshot) for ref, snapshot in zip(refs, snapshots, strict=True) if snapshot is not None]
-    decided = controller.decide_all([snapshot for _, snapshot in loaded], settings, now=now)
+    with world.phase(controller.name, "decide"):
+        decided = controller.decide_all([snapshot for _, snapshot in loaded], settings, now=now)
     due: list[Ref] = []
     batch: list[tuple[Ref, Decision]] = []
     for (ref, _), decision in zip(loaded, decided, strict=True):
@@ -142,7 +151,8 @@ def _decide_chunk(
         elif decision.changes or decision.events:
             batch.append((ref, decision))
     by = Actor(controller.name, controller=True)
-    outcomes = apply_decisions(store, [(None, decision) for _, decision in batch], by=by, lease=lease)
+    with world.phase(controller.name, "apply"):
+        outcomes = apply_decisions(store, [(None, decision) for _, decision in batch], by=by, lease=lease)
     failed = (isinstance(outcome, Unstorable) or bool(outcome.lost) for outcome in outcomes)
     return due + [ref for (ref, _), again in zip(batch, failed, strict=True) if again]
 
@@ -160,7 +170,8 @@ def _decide(
     """Load, ask, decide and apply for the claimed objects; return the failures and what became of the decisions."""
     if not claims:
         return [], []
-    snapshots = controller.load(store, [claim.ref for claim in claims])
+    with world.phase(controller.name, "load"):
+        snapshots = controller.load(store, [claim.ref for claim in claims])
     present: list[tuple[Claim, Any]] = []
     batch: list[tuple[Claim | None, Decision]] = []
     about: list[tuple[Claim, Any]] = []  # for each item of `batch`, the object it is about
@@ -171,9 +182,11 @@ def _decide(
         else:
             present.append((claim, snapshot))
     loaded = [snapshot for _, snapshot in present]
-    inquiry = controller.ask(loaded, settings, now=now)
-    answer = None if inquiry.question is None else world.answer(inquiry.question)
-    decided = controller.decide_all(inquiry.snapshots, settings, now=now, answer=answer)
+    with world.phase(controller.name, "ask"):
+        inquiry = controller.ask(loaded, settings, now=now)
+        answer = None if inquiry.question is None else world.answer(inquiry.question)
+    with world.phase(controller.name, "decide"):
+        decided = controller.decide_all(inquiry.snapshots, settings, now=now, answer=answer)
     failures: list[Failure] = []
 
     def failed(claim: Claim, snapshot: Any, error: Exception) -> Decision:
@@ -190,7 +203,8 @@ def _decide(
             batch += [(None, separate) for separate in decision.separate_decisions]
             about += [(claim, snapshot)] * len(decision.separate_decisions)
     by = Actor(controller.name, controller=True)
-    outcomes = apply_decisions(store, batch, by=by, lease=lease)
+    with world.phase(controller.name, "apply"):
+        outcomes = apply_decisions(store, batch, by=by, lease=lease)
     refused = [
         (own_claim, failed(claim, snapshot, outcome))
         for (own_claim, _), (claim, snapshot), outcome in zip(batch, about, outcomes, strict=True)

@@ -200,7 +200,7 @@ def test_variables_that_kubernetes_sets_for_a_service_of_that_name_are_left_alon
 
 def test_every_variable_named_in_the_sources_is_known() -> None:
     """A variable that something reads and that is not known could not be set: nothing would start."""
-    sources = [ROOT / "Makefile", *(ROOT / "docker").iterdir()]
+    sources = [ROOT / "Makefile", *(path for path in (ROOT / "docker").rglob("*") if path.is_file())]
     for folder in ("apps", "config", "controlplane", "docs", "tests"):
         sources += [path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".md", ".yaml", ".sh")]
     misspelled = {"LIFEBOAT_RESOURCE_EVICTON_RATE", "LIFEBOAT_LEASE_SECOND", "LIFEBOAT_XYZZY", "LIFEBOAT_PORTS", NAME}

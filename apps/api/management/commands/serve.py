@@ -15,6 +15,8 @@ from django.core.management.base import BaseCommand, CommandParser
 from apps.api.certificates import certificates
 from apps.api.connections import guarded
 from apps.api.shell import Shell
+from apps.objects import tracing
+from apps.objects.metrics_server import serve_metrics
 from config import env
 
 GRACE_SECONDS = 4  # for open requests at shutdown; the supervisor waits ten seconds for the process
@@ -47,6 +49,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         from config.asgi import application  # creates the application, which other commands do not need
 
+        serve_metrics()
+        tracing.start("api")
         common: dict[str, Any] = {"app": application, "host": options["host"], "access_log": False}
         common["http"] = guarded(settings.API_CONNECTIONS)
         common["timeout_keep_alive"] = 75  # seconds; clients reuse connections

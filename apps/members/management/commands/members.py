@@ -10,8 +10,10 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from apps.members.process import serve
+from apps.objects import tracing
 from apps.objects.configuration import configuration
 from apps.objects.encryption import keys
+from apps.objects.metrics_server import serve_metrics
 from apps.objects.store import store
 
 
@@ -23,5 +25,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         keys(settings.ENCRYPTION_KEYS)  # without keys no credentials can be read: fail at the start
+        serve_metrics()
+        tracing.start("members")
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(store(), configuration()))

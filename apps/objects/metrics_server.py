@@ -1,0 +1,34 @@
+"""The address at which Prometheus scrapes one process (LIFEBOAT_METRICS_PORT). It needs no login."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from prometheus_client import REGISTRY, CollectorRegistry, ProcessCollector, start_http_server
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from config.metrics_folder import is_shared
+
+
+def serve_metrics() -> None:
+    """Serve the metrics of this process, and of the processes of its pool, in a thread. Port 0: do not.
+
+    Raises SystemExit if the port cannot be opened: what was asked for must not be missing unnoticed.
+    """
+    if not settings.METRICS_PORT:
+        return
+    try:
+        start_http_server(settings.METRICS_PORT, addr=settings.METRICS_HOST, registry=_registry())
+    except OSError as error:
+        raise SystemExit(
+            f"LIFEBOAT_METRICS_PORT={settings.METRICS_PORT}: {settings.METRICS_HOST} cannot be listened on: {error}; "
+            "give each process of a host a port of its own, or 0 for none"
+        ) from error
+
+
+def _registry() -> CollectorRegistry:
+    if not is_shared():
+        return REGISTRY
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry)
+    ProcessCollector(registry=registry)
+    return registry

@@ -1,0 +1,57 @@
+"""Traces with OpenTelemetry, if an endpoint is set: spans of requests, turns, phases of controllers, and of members.
+
+The packages are optional (requirements-tracing.txt). Without an endpoint nothing is imported, and a span costs nothing.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final
+
+from django.conf import settings
+
+PACKAGES: Final = "pip install -r requirements-tracing.txt"
+_tracer: Any = None  # None: no endpoint is set
+_NOTHING: Final = nullcontext()
+
+
+def start(process: str) -> None:
+    """Export the spans of this process. `process`: api, worker, beat or members. Call it after a fork.
+
+    Raises SystemExit if an endpoint is set and the packages are missing.
+    """
+    global _tracer
+    if not settings.OTLP_ENDPOINT or _tracer is not None:
+        return
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as error:
+        raise SystemExit(
+            f"OTEL_EXPORTER_OTLP_ENDPOINT={settings.OTLP_ENDPOINT}: {error}; install the packages ({PACKAGES}), "
+            "or unset the variable"
+        ) from error
+    resource = Resource.create({"service.name": f"lifeboat-{process}", "service.namespace": "lifeboat"})
+    provider = TracerProvider(resource=resource)
+    exporter = OTLPSpanExporter(endpoint=f"{settings.OTLP_ENDPOINT.rstrip('/')}/v1/traces")
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    _tracer = provider.get_tracer("lifeboat")
+
+
+def span(name: str, **attributes: Any) -> AbstractContextManager[Any]:
+    """Return a context manager for one step. Attributes are names, numbers and versions, never contents."""
+    if _tracer is None:
+        return _NOTHING
+    marked = {f"lifeboat.{key}": value for key, value in attributes.items()}
+    started: AbstractContextManager[Any] = _tracer.start_as_current_span(name, attributes=marked)
+    return started
+
+
+def mark(**attributes: Any) -> None:
+    """Add attributes to the present span, for example the versions that a step wrote."""
+    if _tracer is not None:
+        from opentelemetry.trace import get_current_span
+
+        get_current_span().set_attributes({f"lifeboat.{key}": value for key, value in attributes.items()})
