@@ -106,6 +106,14 @@ def written(known: Owners) -> str:
     return msgspec.json.encode(named, order="sorted").decode() if named else ""
 
 
+def with_owned(cluster: Cluster, after: tuple[Taint, ...], known: Owners) -> Cluster:
+    """Return the cluster with these taints, and with the annotation that names their owners [taint-ownership]."""
+    annotations = {k: v for k, v in cluster.metadata.annotations.items() if k != OWNERS_ANNOTATION}
+    if text := written(known):
+        annotations[OWNERS_ANNOTATION] = text
+    return cluster.with_spec(taints=after).with_meta(annotations=annotations)
+
+
 def owned(cluster: Cluster) -> dict[Identity, Ownership]:
     """Return the owners of the taints of a cluster, without the taints that a user has removed or taken over."""
     return {identity: ownership for identity, ownership in owners(cluster).items() if not ownership.waived}

@@ -130,7 +130,7 @@ class ClusterTaints(Controller):
         wakes = [moment for moment in (automatic.wake_at, policies.wanted.wake_at) if moment is not None]
         if blind:
             wakes.append(now + timedelta(seconds=settings.cluster_monitor_period))
-        changed = _with_taints(cluster, after, owned)
+        changed = taints.with_owned(cluster, after, owned)
         return Decision(
             changes=(
                 *_window_writes(snapshot.windows, policies.windows),
@@ -148,14 +148,6 @@ def _observed_time(row: Observation | None, settings: Settings, *, now: datetime
         return taint_policies.Sight(now)
     until = health.observed_until(row, settings, now=now)
     return taint_policies.Sight(until, row.unobserved_seconds, row.resumed_at)
-
-
-def _with_taints(cluster: Cluster, after: tuple[Any, ...], owned: taints.Owners) -> Cluster:
-    """Return the cluster with these taints, and with the annotation that names their owners [taint-ownership]."""
-    annotations = {k: v for k, v in cluster.metadata.annotations.items() if k != taints.OWNERS_ANNOTATION}
-    if text := taints.written(owned):
-        annotations[taints.OWNERS_ANNOTATION] = text
-    return cluster.with_spec(taints=after).with_meta(annotations=annotations)
 
 
 def _window_writes(old: Sequence[MatchWindow], new: Sequence[MatchWindow]) -> Iterable[Save | Drop]:

@@ -23,18 +23,17 @@ from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Event, Guard, Put, Save
 from controlplane.engine.state import ReservedCapacity, State, Watch
 from controlplane.eviction import rate
+from controlplane.eviction.drain_refuge import drain_refuge
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.purge import purge_mode, with_task
-from controlplane.eviction.refuge import DryRunResult, Reservation, refuge_from
-from controlplane.eviction.scheduler_dry_run import NO_PLACEMENT
-from controlplane.eviction.state_preservation import PreservedState, missing_state_reason, preserved_state
+from controlplane.eviction.refuge import Reservation
 from controlplane.insight.readiness import Situation, dry_run_of
 from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.binding.origin import with_departures
 from controlplane.kinds.cluster import NO_SCHEDULE, Cluster, Taint
 from controlplane.kinds.drain import DRAIN, FINISHED, PAUSED, RUNNING, STOPPED, Drain, Remaining
-from controlplane.kinds.rows import CapacityReservation, Eviction, FleetState
+from controlplane.kinds.rows import CapacityReservation, FleetState
 from controlplane.propagation.bindings import template_of
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY
 from controlplane.scheduling.question import Groups
@@ -208,28 +207,13 @@ def _check_page(
         if binding is not None and binding.spec.target(name) is not None:
             if len(departures) >= most:
                 return PageResult(tuple(departures), tuple(staying), last, more=True)
-            state = preserved_state(binding, name, settings)
-            obstacle = _obstacle(binding, cluster, state, snapshot.holds, settings, now=now)
-            result = DryRunResult(refused=obstacle) if obstacle else dry_run.place_without(binding, {name})
-            refuge = refuge_from(binding, {name}, result, settings, source_ready=True)
+            refuge, state = drain_refuge(binding, cluster, dry_run, snapshot.holds, settings, now=now)
             if refuge.found:
                 departures.append(Departure(binding, dry_run.reserve(binding, refuge, now=now), state.labels))
             else:
                 staying.append(Remaining(str(ref), refuge.why))
         last = str(ref)
     return PageResult(tuple(departures), tuple(staying), last if len(snapshot.page) >= PAGE else "", more=False)
-
-
-def _obstacle(
-    binding: Binding, cluster: Cluster, state: PreservedState, holds: Holds, settings: Settings, *, now: datetime
-) -> str:
-    """Return why a binding cannot leave the cluster whatever the scheduler finds, "" if it may leave."""
-    if binding.spec.placement is None:
-        return NO_PLACEMENT
-    if missing := missing_state_reason(state, cluster.metadata.name, settings):
-        return missing
-    row = Eviction("", str(binding.ref), cluster.metadata.name)
-    return holds.why(row, binding, cluster, now=now)[1]
 
 
 def _leave(

@@ -65,7 +65,7 @@ class EvictionPlan(msgspec.Struct, frozen=True):
     exhausted: bool = True  # False: some due rows wait for tokens and were not planned
 
 
-class _Obstacle(NamedTuple):
+class Obstacle(NamedTuple):
     """Why a copy cannot be evicted now: reason in CamelCase, and message."""
 
     reason: str
@@ -88,7 +88,7 @@ class QueueHeads(msgspec.Struct, frozen=True):
     holds: Holds = Holds()
 
 
-class _Planner:
+class Planner:
     """The state of one pass over the queue."""
 
     def __init__(
@@ -115,34 +115,37 @@ class _Planner:
         if isinstance(checked, Eviction):
             self.saved.append(checked)
             return
-        outcome = self._obstacle(row, binding, cluster)
-        if isinstance(outcome, _Obstacle):
+        outcome = self.check(row, binding, cluster)
+        if isinstance(outcome, Obstacle):
             self._hold(row, binding, outcome)
         elif row.state == HELD:
             self.saved.append(replace(row, state=QUEUED))
         else:
-            refuge, state = outcome
-            self._left.setdefault(row.binding, set()).add(row.cluster)
-            self.moves.append(Move(row, checked, refuge, state, self._reserve(row, binding, refuge)))
+            self.take(row, binding, checked, *outcome)
 
-    def _obstacle(self, row: Eviction, binding: Binding, cluster: Cluster) -> _Obstacle | tuple[Refuge, PreservedState]:
+    def take(self, row: Eviction, binding: Binding, cause: Judgement, refuge: Refuge, state: PreservedState) -> None:
+        """Add a move to the plan and reserve the capacity of its refuge."""
+        self._left.setdefault(row.binding, set()).add(row.cluster)
+        self.moves.append(Move(row, cause, refuge, state, self._reserve(row, binding, refuge)))
+
+    def check(self, row: Eviction, binding: Binding, cluster: Cluster) -> Obstacle | tuple[Refuge, PreservedState]:
         """Return what holds the copy, or its refuge and the state it takes along."""
         reason, message = self._queue.holds.why(row, binding, cluster, now=self._now)
         if reason:
-            return _Obstacle(reason, message)
+            return Obstacle(reason, message)
         leaving = self._left.get(row.binding, set()) | clusters_left_together(
             row, self._queue.rows.get(row.binding, ())
         )
         result = self._dry_run(binding, leaving)
         refuge = refuge_from(binding, leaving, result, self._settings, source_ready=cluster.ready == "True")
         if not refuge.found:
-            return _Obstacle(NO_REFUGE, refuge.why)
+            return Obstacle(NO_REFUGE, refuge.why)
         state = preserved_state(binding, row.cluster, self._settings)
         if state.problem and self._settings.state_preservation_on_missing == "Hold":
-            return _Obstacle(STATE_MISSING, state.problem)
+            return Obstacle(STATE_MISSING, state.problem)
         return refuge, state
 
-    def _hold(self, row: Eviction, binding: Binding, why: _Obstacle) -> None:
+    def _hold(self, row: Eviction, binding: Binding, why: Obstacle) -> None:
         """Hold a row. The first time that no refuge is found is stored for the metric evict_success_rate."""
         waiting = replace(
             row,
@@ -172,7 +175,7 @@ def plan_evictions(
     `tokens_for`: how many tokens a cluster's evictions can get at most. Rows of a cluster without tokens wait, and rows
     of other clusters are still planned (setting eviction.bucket_scope Cluster).
     """
-    planner, exhausted = _Planner(queue, settings, dry_run=dry_run, reserve=reserve, now=now), True
+    planner, exhausted = Planner(queue, settings, dry_run=dry_run, reserve=reserve, now=now), True
     for row in queue.held:
         planner.plan_row(row)
     for row in sorted_due(queue.heads, ageing_seconds=settings.eviction.ageing_seconds, now=now):

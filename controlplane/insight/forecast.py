@@ -43,7 +43,7 @@ def forecast(
     """
     waiting = [row for row in rows if row.due_at is not None]
     forecasts = {row.key: Forecast(unknown_because=row.reason or row.state) for row in waiting if row.state != QUEUED}
-    order = _in_order([row for row in waiting if row.state == QUEUED], ageing_seconds=ageing_seconds, now=now)
+    order = in_order([row for row in waiting if row.state == QUEUED], ageing_seconds=ageing_seconds, now=now)
     sharing: dict[str, list[Eviction]] = {}
     for row in order:
         sharing.setdefault(bucket_of(row.cluster, scope), []).append(row)
@@ -57,7 +57,7 @@ def forecast(
     return forecasts
 
 
-def _in_order(rows: Sequence[Eviction], *, ageing_seconds: float, now: datetime) -> list[Eviction]:
+def in_order(rows: Sequence[Eviction], *, ageing_seconds: float, now: datetime) -> list[Eviction]:
     """Return the due rows in the order in which they are processed, then the others in the order of their due times."""
     due = sorted_due(rows, ageing_seconds=ageing_seconds, now=now)
     later = [row for row in rows if row.due_at is not None and row.due_at > now]

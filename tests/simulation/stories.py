@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace as replaced
 from datetime import timedelta
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -82,7 +83,7 @@ def again(before: Simulation, *, seed: int) -> Simulation:
     return simulation
 
 
-def apply(simulation: Simulation, *manifests: str) -> None:
+def apply(simulation: Simulation, *manifests: str | dict[str, Any]) -> None:
     """Create objects as kubectl would; what a CustomResourceDefinition brings is known at once."""
     for text in manifests:
         simulation.create(admitted(text, simulation.settings, now=simulation.now))

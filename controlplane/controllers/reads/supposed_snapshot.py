@@ -1,0 +1,96 @@
+"""Reads what a question of `insight.what_if` is answered from. The number of queries does not depend on the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from controlplane.apimachinery.meta import Ref
+from controlplane.clusters.taints import for_flapping
+from controlplane.controllers.reads.binding_groups import applications, workload_groups
+from controlplane.controllers.reads.fleet_state import fleet_state
+from controlplane.controllers.reads.workload_labels import workload_labels
+from controlplane.engine.state import State
+from controlplane.eviction.holds import Holds
+from controlplane.insight.changes import (
+    Change,
+    ClusterRemoved,
+    ClustersDrained,
+    ClustersLost,
+    GateOrRateChanged,
+    ObjectsDeleted,
+    TaintAdded,
+    lost_clusters,
+)
+from controlplane.insight.supposed.snapshot import Snapshot
+from controlplane.kinds import BINDINGS, CLUSTER, CLUSTER_TAINT_POLICY, EVICTION_HOLD, MAINTENANCE_WINDOW, NAMESPACE
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
+from controlplane.kinds.rows import Eviction
+from controlplane.propagation.bindings import binding_ref
+from controlplane.scheduling.ledger import RESERVATION_EXPIRY
+from controlplane.settings import Settings
+
+
+def supposed_snapshot(state: State, changes: Sequence[Change], *, base: Settings) -> Snapshot:
+    """Return the fleet and all bindings that the changes may concern.
+
+    These are the bindings on the named clusters, those on clusters with an evicting taint, because they are in the
+    queue already, and those of deleted objects. `base`: the settings without FailoverConfiguration/default.
+    """
+    clusters: tuple[Cluster, ...] = tuple(state.list(CLUSTER))
+    reserved = state.reserved_capacity(within=RESERVATION_EXPIRY)
+    bindings = _bindings(state, changes, clusters)
+    flapping = {cluster.metadata.name: for_flapping(cluster) for cluster in clusters if cluster.flapping}
+    holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)), flapping)
+    if holds.needs_labels():
+        holds = replace(holds, labels=workload_labels(state, bindings.values()))
+    return Snapshot(
+        clusters=clusters,
+        bindings=bindings,
+        rows=state.rows(Eviction, "binding", [str(ref) for ref in bindings]) if bindings else {},
+        taint_policies=tuple(state.list(CLUSTER_TAINT_POLICY)),
+        fleet=fleet_state(state),
+        holds=holds,
+        reserved_capacity=reserved,
+        applications=applications(state, bindings.values()),
+        groups=workload_groups(state, bindings.values()),
+        base=base,
+    )
+
+
+def clusters_concerned(changes: Iterable[Change], clusters: Sequence[Cluster]) -> list[str]:
+    """Return the sorted names of the clusters whose bindings the changes may concern."""
+    names = {cluster.metadata.name for cluster in clusters if cluster.has_taint(*EVICTING_EFFECTS)}
+    for change in changes:
+        match change:
+            case ClustersLost():
+                names.update(lost_clusters(change, clusters))
+            case ClustersDrained(drained, _):
+                names.update(drained)
+            case TaintAdded(name, taint):
+                names.update([name] if taint.effect in EVICTING_EFFECTS else [])
+            case ClusterRemoved(name, _):
+                names.add(name)
+            case GateOrRateChanged():
+                names.update(cluster.metadata.name for cluster in clusters if cluster.ready != "True")
+            case ObjectsDeleted():
+                names.update(ref.name for ref in change.of_kinds({CLUSTER}))
+    return sorted(names)
+
+
+def _bindings(state: State, changes: Sequence[Change], clusters: Sequence[Cluster]) -> dict[Ref, Binding]:
+    """Return the bindings that the changes may concern, in the order of their references, namespaced ones first."""
+    found: dict[Ref, Binding] = {}
+    names = clusters_concerned(changes, clusters)
+    for kind in BINDINGS if names else ():
+        for ones in state.by_index(kind, "placed", names).values():
+            found |= {binding.ref: binding for binding in ones}
+    deleted = [Ref.parse(text) for change in changes if isinstance(change, ObjectsDeleted) for text in change.refs]
+    if deleted:
+        found |= state.get([ref if ref.kind in BINDINGS else binding_ref(ref) for ref in deleted])
+    for ref in deleted:
+        if ref.kind == NAMESPACE:
+            found |= {binding.ref: binding for binding in state.list(BINDINGS[0], namespace=ref.name)}
+    return dict(sorted(found.items(), key=lambda item: (BINDINGS.index(item[0].kind), item[0])))

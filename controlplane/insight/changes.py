@@ -1,0 +1,85 @@
+"""Changes that `insight.what_if` answers questions about. Users, pages and commands write them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import msgspec
+
+from controlplane.apimachinery.meta import Ref
+from controlplane.kinds.cluster import Cluster, Taint
+
+
+class _Change(msgspec.Struct, frozen=True, tag=True, tag_field="type", rename="camel", forbid_unknown_fields=True):
+    """The base of all changes. In documents, `type` is the name of the class."""
+
+
+class ClustersLost(_Change, frozen=True):
+    """Clusters stop answering: those with these names, and all of these regions and providers."""
+
+    names: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    providers: tuple[str, ...] = ()
+
+
+class ClustersDrained(_Change, frozen=True):
+    """Each of these clusters gets a Drain. `rate`: bindings per second of each Drain."""
+
+    names: tuple[str, ...]
+    rate: float = 0.5
+
+
+class TaintAdded(_Change, frozen=True):
+    """A user adds a taint to a cluster. `timeAdded` unset: now."""
+
+    cluster: str
+    taint: Taint
+
+
+class Cordoned(_Change, frozen=True):
+    """Clusters take no new copies, as after `kubectl cordon`."""
+
+    names: tuple[str, ...]
+
+
+class ClusterRemoved(_Change, frozen=True):
+    """A cluster is deleted. `copies`: "keep" or "delete", the value of the annotation `failover.lifeboat.io/unjoin`.
+
+    "": the Cluster has no such annotation.
+    """
+
+    name: str
+    copies: str = ""
+
+
+class GateOrRateChanged(_Change, frozen=True):
+    """FailoverConfiguration/default gets this spec: feature gates, rates and all other settings that it may have."""
+
+    configuration: dict[str, Any]
+
+
+class ObjectsDeleted(_Change, frozen=True):
+    """Objects are deleted: workloads, bindings, clusters, namespaces, holds. `refs`: references as text."""
+
+    refs: tuple[str, ...]
+
+    def of_kinds(self, kinds: Collection[str]) -> Iterable[Ref]:
+        """Yield the references of these kinds."""
+        return (ref for ref in map(Ref.parse, self.refs) if ref.kind in kinds)
+
+
+Change = ClustersLost | ClustersDrained | TaintAdded | Cordoned | ClusterRemoved | GateOrRateChanged | ObjectsDeleted
+
+
+def lost_clusters(change: ClustersLost, clusters: Iterable[Cluster]) -> tuple[str, ...]:
+    """Return the sorted names of the clusters that a loss concerns. Names without a cluster are left out."""
+    return tuple(
+        sorted(
+            cluster.metadata.name
+            for cluster in clusters
+            if cluster.metadata.name in change.names
+            or (cluster.spec.region and cluster.spec.region in change.regions)
+            or (cluster.spec.provider and cluster.spec.provider in change.providers)
+        )
+    )

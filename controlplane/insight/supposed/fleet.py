@@ -1,0 +1,223 @@
+"""The fleet as it will be after changes: clusters with the taints to come, settings, holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+from msgspec.structs import replace
+
+from controlplane.apimachinery.meta import Condition, Ref, condition, to_seconds, with_condition
+from controlplane.apimachinery.names import UNJOIN_ANNOTATION, UNSCHEDULABLE_TAINT
+from controlplane.clusters import health, unjoin
+from controlplane.eviction.holds import Holds
+from controlplane.insight.changes import (
+    Change,
+    ClusterRemoved,
+    ClustersDrained,
+    ClustersLost,
+    Cordoned,
+    GateOrRateChanged,
+    ObjectsDeleted,
+    TaintAdded,
+    lost_clusters,
+)
+from controlplane.insight.supposed.snapshot import Snapshot
+from controlplane.insight.supposed.taints_to_come import with_taints_to_come
+from controlplane.kinds import CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW
+from controlplane.kinds.cluster import ACCESS_LOST, FLAPPING, NO_SCHEDULE, PULL, READY, Cluster, Taint
+from controlplane.kinds.cluster.rules import UNJOIN_DELETE, UNJOIN_KEEP
+from controlplane.kinds.rows import FleetState
+from controlplane.settings import SettingError, Settings, with_overrides
+
+
+class SupposedFleet(msgspec.Struct, frozen=True):
+    """The fleet after changes.
+
+    clusters: by name, with the taints to come. touched: the clusters whose evictions follow from the changes.
+    drained: the clusters with a new Drain, each with its rate. removed: the clusters whose copies are not evicted, but
+    placed again at once, because the Cluster is deleted.
+    """
+
+    clusters: dict[str, Cluster]
+    settings: Settings
+    state: FleetState
+    holds: Holds
+    touched: frozenset[str] = frozenset()
+    drained: dict[str, float] = {}
+    removed: frozenset[str] = frozenset()
+    refused: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def tier(self) -> Callable[[datetime], health.Tier]:
+        """Return the function that returns the eviction tier at a moment."""
+
+        def at(now: datetime) -> health.Tier:
+            seen = health.fleet_health(self.clusters.values(), maintained=self.holds.maintained(now=now))
+            return health.in_force(seen, self.state, self.settings)
+
+        return at
+
+
+def supposed_fleet(
+    snapshot: Snapshot, changes: Sequence[Change], settings: Settings, *, now: datetime
+) -> SupposedFleet:
+    """Return the fleet after changes. Invalid changes are refused, and so are those of clusters that do not exist."""
+    supposing = _Supposing(snapshot, settings, now)
+    for change in changes:
+        supposing.apply(change)
+    return supposing.result()
+
+
+class _Supposing:
+    """Applies one change after the other. Taints come last, because they depend on all changes."""
+
+    def __init__(self, snapshot: Snapshot, settings: Settings, now: datetime) -> None:
+        self._snapshot, self._settings, self._now = snapshot, settings, now
+        self._clusters = {cluster.metadata.name: cluster for cluster in snapshot.clusters}
+        self._holds, self._state = snapshot.holds, snapshot.fleet
+        self._taints_from: dict[str, datetime] = {}  # clusters whose taints follow from their conditions, since when
+        self._touched: set[str] = set()
+        self._drained: dict[str, float] = {}
+        self._removed: set[str] = set()
+        self._refused: list[str] = []
+
+    def apply(self, change: Change) -> None:
+        match change:
+            case ClustersLost():
+                for name in self._known(change.names):
+                    self._lose(name)
+                for name in lost_clusters(change, self._snapshot.clusters):
+                    self._lose(name)
+            case ClustersDrained(names, rate):
+                for name in self._known(names):
+                    self._cordon(name)
+                    self._drained[name] = rate
+            case Cordoned(names):
+                for name in self._known(names):
+                    self._cordon(name)
+            case TaintAdded(name, taint):
+                for known in self._known([name]):
+                    self._taint(known, replace(taint, time_added=taint.time_added or to_seconds(self._now)))
+                    self._touched.add(known)
+            case ClusterRemoved(name, copies):
+                for known in self._known([name]):
+                    self._remove(known, copies)
+            case GateOrRateChanged(configuration):
+                self._configure(configuration)
+            case ObjectsDeleted():
+                self._delete(change)
+
+    def _known(self, names: Iterable[str]) -> list[str]:
+        wrong = [name for name in names if name not in self._clusters]
+        self._refused += [f"there is no cluster {name}" for name in wrong]
+        return [name for name in names if name in self._clusters]
+
+    def _lose(self, name: str) -> None:
+        """Let a cluster stop answering: Ready changes once this has lasted for as long as the settings demand."""
+        cluster, settings = self._clusters[name], self._settings
+        self._touched.add(name)
+        pulled = cluster.spec.sync_mode == PULL
+        seconds = settings.cluster_monitor_grace_period if pulled else settings.cluster_failure_threshold
+        at = self._now + timedelta(seconds=seconds)
+        silent = Condition(READY, health.UNKNOWN, health.STATUS_UNKNOWN, "supposed: it stopped sending heartbeats")
+        if not pulled:
+            silent = Condition(READY, health.FALSE, health.CLUSTER_NOT_REACHABLE, "supposed: it does not answer")
+        conditions = with_condition(cluster.status.conditions, silent, now=at)
+        for ended in (ACCESS_LOST, FLAPPING):  # an address that does not answer refuses nothing, and is stable
+            if condition(conditions, ended) is not None:
+                conditions = with_condition(conditions, Condition(ended, health.FALSE, "Supposed"), now=at)
+        self._clusters[name] = cluster.with_status(conditions=conditions)
+        if cluster.ready == health.TRUE:
+            self._taints_from[name] = at
+        flapping = {one: taints for one, taints in self._holds.flapping.items() if one != name}
+        self._holds = replace(self._holds, flapping=flapping)
+
+    def _taint(self, name: str, taint: Taint) -> None:
+        cluster = self._clusters[name]
+        rest = (one for one in cluster.spec.taints if (one.key, one.effect) != (taint.key, taint.effect))
+        self._clusters[name] = cluster.with_spec(taints=(*rest, taint))
+
+    def _cordon(self, name: str) -> None:
+        self._taint(name, Taint(UNSCHEDULABLE_TAINT, NO_SCHEDULE, time_added=to_seconds(self._now)))
+
+    def _remove(self, name: str, copies: str) -> None:
+        cluster = self._clusters[name]
+        if copies in (UNJOIN_KEEP, UNJOIN_DELETE):
+            cluster = cluster.with_meta(annotations={**cluster.metadata.annotations, UNJOIN_ANNOTATION: copies})
+        placed = any(binding.spec.target(name) for binding in self._snapshot.bindings.values())
+        if placed and not unjoin.forced(cluster) and not unjoin.evicts(self._settings):
+            self._refused.append(
+                f"bindings are placed on cluster {name}: drain it first, or annotate it with "
+                f"{UNJOIN_ANNOTATION}={UNJOIN_KEEP} or ={UNJOIN_DELETE}"
+            )
+            return
+        self._clusters[name] = cluster.with_meta(deletion_timestamp=to_seconds(self._now))
+        self._touched.add(name)
+        if unjoin.evicts(self._settings):
+            self._taints_from[name] = self._now
+        else:
+            self._removed.add(name)
+
+    def _configure(self, configuration: dict[str, object]) -> None:
+        before = self._settings
+        try:
+            self._settings = with_overrides(self._snapshot.base, configuration)
+        except SettingError as error:
+            self._refused.append(str(error))
+            return
+        opened = self._settings.gate("Failover")
+        if opened and self._state.failover_on_since is None:
+            self._state = replace(self._state, failover_on_since=self._now)
+        elif not opened:
+            self._state = replace(self._state, failover_on_since=None)
+        if before != self._settings:
+            self._touched.update(self._clusters)
+            self._taints_from |= {name: self._now for name in self._clusters if name not in self._taints_from}
+
+    def _delete(self, change: ObjectsDeleted) -> None:
+        for ref in change.of_kinds({CLUSTER}):
+            for name in self._known([ref.name]):
+                self._remove(name, "")
+        gone = set(change.of_kinds({EVICTION_HOLD, MAINTENANCE_WINDOW}))
+        if gone:
+            holds = tuple(one for one in self._holds.holds if one.ref not in gone)
+            windows = tuple(one for one in self._holds.windows if one.ref not in gone)
+            self._holds = replace(self._holds, holds=holds, windows=windows)
+            self._touched.update(self._clusters)
+
+    def result(self) -> SupposedFleet:
+        gate = self._settings.gate("Failover")
+        opened = self._state.failover_on_since if gate else None
+        blind = health.fleet_health(self._clusters.values()).blind or self._state.blind_since is not None
+        moving_since = None if blind or opened is None else health.clock_start(self._state)
+        for name, since in self._taints_from.items():
+            self._clusters[name] = with_taints_to_come(
+                self._clusters[name],
+                self._snapshot.taint_policies,
+                self._settings,
+                moving_since=moving_since,
+                counting_since=opened,
+                now=since,
+            )
+        remarks = () if gate or not self._touched else ("the feature gate Failover is off, so no taint evicts copies",)
+        return SupposedFleet(
+            self._clusters,
+            self._settings,
+            self._state,
+            self._holds,
+            frozenset(self._touched),
+            self._drained,
+            frozenset(self._removed),
+            tuple(self._refused),
+            remarks,
+        )
+
+
+def supposed_deleted(changes: Iterable[Change]) -> frozenset[Ref]:
+    """Return the references of all objects that the changes delete."""
+    return frozenset(
+        Ref.parse(text) for change in changes if isinstance(change, ObjectsDeleted) for text in change.refs
+    )

@@ -1,0 +1,38 @@
+"""What a question of `insight.what_if` is answered from: the fleet, and the bindings that the changes may concern."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from controlplane.apimachinery.meta import Ref
+from controlplane.engine.state import ReservedCapacity
+from controlplane.eviction.holds import Holds
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.rows import Eviction, FleetState
+from controlplane.kinds.taint_policy import ClusterTaintPolicy
+from controlplane.scheduling.question import Groups
+from controlplane.settings import Settings
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """The state of the fleet at one moment.
+
+    bindings: all that the changes may concern, in the order of their references, namespaced ones first.
+    rows: their rows of the eviction queue, by reference as text.
+    holds: with the labels of the workloads of `bindings`.
+    base: the settings without FailoverConfiguration/default.
+    """
+
+    clusters: tuple[Cluster, ...]
+    bindings: Mapping[Ref, Binding] = {}
+    rows: Mapping[str, Sequence[Eviction]] = {}
+    taint_policies: Sequence[ClusterTaintPolicy] = ()
+    fleet: FleetState = FleetState("default")
+    holds: Holds = Holds()
+    reserved_capacity: ReservedCapacity = ReservedCapacity()
+    applications: Mapping[str, Sequence[Binding]] = {}
+    groups: Groups = {}
+    base: Settings = Settings()
