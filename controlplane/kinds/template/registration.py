@@ -17,6 +17,7 @@ from controlplane.kinds.template import (
     SECRET,
     Template,
     config_map_rules,
+    rbac_rules,
     secret_rules,
     workload_rules,
 )
@@ -28,11 +29,16 @@ from controlplane.wire.resource import Resource
 _CLAIMED = Index("policy", claimed_by, "controllers.policies: templates that a policy claims")
 _COMPANIONS = Index("companions", companion_keys, "controllers.graceful_eviction: workloads that need an object")
 _NOT_TEMPLATES = {EVENT, "events.k8s.io/Event"}  # Event has a type of its own
+_ROLES = tuple(f"{rbac_rules.GROUP}/{kind}" for kind in ("Role", "ClusterRole"))
+_ROLE_BINDINGS = tuple(f"{rbac_rules.GROUP}/{kind}" for kind in ("RoleBinding", "ClusterRoleBinding"))
 _RULES = {
     SECRET: secret_rules.validate,
     "ConfigMap": config_map_rules.validate,
     **dict.fromkeys(workload_rules.COUNTED, workload_rules.validate),
+    **dict.fromkeys(_ROLES, rbac_rules.validate_role),
+    **dict.fromkeys(_ROLE_BINDINGS, rbac_rules.validate_binding),
 }
+_NORMALISE = {SECRET: secret_rules.normalise, **dict.fromkeys(_ROLE_BINDINGS, rbac_rules.normalise_binding)}
 # Kinds that have a status and no generation in Kubernetes. Kinds without a status have no generation either.
 _WITHOUT_GENERATION = {NAMESPACE, "Node", "Pod", "PersistentVolume", "PersistentVolumeClaim", "Service"}
 
@@ -59,7 +65,7 @@ def _template(resource: Resource) -> Kind:
         resource=resource if resource.key in NEVER_PROPAGATED else with_policy(resource),
         type=Template,
         schema=lambda: builtin.schema(resource.group, resource.version, resource.kind),
-        normalise=secret_rules.normalise if resource.key == SECRET else lambda doc: [],
+        normalise=_NORMALISE.get(resource.key, lambda doc: []),
         validate=_RULES.get(resource.key, lambda new, old, settings: []),
         indexes=(_CLAIMED, OWNED, *((_COMPANIONS,) if resource.key in COMPANIONS else ())),
         has_generation=has_status and resource.key not in _WITHOUT_GENERATION,

@@ -1,0 +1,81 @@
+"""Validation of roles and of their bindings, with the rules and texts of Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from controlplane.apimachinery.causes import invalid, required, unsupported
+from controlplane.apimachinery.errors import Cause
+from controlplane.settings import Settings
+
+GROUP = "rbac.authorization.k8s.io"
+_ROLES = {"RoleBinding": ("Role", "ClusterRole"), "ClusterRoleBinding": ("ClusterRole",)}
+_SUBJECTS = ("ServiceAccount", "User", "Group")
+
+Document = dict[str, Any]
+
+
+def validate_role(new: Any, old: Any, settings: Settings) -> list[Cause]:
+    """Return every cause to refuse a Role or ClusterRole."""
+    rules = new.content.get("rules") or ()
+    return [cause for index, rule in enumerate(rules) for cause in _rule(rule, f"rules[{index}]", new.kind == "Role")]
+
+
+def _rule(rule: Document, path: str, namespaced: bool) -> Iterator[Cause]:
+    if not rule.get("verbs"):
+        yield required(f"{path}.verbs", "verbs must contain at least one value")
+    if urls := rule.get("nonResourceURLs"):
+        if namespaced:
+            yield invalid(f"{path}.nonResourceURLs", urls, "namespaced rules cannot apply to non-resource URLs")
+        if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
+            both = "rules cannot apply to both regular resources and non-resource URLs"
+            yield invalid(f"{path}.nonResourceURLs", urls, both)
+        return
+    if not rule.get("apiGroups"):
+        yield required(f"{path}.apiGroups", "resource rules must supply at least one api group")
+    if not rule.get("resources"):
+        yield required(f"{path}.resources", "resource rules must supply at least one resource")
+
+
+def normalise_binding(doc: Document) -> list[str]:
+    """Set the API groups that a binding may leave out, in place. Return no warnings."""
+    ref = doc.get("roleRef")
+    if isinstance(ref, dict):
+        ref.setdefault("apiGroup", GROUP)
+    for subject in doc.get("subjects") or ():
+        if isinstance(subject, dict) and subject.get("kind") in ("User", "Group"):
+            subject.setdefault("apiGroup", GROUP)
+    return []
+
+
+def validate_binding(new: Any, old: Any, settings: Settings) -> list[Cause]:
+    """Return every cause to refuse a RoleBinding or ClusterRoleBinding. Its roleRef never changes."""
+    ref: Document = new.content.get("roleRef") or {}
+    causes = []
+    if ref.get("apiGroup") != GROUP:
+        causes.append(unsupported("roleRef.apiGroup", ref.get("apiGroup"), (GROUP,)))
+    if ref.get("kind") not in _ROLES[new.kind]:
+        causes.append(unsupported("roleRef.kind", ref.get("kind"), _ROLES[new.kind]))
+    if not ref.get("name"):
+        causes.append(required("roleRef.name", ""))
+    if old is not None and old.content.get("roleRef") != ref:
+        causes.append(invalid("roleRef", ref, "cannot change roleRef: delete the binding and create it again"))
+    for index, subject in enumerate(new.content.get("subjects") or ()):
+        causes += _subject(subject, f"subjects[{index}]", namespaced=new.kind == "RoleBinding")
+    return causes
+
+
+def _subject(subject: Document, path: str, *, namespaced: bool) -> Iterator[Cause]:
+    kind, group = subject.get("kind"), subject.get("apiGroup") or ""
+    if not subject.get("name"):
+        yield required(f"{path}.name", "")
+    if kind not in _SUBJECTS:
+        yield unsupported(f"{path}.kind", kind, _SUBJECTS)
+    elif kind == "ServiceAccount":
+        if group:
+            yield unsupported(f"{path}.apiGroup", group, ("",))
+        if not subject.get("namespace") and not namespaced:
+            yield required(f"{path}.namespace", "")
+    elif group != GROUP:
+        yield unsupported(f"{path}.apiGroup", group, (GROUP,))
