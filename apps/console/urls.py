@@ -2,6 +2,9 @@
 
 from django.urls import path
 
+from apps.console.queue import QueueView
+from apps.console.queue_orders import OrderPage
+from apps.console.queue_rates import RatesPage
 from apps.console.situation import SituationPage
 from apps.console.stream import StreamView
 
@@ -9,5 +12,8 @@ app_name = "console"
 
 urlpatterns = [
     path("", SituationPage.as_view(), name="situation"),
+    path("queue", QueueView.as_view(), name="queue"),
+    path("queue/order", OrderPage.as_view(), name="queue-order"),
+    path("queue/rates", RatesPage.as_view(), name="queue-rates"),
     path("stream", StreamView.as_view(), name="stream"),
 ]

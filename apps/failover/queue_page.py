@@ -34,6 +34,10 @@ _ENDED: Final = ", ".join(f"'{state}'" for state in ENDED)
 _REASON: Final = (
     f"CASE WHEN state <> '{QUEUED}' OR reason IN ('{NO_REFUGE}', '{STATE_MISSING}') THEN reason ELSE '' END"
 )
+_CHOSEN: Final = f"""(of_cluster = '' OR cluster = of_cluster) AND (of_reason = '' OR reason = of_reason)
+    AND (of_namespace = '' OR starts_with(binding, '{RESOURCE_BINDING}:' || of_namespace || '/'))
+    AND CASE of_state WHEN '{EVERYTHING}' THEN true WHEN '{WAITING}' THEN state NOT IN ({_ENDED})
+        ELSE state = of_state END"""
 # `d`: seconds from now until an item is due. `i`: its number in its bucket. The tokens of a bucket allow the i-th
 # eviction at (i - tokens) / rate. If nothing is due before the item j, the bucket is full when j is due. So the i-th
 # eviction takes place no sooner than d(j) + (i - j + 1 - capacity) / rate. The estimate is the latest of these times.
@@ -62,16 +66,19 @@ _PAGE_QUERY: Final = f"""
             SELECT * FROM timed UNION ALL
             SELECT key, binding, cluster, state, {_REASON}, NULL, NULL FROM {_TABLE}
             WHERE state <> '{QUEUED}' AND (due_at IS NOT NULL OR state IN ({_ENDED}))) one
-        CROSS JOIN asked
-        WHERE (of_cluster = '' OR cluster = of_cluster) AND (of_reason = '' OR reason = of_reason)
-            AND (of_namespace = '' OR starts_with(binding, '{RESOURCE_BINDING}:' || of_namespace || '/'))
-            AND CASE of_state WHEN '{EVERYTHING}' THEN true WHEN '{WAITING}' THEN state NOT IN ({_ENDED})
-                ELSE state = of_state END)
+        CROSS JOIN asked WHERE {_CHOSEN})
     SELECT totals.*, page.key, page.position, page.seconds FROM (
         SELECT (SELECT count(*) FROM chosen), (SELECT max(seconds) FROM timed)) totals
     LEFT JOIN (
         SELECT key, position, seconds, state FROM chosen ORDER BY position, state, key LIMIT %s OFFSET %s) page ON true
     ORDER BY page.position, page.state, page.key"""
+_KEYS_QUERY: Final = f"""
+    WITH asked AS (
+        SELECT %s::text AS of_cluster, %s::text AS of_namespace, %s::text AS of_state, %s::text AS of_reason)
+    SELECT key FROM (
+        SELECT key, binding, cluster, state, {_REASON} AS reason FROM {_TABLE}
+        WHERE due_at IS NOT NULL OR state IN ({_ENDED})) one
+    CROSS JOIN asked WHERE {_CHOSEN} ORDER BY key LIMIT %s"""
 _COUNTS_QUERY: Final = f"""
     SELECT state, {_REASON}, cluster, count(*) FROM {_TABLE} WHERE due_at IS NOT NULL OR state IN ({_ENDED})
     GROUP BY 1, 2, 3"""
@@ -150,6 +157,12 @@ def read_page(
         if key in rows
     ]
     return QueuePage(items, in_all, None if last is None else later(now, last))
+
+
+def read_keys(choice: QueueChoice, *, limit: int) -> list[str]:
+    """Return the keys of at most `limit` chosen items. One query."""
+    with binary_cursor() as cursor:
+        return [key for (key,) in cursor.run(_KEYS_QUERY, (*choice, limit))]
 
 
 def read_counts() -> QueueCounts:

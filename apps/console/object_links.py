@@ -1,0 +1,39 @@
+"""URLs of the console's pages about objects."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote
+
+from controlplane.apimachinery.meta import Ref
+
+NOWHERE: Final = "-"
+"""Stands in URLs for the namespace of cluster-scoped objects."""
+CORE: Final = "core"
+"""Stands in URLs for the group of kinds without a group."""
+
+
+def binding_url(ref: Ref) -> str:
+    """Return the URL of the page of a binding."""
+    return f"/bindings/{_part(ref.namespace or NOWHERE)}/{_part(ref.name)}"
+
+
+def workload_url(ref: Ref) -> str:
+    """Return the URL of the page of a workload, by the reference of its template."""
+    group, _, kind = ref.kind.rpartition("/")
+    parts = (group or CORE, kind, ref.namespace or NOWHERE, ref.name)
+    return f"/workloads/{'/'.join(map(_part, parts))}"
+
+
+def record_url(name: str) -> str:
+    """Return the URL of the page of a FailoverRecord."""
+    return f"/records/{_part(name)}"
+
+
+def cluster_url(name: str) -> str:
+    """Return the URL of the page of a cluster."""
+    return f"/clusters/{_part(name)}"
+
+
+def _part(text: str) -> str:
+    return quote(text, safe=":")

@@ -1,0 +1,189 @@
+"""GET /queue: the eviction queue, with positions, reasons, destinations and estimated times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, ClassVar, Final, NamedTuple
+from urllib.parse import urlencode
+
+from django.http import QueryDict
+from rest_framework.request import Request
+
+from apps.api.eviction_metrics import tokens
+from apps.console.object_links import binding_url
+from apps.console.page import Page
+from apps.failover.destinations import destinations
+from apps.failover.queue import read_tier
+from apps.failover.queue_page import (
+    EVERYTHING,
+    PAGE,
+    WAITING,
+    Item,
+    Pace,
+    QueueChoice,
+    QueueCounts,
+    QueuePage,
+    read_counts,
+    read_page,
+)
+from apps.objects.configuration import configuration
+from apps.objects.store import store
+from controlplane import kinds
+from controlplane.apimachinery.meta import Ref
+from controlplane.eviction.operator_orders import VERBS
+from controlplane.eviction.rate import FLEET_BUCKET, bucket_of
+from controlplane.kind import KINDS
+from controlplane.kinds.eviction import EVICTION, Stopped, eviction_item, eviction_name
+from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, QUEUED, RECOVERING
+from controlplane.settings import Settings
+
+RESOURCE: Final = KINDS[EVICTION].resource
+STATES: Final = (WAITING, QUEUED, HELD, RECOVERING, EVICTED, ABANDONED, EVERYTHING)
+BADGES: Final = {QUEUED: "info", HELD: "warn", RECOVERING: "ok", EVICTED: "ok", ABANDONED: "off"}
+FILTERS: Final = ("cluster", "namespace", "state", "reason")
+
+
+class Line(NamedTuple):
+    """An item of the queue as the page shows it. `destination` "": it is not computed for this item."""
+
+    value: str  # names the item in orders
+    name: str
+    namespace: str
+    kind: str
+    url: str
+    cluster: str
+    state: str
+    badge: str
+    why: str
+    position: int | None
+    due_at: datetime | None
+    at: datetime | None
+    unknown: str
+    destination: str
+    has_refuge: bool
+
+
+class QueueView(Page):
+    """The eviction queue."""
+
+    title = "Queue"
+    template_name = "console/queue.html"
+    topics: ClassVar = {"queue": ("Eviction", "FleetState", kinds.FAILOVER_CONFIGURATION, kinds.EVICTION_HOLD)}
+    resource = RESOURCE
+
+    def kubectl(self) -> str:
+        cluster = choice_of(self.query).cluster
+        return "kubectl get evictions -A" + (f" --field-selector spec.cluster={cluster}" if cluster else "")
+
+    def context(self, request: Request) -> dict[str, Any]:
+        choice, offset = choice_of(request.query_params), _offset(request.query_params)
+        settings, counts = configuration().settings(), read_counts()
+        fleet, tier, now = read_tier(store(), settings)
+        pace = pace_of(tier.rate, settings, counts)
+        page = read_page(store(), pace, choice, offset=offset, now=now)
+        stopped = None if tier.rate > 0 else Stopped(tier.name, tier.why or "the rate of evictions is 0")
+        return {
+            "now": now,
+            "counts": counts,
+            "sections": sections(counts),
+            "tier": tier,
+            "fleet": fleet,
+            "settings": settings,
+            "gate": settings.gate("Failover"),
+            "ends_at": page.ends_at,
+            "lines": _lines(page, settings, stopped),
+            "in_all": page.in_all,
+            "first": offset + 1 if page.items else 0,
+            "last": offset + len(page.items),
+            "choice": choice,
+            "states": STATES,
+            "clusters": sorted({*counts.clusters, choice.cluster} - {""}),
+            "reasons": sorted({*counts.held, choice.reason} - {""}),
+            "verbs": tuple(VERBS.values()),
+            "may_order": self.may(request, "create", RESOURCE, sub="hold"),
+            "may_set": self.may(request, "patch", KINDS[kinds.FAILOVER_CONFIGURATION].resource, name="default"),
+            "filtered": choice != QueueChoice(),
+            "earlier": _page_link(choice, offset - PAGE) if offset else "",
+            "later": _page_link(choice, offset + PAGE) if offset + len(page.items) < page.in_all else "",
+        }
+
+
+def choice_of(values: Mapping[str, Any]) -> QueueChoice:
+    """Return what the parameters of a query choose. A state that does not exist chooses the waiting items."""
+    found = {name: str(values.get(name) or "").strip() for name in FILTERS}
+    return QueueChoice(**{**found, "state": found["state"] if found["state"] in STATES else WAITING})
+
+
+def pace_of(rate: float, settings: Settings, counts: QueueCounts) -> Pace:
+    """Return how fast the queue is processed at a rate, with the tokens that its buckets have now."""
+    scope = settings.eviction.bucket_scope
+    buckets = {bucket_of(cluster, scope) for cluster in counts.clusters} or {FLEET_BUCKET}
+    return Pace(rate, settings.eviction, tokens(buckets))
+
+
+def sections(counts: QueueCounts) -> list[tuple[str, int, str]]:
+    """Return the sections of the bar of the queue: class, number, word."""
+    states = counts.states
+    return [
+        ("moved", states[EVICTED], "moved"),
+        ("queued", states[QUEUED] + states[RECOVERING], "queued"),
+        ("held", states[HELD], "held"),
+        ("off", states[ABANDONED], "abandoned"),
+    ]
+
+
+def order_value(row: Any) -> str:
+    """Return the name of an item in orders: namespace/name of its Eviction; the namespace is "" for cluster-scoped
+    ones."""
+    return f"{Ref.parse(row.binding).namespace}/{eviction_name(row)}"
+
+
+def _offset(query: QueryDict) -> int:
+    text = query.get("offset", "")
+    return int(text) // PAGE * PAGE if text.isdecimal() and len(text) < 8 else 0
+
+
+def _chosen(choice: QueueChoice) -> dict[str, str]:
+    """Return the parts of a choice that differ from the default, for a link."""
+    return {name: value for name, value in choice._asdict().items() if value and value != WAITING}
+
+
+def _page_link(choice: QueueChoice, offset: int) -> str:
+    more = {"offset": str(offset)} if offset > 0 else {}
+    return f"?{urlencode({**_chosen(choice), **more})}"
+
+
+def _lines(page: QueuePage, settings: Settings, stopped: Stopped | None) -> list[Line]:
+    waiting = [item.row for item in page.items if item.row.state in (QUEUED, HELD)]
+    refuges = destinations(store(), waiting, settings)
+    return [_line(item, stopped, refuges.get(item.row.key)) for item in page.items]
+
+
+def _line(item: Item, stopped: Stopped | None, refuge: Any) -> Line:
+    row, forecast, ref = item.row, item.forecast, Ref.parse(item.row.binding)
+    shown = eviction_item(
+        row,
+        position=forecast.position,
+        estimated_at=forecast.at,
+        estimate=forecast.unknown_because,
+        queue_ends_at=None,
+        stopped=stopped,
+    ).status
+    return Line(
+        value=order_value(row),
+        name=ref.name,
+        namespace=ref.namespace,
+        kind=row.resource_kind.rpartition("/")[2],
+        url=binding_url(ref),
+        cluster=row.cluster,
+        state=row.state,
+        badge=BADGES.get(row.state, "off"),
+        why=": ".join(filter(None, (shown.reason, shown.message))),
+        position=shown.position,
+        due_at=row.ended_at if row.state in (EVICTED, ABANDONED) else row.due_at,
+        at=forecast.at,
+        unknown=forecast.unknown_because,
+        destination="" if refuge is None else refuge.why,
+        has_refuge=refuge is not None and refuge.found,
+    )

@@ -1,0 +1,162 @@
+"""/queue/order: hold, release, skip or expedite evictions, one or many, after a dry run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from django import forms
+from django.utils.datastructures import MultiValueDict
+from rest_framework.request import Request
+
+from apps.api import authorization
+from apps.api.authorization import Attributes
+from apps.console.guard import Act, ActPage, Effects
+from apps.console.queue import choice_of
+from apps.failover.orders import Ordered, order_all
+from apps.failover.queue_page import read_keys
+from controlplane.apimachinery.errors import BadRequest
+from controlplane.apimachinery.meta import Ref
+from controlplane.eviction.operator_orders import EXPEDITE, HOLD, RELEASE, SKIP, VERBS
+from controlplane.kind import KINDS
+from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING
+from controlplane.kinds.eviction import CLUSTER_EVICTION, EVICTION
+from controlplane.kinds.rows import eviction_key
+
+MOST: Final = 500  # evictions of one order: a request takes about a second for them
+SHOWN: Final = 10  # evictions that the dry run names
+MEANINGS: Final = {
+    HOLD: "They stay in the queue and are not evicted until they are released.",
+    RELEASE: "The Hold is taken away; without a Hold, all other orders are.",
+    SKIP: "Their copies stay on the cluster until the taint goes. They leave the queue.",
+    EXPEDITE: "They are evicted first, before all others. The rate stays as it is.",
+}
+
+
+class JoinedInput(forms.TextInput):
+    """Takes all values of a name, as checkboxes send them, as one text with commas."""
+
+    def value_from_datadict(self, data: Any, files: MultiValueDict[str, Any], name: str) -> str:
+        return ",".join(filter(None, data.getlist(name)))
+
+
+class OrderForm(forms.Form):
+    """An order and the evictions that it is about: those that are named, or all that a filter finds."""
+
+    verb = forms.ChoiceField(choices=[(verb, verb) for verb in VERBS.values()], label="Order")
+    item = forms.CharField(
+        required=False, widget=JoinedInput, label="Evictions", help_text="namespace/name of each, with commas between"
+    )
+    everything = forms.BooleanField(required=False, label="All evictions that the filter finds")
+    cluster = forms.CharField(required=False, label="Filter: cluster")
+    namespace = forms.CharField(required=False, label="Filter: namespace")
+    state = forms.CharField(required=False, label="Filter: state")
+    reason_of = forms.CharField(required=False, label="Filter: reason")
+
+    def clean(self) -> dict[str, Any]:
+        values: dict[str, Any] = super().clean() or {}
+        if not values.get("everything") and not values.get("item"):
+            self.add_error("item", "no eviction is chosen: choose some in the queue, or all that the filter finds")
+        return values
+
+
+class OrderPage(ActPage):
+    """The dry run of an order, and the order."""
+
+    title = "Order about evictions"
+    form_class = OrderForm
+    back = "/queue"
+
+    def asked(self, request: Request) -> Attributes:
+        verb = (request._request.POST or request.query_params).get("verb", HOLD)
+        resource = KINDS[EVICTION].resource
+        return Attributes(request.user, "get" if request.method == "OPTIONS" else "create", resource.group, resource.plural, verb.lower())
+
+    def act(self, request: Request, values: dict[str, Any]) -> Act:
+        verb, keys = values["verb"], keys_of(values)
+        for ref in {Ref.parse(key.rpartition("|")[0]) for key in keys}:
+            _check(request, verb, ref)
+        user = request.user.get_username()
+
+        def apply(reason: str) -> str:
+            order_all(keys, verb, reason=reason, by=user)
+            return "/queue"
+
+        count = len(keys)
+        return Act(
+            f"{verb} {count} eviction{'' if count == 1 else 's'}",
+            verb.lower(),
+            effects=lambda: effects(order_all(keys, verb, reason="dry run", by=user, dry_run=True), verb),
+            apply=apply,
+            kubectl=command(keys, verb),
+            explanation=MEANINGS[verb],
+            is_destructive=verb in (SKIP, EXPEDITE),
+        )
+
+
+def keys_of(values: dict[str, Any]) -> list[str]:
+    """Return the keys of the evictions that a form names. Raises BadRequest if they are more than MOST."""
+    if values["everything"]:
+        choice = {name: values[name] for name in ("cluster", "namespace", "state")}
+        keys = read_keys(choice_of({**choice, "reason": values["reason_of"]}), limit=MOST + 1)
+    else:
+        keys = [_key(item) for item in values["item"].split(",")]
+    if len(keys) > MOST:
+        raise BadRequest(
+            f"more than {MOST} evictions are chosen; narrow the filter, set the rate to 0 at /queue/rates, or create an "
+            "EvictionHold, which holds all that it selects"
+        )
+    return keys
+
+
+def effects(found: Ordered, verb: str) -> Effects:
+    """Return what an order would do, from its dry run."""
+    rows = sorted(found.done, key=lambda row: row.key)
+    namespaces = {Ref.parse(row.binding).namespace for row in rows}
+    clusters = sorted({row.cluster for row in rows})
+    lines = [f"{Ref.parse(row.binding).namespace or '-'}/{Ref.parse(row.binding).name} on {row.cluster}" for row in rows[:SHOWN]]
+    if len(rows) > SHOWN:
+        lines.append(f"and {len(rows) - SHOWN} more")
+    lines += found.refused.values()
+    lines += (f"{key} is no longer in the eviction queue" for key in found.gone)
+    if not rows:
+        return Effects("No eviction would get the order.", lines=tuple(lines), refused="none of the chosen evictions waits")
+    count = f"{len(rows)} eviction{'' if len(rows) == 1 else 's'}"
+    places = f"{len(namespaces)} namespace{'' if len(namespaces) == 1 else 's'}"
+    return Effects(f"{verb}: {count} from {', '.join(clusters)}, in {places}.", len(rows), tuple(lines))
+
+
+def command(keys: Sequence[str], verb: str) -> str:
+    """Return the command that gives the same order."""
+    group = KINDS[EVICTION].resource
+    root = f"/apis/{group.group}/{group.version}"
+    body = "-f - <<< '{\"reason\": \"…\"}'"
+    paths = [_path(key) for key in keys]
+    if len(paths) == 1:
+        return f"kubectl create --raw {root}/{paths[0]}/{verb.lower()} {body}"
+    return f"for e in {' '.join(paths)}; do kubectl create --raw {root}/$e/{verb.lower()} {body}; done"
+
+
+def _path(key: str) -> str:
+    text, _, cluster = key.rpartition("|")
+    ref = Ref.parse(text)
+    kind = KINDS[EVICTION if ref.namespace else CLUSTER_EVICTION].resource
+    place = f"namespaces/{ref.namespace}/" if ref.namespace else ""
+    return f"{place}{kind.plural}/{ref.name}.{cluster}"
+
+
+def _key(item: str) -> str:
+    """Return the key of an eviction by its namespace and name. Raises BadRequest for another text."""
+    namespace, slash, name = item.strip().partition("/")
+    binding, dot, cluster = name.rpartition(".")
+    if not slash or not dot:
+        raise BadRequest(f'"{item}" is no eviction; write namespace/binding.cluster, as kubectl get evictions -A shows it')
+    ref = Ref(RESOURCE_BINDING, namespace, binding) if namespace else Ref(CLUSTER_RESOURCE_BINDING, "", binding)
+    return eviction_key(ref, cluster)
+
+
+def _check(request: Request, verb: str, ref: Ref) -> None:
+    """Raise Forbidden unless the user may give this order about evictions of a binding, as the API decides it."""
+    kind = KINDS[EVICTION if ref.namespace else CLUSTER_EVICTION].resource
+    asked = Attributes(request.user, "create", kind.group, kind.plural, verb.lower(), ref.namespace)
+    authorization.check(asked)

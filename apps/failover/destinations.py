@@ -1,0 +1,31 @@
+"""Reads what `controlplane.insight.destinations` needs, for the evictions of one page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from apps.objects.store import DjangoStore
+from controlplane.apimachinery.meta import Ref
+from controlplane.controllers.reads.binding_groups import applications, workload_groups
+from controlplane.eviction.refuge import Refuge
+from controlplane.insight import destinations as insight
+from controlplane.insight.readiness import Situation
+from controlplane.kinds import CLUSTER
+from controlplane.kinds.rows import Eviction
+from controlplane.scheduling.ledger import RESERVATION_EXPIRY
+from controlplane.settings import Settings
+
+
+def destinations(store: DjangoStore, rows: Sequence[Eviction], settings: Settings) -> dict[str, Refuge]:
+    """Return by key where each copy would go, or why nowhere. A constant number of queries, none without rows."""
+    if not rows:
+        return {}
+    bindings = store.get({Ref.parse(row.binding) for row in rows})
+    together = store.rows(Eviction, "binding", sorted({row.binding for row in rows}))
+    situation = Situation(
+        clusters=store.list(CLUSTER),
+        reserved_capacity=store.reserved_capacity(within=RESERVATION_EXPIRY),
+        applications=applications(store, bindings.values()),
+        groups=workload_groups(store, bindings.values()),
+    )
+    return insight.destinations(rows, bindings, together, situation, settings)
