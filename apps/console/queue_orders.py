@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from django import forms
@@ -14,14 +13,14 @@ from apps.api.authorization import Attributes
 from apps.console.guard import Act, ActPage, Effects
 from apps.console.queue import choice_of
 from apps.failover.orders import Ordered, order_all
-from apps.failover.queue_page import read_keys
+from apps.failover.queue_page import EVERYTHING, WAITING, read_keys
 from controlplane.apimachinery.errors import BadRequest
 from controlplane.apimachinery.meta import Ref
 from controlplane.eviction.operator_orders import EXPEDITE, HOLD, RELEASE, SKIP, VERBS
 from controlplane.kind import KINDS
 from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING
 from controlplane.kinds.eviction import CLUSTER_EVICTION, EVICTION
-from controlplane.kinds.rows import eviction_key
+from controlplane.kinds.rows import ENDED, eviction_key
 
 MOST: Final = 500  # evictions of one order: a request takes about a second for them
 SHOWN: Final = 10  # evictions that the dry run names
@@ -70,7 +69,7 @@ class OrderPage(ActPage):
     def asked(self, request: Request) -> Attributes:
         verb = (request._request.POST or request.query_params).get("verb", HOLD)
         resource = KINDS[EVICTION].resource
-        return Attributes(request.user, "get" if request.method == "OPTIONS" else "create", resource.group, resource.plural, verb.lower())
+        return Attributes(request.user, "create", resource.group, resource.plural, verb.lower())
 
     def act(self, request: Request, values: dict[str, Any]) -> Act:
         verb, keys = values["verb"], keys_of(values)
@@ -88,7 +87,7 @@ class OrderPage(ActPage):
             verb.lower(),
             effects=lambda: effects(order_all(keys, verb, reason="dry run", by=user, dry_run=True), verb),
             apply=apply,
-            kubectl=command(keys, verb),
+            kubectl=command(filter_command(values) if values["everything"] else " ".join(map(_path, keys)), verb),
             explanation=MEANINGS[verb],
             is_destructive=verb in (SKIP, EXPEDITE),
         )
@@ -97,14 +96,13 @@ class OrderPage(ActPage):
 def keys_of(values: dict[str, Any]) -> list[str]:
     """Return the keys of the evictions that a form names. Raises BadRequest if they are more than MOST."""
     if values["everything"]:
-        choice = {name: values[name] for name in ("cluster", "namespace", "state")}
-        keys = read_keys(choice_of({**choice, "reason": values["reason_of"]}), limit=MOST + 1)
+        keys = read_keys(choice_of({**values, "reason": values["reason_of"]}), limit=MOST + 1)
     else:
         keys = [_key(item) for item in values["item"].split(",")]
     if len(keys) > MOST:
         raise BadRequest(
-            f"more than {MOST} evictions are chosen; narrow the filter, set the rate to 0 at /queue/rates, or create an "
-            "EvictionHold, which holds all that it selects"
+            f"more than {MOST} evictions are chosen; narrow the filter, set the rate to 0 at /queue/rates, or create "
+            "an EvictionHold, which holds all that it selects"
         )
     return keys
 
@@ -114,27 +112,44 @@ def effects(found: Ordered, verb: str) -> Effects:
     rows = sorted(found.done, key=lambda row: row.key)
     namespaces = {Ref.parse(row.binding).namespace for row in rows}
     clusters = sorted({row.cluster for row in rows})
-    lines = [f"{Ref.parse(row.binding).namespace or '-'}/{Ref.parse(row.binding).name} on {row.cluster}" for row in rows[:SHOWN]]
+    lines = [
+        f"{Ref.parse(row.binding).namespace or '-'}/{Ref.parse(row.binding).name} on {row.cluster}"
+        for row in rows[:SHOWN]
+    ]
     if len(rows) > SHOWN:
         lines.append(f"and {len(rows) - SHOWN} more")
     lines += found.refused.values()
     lines += (f"{key} is no longer in the eviction queue" for key in found.gone)
     if not rows:
-        return Effects("No eviction would get the order.", lines=tuple(lines), refused="none of the chosen evictions waits")
+        return Effects(
+            "No eviction would get the order.", lines=tuple(lines), refused="none of the chosen evictions waits"
+        )
     count = f"{len(rows)} eviction{'' if len(rows) == 1 else 's'}"
     places = f"{len(namespaces)} namespace{'' if len(namespaces) == 1 else 's'}"
     return Effects(f"{verb}: {count} from {', '.join(clusters)}, in {places}.", len(rows), tuple(lines))
 
 
-def command(keys: Sequence[str], verb: str) -> str:
-    """Return the command that gives the same order."""
-    group = KINDS[EVICTION].resource
-    root = f"/apis/{group.group}/{group.version}"
-    body = "-f - <<< '{\"reason\": \"…\"}'"
-    paths = [_path(key) for key in keys]
-    if len(paths) == 1:
-        return f"kubectl create --raw {root}/{paths[0]}/{verb.lower()} {body}"
-    return f"for e in {' '.join(paths)}; do kubectl create --raw {root}/$e/{verb.lower()} {body}; done"
+def command(paths: str, verb: str) -> str:
+    """Return the command that gives the same order. `paths`: of evictions in the API, as words of the shell."""
+    resource = KINDS[EVICTION].resource
+    create = f"kubectl create --raw /apis/{resource.group}/{resource.version}"
+    body = f'{verb.lower()} -f - <<< \'{{"reason": "…"}}\''
+    if " " not in paths:
+        return f"{create}/{paths}/{body}"
+    return f"for e in {paths}; do {create}/$e/{body}; done"
+
+
+def filter_command(values: dict[str, Any]) -> str:
+    """Return the part of the command that lists the paths of what a filter finds, without cluster-scoped bindings."""
+    choice = choice_of({**values, "reason": values["reason_of"]})
+    states = {WAITING: [f"status.state!={state}" for state in ENDED], EVERYTHING: []}
+    selectors = states.get(choice.state, [f"status.state={choice.state}"])
+    selectors += [f"spec.cluster={choice.cluster}"] if choice.cluster else []
+    selectors += [f"status.reason={choice.reason}"] if choice.reason else []
+    where = f"-n {choice.namespace}" if choice.namespace else "-A"
+    form = "'{range .items[*]}namespaces/{.metadata.namespace}/evictions/{.metadata.name} {end}'"
+    selected = f" --field-selector {','.join(selectors)}" if selectors else ""
+    return f"$(kubectl get evictions {where}{selected} -o jsonpath={form})"
 
 
 def _path(key: str) -> str:
@@ -150,7 +165,9 @@ def _key(item: str) -> str:
     namespace, slash, name = item.strip().partition("/")
     binding, dot, cluster = name.rpartition(".")
     if not slash or not dot:
-        raise BadRequest(f'"{item}" is no eviction; write namespace/binding.cluster, as kubectl get evictions -A shows it')
+        raise BadRequest(
+            f'"{item}" is no eviction; write namespace/binding.cluster, as kubectl get evictions -A shows it'
+        )
     ref = Ref(RESOURCE_BINDING, namespace, binding) if namespace else Ref(CLUSTER_RESOURCE_BINDING, "", binding)
     return eviction_key(ref, cluster)
 

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from apps.api.authorization import Attributes
 from apps.console.guard import Act, ActPage, Effects
 from apps.console.queue import pace_of
-from apps.failover.queue import FleetTier, read_tier
+from apps.failover.queue import read_tier
 from apps.failover.queue_page import QueueCounts, read_counts, read_page
 from apps.failover.rates import rates_of, set_rates
 from apps.objects.configuration import REF, configuration
@@ -46,10 +46,12 @@ class RatesForm(forms.Form):
         values: dict[str, Any] = super().clean() or {}
         rate, secondary = values.get("rate"), values.get("secondary")
         if rate is not None and secondary is not None and secondary > rate:
-            self.add_error("secondary", f"{secondary:g} is more than resourceEvictionRate, {rate:g}; write at most {rate:g}")
-        for name in ("rate", "secondary"):
-            if 0 < (values.get(name) or 0) < MIN_RATE:
-                self.add_error(name, f"{values[name]:g} is less than {MIN_RATE:f}; write at least this, or 0 to stop evictions")
+            problem = f"{secondary:g} is more than resourceEvictionRate, {rate:g}; write at most {rate:g}"
+            self.add_error("secondary", problem)
+        for name, value in (("rate", rate), ("secondary", secondary)):
+            if value is not None and 0 < value < MIN_RATE:
+                problem = f"{value:g} is less than {MIN_RATE:f}; write at least this, or 0 to stop evictions"
+                self.add_error(name, problem)
         return values
 
 

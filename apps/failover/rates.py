@@ -1,4 +1,4 @@
-"""Sets both eviction rates of FailoverConfiguration/default in one write, so that no moment has a new and an old one."""
+"""Sets both eviction rates of FailoverConfiguration/default in one write, so that they always fit together."""
 
 from __future__ import annotations
 

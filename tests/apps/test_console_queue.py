@@ -1,9 +1,8 @@
-"""The page of the queue shows what the database has, and costs the same for a long queue as for a short one."""
+"""The page of the queue shows what the database has, gives orders after a dry run, and costs the same at any length."""
 
 from __future__ import annotations
 
 import re
-from datetime import timedelta
 from html import unescape
 from typing import Any
 
@@ -11,25 +10,41 @@ import pytest
 from django.test import Client
 from msgspec.structs import replace
 
+from apps.objects.configuration import REF
+from apps.objects.models import ChangeLog
 from apps.objects.store import store
+from controlplane.apimachinery.meta import Ref
 from controlplane.engine.decision import Decision, Save
 from controlplane.engine.state import Actor
-from controlplane.kinds.rows import HELD, QUEUED
-from tests.apps.pages import eviction, in_queue, lost_cluster, stored
+from controlplane.eviction.operator_orders import EXPEDITE, HOLD, orders_by_cluster
+from controlplane.kinds.rows import EVICTED, HELD, Judgement, eviction_key
+from tests.apps.pages import eviction, found, in_queue, stored
 from tests.apps.statements import statements
 from tests.builders import objects
 from tests.builders.placements import duplicated
-from tests.stores.grounds import binding
+from tests.stores.grounds import CREATED
 
 HTML = "text/html"
 
 
-def text(client: Client, path: str) -> str:
+def text(client: Client, path: str, *, status: int = 200) -> str:
     """Return the text of a page, without tags."""
     answer = client.get(path, HTTP_ACCEPT=HTML)
-    assert answer.status_code == 200, answer.content
-    body = re.sub(r"<(head|script)\b.*?</\1>", "", answer.content.decode(), flags=re.DOTALL)
+    assert answer.status_code == status, answer.content
+    return plain(answer.content.decode())
+
+
+def plain(body: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+def orders(name: str) -> list[str]:
+    one = found(Ref("work.karmada.io/ResourceBinding", "shop", name))
+    return [order.verb for order in orders_by_cluster(one).get("member1", ())]
+
+
+def saved(*rows: Any) -> None:
+    store().apply([(None, Decision(changes=tuple(map(Save, rows))))], by=Actor("test"))
 
 
 def test_an_empty_queue_says_so(root: Client) -> None:
@@ -42,11 +57,140 @@ def test_an_empty_queue_says_so(root: Client) -> None:
 
 def test_each_item_has_its_place_reason_origin_and_time(root: Client) -> None:
     in_queue("web", "api")
+    judged = (Judgement("gone", "NoExecute", CREATED, CREATED, wait_seconds=0),)
+    saved(*(replace(eviction(name, "member1"), judged=judged) for name in ("web", "api")))
+    saved(replace(eviction("old", "member1"), state=HELD, reason="NoRefuge", message="no cluster has room"))
 
     shown = text(root, "/queue")
 
-    assert "2 evictions waiting" in shown
-    assert "1 to 2 of 2" in shown
-    assert shown.index("api") < shown.index("web")
-    assert "Queued" in shown
-    assert "member1" in shown
+    assert "3 evictions waiting" in shown
+    assert "1 to 3 of 3" in shown
+    assert shown.index(" api ") < shown.index(" web ") < shown.index(" old ")
+    assert "taint gone:NoExecute" in shown
+    assert "NoRefuge: no cluster has room" in shown
+    assert "/bindings/shop/web" in root.get("/queue", HTTP_ACCEPT=HTML).content.decode()
+    assert "web" not in text(root, "/queue?state=Held").split("1 to 1 of 1")[1]
+    assert "No item matches this filter" in text(root, "/queue?cluster=member9")
+
+
+def test_an_item_shows_where_its_copy_would_go(root: Client) -> None:
+    anywhere = objects.binding("web", duplicated(least=1, most=1), on={"member1": 2}, scheduled=False)
+    stored(objects.cluster("member1", ready="False"), objects.cluster("member2"), anywhere)
+    saved(replace(eviction("web", "member1"), key=eviction_key(anywhere.ref, "member1"), binding=str(anywhere.ref)))
+
+    assert "a replacement for each lost copy: member2" in text(root, "/queue")
+
+
+def test_a_long_queue_costs_as_many_statements_as_a_short_one(root: Client) -> None:
+    in_queue("a1", "a2")
+    text(root, "/queue")
+    with statements() as for_two:
+        text(root, "/queue")
+    in_queue(*(f"b{number:03}" for number in range(130)))
+
+    with statements() as for_all:
+        shown = text(root, "/queue")
+
+    assert "1 to 100 of 132" in shown
+    assert len(for_all) == len(for_two)
+    assert "101 to 132 of 132" in text(root, "/queue?offset=100")
+
+
+@pytest.mark.parametrize("verb", [HOLD, EXPEDITE])
+def test_an_order_is_a_dry_run_first_and_then_stored_with_reason_and_name(root: Client, verb: str) -> None:
+    in_queue("web", "api", "other")
+    query = f"verb={verb}&item=shop/web.member1&item=shop/api.member1"
+
+    shown = text(root, f"/queue/order?{query}")
+    assert f"{verb}: 2 evictions from member1, in 1 namespace." in shown
+    assert "evictions/web.member1 namespaces/shop/evictions/api.member1; do kubectl create --raw" in shown
+    assert orders("web") == []
+
+    sent = {"verb": verb, "item": "shop/web.member1,shop/api.member1", "concerned": "2"}
+    refused = root.post("/queue/order", sent)
+    assert refused.status_code == 422
+    assert "Write the reason" in refused.content.decode()
+    done = root.post("/queue/order", {**sent, "reason": "we look"})
+
+    assert (done.status_code, done["Location"]) == (303, "/queue")
+    assert (orders("web"), orders("api"), orders("other")) == ([verb], [verb], [])
+    logged = ChangeLog.objects.filter(name="web").latest("version")
+    assert (logged.actor, logged.reason) == ("root", f"Eviction{verb}: we look")
+
+
+def test_an_order_about_all_that_a_filter_finds_needs_the_typed_word(root: Client) -> None:
+    in_queue(*(f"web{number}" for number in range(12)))
+    sent = {"verb": HOLD, "everything": "yes", "cluster": "member1", "reason": "we look", "concerned": "12"}
+
+    refused = root.post("/queue/order", sent)
+    assert refused.status_code == 422
+    assert "type hold to confirm" in plain(refused.content.decode())
+    assert orders("web3") == []
+
+    assert root.post("/queue/order", {**sent, "typed": "hold"}).status_code == 303
+    assert {tuple(orders(f"web{number}")) for number in range(12)} == {(HOLD,)}
+
+
+def test_what_has_left_already_is_said_before_anything_is_ordered(root: Client) -> None:
+    in_queue("web", state=EVICTED)
+
+    shown = text(root, f"/queue/order?verb={HOLD}&item=shop/web.member1&item=shop/none.member1")
+
+    assert "has already been evicted from cluster member1" in shown
+    assert "is no longer in the eviction queue" in shown
+    assert "none of the chosen evictions waits" in shown
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "said"),
+    [
+        (f"verb={HOLD}", 200, "no eviction is chosen"),
+        (f"verb={HOLD}&item=web", 400, "write namespace/binding.cluster"),
+        ("verb=Drop&item=shop/web.member1", 200, "not one of the available choices"),
+        (f"verb={HOLD}&item=" + ",".join(f"shop/w{n}.member1" for n in range(501)), 400, "more than 500"),
+    ],
+)
+def test_an_order_that_cannot_be_read_says_what_is_wrong(root: Client, query: str, status: int, said: str) -> None:
+    assert said in text(root, f"/queue/order?{query}", status=status)
+
+
+def test_the_rates_show_the_new_end_of_the_queue_and_are_set_in_one_write(root: Client) -> None:
+    saved(*(replace(eviction(f"web{number}", "member1")) for number in range(20)))
+    stored(objects.cluster("member2"), objects.cluster("member3"))
+
+    shown = text(root, "/queue/rates?rate=10&secondary=0.2")
+    assert "20 evictions wait. At 10/s" in shown
+    assert "in 2 s; at 0.5/s" in shown or "in 1 s; at 0.5/s" in shown
+    assert '{"spec":{"resourceEvictionRate":10.0,"secondaryResourceEvictionRate":0.2}}' in shown
+    before = ChangeLog.objects.count()
+
+    sent = {"rate": "10", "secondary": "0.2", "concerned": "20", "reason": "night", "typed": "rates"}
+    assert root.post("/queue/rates", sent).status_code == 303
+
+    assert ChangeLog.objects.count() == before + 1
+    assert found(REF).spec == {"resourceEvictionRate": 10.0, "secondaryResourceEvictionRate": 0.2}
+    root.post("/queue/rates", {**sent, "rate": "2"})
+    assert found(REF).spec["resourceEvictionRate"] == 2.0
+    logged = ChangeLog.objects.latest("version")
+    assert (logged.actor, logged.reason) == ("root", "EvictionRates: night")
+
+
+def test_rates_that_break_a_rule_are_refused_at_their_field(root: Client) -> None:
+    shown = text(root, "/queue/rates?rate=1&secondary=2")
+
+    assert "2 is more than resourceEvictionRate, 1; write at most 1" in shown
+    assert "What it would do" not in shown
+
+
+def test_a_clerk_sees_the_queue_and_neither_orders_nor_sets_rates(clerk: Client) -> None:
+    in_queue("web")
+
+    body = clerk.get("/queue", HTTP_ACCEPT=HTML).content.decode()
+
+    assert "web" in body
+    assert 'name="verb"' not in body
+    assert "Change the rates" not in body
+    for path in (f"/queue/order?verb={HOLD}&item=shop/web.member1", "/queue/rates"):
+        assert clerk.get(path, HTTP_ACCEPT=HTML).status_code == 403
+        assert clerk.post(path, {"reason": "x"}).status_code == 403
+    assert orders("web") == []

@@ -32,7 +32,7 @@ PATHS = (
     "/apis/failover.lifeboat.io/v1alpha1/failoverrecords",
     "/apis/failover.lifeboat.io/v1alpha1/namespaces/default/evictions/web/hold",
     "/api/v1/namespaces/default/configmaps/settings",
-    "/stream",
+    *("/stream", "/queue", "/queue/order", "/queue/rates"),
     "/nothing/is/served/here",
 )
 # Django's own login and logout. They read no stored object.

@@ -49,7 +49,8 @@
   }
   function busy(place) { // a reader who types or selects there is not interrupted
     const at = document.activeElement;
-    return place.contains(at) && at.matches("input, textarea, select") || place.querySelector("details[open] form, :popover-open");
+    return place.contains(at) && at.matches("input, textarea, select")
+      || place.querySelector("details[open] form, :popover-open, input[type=checkbox]:checked");
   }
   function show(state) {
     if (!live) return;
