@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -11,6 +11,7 @@ import orjson
 
 from controlplane.wire.resource import Resource
 from controlplane.wire.table import (
+    Beside,
     IncludeObject,
     partial_object_metadata,
     partial_object_metadata_list,
@@ -18,6 +19,8 @@ from controlplane.wire.table import (
 )
 
 Document = dict[str, Any]
+ReadBeside = Callable[[], Beside]
+"""Reads what columns of a kind show and its objects do not contain. Called once for each Table."""
 
 
 class Answer:
@@ -60,26 +63,35 @@ class Text(Answer):
 
 
 class ObjectAnswer(Text):
-    """One object."""
+    """One object. `read_beside` None: its columns show only what the object contains."""
 
-    def __init__(self, resource: Resource, text: bytes) -> None:
+    def __init__(self, resource: Resource, text: bytes, read_beside: ReadBeside | None = None) -> None:
         super().__init__(text)
         self.resource = resource
+        self.read_beside = read_beside
 
     def as_table(self, *, now: datetime, include_object: IncludeObject) -> Document:
-        version = self.document["metadata"].get("resourceVersion", "")
-        meta = {"resourceVersion": version}
-        return table(self.resource, [self.document], now=now, include_object=include_object, list_meta=meta)
+        meta = {"resourceVersion": self.document["metadata"].get("resourceVersion", "")}
+        beside = None if self.read_beside is None else self.read_beside()
+        return table(
+            self.resource, [self.document], now=now, include_object=include_object, list_meta=meta, beside=beside
+        )
 
     def as_metadata(self) -> Document:
         return partial_object_metadata(self.document)
 
 
 class ListAnswer(Answer):
-    """A list of objects. Its JSON joins the stored texts of its items, without decoding or encoding them."""
+    """A list of objects. Its JSON joins the stored texts of its items, without decoding or encoding them.
 
-    def __init__(self, resource: Resource, texts: Sequence[bytes], list_meta: Document) -> None:
+    `read_beside` None: the columns show only what the objects contain.
+    """
+
+    def __init__(
+        self, resource: Resource, texts: Sequence[bytes], list_meta: Document, read_beside: ReadBeside | None = None
+    ) -> None:
         self.resource = resource
+        self.read_beside = read_beside
         self.texts = texts
         self.list_meta = list_meta
 
@@ -99,6 +111,11 @@ class ListAnswer(Answer):
     def items(self) -> list[Document]:
         return [orjson.loads(text) for text in self.texts]
 
+    @property
+    def rows(self) -> Sequence[Document]:
+        """The objects that a Table shows."""
+        return self.items
+
     def decoded(self) -> Iterator[Document]:
         """Yield the decoded items. Only one item is in memory at a time."""
         return (orjson.loads(text) for text in self.texts)
@@ -108,7 +125,15 @@ class ListAnswer(Answer):
         return {**self.head, "items": self.items}
 
     def as_table(self, *, now: datetime, include_object: IncludeObject) -> Document:
-        return table(self.resource, self.items, now=now, include_object=include_object, list_meta=self.list_meta)
+        beside = None if self.read_beside is None else self.read_beside()
+        return table(
+            self.resource,
+            self.rows,
+            now=now,
+            include_object=include_object,
+            list_meta=self.list_meta,
+            beside=beside,
+        )
 
     def as_metadata(self) -> Document:
         return partial_object_metadata_list(self.items, self.list_meta)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 import orjson
@@ -21,17 +20,9 @@ from controlplane.kinds.configuration import NAME
 from controlplane.kinds.configuration.columns import IN_FORCE
 from controlplane.kinds.maintenance_window import MaintenanceWindow
 from controlplane.wire.resource import Resource
-from controlplane.wire.table import IncludeObject, table
+from controlplane.wire.table import Beside
 
 Document = dict[str, Any]
-
-
-class Configured(ObjectAnswer):
-    """A FailoverConfiguration. As a Table it has the settings in force; in other forms it is the stored object."""
-
-    def as_table(self, *, now: datetime, include_object: IncludeObject) -> Document:
-        version = self.document["metadata"].get("resourceVersion", "")
-        return _table(self, [self.document], {"resourceVersion": version}, now, include_object)
 
 
 class ConfiguredList(ListAnswer):
@@ -42,11 +33,9 @@ class ConfiguredList(ListAnswer):
 
     selected = False
 
-    def as_table(self, *, now: datetime, include_object: IncludeObject) -> Document:
-        items: Sequence[Document] = self.items
-        if not items and not self.selected:
-            items = [unwritten(self.resource)]
-        return _table(self, items, self.list_meta, now, include_object)
+    @property
+    def rows(self) -> Sequence[Document]:
+        return self.items if self.items or self.selected else [unwritten(self.resource)]
 
 
 def configured(target: Target, *, as_table: bool) -> ObjectAnswer:
@@ -56,11 +45,11 @@ def configured(target: Target, *, as_table: bool) -> ObjectAnswer:
     creates the object only if it is not found.
     """
     try:
-        return Configured(target.resource, reading.get(target))
+        return ObjectAnswer(target.resource, reading.get(target), beside_objects)
     except NotFound:
         if not as_table or target.subresource or target.name != NAME:
             raise
-        return Configured(target.resource, orjson.dumps(unwritten(target.resource)))
+        return ObjectAnswer(target.resource, orjson.dumps(unwritten(target.resource)), beside_objects)
 
 
 def unwritten(resource: Resource) -> Document:
@@ -69,21 +58,10 @@ def unwritten(resource: Resource) -> Document:
     return {**head, "metadata": {"name": NAME, "creationTimestamp": None}, "spec": {}}
 
 
-def _table(
-    answer: ObjectAnswer | ListAnswer,
-    items: Sequence[Document],
-    meta: Document,
-    now: datetime,
-    include_object: IncludeObject,
-) -> Document:
-    return table(
-        answer.resource, items, now=now, include_object=include_object, list_meta=meta, beside=beside_objects()
-    )
-
-
-def beside_objects() -> dict[str, Document]:
-    """Return the values that columns show and the objects do not contain, by object name. Four queries."""
-    return {NAME: {IN_FORCE: in_force()}}
+def beside_objects() -> Beside:
+    """Return a function that returns the settings in force for `default`. Four queries."""
+    shown = {IN_FORCE: in_force()}
+    return lambda document: shown if document.get("metadata", {}).get("name") == NAME else {}
 
 
 def in_force() -> Document:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, TypeVar
@@ -23,6 +23,7 @@ from django.db import close_old_connections
 from django.http import QueryDict
 
 from apps.api import authorization, callers
+from apps.api.answer import ReadBeside
 from apps.api.budget import Budget
 from apps.api.clock import ticks
 from apps.api.health import HEALTH, unanswered
@@ -38,6 +39,7 @@ from apps.objects.listing import changes_between
 from controlplane.apimachinery.errors import BadRequest, ServiceUnavailable, StatusError, TooManyRequests
 from controlplane.wire.negotiate import go_bool
 from controlplane.wire.status import status_of
+from controlplane.wire.table import Beside
 from controlplane.wire.watch import ADDED, error_frame
 
 log = logging.getLogger(__name__)
@@ -368,9 +370,9 @@ def _history(kind: str, since: int, until: int) -> list[Any]:
         close_old_connections()
 
 
-def _read(beside: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+def _read(read_beside: ReadBeside) -> Beside:
     try:
-        return beside()
+        return read_beside()
     finally:
         close_old_connections()
 

@@ -6,7 +6,6 @@ A WatchResponse is an ordinary response for Django. A server without the shell s
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -16,7 +15,9 @@ from django.http import HttpResponse
 from rest_framework.request import Request
 
 from apps.api import in_force, reading
+from apps.api.answer import ReadBeside
 from apps.api.authorization import Attributes
+from apps.api.beside import READERS
 from apps.api.initial_states import InitialState, InitialStates
 from apps.api.logins import Login, login_of
 from apps.api.query import Listing, listing_of, number
@@ -29,7 +30,7 @@ from controlplane.wire.negotiate import YAML, go_bool
 from controlplane.wire.request import Choice
 from controlplane.wire.resource import Resource
 from controlplane.wire.status import status_of
-from controlplane.wire.table import IncludeObject, include_object_of
+from controlplane.wire.table import Beside, IncludeObject, include_object_of
 
 initial_states = InitialStates(limit=settings.API_BUFFER)
 
@@ -52,8 +53,8 @@ class Stream(msgspec.Struct, kw_only=True):
     seconds: float = LONGEST_SECONDS
     convert: str = ""  # "", Table, PartialObjectMetadata
     include_object: IncludeObject = "Metadata"
-    read_beside: Callable[[], Mapping[str, Any]] | None = None  # reads `beside`, before rows of a Table are made
-    beside: Mapping[str, Any] = {}  # values that columns show and objects do not contain, by object name
+    read_beside: ReadBeside | None = None  # reads `beside`, before rows of a Table are made
+    beside: Beside | None = None  # returns the values that columns show and an object does not contain
     error: StatusError | None = None  # sent as the only event, for example if `since` is no longer kept
 
     @property
@@ -90,7 +91,6 @@ def watch_response(request: Request, target: Target, store: DjangoStore, *, allo
         convert = ""
     else:
         convert = renderer.convert
-    configured = convert == "Table" and target.kind.key == FAILOVER_CONFIGURATION
     stream = Stream(
         allowed=allowed,
         login=login_of(request),
@@ -102,7 +102,7 @@ def watch_response(request: Request, target: Target, store: DjangoStore, *, allo
         seconds=_seconds(query),
         convert=convert,
         include_object=include_object_of(query.get("includeObject")),
-        read_beside=in_force.beside_objects if configured else None,
+        read_beside=READERS.get(target.kind.key) if convert == "Table" else None,
     )
     initial = send_initial if "sendInitialEvents" in query else listing.version == 0
     return WatchResponse(_started(stream, target, listing, store, initial=initial, marked=send_initial))
@@ -117,7 +117,7 @@ def _started(
         stream.error = Expired(f"resourceVersion {listing.version} is newer than anything written here ({current})")
     elif initial:
         stream.initial = _initial(target, listing, store)
-        if stream.read_beside is not None:
+        if stream.convert == "Table" and stream.kind == FAILOVER_CONFIGURATION:
             stream.initial = _with_unwritten(stream.initial, target, listing.choice)
         stream.since = stream.initial.version
         stream.ends_initial = marked

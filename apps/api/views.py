@@ -17,6 +17,7 @@ from apps.api import agents, bodies, error_mapping, pages, reading, renderers
 from apps.api.answer import Answer, ListAnswer, ObjectAnswer
 from apps.api.authentication import AUTHENTICATORS
 from apps.api.authorization import Attributes, check
+from apps.api.beside import READERS
 from apps.api.callers import CALLER
 from apps.api.in_force import ConfiguredList, configured
 from apps.api.pagination import ContinuePagination
@@ -158,12 +159,13 @@ class ObjectView(TargetView):
             text = reading.get(target)
             if target.subresource == "scale":
                 return _response(_scale_of(target.resource, text))
-            return _response(ObjectAnswer(target.resource, text))
+            return _response(ObjectAnswer(target.resource, text, READERS.get(target.kind.key)))
         listing = self.limited(listing_of(request.query_params, target.resource, namespace=target.namespace))
         page = reading.listed(store(), target, listing)
+        read_beside = READERS.get(target.kind.key)
         if target.kind.key != FAILOVER_CONFIGURATION:
-            return _response(ListAnswer(target.resource, page.texts, page.list_meta))
-        configurations = ConfiguredList(target.resource, page.texts, page.list_meta)
+            return _response(ListAnswer(target.resource, page.texts, page.list_meta, read_beside))
+        configurations = ConfiguredList(target.resource, page.texts, page.list_meta, read_beside)
         configurations.selected = not listing.choice.is_everything
         return _response(configurations)
 

@@ -21,8 +21,8 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.kinds import CLUSTER, WORK
 from controlplane.kinds.binding import columns as binding_columns
 from controlplane.kinds.rows import Collected, FleetNames, PlacementNote
+from controlplane.kinds.work import columns as work_columns
 from controlplane.scheduling import explanation_text
-from controlplane.wire.resource import age
 
 SHOWN_CHANGES = 40
 
@@ -102,7 +102,7 @@ def why_there(ref: Ref) -> str:
 class WorkAdmin(ObjectAdmin):
     """Works: the manifests that clusters get."""
 
-    list_display = ("cluster", "name", "manifest_kind", "applied", "last_known", "created_at")
+    list_display = ("cluster", "name", "manifest_kind", "applied_now", "last_known", "created_at")
     list_display_links = ("name",)
 
     def attach(self, rows: Sequence[Any]) -> None:
@@ -113,7 +113,12 @@ class WorkAdmin(ObjectAdmin):
         for row in rows:
             cluster = clusters.get(Ref(CLUSTER, "", row.cluster))
             since = None if cluster is None else cluster.out_of_reach_since
-            row.__dict__["last_known"] = "" if since is None else f"last known: out of reach for {age(since, now)}"
+            row.__dict__["applied_now"] = work_columns.applied(row.applied, since)
+            row.__dict__["last_known"] = work_columns.last_known(row.applied, since, now=now)
+
+    @admin.display(description="applied", ordering="applied")
+    def applied_now(self, row: Work) -> str:
+        return str(row.__dict__.get("applied_now", row.applied))
 
     @admin.display(description="last known")
     def last_known(self, row: Work) -> str:

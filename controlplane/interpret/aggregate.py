@@ -13,6 +13,7 @@ Items = Sequence[AggregatedStatusItem]
 
 _PHASES_OF_VOLUMES = ("Failed", "Pending", "Available", "Bound", "Released")
 _PHASES_OF_PODS = ("Failed", "Pending", "Running", "Succeeded")
+_BAD_PHASES = frozenset({"Failed", "Pending"})  # these hold for the template whatever other members report
 
 
 def sum_counters(*fields: str, generation_required: bool = True) -> Callable[[Document, Items, datetime], Document]:
@@ -79,8 +80,11 @@ def load_balancer(doc: Document, items: Items, now: datetime) -> Document:
 
 
 def persistent_volume_claim(doc: Document, items: Items, now: datetime) -> Document:
-    """Return phase Lost if any member reports Lost, else the last phase that is not Bound, else Bound."""
-    phase = "Bound"
+    """Return phase Lost if any member reports Lost, else the last phase that is not Bound, else Bound.
+
+    Instead of Bound, no phase is returned while a member cannot be reached.
+    """
+    phase = "" if _any_lost(items) else "Bound"
     for report in _reports(items):
         reported = report.get("phase")
         if reported == "Lost":
@@ -91,14 +95,18 @@ def persistent_volume_claim(doc: Document, items: Items, now: datetime) -> Docum
 
 
 def persistent_volume(doc: Document, items: Items, now: datetime) -> Document:
-    """Return the worst phase of all members. A member without a status counts as Pending."""
+    """Return the worst phase of all members. A member without a status counts as Pending.
+
+    No phase is returned while a member cannot be reached, unless another member reports Failed or Pending.
+    """
     return _without_empty({"phase": _worst_phase(items, _PHASES_OF_VOLUMES)})
 
 
 def pod(doc: Document, items: Items, now: datetime) -> Document:
     """Return the worst phase of all members and the states of all their containers.
 
-    A member without a status counts as Pending.
+    A member without a status counts as Pending. The phase is Unknown while a member cannot be reached, unless another
+    member reports Failed or Pending.
     """
     containers = {
         field: [
@@ -108,7 +116,7 @@ def pod(doc: Document, items: Items, now: datetime) -> Document:
         ]
         for field in ("containerStatuses", "initContainerStatuses")
     }
-    return _without_empty({"phase": _worst_phase(items, _PHASES_OF_PODS), **containers})
+    return _without_empty({"phase": _worst_phase(items, _PHASES_OF_PODS, unreachable="Unknown"), **containers})
 
 
 def pod_disruption_budget(doc: Document, items: Items, now: datetime) -> Document:
@@ -130,10 +138,27 @@ def cron_job(doc: Document, items: Items, now: datetime) -> Document:
     return _without_empty({"active": active, **times})
 
 
-def _worst_phase(items: Items, phases: Sequence[str]) -> str:
-    """Return the first of `phases` that any member reports. A member without a status counts as Pending."""
-    reported = {"Pending" if item.status is None else str(item.status.get("phase")) for item in items}
+def _worst_phase(items: Items, phases: Sequence[str], *, unreachable: str = "") -> str:
+    """Return the first of `phases` that any member reports. A member without a status counts as Pending.
+
+    `unreachable`: the phase while a member cannot be reached, unless another member reports Failed or Pending.
+    """
+    reported = {
+        "Pending" if item.status is None else str(item.status.get("phase")) for item in items if not _is_lost(item)
+    }
+    if _any_lost(items):
+        phases = [phase for phase in phases if phase in _BAD_PHASES]
+        return next((phase for phase in phases if phase in reported), unreachable)
     return next((phase for phase in phases if phase in reported), "")
+
+
+def _any_lost(items: Items) -> bool:
+    return any(map(_is_lost, items))
+
+
+def _is_lost(item: AggregatedStatusItem) -> bool:
+    """Test whether the status of a member is not known, because it cannot be reached. A final status is known."""
+    return item.status is None and item.out_of_reach_since is not None
 
 
 def _reports(items: Items) -> Iterator[Document]:

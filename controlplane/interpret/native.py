@@ -63,6 +63,7 @@ NATIVE: dict[tuple[str, str], Interpreter] = {
         replicas=replicas.of_pod,
         healthy=health.pod,
         aggregate=aggregate.pod,
+        final=lambda status: status.get("phase") in ("Succeeded", "Failed"),
         retain=retain.pod,
         dependencies=references.of_pods("spec"),
     ),

@@ -21,6 +21,9 @@ FAILED = Condition(
     FULLY_APPLIED, "False", "FullyAppliedFailed", "Failed to apply all works, see status.aggregatedStatus for details"
 )
 
+OUT_OF_REACH = "ClusterOutOfReach"  # reason of FullyApplied: Unknown
+LAST_APPLIED = "All works were applied when their clusters were last reached"
+
 
 def aggregated(
     works: Iterable[Work],
@@ -66,7 +69,7 @@ def counting(items: Iterable[AggregatedStatusItem], *, final: Callable[[Mapping[
 
 def fully_applied(binding: Binding, items: Sequence[AggregatedStatusItem]) -> Condition:
     """Return the condition FullyApplied: True if every cluster that should have a copy has applied it, and no other
-    has."""
+    has. Unknown: that was so when clusters that cannot be reached answered last."""
     wanted = set(binding.clusters_kept())
     reported = {item.cluster_name for item in items}
     if not wanted or wanted != reported or not all(item.applied for item in items):
@@ -74,7 +77,9 @@ def fully_applied(binding: Binding, items: Sequence[AggregatedStatusItem]) -> Co
     lost = [
         f"{item.cluster_name} since {item.out_of_reach_since:%Y-%m-%dT%H:%M:%SZ}" for item in items if _is_lost(item)
     ]
-    return replace(SUCCESS, message=f"{SUCCESS.message}; out of reach: {', '.join(lost)}") if lost else SUCCESS
+    if lost:
+        return Condition(FULLY_APPLIED, "Unknown", OUT_OF_REACH, f"{LAST_APPLIED}; out of reach: {', '.join(lost)}")
+    return SUCCESS
 
 
 def _is_lost(item: AggregatedStatusItem) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, Literal
 
@@ -11,6 +11,8 @@ from controlplane.wire.resource import AGE, Column, Resource
 
 Document = dict[str, Any]
 IncludeObject = Literal["Metadata", "None", "Object"]
+Beside = Callable[[Document], Document]
+"""Returns additional fields that cells of a document may read, and that are not part of the object; {}: none."""
 
 _NAME = Column(
     "Name",
@@ -41,18 +43,15 @@ def table(
     include_object: IncludeObject = "Metadata",
     list_meta: Document | None = None,
     definitions: bool = True,
-    beside: Mapping[str, Document] | None = None,
+    beside: Beside | None = None,
 ) -> Document:
     """Return the Table of a list, of a single object, or of a watch event.
 
     list_meta: metadata of the list (resourceVersion, continue).
     definitions: False for all watch events after the first of a stream, because clients remember the columns.
-    beside: additional fields that cells may read, by the name of the object. They are not part of the object.
     """
     columns = columns_of(resource)
-    rows = [
-        _row(document, _cells(_with(document, beside or {}), columns, now), include_object) for document in documents
-    ]
+    rows = [_row(document, _cells(_with(document, beside), columns, now), include_object) for document in documents]
     shown: Document = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": list_meta or {}}
     shown["columnDefinitions"] = [_definition(column) for column in columns] if definitions else []
     shown["rows"] = rows
@@ -81,8 +80,8 @@ def partial_object_metadata_list(documents: Iterable[Document], list_meta: Docum
     return {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": list_meta, "items": items}
 
 
-def _with(document: Document, beside: Mapping[str, Document]) -> Document:
-    extra = beside.get(document.get("metadata", {}).get("name", "")) if beside else None
+def _with(document: Document, beside: Beside | None) -> Document:
+    extra = beside(document) if beside is not None else None
     return {**document, **extra} if extra else document
 
 

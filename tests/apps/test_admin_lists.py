@@ -131,11 +131,12 @@ def test_lists_of_bindings_and_works_say_what_is_only_last_known(root: Client) -
     stored(
         lost.with_status(conditions=(ready,)),
         web.with_status(aggregated_status=(item,)),
-        work("web", "member1", of=web),
+        work("web", "member1", of=web).with_status(conditions=(Condition("Applied", "True", "AppliedSuccessful"),)),
     )
 
     bindings, works = (root.get(list_of(key)).content.decode() for key in (RESOURCE_BINDING, WORK))
 
     assert '<td class="field-healthy">0/1</td>' in bindings
     assert "member1: out of reach for 15m, last known Healthy" in bindings
-    assert "last known: out of reach for 15m" in works
+    assert '<td class="field-applied_now">Unknown</td>' in works
+    assert '<td class="field-last_known">True, 15m ago</td>' in works

@@ -18,7 +18,7 @@ from controlplane.kinds.binding import (
 )
 from controlplane.kinds.binding import columns as binding_columns
 from controlplane.kinds.work import Work
-from controlplane.propagation.aggregation import SUCCESS, aggregated, counting, fully_applied
+from controlplane.propagation.aggregation import LAST_APPLIED, aggregated, counting, fully_applied
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LOST = NOW - timedelta(minutes=15)
@@ -47,15 +47,15 @@ def test_a_mark_keeps_the_time_when_the_cluster_got_out_of_reach(ready_changed: 
     assert found.out_of_reach_since == LOST
 
 
-def test_fully_applied_names_the_clusters_out_of_reach() -> None:
+def test_fully_applied_is_unknown_and_names_the_clusters_out_of_reach() -> None:
     web = ObjectReference("apps/v1", "Deployment", "web", "shop")
     spec = ResourceBindingSpec(resource=web, clusters=(TargetCluster("a", 1), TargetCluster("b", 1)))
     binding = Binding("work.karmada.io/v1alpha2", "ResourceBinding", ObjectMeta(name="web", namespace="shop"), spec)
 
     said = fully_applied(binding, [item("a", {}), item("b", {}, lost=True)])
 
-    assert said.status == "True"
-    assert said.message == f"{SUCCESS.message}; out of reach: b since 2026-03-01T11:45:00Z"
+    assert (said.status, said.reason) == ("Unknown", "ClusterOutOfReach")
+    assert said.message == f"{LAST_APPLIED}; out of reach: b since 2026-03-01T11:45:00Z"
 
 
 def test_replicas_of_a_lost_cluster_are_not_ready() -> None:
@@ -77,6 +77,33 @@ def test_a_job_that_was_complete_on_a_lost_cluster_stays_complete() -> None:
 
 def test_a_job_that_ran_on_a_lost_cluster_is_not_active() -> None:
     assert "active" not in template_status("batch/v1", "Job", item("b", {"active": 1}, lost=True))
+
+
+CLAIM, VOLUME, POD = (("v1", kind) for kind in ("PersistentVolumeClaim", "PersistentVolume", "Pod"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "here", "there", "expected"),
+    [
+        (CLAIM, "Bound", "Bound", None),
+        (CLAIM, "Pending", "Bound", "Pending"),
+        (CLAIM, "Lost", "Bound", "Lost"),
+        (VOLUME, "Bound", "Bound", None),
+        (VOLUME, "Failed", "Bound", "Failed"),
+        (POD, "Running", "Running", "Unknown"),
+        (POD, "Succeeded", "Running", "Unknown"),
+        (POD, "Pending", "Running", "Pending"),
+        (POD, "Running", "Succeeded", "Running"),
+        (POD, "Running", "Failed", "Failed"),
+    ],
+)
+def test_a_phase_on_a_lost_cluster_is_not_shown_as_current_unless_it_is_final(
+    kind: tuple[str, str], here: str, there: str, expected: str | None
+) -> None:
+    status = template_status(*kind, item("a", {"phase": here}), item("b", {"phase": there}, lost=True))
+
+    assert status.get("phase") == expected
+    assert template_status(*kind, item("b", {"phase": "Bound"}, lost=True)).get("phase") != "Bound"
 
 
 @pytest.mark.parametrize(

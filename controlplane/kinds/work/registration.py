@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from controlplane.apimachinery.names import LEFTOVER_ANNOTATION
 from controlplane.kind import Index, Kind
-from controlplane.kinds import cells
 from controlplane.kinds.field_texts import explain
 from controlplane.kinds.work import Work, rules
+from controlplane.kinds.work.columns import COLUMNS
 from controlplane.kinds.work.field_texts import TEXTS
-from controlplane.wire.resource import Column, Resource
+from controlplane.wire.resource import Resource
 from controlplane.wire.structs import schema_of
 
 explain(TEXTS)
@@ -28,11 +26,6 @@ def _binding(work: Work) -> list[str]:
     return [] if work.made_for is None else [str(work.made_for)]
 
 
-def _manifest(doc: dict[str, Any]) -> dict[str, Any]:
-    manifests = doc.get("spec", {}).get("workload", {}).get("manifests", ())
-    return manifests[0] if manifests else {}
-
-
 DECLARED = (
     Kind(
         resource=Resource(
@@ -45,11 +38,7 @@ DECLARED = (
             short_names=("wk",),
             categories=("karmada-io",),
             subresources=("status",),
-            columns=(
-                Column("Workload-Kind", lambda doc, now: _manifest(doc).get("kind", "")),
-                Column("Workload-Name", lambda doc, now: _manifest(doc).get("metadata", {}).get("name", "")),
-                Column("Applied", cells.condition("Applied")),
-            ),
+            columns=COLUMNS,
         ),
         type=Work,
         table="resources.Work",

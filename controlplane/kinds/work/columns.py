@@ -1,0 +1,50 @@
+"""The columns that `kubectl get works` prints: the object, and whether its member has it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+from controlplane.kinds import cells
+from controlplane.wire.resource import Column, age
+
+OUT_OF_REACH: Final = "outOfReachSince"
+"""The name under which a Table gives a Work the time since when its cluster cannot be reached."""
+_applied = cells.condition("Applied")
+
+
+def applied(status: str, since: datetime | None) -> str:
+    """Return the status of the condition Applied as it is shown: Unknown while the cluster cannot be reached.
+
+    `since`: since when the cluster cannot be reached. None: it can.
+    """
+    return "Unknown" if status and since is not None else status
+
+
+def last_known(status: str, since: datetime | None, *, now: datetime) -> str:
+    """Return the last known status of Applied and for how long the cluster cannot be reached: "True, 15m ago".
+
+    "": the cluster can be reached, so that its status is current.
+    """
+    return "" if since is None else f"{status or 'nothing'}, {age(since, now)} ago"
+
+
+def _manifest(doc: dict[str, Any]) -> dict[str, Any]:
+    manifests = doc.get("spec", {}).get("workload", {}).get("manifests", ())
+    return manifests[0] if manifests else {}
+
+
+COLUMNS = (
+    Column("Workload-Kind", lambda doc, now: _manifest(doc).get("kind", "")),
+    Column("Workload-Name", lambda doc, now: _manifest(doc).get("metadata", {}).get("name", "")),
+    Column(
+        "Applied",
+        lambda doc, now: applied(_applied(doc, now), doc.get(OUT_OF_REACH)),
+        description="Whether the member has the object. Unknown: it cannot be reached.",
+    ),
+    Column(
+        "Last-Known",
+        lambda doc, now: last_known(_applied(doc, now), doc.get(OUT_OF_REACH), now=now),
+        description="What Applied was when the cluster was last reached, and how long ago.",
+    ),
+)
