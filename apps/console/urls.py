@@ -5,6 +5,7 @@ from django.urls import path
 from apps.console.queue import QueueView
 from apps.console.queue_orders import OrderPage
 from apps.console.queue_rates import RatesPage
+from apps.console.readiness import ReadinessFile, ReadinessPage
 from apps.console.situation import SituationPage
 from apps.console.stream import StreamView
 
@@ -15,5 +16,7 @@ urlpatterns = [
     path("queue", QueueView.as_view(), name="queue"),
     path("queue/order", OrderPage.as_view(), name="queue-order"),
     path("queue/rates", RatesPage.as_view(), name="queue-rates"),
+    path("readiness", ReadinessPage.as_view(), name="readiness"),
+    path("readiness.csv", ReadinessFile.as_view(), name="readiness-file"),
     path("stream", StreamView.as_view(), name="stream"),
 ]

@@ -32,17 +32,16 @@ _DUE = (Readiness.name, texts(BINDINGS))
 
 
 def _tallies() -> tuple[Tally, ...]:
-    """Return the bindings by verdict and obstacles, each with the first of them. One query."""
+    """Return the bindings by verdict and obstacles, each with the first of them. Triggers keep the counts."""
     table = row_table(BindingReadiness)
     query = f"""
-        WITH counted AS (SELECT verdict, named, count(*) AS bindings FROM {table.name} GROUP BY verdict, named)
-        SELECT c.bindings, e.* FROM counted c CROSS JOIN LATERAL (
-            SELECT {table.columns} FROM {table.name} r WHERE r.verdict = c.verdict AND r.named = c.named
+        SELECT t.number, e.* FROM objects_tally t CROSS JOIN LATERAL (
+            SELECT {table.columns} FROM {table.name} r WHERE r.verdict = t.state AND r.named = t.reason
             ORDER BY r.key LIMIT %s
-        ) e ORDER BY e.key"""
+        ) e WHERE t.counted = %s ORDER BY e.key"""
     found: dict[tuple[str, str], tuple[int, list[BindingReadiness]]] = {}
     with binary_cursor() as cursor:
-        for bindings, *record in cursor.run(query, (MAX_EXAMPLES,)):
+        for bindings, *record in cursor.run(query, (MAX_EXAMPLES, BindingReadiness.__name__)):
             row = table.read(record)
             found.setdefault((row.verdict, row.named), (bindings, []))[1].append(row)
     return tuple(Tally(*key, bindings, tuple(rows)) for key, (bindings, rows) in found.items())

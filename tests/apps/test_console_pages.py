@@ -11,7 +11,7 @@ from tests.apps.pages import stored
 from tests.stores.grounds import cluster
 
 HTML = "text/html,application/xhtml+xml,*/*;q=0.8"
-PAGES = ("/", "/queue")
+PAGES = ("/", "/queue", "/readiness")
 
 
 @pytest.mark.parametrize("path", PAGES)

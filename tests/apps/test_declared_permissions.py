@@ -33,6 +33,7 @@ PATHS = (
     "/apis/failover.lifeboat.io/v1alpha1/namespaces/default/evictions/web/hold",
     "/api/v1/namespaces/default/configmaps/settings",
     *("/stream", "/queue", "/queue/order", "/queue/rates"),
+    *("/readiness", "/readiness.csv"),
     "/nothing/is/served/here",
 )
 # Django's own login and logout. They read no stored object.

@@ -59,6 +59,12 @@ def span(seconds: float | None) -> str:
     return "unknown" if seconds is None else in_words(seconds)
 
 
+@register.filter
+def grouped(number: int) -> str:
+    """Return a number with a comma after each three digits: 10,000."""
+    return f"{number:,}"
+
+
 @register.simple_tag
 def badge(state: str, word: str, title: str = "") -> SafeString:
     """Return a state as an icon with a word. `state`: ok, warn, bad, info or off."""

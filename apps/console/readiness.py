@@ -1,0 +1,159 @@
+"""GET /readiness: whether each binding would fail over, what prevents it and what to do about it; also as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, ClassVar, Final
+
+from django.db.models import QuerySet
+from django.http import HttpResponse
+from rest_framework.request import Request
+
+from apps.api.authorization import Attributes
+from apps.api.permissions import Scope, resource_attributes
+from apps.console.page import Page
+from apps.failover.models import BindingReadiness
+from apps.failover.readiness import stored_answers
+from apps.objects.configuration import configuration
+from apps.objects.store import store
+from controlplane.apimachinery.meta import Ref
+from controlplane.controllers.readiness import Readiness
+from controlplane.controllers.reads.situation import situation_of
+from controlplane.insight.fleet_answer import fleet_status
+from controlplane.insight.readiness import fleet_obstacles
+from controlplane.insight.readiness_row import ATTACHED, BLOCKED, IMPAIRED, READY, VERDICTS
+from controlplane.kind import KINDS
+from controlplane.kinds import RESOURCE_BINDING
+from controlplane.kinds.obstacle import BLOCKS
+
+PAGE: Final = 100  # bindings on a page
+COUNTED: Final = 10_000  # bindings that are counted; beyond that the page says "more than"
+MAX_LINES: Final = 50_000  # bindings in a CSV file
+CHUNK: Final = 2000
+FILTERS: Final = ("verdict", "obstacle", "cluster", "namespace")
+BADGES: Final = {READY: "ok", IMPAIRED: "warn", BLOCKED: "bad", ATTACHED: "info"}
+BARS: Final = {READY: "ok", IMPAIRED: "warn", BLOCKED: "bad", ATTACHED: "off"}
+COLUMNS: Final = (
+    *("namespace", "name", "workload", "verdict", "clusters", "obstacle", "severity", "cluster", "message", "remedy"),
+    "since",
+)
+
+
+class ReadinessPage(Page):
+    """The stored answers, filtered and page by page. The number of queries does not depend on the bindings."""
+
+    title = "Readiness"
+    template_name = "console/readiness.html"
+    topics: ClassVar = {"readiness": ("ReadinessRound",), "bindings": ("ReadinessRound",)}
+    resource = KINDS[RESOURCE_BINDING].resource
+
+    def attributes(self, request: Request) -> Attributes:
+        """Return what a request attempts: to list the bindings of all namespaces, or of the namespace of the filter."""
+        scope = Scope(namespace=request.query_params.get("namespace", ""))
+        return resource_attributes(request, self.resource, scope)
+
+    def kubectl(self) -> str:
+        return "kubectl get fleetreadinesses -o yaml"
+
+    @cached_property
+    def chosen(self) -> dict[str, str]:
+        """The filters that are set, by name."""
+        given = ((name, self.query.get(name, "").strip()) for name in FILTERS)
+        return {name: value for name, value in given if value}
+
+    def context(self, request: Request) -> dict[str, Any]:
+        summary = {} if self.part == "bindings" else self._summary()
+        return {**summary, **self._listed(), "choices": VERDICTS, "chosen": self.chosen}
+
+    def _summary(self) -> dict[str, Any]:
+        """Return what the page says about the fleet."""
+        reading, settings = store(), configuration().settings()
+        fleet_wide = fleet_obstacles(situation_of(reading), settings, now=reading.now())
+        status = fleet_status(stored_answers(reading), fleet_wide, switched_on=settings.runs(Readiness.name))
+        return {
+            "fleet": status,
+            "stopped": [one for one in fleet_wide if one.severity == BLOCKS],
+            "verdicts": [(one.verdict, BADGES[one.verdict], one.bindings) for one in status.verdicts],
+            "bar": [(BARS[one.verdict], one.bindings, one.verdict) for one in status.verdicts],
+            "names": [line.what for line in status.obstacles],
+        }
+
+    def _listed(self) -> dict[str, Any]:
+        """Return a page of the rows that match the filters, and their number up to COUNTED."""
+        rows = list(self._rows().filter(key__gt=self.query.get("after", ""))[: PAGE + 1])
+        counted = self._rows().order_by()[: COUNTED + 1].count()
+        number = f"more than {COUNTED:,}" if counted > COUNTED else f"{counted:,}"
+        return {
+            "counted": f"{number} {'binding' if counted == 1 else 'bindings'}",
+            "rows": [_shown(row) for row in rows[:PAGE]],
+            "next_page": self._url(after=rows[PAGE - 1].key) if len(rows) > PAGE else "",
+            "first_page": self._url() if self.query.get("after") else "",
+            "csv": self._url(path="/readiness.csv"),
+        }
+
+    def _rows(self) -> QuerySet[BindingReadiness]:
+        """Return the rows that match the filters, in the order of their references."""
+        found, chosen = BindingReadiness.objects.order_by("key"), self.chosen
+        if "verdict" in chosen:
+            found = found.filter(verdict=chosen["verdict"])
+        if "namespace" in chosen:
+            found = found.filter(namespace=chosen["namespace"])
+        if "cluster" in chosen:
+            found = found.filter(clusters__contains=[chosen["cluster"]])
+        if "obstacle" in chosen:
+            found = found.filter(obstacles__contains=[{"what": chosen["obstacle"]}])
+        return found
+
+    def _url(self, *, path: str = "/readiness", **more: str) -> str:
+        query = self.query.copy()
+        query.clear()
+        query.update({**self.chosen, **more})
+        return f"{path}?{query.urlencode()}" if query else path
+
+
+class ReadinessFile(ReadinessPage):
+    """The stored answers that match the filters, as CSV: a line for each obstacle, or one line without obstacles."""
+
+    topics: ClassVar = {}
+
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
+        text = io.StringIO()
+        writer = csv.writer(text)
+        writer.writerow(COLUMNS)
+        for row in self._lines():
+            for obstacle in row.obstacles or ({},):
+                writer.writerow(_cells(row, obstacle))
+        response = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")
+        response["Content-Disposition"] = 'attachment; filename="readiness.csv"'
+        response["Cache-Control"] = "no-store"
+        return response
+
+    def _lines(self) -> Iterator[BindingReadiness]:
+        """Yield at most MAX_LINES rows, read in chunks."""
+        after, left = "", MAX_LINES
+        while left > 0:
+            chunk = list(self._rows().filter(key__gt=after)[: min(CHUNK, left)])
+            yield from chunk
+            if len(chunk) < CHUNK:
+                return
+            after, left = chunk[-1].key, left - len(chunk)
+
+
+def _cells(row: BindingReadiness, obstacle: Mapping[str, str]) -> list[str]:
+    """Return a line. A spreadsheet would compute a cell that begins with =, so such a cell gets an apostrophe."""
+    since = "" if row.since is None else row.since.strftime("%Y-%m-%dT%H:%M:%SZ")
+    own = [row.namespace, row.name, row.workload, row.verdict, " ".join(row.clusters)]
+    named = [obstacle.get(name, "") for name in ("what", "severity", "cluster", "message", "remedy")]
+    return [f"'{cell}" if cell[:1] in ("=", "+", "-", "@") else cell for cell in (*own, *named, since)]
+
+
+def _shown(row: BindingReadiness) -> dict[str, Any]:
+    """Return a row for the template, with the URL of its binding in the API."""
+    ref = Ref.parse(row.key)
+    resource = KINDS[ref.kind].resource
+    place = f"/namespaces/{ref.namespace}" if ref.namespace else ""
+    url = f"/apis/{resource.group}/{resource.version}{place}/{resource.plural}/{ref.name}"
+    return {"row": row, "badge": BADGES.get(row.verdict, "off"), "kind": row.workload.rpartition("/")[2], "url": url}

@@ -1,0 +1,121 @@
+"""The page of readiness: what it lists, how it is filtered, its CSV, and what it costs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from html import unescape
+
+import pytest
+from django.test import Client
+
+from apps.objects.store import store
+from controlplane.engine.decision import Decision, Save
+from controlplane.engine.state import Actor
+from controlplane.insight.readiness_row import BLOCKED, READY
+from controlplane.kinds.obstacle import BLOCKS, Obstacle
+from controlplane.kinds.rows import BindingReadiness, ReadinessRound
+from tests.apps.statements import statements
+from tests.stores.grounds import CREATED
+
+HTML = "text/html"
+
+
+def answers(*rows: BindingReadiness) -> None:
+    """Store answers as the controller does."""
+    begun = ReadinessRound("fleet", began_at=CREATED, ended_at=CREATED, settled_at=CREATED)
+    store().apply([(None, Decision(changes=tuple(map(Save, (*rows, begun)))))], by=Actor("test"))
+
+
+def answer(name: str, *obstacles: Obstacle, namespace: str = "shop", cluster: str = "member1") -> BindingReadiness:
+    key = f"work.karmada.io/ResourceBinding:{namespace}/{name}"
+    named, verdict = ",".join(one.what for one in obstacles), BLOCKED if obstacles else READY
+    return BindingReadiness(key, namespace, name, "apps/v1/Deployment", verdict, named, (cluster,), obstacles, CREATED)
+
+
+NO_REFUGE = Obstacle("NoRefuge", BLOCKS, "no other cluster was found: <full>", "join another cluster", "member1")
+HELD = Obstacle("OnHold", BLOCKS, "=EvictionHold h", "delete the EvictionHold", "member2")
+
+
+def page(client: Client, url: str) -> str:
+    got = client.get(url, HTTP_ACCEPT=HTML)
+    assert got.status_code == 200
+    return unescape(got.content.decode())
+
+
+def listed(text: str) -> list[str]:
+    return re.findall(r'/resourcebindings/([a-z0-9-]+)">', text)
+
+
+def test_each_binding_is_listed_with_its_obstacles_and_remedies(root: Client) -> None:
+    answers(answer("web"), answer("api", NO_REFUGE))
+
+    text = page(root, "/readiness")
+
+    assert listed(text) == ["api", "web"]
+    assert "no other cluster was found: <full>" in text
+    assert "join another cluster" in text
+    assert "2 of 2 bindings have an answer" in text
+    assert "No answer is outdated" in text
+    assert "No workload would fail over now" in text  # the gate is off
+
+
+FILTERS = {
+    "verdict=Blocked": ["api", "db"],
+    "obstacle=OnHold": ["db"],
+    "cluster=member2": ["db"],
+    "namespace=lab": ["web"],
+}
+
+
+@pytest.mark.parametrize("query", FILTERS)
+def test_the_list_and_the_file_have_what_the_filter_chooses(root: Client, query: str) -> None:
+    answers(answer("api", NO_REFUGE), answer("db", HELD, cluster="member2"), answer("web", namespace="lab"))
+
+    text = page(root, f"/readiness?{query}")
+    lines = list(csv.DictReader(io.StringIO(root.get(f"/readiness.csv?{query}").content.decode())))
+
+    assert listed(text) == FILTERS[query]
+    assert [line["name"] for line in lines] == FILTERS[query]
+    assert f'href="/readiness.csv?{query}"' in text
+
+
+def test_a_message_in_the_file_is_no_formula(root: Client) -> None:
+    answers(answer("db", HELD, NO_REFUGE))
+
+    got = root.get("/readiness.csv")
+    first, second = csv.DictReader(io.StringIO(got.content.decode()))
+
+    assert got["Content-Type"].startswith("text/csv")
+    assert (first["obstacle"], first["message"], first["since"]) == (
+        "OnHold",
+        "'=EvictionHold h",
+        "2026-01-01T00:00:00Z",
+    )
+    assert (second["obstacle"], second["remedy"]) == ("NoRefuge", "join another cluster")
+
+
+def test_a_long_list_is_pages_of_a_hundred_and_costs_as_many_queries_as_a_short_one(root: Client) -> None:
+    answers(answer("web"))
+    page(root, "/readiness")
+    with statements() as few:
+        page(root, "/readiness")
+    answers(*(answer(f"w{number:03}") for number in range(250)))
+    page(root, "/readiness")
+    with statements() as many:
+        text = page(root, "/readiness")
+
+    url, seen = "/readiness", list[int]()
+    while url:
+        text = page(root, url)
+        seen.append(len(listed(text)))
+        following = re.search(r'href="([^"]*)" rel="next"', text)
+        url = following[1] if following else ""
+
+    assert seen == [100, 100, 51]
+    assert "251 bindings" in text
+    assert abs(len(many) - len(few)) <= SETTINGS
+
+
+SETTINGS = 3  # queries that a process makes twice a second at most
