@@ -79,12 +79,11 @@ class EvictionCollector(Collector):
         for reason, count in found.held.items():
             held.add_metric([reason], count)
         yield from (tier, held, _stuck())
+        text = "Estimated seconds until the queue is empty at the present rate."
+        eta = GaugeMetricFamily("lifeboat_eviction_eta_seconds", text, labels=[])
         if found.eta_seconds is not None:
-            yield _gauge(
-                "lifeboat_eviction_eta_seconds",
-                "Estimated seconds until the queue is empty at the present rate.",
-                found.eta_seconds,
-            )
+            eta.add_metric([], found.eta_seconds)
+        yield eta
         yield _tokens(_by_bucket(found.clusters))
 
 
