@@ -20,13 +20,14 @@ folder=$(DIR)/$(1)-$$$$; environment=$$($(SUPERVISE) services --dir $$folder $(2
   status=0; $(3) || status=$$?; $(SUPERVISE) services --dir $$folder --stop --throwaway; exit $$status
 endef
 
-.PHONY: members-compare mutate help run up down clean test check conformance bench chaos fleet demo replay fault lint format types contracts migrations-check services wheels docs docs-only
+.PHONY: wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo replay fault lint format types contracts migrations-check services wheels docs docs-only
 
 help:
 	@echo "make run          start everything; Ctrl-C ends it           make up / make down   the same in the background"
 	@echo "make fault        MEMBER=member1 FAULT=down|blackhole|slow|unauthorized|notready|none"
 	@echo "make demo         two failovers from manifest to timeline    make fleet            CLUSTERS=100 BINDINGS=10000"
 	@echo "make check        lint, types, contracts, pure tests         make test             every test"
+	@echo "make wheel        the command lifeboat, in dist/"
 	@echo "make conformance  golden vectors                             make bench            ONLY=apply|propagate|..."
 	@echo "make chaos        SECONDS=480 SEED=7                      make docs             tables that documents copy from the code"
 	@echo "make clean        stop everything and remove $(DIR)"
@@ -80,6 +81,12 @@ conformance: $(DEV_STAMP)
 check: $(DEV_STAMP) lint types contracts migrations-check
 	$(PY) -m pytest -q -n auto -m "not slow" $(PURE_TESTS)
 
+# The command `lifeboat` as a wheel in dist/: pipx install dist/lifeboat-*.whl
+wheel: $(DEV_STAMP)
+	@rm -rf build lifeboat.egg-info && mkdir -p dist
+	@$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	@rm -rf build lifeboat.egg-info && ls dist/*.whl
+
 # Checks in the package registry that every pinned package has a wheel for every machine that we support. Takes minutes.
 wheels: $(DEV_STAMP)
 	@$(PY) -m tests.wheels $(PYTHONS)
@@ -110,6 +117,7 @@ docs: docs-only
 docs-only: $(DEV_STAMP)
 	@$(CHECK_ENV) $(PY) manage.py ownership > docs/ownership.md.new && mv docs/ownership.md.new docs/ownership.md
 	@$(CHECK_ENV) $(PY) manage.py settings_document
+	@$(PY) -m tests.command.document
 
 types: $(DEV_STAMP)
 	$(CHECK_ENV) $(PY) -m mypy
@@ -131,7 +139,7 @@ $(RUN_STAMP): .venv/bin/python requirements.txt requirements-embedded.txt
 	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt -r requirements-embedded.txt
 	@touch $@
 
-$(DEV_STAMP): .venv/bin/python requirements.txt requirements-embedded.txt requirements-dev.txt
+$(DEV_STAMP): .venv/bin/python requirements.txt requirements-embedded.txt requirements-command.txt requirements-dev.txt
 	@echo "installing the packages of the tests (once)"
 	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ $(RUN_STAMP)

@@ -1,0 +1,142 @@
+"""Commands that add and remove member clusters: join, unjoin."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+import yaml
+
+from apps.command import exit_codes, paths
+from apps.command.errors import CommandError, Document, Refused, usage
+from apps.command.options import command
+from apps.command.progress import gone
+from apps.command.run import Run
+from apps.command.taints import PANEL, Cluster
+from controlplane.apimachinery.names import CLUSTER_NAMESPACE, CREDENTIALS_ANNOTATION, UNJOIN_ANNOTATION
+
+app = typer.Typer()
+_API_VERSION: Final = "cluster.karmada.io/v1alpha1"
+
+
+@command(app, panel=PANEL, dangerous=True)
+def join(
+    run: Run,
+    cluster: Annotated[str, typer.Argument(help="The name of the cluster in Lifeboat.")],
+    file: Annotated[
+        Path | None, typer.Option("--cluster-kubeconfig", help="A kubeconfig of the cluster, with a token.")
+    ] = None,
+    file_context: Annotated[str, typer.Option("--cluster-context", help="Its context. Default: the current one.")] = "",
+    pull: Annotated[bool, typer.Option("--pull", help="An agent in the cluster connects to Lifeboat.")] = False,
+) -> None:
+    """Join a cluster, or give a joined cluster another address and credentials."""
+    if bool(file) == pull:
+        raise usage("give --cluster-kubeconfig FILE, or --pull for a cluster whose agent connects to Lifeboat")
+    _check_is_not_leaving(run, cluster)
+    head = {"apiVersion": _API_VERSION, "kind": "Cluster", "metadata": {"name": cluster}}
+    if file is None:
+        joined = run.api.apply(paths.cluster(cluster), {**head, "spec": {"syncMode": "Pull"}}, dry_run=run.dry_run)
+        advice = f"create the kubeconfig of its agent with: manage.py kubeconfig --server https://… --agent {cluster}"
+        run.done(f"{cluster} {'would be ' if run.dry_run else ''}joined: it is Ready when its agent reports", joined)
+        run.remark(advice)
+        return
+    server, insecure, data = _member(file, file_context)
+    spec: Document = {
+        "syncMode": "Push",
+        "apiEndpoint": server,
+        "secretRef": {"namespace": CLUSTER_NAMESPACE, "name": cluster},
+        "insecureSkipTLSVerification": insecure,
+    }
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": cluster, "annotations": {CREDENTIALS_ANNOTATION: cluster}},
+        "type": "Opaque",
+        "data": data,
+    }
+    place = f"/api/v1/namespaces/{CLUSTER_NAMESPACE}/secrets/{cluster}"
+    # Both are tried first, so that no Secret stays behind for a Cluster that is refused.
+    for dry_run in (True,) if run.dry_run else (True, False):
+        run.api.apply(place, secret, dry_run=dry_run)
+        joined = run.api.apply(paths.cluster(cluster), {**head, "spec": spec}, dry_run=dry_run)
+    run.done(f"{cluster} {'would be ' if run.dry_run else ''}joined: {server}", joined)
+
+
+def _check_is_not_leaving(run: Run, name: str) -> None:
+    try:
+        found = run.api.get(paths.cluster(name))
+    except Refused as error:
+        if error.http != 404:
+            raise
+        return
+    if found["metadata"].get("deletionTimestamp"):
+        raise CommandError(
+            f"cluster {name} is being deleted",
+            code=exit_codes.REFUSED,
+            advice=f"kubectl describe cluster {name} shows what its deletion waits for; join it again afterwards",
+        )
+
+
+def _member(file: Path, context: str) -> tuple[str, bool, dict[str, str]]:
+    """Return address, whether TLS is not verified, and the data of the Secret, from the kubeconfig of a member."""
+    try:
+        config = yaml.safe_load(file.read_text())
+        chosen = _entry(config, "contexts", context or config["current-context"])["context"]
+        cluster = _entry(config, "clusters", chosen["cluster"])["cluster"]
+        user = _entry(config, "users", chosen["user"])["user"]
+        token = user.get("token") or (Path(user["tokenFile"]).read_text().strip() if "tokenFile" in user else "")
+        authority = cluster.get("certificate-authority-data") or _encoded(cluster, file.parent)
+        server, insecure = cluster["server"], bool(cluster.get("insecure-skip-tls-verify", False))
+    except FileNotFoundError as error:
+        raise CommandError(f"there is no file {error.filename}", code=exit_codes.NOT_FOUND) from None
+    except (OSError, yaml.YAMLError, KeyError, TypeError, StopIteration) as error:
+        raise usage(f"{file} has no usable context: {type(error).__name__} {error}") from None
+    if not token:
+        raise usage(
+            f"the user of {file} has no token, and Lifeboat needs one",
+            advice="create a ServiceAccount in the cluster and put its token there (kubectl create token NAME)",
+        )
+    data = {"token": base64.b64encode(token.encode()).decode(), **({"caBundle": authority} if authority else {})}
+    return server, insecure, data
+
+
+def _entry(config: dict[str, Any], part: str, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(one for one in config[part] if one["name"] == name)
+    return found
+
+
+def _encoded(cluster: dict[str, Any], folder: Path) -> str:
+    if "certificate-authority" not in cluster:
+        return ""
+    return base64.b64encode((folder / cluster["certificate-authority"]).read_bytes()).decode()
+
+
+@command(app, panel=PANEL, dangerous=True)
+def unjoin(
+    run: Run,
+    cluster: Cluster,
+    keep: Annotated[bool, typer.Option("--keep", help="Copies that run there stay there, unmanaged.")] = False,
+    delete: Annotated[bool, typer.Option("--delete-copies", help="Copies that run there are deleted.")] = False,
+    wait: Annotated[bool, typer.Option(help="Wait until it is gone.")] = True,
+    timeout: Annotated[str, typer.Option(help="How long to wait.")] = "10m",
+) -> None:
+    """Remove a cluster from Lifeboat. Empty it first with `lifeboat drain`, or decide about its copies."""
+    if keep and delete:
+        raise usage("--keep and --delete-copies exclude each other")
+    path = paths.cluster(cluster)
+    wish = {"metadata": {"annotations": {UNJOIN_ANNOTATION: "keep" if keep else "delete"}}}
+    if keep or delete:
+        run.api.patch(path, wish, dry_run=True)
+        run.remark(f"{cluster} is removed at once. Copies on it {'stay, unmanaged' if keep else 'are deleted'}.")
+    else:
+        run.api.delete(path, dry_run=True)
+        run.remark(f"{cluster} is removed. Nothing is placed on it.")
+    run.confirm(f"Unjoin {cluster}?")
+    if keep or delete:
+        run.api.patch(path, wish)
+    deleted = run.api.delete(path)
+    if wait:
+        gone(run, paths.CLUSTERS, cluster, timeout=timeout)
+    run.done(f"{cluster} {'unjoined' if wait else 'is being unjoined'}", deleted)

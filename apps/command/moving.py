@@ -1,0 +1,185 @@
+"""Commands that move workloads on purpose: drain and failback. Each shows first what would move."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import typer
+
+from apps.command import exit_codes, output, paths
+from apps.command.completing import clusters
+from apps.command.errors import CommandError, Document, usage
+from apps.command.options import Reason, command
+from apps.command.progress import State, followed
+from apps.command.run import Run
+
+app = typer.Typer()
+PANEL: Final = "Moving"
+_API_VERSION: Final = "failover.lifeboat.io/v1alpha1"
+_SHOWN: Final = 10  # planned returns that are listed without -o wide
+
+Rate = Annotated[float, typer.Option(min=0.001, help="Maximum number of bindings per second.")]
+Wait = Annotated[bool, typer.Option(help="Show the progress until the end.")]
+Timeout = Annotated[str, typer.Option(help="How long to wait for the end.")]
+
+
+@command(app, panel=PANEL, dangerous=True)
+def drain(
+    run: Run,
+    cluster: Annotated[str, typer.Argument(help="The cluster to empty.", autocompletion=clusters)],
+    rate: Rate = 0.5,
+    reason: Reason = "",
+    stop: Annotated[bool, typer.Option("--stop", help="Stop the drain of this cluster.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a drain that was stopped.")] = False,
+    wait: Wait = True,
+    timeout: Timeout = "12h",
+) -> None:
+    """Empty a cluster: cordon it, and move what runs there, one binding after the other, as soon as it has a place."""
+    if stop and resume:
+        raise usage("--stop and --resume exclude each other")
+    collection = paths.failover("drains")
+    live = _open_drain(run, cluster)
+    if stop or resume:
+        if live is None:
+            raise CommandError(f"no drain of {cluster} is open", code=exit_codes.NOT_FOUND)
+        name, patch = live["metadata"]["name"], {"spec": {"stop": stop}}
+        run.api.patch(f"{collection}/{name}", patch, dry_run=True)
+        run.confirm(f"{'Stop' if stop else 'Continue'} drain {name}?")
+        changed = run.api.patch(f"{collection}/{name}", patch)
+        if stop or not wait:
+            run.done(f"drain {name} {'stopped; what is moving continues' if stop else 'continues'}", changed)
+            return
+    elif live is not None:
+        name = live["metadata"]["name"]
+        run.remark(f"drain {name} of {cluster} is open already; this shows its progress")
+    else:
+        body = {
+            "apiVersion": _API_VERSION,
+            "kind": "Drain",
+            "metadata": {"generateName": f"{cluster}-"},
+            "spec": {"cluster": cluster, "rate": rate, "reason": reason},
+        }
+        run.api.post(collection, body, dry_run=True)
+        run.confirm(f"Drain {cluster}?")
+        made = run.api.post(collection, body)
+        name = made["metadata"]["name"]
+        if not wait:
+            run.done(f"drain {name} started; lifeboat drain {cluster} shows its progress", made)
+            return
+    ended = followed(run, collection, name, _drain_state, timeout=timeout, stop=f"lifeboat drain {cluster} --stop")
+    _report(run, ended, _drain_state(ended), problem=ended["status"].get("phase") != "Finished")
+
+
+def _open_drain(run: Run, cluster: str) -> Document | None:
+    """Return the drain of a cluster that has not finished. None: there is none."""
+    for one in run.api.items(paths.failover("drains"))["items"]:
+        if one["spec"].get("cluster") == cluster and (one.get("status") or {}).get("phase") != "Finished":
+            found: Document = one
+            return found
+    return None
+
+
+def _drain_state(document: Document) -> State:
+    status = document.get("status") or {}
+    moved, leaving, remaining = (status.get(name, 0) for name in ("moved", "leaving", "remaining"))
+    phase = status.get("phase", "Waiting")
+    text = f"{phase}, {leaving} leaving, {remaining} remaining"
+    if message := status.get("message"):
+        text += f": {message}"
+    total = moved + remaining
+    return State(max(0, moved - leaving), total, text, phase if phase in ("Finished", "Stopped") else "")
+
+
+def _report(run: Run, ended: Document, state: State, *, problem: bool) -> None:
+    run.done(f"{ended['metadata']['name']}: {state.text}", ended)
+    if problem:
+        raise typer.Exit(exit_codes.PROBLEM.code)
+
+
+@command(app, panel=PANEL, dangerous=True)
+def failback(
+    run: Run,
+    cluster: Annotated[str, typer.Argument(help="Return what left this cluster.", autocompletion=clusters)] = "",
+    binding: Annotated[str, typer.Option(help="Return this binding: NAMESPACE/NAME.")] = "",
+    selector: Annotated[str, typer.Option("-l", "--selector", help="Only workloads with these labels: a=b,c=d.")] = "",
+    rate: Rate = 0.5,
+    at_once: Annotated[int, typer.Option(min=1, max=100, help="How many return at the same time.")] = 10,
+    reason: Reason = "",
+    wait: Wait = True,
+    timeout: Timeout = "12h",
+) -> None:
+    """Bring workloads back to the cluster they left. The plan is shown first, and the first failure stops it."""
+    spec: Document = {"rate": rate, "atOnce": at_once, "reason": reason, "dryRun": True}
+    spec |= {key: value for key, value in (("cluster", cluster), ("binding", binding)) if value}
+    if selector:
+        spec["selector"] = {"matchLabels": _labels(selector)}
+    if not cluster and not binding and not selector:
+        raise usage("name a cluster, or choose with --binding or --selector")
+    collection = paths.failover("failbacks")
+    head = {"apiVersion": _API_VERSION, "kind": "Failback", "metadata": {"generateName": f"{cluster or 'back'}-"}}
+    made = run.api.post(collection, {**head, "spec": spec})
+    name = made["metadata"]["name"]
+    place, confirmed = f"{collection}/{name}", False
+    try:
+        planned = followed(run, collection, name, _plan_state, timeout="2m", stop=f"kubectl delete failback {name}")
+        if not _show_plan(run, planned):
+            return
+        run.confirm("Return them?")
+        confirmed = True
+    finally:
+        if not confirmed:
+            run.api.delete(place)  # a plan that is not carried out does not stay behind
+    run.api.patch(place, {"spec": {"dryRun": False}})
+    if not wait:
+        run.done(f"failback {name} started; see it with: kubectl get failback {name} -w", run.api.get(place))
+        return
+    stop = f"""kubectl patch failback {name} --type merge -p '{{"spec": {{"stop": true}}}}'"""
+    ended = followed(run, collection, name, _failback_state, timeout=timeout, stop=stop)
+    _report(run, ended, _failback_state(ended), problem=ended["status"].get("phase") != "Finished")
+
+
+def _labels(text: str) -> dict[str, str]:
+    pairs = [part.partition("=") for part in text.split(",")]
+    if any(not key or not equals for key, equals, _ in pairs):
+        raise usage(f'--selector: "{text}" is not a list of labels; write a=b,c=d')
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _plan_state(document: Document) -> State:
+    status = document.get("status") or {}
+    phase = status.get("phase", "")
+    ended = phase if phase in ("Planned", "Failed", "Finished") else ""
+    return State(0, 0, f"planning: {status.get('message') or 'waiting for a worker'}", ended)
+
+
+def _show_plan(run: Run, document: Document) -> bool:
+    """Print what would return. Return whether anything would."""
+    status = document["status"]
+    plans, staying = status.get("planned") or (), status.get("cannotReturn") or ()
+    if run.is_structured and run.dry_run:
+        run.show(document)
+    shown = None if run.how == output.Output.WIDE else _SHOWN
+    rows: list[list[Any]] = [
+        [one["binding"], ", ".join(one.get("leaves") or ()), one["cluster"], one.get("replicas") or ""] for one in plans
+    ]
+    if rows:
+        run.remark(output.table(("Binding", "Leaves", "Returns to", "Replicas"), rows[:shown], now=run.now))
+    if shown is not None and len(rows) > shown:
+        run.remark(f"… and {len(rows) - shown} more (-o wide)")
+    for one in staying:
+        run.remark(f"stays: {one['binding']}: {one['message']}", style="yellow")
+    run.remark(f"{status.get('phase')}: {status.get('message', '')}")
+    if not plans:
+        run.done("nothing returns", document)
+    return bool(plans)
+
+
+def _failback_state(document: Document) -> State:
+    status = document.get("status") or {}
+    returned, remaining = status.get("returned", 0), status.get("remaining", 0)
+    returning, phase = len(status.get("returning") or ()), status.get("phase", "Waiting")
+    text = f"{phase}, {returning} returning, {remaining} remaining"
+    if message := status.get("message"):
+        text += f": {message}"
+    end = phase if phase in ("Finished", "Failed", "Stopped") else ""
+    return State(returned, returned + returning + remaining, text, end)

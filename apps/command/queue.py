@@ -1,0 +1,254 @@
+"""Commands for the eviction queue: look at it, give orders about evictions, pause and resume all evictions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import typer
+
+from apps.command import durations, exit_codes, output, paths
+from apps.command.errors import CommandError, Document, Refused, usage
+from apps.command.follow import follow
+from apps.command.options import Reason, command
+from apps.command.run import Run
+
+app = typer.Typer()
+PANEL: Final = "Evictions"
+PAUSE: Final = "pause"
+"""The name of the EvictionHold that `pause` creates for the whole fleet."""
+
+_COLUMNS: Final = ("Position", "Namespace", "Eviction", "State", "Reason", "Due", "ETA")
+_WIDE: Final = ("Kind", "Queued", "Message")
+
+Names = Annotated[list[str] | None, typer.Argument(help="Evictions, as `lifeboat queue` names them.")]
+OfCluster = Annotated[str, typer.Option("--cluster", help="All evictions from this cluster.")]
+Waiting = ("Queued", "Held", "Recovering")
+
+
+@command(app, panel=PANEL, name="queue")
+def queue_(
+    run: Run,
+    watch: Annotated[bool, typer.Option("-w", "--watch", help="Print it again until Ctrl-C.")] = False,
+    interval: Annotated[str, typer.Option(help="With -w: time between two answers.")] = "2s",
+    cluster: OfCluster = "",
+    rate: Annotated[float | None, typer.Option(min=0, help="Estimate with so many evictions per second.")] = None,
+    finished: Annotated[bool, typer.Option("--finished", help="Also evictions that have ended.")] = False,
+) -> None:
+    """Show the eviction queue in its order: state, reason, due time, and the estimated time of each eviction."""
+    query = {} if rate is None else {"rate": rate}
+
+    def answer() -> Any:
+        found = [one for one in _evictions(run, cluster=cluster, **query) if finished or _waits(one)]
+        if run.is_structured:
+            return output.structured({"apiVersion": "v1", "kind": "List", "items": found}, run.how)
+        return found
+
+    def printed() -> Any:
+        found = answer()
+        return found if isinstance(found, str) else _shown(run, found)
+
+    follow(run, printed, every=durations.seconds(interval, option="--interval") if watch else 0)
+
+
+def _evictions(run: Run, *, cluster: str = "", **query: Any) -> list[Document]:
+    """Return the evictions of the namespace of -n, or of all namespaces, in the order of the queue."""
+    if cluster:
+        query["fieldSelector"] = f"spec.cluster={cluster}"
+    found = run.api.items(paths.failover("evictions", namespace=run.chosen_namespace), **query)["items"]
+    if not run.chosen_namespace:
+        found += run.api.items(paths.failover("clusterevictions"), **query)["items"]
+    last = len(found) + 1
+    return sorted(found, key=lambda one: one["status"].get("position") or last)
+
+
+def _waits(eviction: Document) -> bool:
+    return eviction["status"].get("state") in Waiting
+
+
+def _shown(run: Run, found: Sequence[Document]) -> Any:
+    from rich.console import Group  # here: only this command combines a sentence with a table
+
+    wide = run.how == output.Output.WIDE
+    columns = [*_COLUMNS, *(_WIDE if wide else ())]
+    rows = [_row(one)[: len(columns)] for one in found]
+    made = output.table(columns, rows, now=run.now)
+    return Group(sentence(found, run), *([made] if rows else []))
+
+
+def _row(one: Document) -> list[Any]:
+    meta, spec, status = one["metadata"], one["spec"], one["status"]
+    eta = status.get("estimate") or status.get("estimatedAt")
+    return [
+        *(status.get("position"), meta.get("namespace"), meta["name"], status.get("state"), status.get("reason")),
+        *(status.get("dueAt"), eta, spec.get("resourceKind"), status.get("queuedAt"), status.get("message")),
+    ]
+
+
+def sentence(found: Sequence[Document], run: Run) -> str:
+    """Return the state of the queue: "31 queued, 1 held (NoRefuge 1); the last at 21:40:03Z (in 12m)."."""
+    states = [one["status"].get("state", "") for one in found]
+    if not any(state in Waiting for state in states):
+        return "The queue is empty."
+    held: dict[str, int] = {}
+    for one in found:
+        if one["status"].get("state") == "Held":
+            reason = one["status"].get("reason", "")
+            held[reason] = held.get(reason, 0) + 1
+    parts = [f"{states.count('Queued')} queued"]
+    if held:
+        parts.append(
+            f"{sum(held.values())} held ({', '.join(f'{why} {count}' for why, count in sorted(held.items()))})"
+        )
+    if recovering := states.count("Recovering"):
+        parts.append(f"{recovering} recovering")
+    ends = next((one["status"]["queueEndsAt"] for one in found if one["status"].get("queueEndsAt")), "")
+    end = f"the last at {durations.relative(ends, now=run.now)}" if ends else "no estimated end"
+    return f"{', '.join(parts)}; {end}."
+
+
+def _order(run: Run, verb: str, names: list[str] | None, *, cluster: str, reason: str, asks: str) -> None:
+    """Give an order about evictions. `asks`: the question before it; "": the order is not dangerous."""
+    chosen = _chosen(run, names or [], cluster=cluster)
+    if not reason.strip():
+        raise usage("--reason is missing", advice="the reason is kept with the order, and the change log shows it")
+    if not run.is_structured:
+        for one in chosen:
+            where = f"{one['metadata'].get('namespace', '')}/{one['metadata']['name']}".lstrip("/")
+            run.remark(f"{verb} {where}: {one['status'].get('message', '')}")
+    if asks or run.dry_run or len(chosen) > 1:
+        run.confirm(asks.format(count=_count(len(chosen))) if asks else f"{verb} {_count(len(chosen))}?")
+    ordered, failed = [], None
+    for one in chosen:
+        try:
+            ordered.append(run.api.post(f"{_path(one)}/{verb}", {"reason": reason}))
+        except Refused as error:
+            if len(chosen) == 1:
+                raise
+            failed = error
+            run.remark(f"{one['metadata']['name']}: {error.message}", style="red")
+    if not run.show({"apiVersion": "v1", "kind": "List", "items": ordered}):
+        run.say(f"{verb}: {_count(len(ordered))}")
+    if failed is not None:
+        raise CommandError(f"{_count(len(chosen) - len(ordered))} not ordered: {failed.message}", code=failed.code)
+
+
+def _count(number: int) -> str:
+    return f"{number} eviction{'' if number == 1 else 's'}"
+
+
+def _path(eviction: Document) -> str:
+    plural = "evictions" if eviction["kind"] == "Eviction" else "clusterevictions"
+    return paths.failover(plural, eviction["metadata"]["name"], namespace=eviction["metadata"].get("namespace", ""))
+
+
+def _chosen(run: Run, names: Sequence[str], *, cluster: str) -> list[Document]:
+    """Return the evictions of the arguments. A name may have its namespace before it: shop/web.member1."""
+    if bool(names) == bool(cluster):
+        raise usage("name evictions, or all of a cluster with --cluster", advice="lifeboat queue shows their names")
+    if cluster:
+        found = [one for one in _evictions(run, cluster=cluster) if _waits(one)]
+        if not found:
+            raise CommandError(f"no eviction from cluster {cluster} waits", code=exit_codes.NOT_FOUND)
+        return found
+    return [_named(run, name) for name in names]
+
+
+def _named(run: Run, text: str) -> Document:
+    namespace, _, name = text.rpartition("/")
+    for path in (
+        paths.failover("evictions", name, namespace=namespace or run.namespace),
+        *([] if namespace else [paths.failover("clusterevictions", name)]),
+    ):
+        try:
+            return run.api.get(path)
+        except Refused as error:
+            if error.http != 404:
+                raise
+    raise CommandError(
+        f"no eviction {name} in namespace {namespace or run.namespace}",
+        code=exit_codes.NOT_FOUND,
+        advice="lifeboat queue shows all; write NAMESPACE/NAME",
+    )
+
+
+@command(app, panel=PANEL, dangerous=True)
+def hold(run: Run, evictions: Names = None, cluster: OfCluster = "", reason: Reason = "") -> None:
+    """Hold evictions: the copies stay until you release them."""
+    _order(run, "hold", evictions, cluster=cluster, reason=reason, asks="")
+
+
+@command(app, panel=PANEL, dangerous=True)
+def release(run: Run, evictions: Names = None, cluster: OfCluster = "", reason: Reason = "") -> None:
+    """Take back a hold; without a hold, take back skip and expedite."""
+    _order(run, "release", evictions, cluster=cluster, reason=reason, asks="")
+
+
+@command(app, panel=PANEL, dangerous=True)
+def skip(run: Run, evictions: Names = None, cluster: OfCluster = "", reason: Reason = "") -> None:
+    """Do not evict: the copies stay on their cluster for as long as its present taints stay."""
+    asks = "Leave {count} undone, so that the copies stay where they are?"
+    _order(run, "skip", evictions, cluster=cluster, reason=reason, asks=asks)
+
+
+@command(app, panel=PANEL, dangerous=True)
+def expedite(run: Run, evictions: Names = None, cluster: OfCluster = "", reason: Reason = "") -> None:
+    """Evict next, before everything else in the queue, without waiting for the toleration to end."""
+    asks = "Put {count} before all others, so that the copies leave as soon as there is a token?"
+    _order(run, "expedite", evictions, cluster=cluster, reason=reason, asks=asks)
+
+
+@command(app, panel=PANEL, dangerous=True)
+def pause(
+    run: Run,
+    reason: Reason = "",
+    last: Annotated[str, typer.Option("--for", help="End by itself after 30m, 2h, 1d. Default: at `resume`.")] = "",
+    cluster: Annotated[list[str] | None, typer.Option("--cluster", help="Only evictions from it. Repeatable.")] = None,
+    name: Annotated[str, typer.Option(help="Name of the EvictionHold. Pauses with other names apply as well.")] = PAUSE,
+) -> None:
+    """Stop all evictions by taints at once. Detection and everything else continue. -n: only those of a namespace."""
+    spec: Document = {"reason": reason, "who": _user(run), "clusters": cluster or []}
+    if run.chosen_namespace:
+        spec["namespaces"] = [run.chosen_namespace]
+    if last:
+        spec["expiresAt"] = durations.later(durations.seconds(last, option="--for"), now=run.now)
+    body = {
+        "apiVersion": "failover.lifeboat.io/v1alpha1",
+        "kind": "EvictionHold",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+    made = run.api.apply(paths.failover("evictionholds", name), body, dry_run=run.dry_run)
+    scope = f"from {', '.join(cluster)}" if cluster else "in the fleet"
+    within = f" of namespace {run.chosen_namespace}" if run.chosen_namespace else ""
+    until = f"until {spec['expiresAt']}" if last else f"until `lifeboat resume{'' if name == PAUSE else f' {name}'}`"
+    run.done(f"{'would pause' if run.dry_run else 'paused'}: no eviction {scope}{within} {until}", made)
+
+
+def _user(run: Run) -> str:
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    made = run.api.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
+    return str(made["status"]["userInfo"].get("username", ""))
+
+
+@command(app, panel=PANEL, dangerous=True)
+def resume(
+    run: Run,
+    name: Annotated[str, typer.Argument(help="The EvictionHold to delete. Default: that of `lifeboat pause`.")] = PAUSE,
+) -> None:
+    """End a pause: evictions that were held continue, in the order of the queue."""
+    path = paths.failover("evictionholds", name)
+    try:
+        hold = run.api.get(path)
+    except Refused as error:
+        if error.http != 404:
+            raise
+        others = [one["metadata"]["name"] for one in run.api.items(paths.failover("evictionholds"))["items"]]
+        advice = f"other pauses: {', '.join(others)}; resume one with: lifeboat resume NAME" if others else ""
+        raise CommandError(f"there is no pause {name}", code=exit_codes.NOT_FOUND, advice=advice) from None
+    held = [one for one in _evictions(run) if one["status"].get("reason") == "OnHold"]
+    who = hold["spec"].get("who") or "a user"
+    run.remark(f"{name} by {who}: {hold['spec']['reason']}. {_count(len(held))} held by pauses.")
+    run.api.delete(path, dry_run=True)
+    run.confirm("Resume evictions?")
+    run.done(f"resumed: {_count(len(held))} may continue", run.api.delete(path))

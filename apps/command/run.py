@@ -1,0 +1,122 @@
+"""Run: one call of the command, with its options, its connection and its output."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from apps.command import exit_codes, kubeconfig, output
+from apps.command.api import Api
+from apps.command.errors import CommandError, Document
+from apps.command.kubeconfig import Access
+from apps.command.output import Output
+
+
+class Run:
+    """One call of the command. The API is connected to when `api` is first read."""
+
+    def __init__(
+        self,
+        *,
+        kubeconfig: Path | None = None,
+        context: str = "",
+        namespace: str = "",
+        output: str = Output.TABLE,
+        yes: bool = False,
+        dry_run: bool = False,
+    ) -> None:
+        self.chosen_namespace = namespace  # "": the option was not given
+        self.how = str(output)
+        self.dry_run = dry_run
+        self._kubeconfig, self._context, self._yes = kubeconfig, context, yes
+
+    @cached_property
+    def out(self) -> Any:
+        return output.console()
+
+    @cached_property
+    def err(self) -> Any:
+        return output.console(stderr=True)
+
+    @cached_property
+    def _access(self) -> Access:
+        return kubeconfig.read(self._kubeconfig, self._context)
+
+    @cached_property
+    def api(self) -> Api:
+        return Api(self._access, warn=lambda text: self.remark(f"Warning: {text}", style="yellow"))
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of -n, else of the context."""
+        return self.chosen_namespace or self._access.namespace
+
+    @property
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    @property
+    def is_structured(self) -> bool:
+        """Test whether the output is for programs."""
+        return self.how in (Output.JSON, Output.YAML)
+
+    def say(self, text: Any = "", *, style: str = "") -> None:
+        """Print a part of the answer."""
+        self.out.print(text, style=style or None)
+
+    def remark(self, text: Any, *, style: str = "") -> None:
+        """Print what is not a part of the answer: warnings, progress, questions."""
+        self.err.print(text, style=style or None)
+
+    def show(self, document: Document) -> bool:
+        """Print a document if the output is JSON or YAML. Return whether it was printed."""
+        if self.is_structured:
+            self.out.print(output.structured(document, self.how))
+        return self.is_structured
+
+    def done(self, text: str, document: Document) -> None:
+        """Report what was done: a sentence, or the object as the API returned it."""
+        if not self.show(document):
+            self.say(text)
+
+    def rows(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Print a table."""
+        self.say(output.table(columns, rows, now=self.now))
+
+    def table(self, path: str, *, namespaces: bool = False, **query: Any) -> None:
+        """Print a list of the API as kubectl prints it, or as JSON or YAML."""
+        if self.is_structured:
+            self.show(self.api.items(path, **query))
+            return
+        found = self.api.table(path, **query)
+        columns, rows = output.rows_of(found, wide=self.how == Output.WIDE, namespaces=namespaces)
+        if not rows:
+            self.remark("none")
+            return
+        self.rows(columns, rows)
+
+    def confirm(self, question: str) -> None:
+        """Return if the user confirms. With --dry-run the command ends here, successfully; --yes confirms.
+
+        Raises CommandError if the answer is no, or if no terminal can ask.
+        """
+        if self.dry_run:
+            self.remark("dry run: nothing was changed")
+            raise typer.Exit(exit_codes.OK.code)
+        if self._yes:
+            return
+        if not sys.stdin.isatty():
+            raise CommandError(
+                "nothing was changed, because no terminal can confirm",
+                code=exit_codes.NOT_CONFIRMED,
+                advice="repeat the command with --yes",
+            )
+        self.err.print(f"{question} [y/N] ", end="")
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise CommandError("not confirmed, nothing was changed", code=exit_codes.NOT_CONFIRMED)

@@ -1,0 +1,152 @@
+"""Answers from the command: explain, readiness, record, doctor, version, and errors of the connection."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from apps.command import reports
+from tests.api.server import Client, Server
+from tests.api.test_placement import bind, keep
+from tests.command.conftest import Lifeboat
+
+RECORD = {
+    "metadata": {"name": "web-deployment.7", "namespace": "shop"},
+    "status": {
+        "resource": {"kind": "Deployment", "namespace": "shop", "name": "web"},
+        "state": "Finished",
+        "reason": "TaintUntolerated",
+        "left": [{"name": "member1", "replicas": 2}],
+        "after": [{"name": "member2", "replicas": 2}],
+        "durations": {"total": 42.4},
+        "steps": [
+            {"at": "2026-03-14T02:36:26Z", "seconds": 0.0, "what": "Seen", "cluster": "member1", "message": "a|b"},
+            {"at": "2026-03-14T02:37:08Z", "seconds": 42.4, "what": "Cleared", "by": "graceful_eviction"},
+        ],
+    },
+}
+
+
+def test_explain_takes_the_name_of_a_workload_as_kubectl_does(
+    lifeboat: Lifeboat, server: Server, api: Client, namespace: str
+) -> None:
+    bind(api, namespace, "web-deployment")
+    keep(server, namespace, name="web-deployment")
+
+    by_type = [
+        lifeboat("explain", f"{one}/web", "-n", namespace) for one in ("deployment", "deploy", "Deployments.apps")
+    ]
+    by_name = lifeboat("explain", "web-deployment", "-n", namespace)
+    document = json.loads(lifeboat("explain", "deploy/web", "-n", namespace, "-o", "json").stdout)
+
+    assert {one.stdout for one in by_type} == {by_name.stdout}, [one.stderr for one in by_type]
+    assert "  member2: TaintToleration refuses it: taint gpu:NoSchedule is not tolerated" in by_name.stdout.splitlines()
+    assert document["kind"] == "PlacementExplanation"
+
+
+def test_what_does_not_exist_has_an_exit_code_of_its_own(lifeboat: Lifeboat, namespace: str) -> None:
+    workload = lifeboat("explain", "deployment/missing", "-n", namespace)
+    kind = lifeboat("explain", "spaceship/web", "-n", namespace)
+
+    assert (workload.exit_code, "no policy claims it" in workload.stderr) == (4, True)
+    assert (kind.exit_code, 'the API serves no kind "spaceship"' in kind.stderr) == (4, True)
+
+
+def test_readiness_names_obstacles_and_remedies_and_fails_if_there_are_any(
+    lifeboat: Lifeboat, api: Client, namespace: str
+) -> None:
+    bind(api, namespace, "web-deployment")
+
+    one = lifeboat("readiness", "deployment/web", "-n", namespace)
+    fleet = lifeboat("readiness")
+
+    assert (one.exit_code, fleet.exit_code) == (1, 1)
+    assert one.stdout.startswith(f"work.karmada.io/ResourceBinding:{namespace}/web-deployment: would not fail over.")
+    assert "Blocks: GateOff" in one.stdout
+    assert "what to do: " in one.stdout
+    assert "GateOff" in fleet.stdout
+    assert "would fail over." in fleet.stdout.splitlines()[0]
+
+
+def test_records_of_a_namespace_without_failovers_are_none(lifeboat: Lifeboat, api: Client, namespace: str) -> None:
+    bind(api, namespace, "web-deployment")
+
+    listed = lifeboat("record", "-n", namespace)
+    named = lifeboat("record", "deployment/web", "-n", namespace)
+    markdown = lifeboat("record", "-n", namespace, "-o", "markdown", "--since", "2h")
+
+    assert (listed.exit_code, listed.stderr) == (0, "none\n")
+    assert (named.exit_code, "no failover of" in named.stderr) == (4, True)
+    assert markdown.stdout.startswith("# Failover report")
+    assert "No failover is on record" in markdown.stdout
+    assert lifeboat("record", "-A", "deployment/web").exit_code == 2
+
+
+def test_an_incident_report_has_a_summary_and_every_step() -> None:
+    report = reports.markdown([RECORD], server="https://lifeboat", now=reports.began(RECORD))  # type: ignore[arg-type]
+
+    lines = report.splitlines()
+    assert "- Failovers: 1, of which 1 finished" in lines
+    assert "- Clusters left: member1" in lines
+    summary = "| Deployment shop/web | member1 | member2 | Finished | TaintUntolerated | 2026-03-14T02:36:26Z | 42s |"
+    assert summary in lines
+    assert "Deployment shop/web left member1 for member2 (TaintUntolerated), in 42s." in lines
+    assert "| 2026-03-14T02:36:26Z | +0.0 s | Seen | member1 | a\\|b |  |" in lines
+
+
+def test_doctor_finds_what_is_missing_and_says_what_to_do(lifeboat: Lifeboat) -> None:
+    done = lifeboat("doctor")
+    found = json.loads(lifeboat("doctor", "-o", "json").stdout)["checks"]
+
+    assert done.exit_code == 1
+    problems = {one["name"]: one for one in found if one["problem"]}
+    assert {one["name"] for one in found} >= {"database", "migrations", "redis", "controllers", "queue"}
+    assert {"members", "gate Failover"} <= set(problems)  # this server has no other process, and the gate is off
+    assert any(name.startswith("workers ") for name in problems)
+    assert all(one["remedy"] for one in problems.values())
+    (gate,) = [line for line in done.stdout.splitlines() if line.startswith("gate Failover")]
+    assert "featureGates" in gate
+
+
+def test_the_version_of_command_and_server(lifeboat: Lifeboat) -> None:
+    both, alone = lifeboat("version"), lifeboat("version", "--client", env={"KUBECONFIG": "/nowhere"})
+
+    assert [line.partition(":")[0] for line in both.stdout.splitlines()] == ["client", "server"]
+    assert alone.stdout == both.stdout.splitlines()[0] + "\n"
+
+
+def test_completion_is_a_script_for_the_shell(lifeboat: Lifeboat) -> None:
+    assert "complete -o default -F _lifeboat_completion lifeboat" in lifeboat("completion", "bash").stdout
+    assert "compdef" in lifeboat("completion", "zsh").stdout
+    assert lifeboat("completion", "tcsh").exit_code == 2
+
+
+def test_every_way_not_to_reach_the_api_is_explained(lifeboat: Lifeboat, server: Server, tmp_path: Path) -> None:
+    config = yaml.safe_load(server.kubeconfig.read_text())
+
+    def changed(part: str, inner: str, **values: str) -> str:
+        file = tmp_path / f"{part}.config"
+        copy = yaml.safe_load(yaml.safe_dump(config))
+        copy[part][0][inner] |= values
+        file.write_text(yaml.safe_dump(copy))
+        return str(file)
+
+    away = lifeboat("clusters", "--kubeconfig", changed("clusters", "cluster", server="https://127.0.0.1:1"))
+    denied = lifeboat("clusters", "--kubeconfig", changed("users", "user", token="wrong"))
+    context = lifeboat("clusters", "--context", "other")
+    nothing = lifeboat("clusters", "--kubeconfig", str(tmp_path / "none"))
+
+    assert (away.exit_code, "cannot be reached" in away.stderr) == (6, True)
+    assert (denied.exit_code, "manage.py token renew" in denied.stderr) == (5, True)
+    assert (context.exit_code, "its contexts: lifeboat" in context.stderr) == (4, True), context.stderr
+    assert (nothing.exit_code, "there is no kubeconfig" in nothing.stderr) == (4, True)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["clusters", "--no-such-option"], ["no-such-command"], ["queue", "--rate", "-1"]]
+)
+def test_a_wrong_option_is_a_usage_error(lifeboat: Lifeboat, arguments: list[str]) -> None:
+    assert lifeboat(*arguments).exit_code == 2

@@ -1,0 +1,104 @@
+"""Drain and failback from the command: shown first, confirmed, followed to the end."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+
+from tests.api.controllers import work
+from tests.api.server import Client, Server
+from tests.api.test_failback import FAILBACKS, away, join
+from tests.builders.documents import CLUSTERS
+from tests.command.conftest import Lifeboat
+from tests.processes import PROJECT
+
+DRAINS = "/apis/failover.lifeboat.io/v1alpha1/drains"
+SECONDS = 60
+
+
+def started(server: Server, *arguments: str, **more: int) -> subprocess.Popen[str]:
+    """Start the command as a process of its own."""
+    environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig), "NO_COLOR": "1"}
+    call = [sys.executable, "-m", "apps.command", *arguments]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
+    return subprocess.Popen(call, cwd=PROJECT, env=environment, text=True, **pipes)  # type: ignore[call-overload,no-any-return]
+
+
+def drains_of(api: Client, cluster: str) -> list[str]:
+    items = api.get(DRAINS).document["items"]
+    return [one["metadata"]["name"] for one in items if one["spec"]["cluster"] == cluster]
+
+
+def test_a_drain_is_confirmed_followed_to_its_end_and_stopped(
+    lifeboat: Lifeboat, api: Client, server: Server, namespace: str
+) -> None:
+    name = join(api, server, f"{namespace}-a")
+
+    asked = lifeboat("drain", name)
+    tried = lifeboat("drain", name, "--dry-run")
+    missing = lifeboat("drain", f"{namespace}-none", "--yes")
+    assert (asked.exit_code, tried.exit_code, missing.exit_code) == (7, 0, 3)
+    assert drains_of(api, name) == []
+
+    begun = lifeboat("drain", name, "--yes", "--no-wait", "--rate", "2", "--reason", "kernel")
+    assert begun.exit_code == 0, begun.stderr
+    assert lifeboat("drain", name, "--stop", "--yes").exit_code == 0
+    (order,) = drains_of(api, name)
+    spec = api.get(f"{DRAINS}/{order}").document["spec"]
+    assert (spec["rate"], spec["reason"], spec["stop"]) == (2.0, "kernel", True)
+
+    following = started(server, "drain", name, "--resume", "--yes")
+    assert following.stderr is not None
+    assert "0 of 0: Waiting" in following.stderr.readline()  # it watches
+    work(server, "drains")
+    out, err = following.communicate(timeout=SECONDS)
+
+    assert following.returncode == 0, err
+    assert out.startswith(f"{order}: Finished, 0 leaving, 0 remaining: nothing is left on cluster {name}")
+    assert "unschedulable" in str(api.get(f"{CLUSTERS}/{name}").document["spec"]["taints"])
+    assert lifeboat("drain", name, "--stop").exit_code == 4
+
+
+def test_a_failback_shows_its_plan_and_returns_only_what_was_confirmed(
+    lifeboat: Lifeboat, api: Client, server: Server, namespace: str
+) -> None:
+    origin, refuge = (join(api, server, f"{namespace}-{one}") for one in "ab")
+    binding = away(api, namespace, origin, refuge)
+    terminal, inside = pty.openpty()
+
+    following = started(server, "failback", "--binding", binding, stdin=inside)
+    assert following.stderr is not None
+    assert "planning" in following.stderr.readline()
+    work(server, "failbacks")
+    os.write(terminal, b"n\n")
+    out, err = following.communicate(timeout=SECONDS)
+    os.close(terminal), os.close(inside)
+
+    assert (following.returncode, out) == (7, ""), err
+    assert f"{binding}   {refuge}" in err
+    assert "Return them? [y/N]" in err
+    mine = [one for one in api.get(FAILBACKS).document["items"] if one["spec"].get("binding") == binding]
+    assert mine == []  # the plan is gone
+
+    refused = lifeboat("failback", f"{namespace}-none")
+    assert (refused.exit_code, "spec.cluster" in refused.stderr) == (3, True), refused.stderr
+    assert lifeboat("failback").exit_code == 2
+    assert lifeboat("failback", "-l", "no-label").exit_code == 2
+
+
+def test_a_confirmed_failback_starts(lifeboat: Lifeboat, api: Client, server: Server, namespace: str) -> None:
+    origin, refuge = (join(api, server, f"{namespace}-{one}") for one in "ab")
+    binding = away(api, namespace, origin, refuge)
+
+    following = started(server, "failback", "--binding", binding, "--yes", "--no-wait")
+    assert following.stderr is not None
+    assert "planning" in following.stderr.readline()
+    work(server, "failbacks")
+    out, err = following.communicate(timeout=SECONDS)
+
+    assert following.returncode == 0, err
+    (mine,) = [one for one in api.get(FAILBACKS).document["items"] if one["spec"].get("binding") == binding]
+    assert out.startswith(f"failback {mine['metadata']['name']} started")
+    assert mine["spec"]["dryRun"] is False

@@ -1,0 +1,107 @@
+"""The queue from the command: looked at, ordered about, paused."""
+
+from __future__ import annotations
+
+import json
+
+from tests.api.server import Client, Server
+from tests.api.test_evictions import queue
+from tests.command.conftest import Lifeboat
+
+
+def test_the_queue_is_a_sentence_and_a_table_in_its_order(lifeboat: Lifeboat, server: Server, namespace: str) -> None:
+    queue(server, namespace, "web")
+    queue(server, namespace, "db", state="Held", reason="NoRefuge")
+
+    done = lifeboat("queue", "-n", namespace)
+
+    first, heading, *rows = done.stdout.splitlines()
+    assert done.exit_code == 0, done.stderr
+    assert first.startswith("1 queued, 1 held (NoRefuge 1); ")
+    assert heading.split() == ["POSITION", "NAMESPACE", "EVICTION", "STATE", "REASON", "DUE", "ETA"]
+    assert [row.split()[2:4] for row in rows] == [["web.member1", "Queued"], ["db.member1", "Held"]]
+    assert "s ago)" in rows[0]
+
+
+def test_the_queue_for_programs_is_a_list_of_evictions(lifeboat: Lifeboat, server: Server, namespace: str) -> None:
+    queue(server, namespace, "web")
+
+    found = json.loads(lifeboat("queue", "-n", namespace, "-o", "json", "--rate", "0").stdout)
+
+    (one,) = found["items"]
+    assert (one["kind"], one["status"]["estimate"]) == ("Eviction", "stopped")
+
+
+def test_an_order_needs_a_reason_and_is_kept_with_it(
+    lifeboat: Lifeboat, api: Client, server: Server, namespace: str
+) -> None:
+    queue(server, namespace, "web")
+
+    without = lifeboat("hold", "web.member1", "-n", namespace)
+    done = lifeboat("hold", "web.member1", "-n", namespace, "--reason", "we are on it")
+
+    assert (without.exit_code, "--reason is missing" in without.stderr) == (2, True)
+    assert (done.exit_code, done.stdout) == (0, "hold: 1 eviction\n"), done.stderr
+    where = f"/apis/work.karmada.io/v1alpha2/namespaces/{namespace}/resourcebindings/web"
+    assert "we are on it" in json.dumps(api.get(where).document["metadata"]["annotations"])
+    released = lifeboat("release", f"{namespace}/web.member1", "--reason", "done", "-o", "json")
+    assert json.loads(released.stdout)["items"][0]["metadata"]["name"] == "web.member1"
+
+
+def test_skip_and_expedite_ask_first_and_nothing_happens_without_a_terminal(
+    lifeboat: Lifeboat, api: Client, server: Server, namespace: str
+) -> None:
+    queue(server, namespace, "web")
+    queue(server, namespace, "db")
+    where = f"/apis/work.karmada.io/v1alpha2/namespaces/{namespace}/resourcebindings/web"
+    everything = ("-n", namespace, "--cluster", "member1", "--reason", "planned")
+
+    asked = lifeboat("skip", *everything)
+    tried = lifeboat("expedite", *everything, "--dry-run")
+    before = api.get(where).document["metadata"].get("annotations")
+    done = lifeboat("skip", *everything, "--yes")
+    expedited = lifeboat("expedite", "web.member1", "-n", namespace, "--reason", "first", "-y")
+
+    assert (asked.exit_code, "repeat the command with --yes" in asked.stderr) == (7, True)
+    assert (tried.exit_code, "dry run: nothing was changed" in tried.stderr) == (0, True)
+    assert not before
+    assert (done.exit_code, done.stdout) == (0, "skip: 2 evictions\n"), done.stderr
+    assert (expedited.exit_code, expedited.stdout) == (0, "expedite: 1 eviction\n"), expedited.stderr
+
+
+def test_an_eviction_that_does_not_exist_is_named(lifeboat: Lifeboat, namespace: str) -> None:
+    done = lifeboat("skip", "web.nowhere", "-n", namespace, "--reason", "x", "--yes")
+
+    assert done.exit_code == 4
+    assert f"no eviction web.nowhere in namespace {namespace}" in done.stderr
+    assert lifeboat("skip", "--reason", "x").exit_code == 2
+
+
+def test_a_refusal_is_the_message_of_the_api(lifeboat: Lifeboat, server: Server, namespace: str) -> None:
+    queue(server, namespace, "web", state="Evicted")
+
+    done = lifeboat("hold", "web.member1", "-n", namespace, "--reason", "x")
+
+    assert done.exit_code == 3
+    assert "has already been evicted from cluster member1" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_pause_holds_with_author_and_end_and_resume_ends_it(lifeboat: Lifeboat, api: Client, namespace: str) -> None:
+    where = f"/apis/failover.lifeboat.io/v1alpha1/evictionholds/{namespace}"
+    mine = ("--name", namespace, "-n", namespace)
+
+    refused = lifeboat("pause", *mine)
+    paused = lifeboat("pause", *mine, "--reason", "storm", "--for", "2h")
+    hold = api.get(where).document["spec"]
+    asked = lifeboat("resume", namespace)
+    resumed = lifeboat("resume", namespace, "--yes")
+    again = lifeboat("resume", namespace, "--yes")
+
+    assert (refused.exit_code, "spec.reason" in refused.stderr) == (3, True)
+    assert paused.exit_code == 0, paused.stderr
+    assert paused.stdout.startswith(f"paused: no eviction in the fleet of namespace {namespace} until 20")
+    assert (hold["who"], hold["reason"], hold["namespaces"]) == ("admin", "storm", [namespace])
+    assert (asked.exit_code, "admin: storm" in asked.stderr) == (7, True)
+    assert resumed.exit_code == 0, resumed.stderr
+    assert (api.get(where).status, again.exit_code) == (404, 4)
