@@ -50,6 +50,8 @@ def readiness(run: Run, workload: Annotated[str, typer.Argument(help="TYPE/NAME.
 
 def _fleet(run: Run, status: Document) -> None:
     run.say(f"{status.get('ready', 0)} of {status.get('bindings', 0)} workloads would fail over.")
+    if message := status.get("message"):
+        run.say(message, style="yellow")
     rows = [
         [one["what"], one["severity"], one["bindings"], one["remedy"], ", ".join(one.get("examples") or ())]
         for one in status.get("obstacles") or ()

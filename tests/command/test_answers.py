@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from apps.command import reports
+from tests.api.controllers import work
 from tests.api.server import Client, Server
 from tests.api.test_placement import bind, keep
 from tests.command.conftest import Lifeboat
@@ -56,9 +57,10 @@ def test_what_does_not_exist_has_an_exit_code_of_its_own(lifeboat: Lifeboat, nam
 
 
 def test_readiness_names_obstacles_and_remedies_and_fails_if_there_are_any(
-    lifeboat: Lifeboat, api: Client, namespace: str
+    lifeboat: Lifeboat, api: Client, server: Server, namespace: str
 ) -> None:
     bind(api, namespace, "web-deployment")
+    work(server, "readiness", refs=[f"work.karmada.io/ResourceBinding:{namespace}/web-deployment"])
 
     one = lifeboat("readiness", "deployment/web", "-n", namespace)
     fleet = lifeboat("readiness")
