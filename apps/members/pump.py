@@ -66,12 +66,15 @@ class Pump:
         configuration: Configuration,
         answer: Callable[[Question], Awaitable[Answer]],
         executor: Executor,
+        *,
+        extend_seconds: float = EXTEND_SECONDS,
     ) -> None:
         self.controller = controller
         self.store = store
         self.configuration = configuration
         self.answer = answer
         self.executor = executor
+        self.extend_seconds = extend_seconds
         self.wake = asyncio.Event()
         expect([controller.name])
         self._answered: asyncio.Queue[Asked] = asyncio.Queue()
@@ -178,7 +181,7 @@ class Pump:
         self.store.release(claims, due_at=self.store.now() + CROWDED)
 
     async def _ask(self, request: Asked, question: Question, member: str) -> None:
-        seconds = LONGEST_APPLY_SECONDS if isinstance(question, Ensure) else LONGEST_ANSWER_SECONDS
+        seconds = longest_answer(question)
         self._open.add(request)
         try:
             request.answer = await asyncio.wait_for(self.answer(question), seconds)
@@ -195,7 +198,7 @@ class Pump:
     async def _extending(self) -> None:
         """Extend claims while their questions are in flight, so that no other process claims these objects."""
         while True:
-            await asyncio.sleep(EXTEND_SECONDS)
+            await asyncio.sleep(self.extend_seconds)
             try:
                 await self.extend()
             except OperationalError as error:
@@ -311,6 +314,11 @@ def _connected(function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
     finally:
         close_old_connections()
+
+
+def longest_answer(question: Question) -> float:
+    """Return for how many seconds an answer is waited for. Only a large object may take longer than a claim lasts."""
+    return LONGEST_APPLY_SECONDS if isinstance(question, Ensure) else LONGEST_ANSWER_SECONDS
 
 
 def member_of(question: Question) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, InternalError, connection, transaction
 
-from apps.api.error_mapping import status_error
+from apps.api.error_mapping import is_away, status_error
 from apps.objects.apply import binary_cursor
 from apps.objects.refusal import UNKNOWN, cause, sqlstate
 
@@ -137,6 +137,19 @@ def test_a_read_only_database_is_an_operational_error_as_any_other_refusal() -> 
 
     assert type(error).__name__ == "OperationalError"
     assert cause(error).startswith("PostgreSQL is read-only")
+
+
+def test_a_read_only_database_is_a_503_for_the_writes_of_django_as_well() -> None:
+    """For Django's own cursors, which write sessions and users, it is an InternalError."""
+    statements = "SET TRANSACTION READ ONLY; UPDATE objects_counter SET version = version"
+    with pytest.raises(InternalError) as caught, transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(statements)
+
+    assert is_away(caught.value)
+    answer = status_error(caught.value)
+    assert (answer.code, answer.details.retry_after_seconds) == (503, 5)
+    assert "PostgreSQL is read-only" in str(answer)
+    assert not is_away(InternalError("something else"))
 
 
 def test_an_error_of_nobody_knows_what_is_told_as_not_reachable() -> None:

@@ -219,6 +219,40 @@ async def test_what_is_not_ours_is_not_updated_where_it_cannot_be_applied(fleet:
     assert (refused.code, "not managed by Lifeboat" in refused.problem) == (409, True)
 
 
+def test_fields_are_taken_over_although_the_object_changes_meanwhile() -> None:
+    """The member answers the takeover with a conflict. It is tried again at the version that the next apply reports."""
+    answers, seen = iter(((200, "1"), (409, ""), (200, "2"), (200, "3"), (200, "4"))), []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := (await reader.readuntil(b"\r\n\r\n")).decode().lower():
+            if head.startswith("get "):  # whether the member has it already
+                writer.write(b"HTTP/1.1 404 X\r\nContent-Length: 0\r\n\r\n")
+                continue
+            sent = await reader.readexactly(int(head.partition("content-length:")[2].split()[0]))
+            kind = "apply" if "application/apply-patch" in head else "merge"
+            seen.append((kind, orjson.loads(sent)["metadata"].get("resourceVersion", "")))
+            code, version = next(answers)
+            update = {"manager": "lifeboat", "operation": "Update" if int(version or 0) < 4 else "Apply"}
+            held = {"resourceVersion": version, "managedFields": [{**update, "fieldsV1": {"f:data": {}}}]}
+            body = orjson.dumps({"metadata": held})
+            writer.write(
+                b"HTTP/1.1 %d X\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+                % (code, len(body), body)
+            )
+
+    async def story(client: MemberClient) -> None:
+        server = await asyncio.start_server(serve, HOST, 0)
+        where = Target("member1", f"http://{HOST}:{server.sockets[0].getsockname()[1]}")
+
+        answer = await client.ensure(Ensure(where, SECRET, overwrite=True))
+
+        server.close()
+        assert (answer.code, answer.body["metadata"]["resourceVersion"]) == (200, "4")
+
+    on_a_client(story)
+    assert seen == [("apply", ""), ("merge", "1"), ("apply", ""), ("merge", "2"), ("apply", "")]
+
+
 def test_a_large_object_is_given_more_time() -> None:
     """A loaded member takes longer for a CustomResourceDefinition of 300 KB than for a small object."""
 

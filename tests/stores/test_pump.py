@@ -12,17 +12,19 @@ from typing import Any
 import pytest
 from django.db import close_old_connections, connection
 
-from apps.members.pump import Pump
+from apps.clusters.client import LONGEST_SECONDS
+from apps.members.pump import Pump, longest_answer
 from apps.objects.configuration import configuration
 from apps.objects.store import DjangoStore
 from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref
 from controlplane.apimachinery.names import WORK_FINALIZER, execution_namespace
-from controlplane.clusters.questions import Answer, Question
+from controlplane.clusters.questions import Answer, Discard, Ensure, Observe, Question, Target
 from controlplane.controllers.execution import Execution
 from controlplane.controllers.probes import Probes
 from controlplane.engine.decision import Decision
 from controlplane.engine.run import CLAIM_SECONDS, RETRY_AFTER_FAILURE
 from controlplane.engine.state import State
+from controlplane.kinds import WORK
 from controlplane.kinds.rows import Observation
 from controlplane.kinds.work import Work, Workload, WorkSpec
 from tests.apps.stack import WITHIN
@@ -161,3 +163,67 @@ def test_a_claim_whose_question_takes_long_is_extended_and_one_that_has_ended_is
     assert left["large"] > timedelta(seconds=CLAIM_SECONDS - 5)
     assert left["ended"] <= timedelta(seconds=1)
     assert large.at > claimed_at > ended.at
+
+
+def test_a_running_pump_extends_the_claims_of_its_open_questions(settings: Any, tmp_path: Path) -> None:
+    """A large object on a loaded member takes longer than a claim lasts; no other process asks meanwhile."""
+    settings.LIFEBOAT_HOME = tmp_path
+    store = DjangoStore(controllers=[controller := Execution()])
+    joined = cluster("member1").with_spec(api_endpoint="http://member1")
+    create(store, joined.with_status(conditions=(Condition("Ready", "True", ""),)), work("large"))
+    asked, answered = asyncio.Event(), asyncio.Event()
+    questions: list[Question] = []
+
+    async def slowly(question: Question) -> Answer:
+        questions.append(question)
+        asked.set()
+        await answered.wait()
+        return Answer(200, {"metadata": {}})
+
+    async def runs() -> None:
+        with ThreadPoolExecutor(2) as executor:
+            running = asyncio.create_task(
+                Pump(controller, store, configuration(), slowly, executor, extend_seconds=0.05).run()
+            )
+            await asked.wait()
+            await asyncio.to_thread(_shorten_claims)
+            while await asyncio.to_thread(_claim_lasts) < timedelta(seconds=CLAIM_SECONDS - 5):
+                assert not running.done(), running.exception()
+                await asyncio.sleep(0.02)
+            answered.set()
+            while await asyncio.to_thread(_claim_lasts) > timedelta(0):  # the answer is written under the claim
+                await asyncio.sleep(0.02)
+            running.cancel()
+            await asyncio.wait([running])
+
+    asyncio.run(asyncio.wait_for(runs(), WITHIN))
+    assert len(questions) == 1
+    (applied,) = [found.status.conditions for found in store.list(WORK)]
+    assert [(one.type, one.status) for one in applied if one.type == "Applied"] == [("Applied", "True")]
+
+
+def _shorten_claims() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE objects_due SET lease_until = clock_timestamp() + interval '2 seconds'")
+    close_old_connections()
+
+
+def _claim_lasts() -> timedelta:
+    """Return how long the claim on a Work still lasts; 0: there is none."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT coalesce(max(lease_until) - clock_timestamp(), interval '0') FROM objects_due"
+                " WHERE controller = 'execution' AND lease_until > clock_timestamp()"
+            )
+            return cursor.fetchone()[0]
+    finally:
+        close_old_connections()
+
+
+def test_only_an_apply_may_take_longer_than_a_claim_lasts() -> None:
+    target = Target("member1", "http://member1")
+
+    assert longest_answer(Ensure(target, {}, False)) > 2 * LONGEST_SECONDS  # one request reads, another one applies
+    for question in (Discard(target, {}), Observe("member1", {})):
+        assert longest_answer(question) < CLAIM_SECONDS
