@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
+from tests.emptied import empty_database
 from tests.simulation.histogram import Histogram
 
 if TYPE_CHECKING:
@@ -42,6 +43,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("trouble in the simulator")
         for line in lines:
             terminalreporter.line(line)
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None) -> Iterator[None]:
+    """The test database, which is emptied after each test the fast way."""
+    from django.test import TransactionTestCase  # here: pure tests run without Django
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", lambda self: empty_database())
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -13,10 +13,15 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote, urlencode
 
+from tests import forked
+from tests.forked import Forked
+
+Process = subprocess.Popen[bytes] | Forked
 PR_SET_PDEATHSIG = 1
 PROJECT = Path(__file__).parents[1]
 START_SECONDS = 180.0  # on a machine that starts many at once
 END_SECONDS = 20.0
+CELERY = ("-m", "celery", "--skip-checks", "-A")
 
 
 def environment(folder: Path, *, redis_url: str, **extra: str) -> dict[str, str]:
@@ -56,7 +61,7 @@ class Processes:
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self.folder = folder
         self.environment = dict(environment)
-        self._started: list[subprocess.Popen[bytes]] = []
+        self._started: list[Process] = []
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -66,20 +71,11 @@ class Processes:
         for process in self._started:
             self.end(process)
 
-    def start(self, name: str, arguments: Sequence[str], *, says: str = "") -> subprocess.Popen[bytes]:
+    def start(self, name: str, arguments: Sequence[str], *, says: str = "") -> Process:
         """Start `python <arguments>`; return when its log has said `says`. Raises RuntimeError with its log."""
         log = self.folder / f"{name}-{len(self._started)}.log"
         with log.open("wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, *arguments],
-                cwd=PROJECT,
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=_end_with_parent,
-            )
+            process = _started(arguments, self.environment, output.fileno())
         self._started.append(process)
         if says:
             try:
@@ -88,22 +84,24 @@ class Processes:
                 raise RuntimeError(f"{name} did not say {says!r}:\n{log.read_text()[-4000:]}") from error
         return process
 
-    def worker(self, name: str = "worker", *, application: str = "config") -> subprocess.Popen[bytes]:
+    def worker(self, name: str = "worker", *, application: str = "config") -> Process:
         """Start a Celery worker."""
         options = ["--loglevel=INFO", f"--hostname={name}@%h"]
         quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
-        return self.start(name, ["-m", "celery", "-A", application, "worker", *options, *quiet], says=" ready.")
+        return self.start(
+            name, ["-m", "celery", "--skip-checks", "-A", application, "worker", *options, *quiet], says=" ready."
+        )
 
-    def beat(self) -> subprocess.Popen[bytes]:
+    def beat(self) -> Process:
         """Start Celery's beat."""
-        arguments = ["-m", "celery", "-A", "config", "beat", "--loglevel=INFO", "--pidfile="]
+        arguments = [*CELERY, "config", "beat", "--loglevel=INFO", "--pidfile="]
         return self.start("beat", arguments, says="Starting...")
 
-    def members(self) -> subprocess.Popen[bytes]:
+    def members(self) -> Process:
         """Start the process that talks to members."""
         return self.start("members", ["manage.py", "members"], says="members: ready")
 
-    def end(self, process: subprocess.Popen[bytes], *, by: int = signal.SIGTERM) -> None:
+    def end(self, process: Process, *, by: int = signal.SIGTERM) -> None:
         """End a process and everything it started."""
         if process.poll() is None:
             _signal_group(process, signal.SIGCONT)
@@ -116,20 +114,46 @@ class Processes:
         process.wait()
 
 
+def _started(arguments: Sequence[str], environment: Mapping[str, str], output: int) -> Process:
+    """Start `python <arguments>`. Benches start it as users do."""
+    if forked.AVAILABLE and "PYTEST_VERSION" in os.environ:
+        return forked.start(arguments, env=environment, output=output)
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=PROJECT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=_end_with_parent,
+    )
+
+
+def manage(*arguments: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a command of manage.py; return its status and what it printed."""
+    words = ["manage.py", *arguments]
+    if forked.AVAILABLE:
+        return forked.run(words, env=environment)
+    return subprocess.run(
+        [sys.executable, *words], cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
 def _end_with_parent() -> None:
     """Ask Linux to end this process when the test run dies without a word."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
-def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
+def _signal_group(process: Process, number: int) -> None:
     try:
         os.killpg(process.pid, number)
     except ProcessLookupError:
         pass  # all of them are gone
 
 
-def family(process: subprocess.Popen[bytes]) -> list[int]:
+def family(process: Process) -> list[int]:
     """Return the pids of a process and its children."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return [process.pid, *map(int, children)]
@@ -143,9 +167,7 @@ def peak_megabytes(pid: int) -> float:
     return 0.0
 
 
-def until(
-    holds: Callable[[], Any], *, within: float, alive: subprocess.Popen[bytes] | None = None, every: float = 0.05
-) -> Any:
+def until(holds: Callable[[], Any], *, within: float, alive: Process | None = None, every: float = 0.05) -> Any:
     """Return what `holds` returns as soon as it is true. Raises AssertionError after `within` seconds."""
     ends = time.monotonic() + within
     while True:

@@ -60,7 +60,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     global _own
     options = early_config.known_args_namespace
     if needed(options.file_or_dir, beside=early_config.invocation_params.dir):
-        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
         os.environ.setdefault("LIFEBOAT_SECRET_KEY", "only-for-tests")
         os.environ.setdefault("LIFEBOAT_ENCRYPTION_KEYS", "b25seS1mb3ItdGVzdHMtLW9ubHktZm9yLXRlc3RzLS0")
         os.environ.setdefault("LIFEBOAT_DEVELOPMENT", "true")

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from apps.development.supervise.run_folder import RunFolder
 from apps.simulator.members import FleetProcess, start_fleet_process
 from tests.acceptance.live import QUICK
 from tests.api.server import Client, free_ports
-from tests.processes import PROJECT, Processes, until
+from tests.processes import PROJECT, Processes, manage, until
 
 DOCUMENT = (PROJECT / "docs" / "operating.md").read_text()
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
@@ -74,15 +73,7 @@ class Site:
 
     def manage(self, *words: str) -> str:
         """Run a command of manage.py; return what it printed."""
-        done = subprocess.run(
-            [sys.executable, "manage.py", *words],
-            cwd=PROJECT,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        done = manage(*words, environment=self.environment)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
 

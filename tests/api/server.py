@@ -6,7 +6,6 @@ import http.client
 import json
 import os
 import socket
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 import psycopg
 import yaml
 
-from tests.processes import PROJECT, START_SECONDS, Processes, until
+from tests.processes import PROJECT, START_SECONDS, Process, Processes, manage, until
 
 Document = dict[str, Any]
 
@@ -143,7 +142,7 @@ class Server:
             **more,
         }
         self.processes = Processes(folder, self.environment)
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Process | None = None
 
     def __enter__(self) -> Self:
         self._sql(f'DROP DATABASE IF EXISTS "{self.database}" WITH (FORCE)', f'CREATE DATABASE "{self.database}"')
@@ -169,16 +168,7 @@ class Server:
 
     def manage(self, *arguments: str) -> str:
         """Run a command of manage.py and return what it printed."""
-        import sys
-
-        done = subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=PROJECT,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = manage(*arguments, environment=self.environment)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import redis
-from django.core.management import call_command
 from django.test import Client
 
 from apps.development.supervise.ports import free_port
 from apps.development.supervise.redis import find_binary
 from tests.apps.credentials import PASSWORD
+from tests.emptied import empty_database
 from tests.processes import until
 
 ANSWERS_WITHIN = 60.0  # seconds
@@ -48,7 +48,7 @@ def clerk(transactional_db: None) -> Client:
 @pytest.fixture
 def flush() -> Callable[[], None]:
     """Empties the database."""
-    return lambda: call_command("flush", verbosity=0, interactive=False)
+    return empty_database
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -24,7 +23,7 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.controllers import CONTROLLERS
 from controlplane.engine.state import Change
 from controlplane.settings import Settings
-from tests.processes import Processes, environment, ring, until
+from tests.processes import Process, Processes, environment, ring, until
 
 # Seconds and parts of them, so that a test is over soon; what is decided is the same.
 QUICK = {
@@ -56,9 +55,9 @@ class Stack:
         self.redis_url = redis_url
         self.fleet = fleet
         self.store = DjangoStore(controllers=CONTROLLERS)
-        self.watching: subprocess.Popen[bytes] | None = None  # the members process
+        self.watching: Process | None = None  # the members process
 
-    def up(self) -> subprocess.Popen[bytes]:
+    def up(self) -> Process:
         """Start worker, beat and members; return the worker."""
         worker = self.processes.worker()
         self.processes.beat()

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -26,7 +25,7 @@ from controlplane.kinds.rows import FleetNames, PlacementNote
 from controlplane.scheduling.explanation_text import explained
 from tests.apps.stack import WITHIN, Stack, deployment, stack
 from tests.guide_fleet import ANYWHERE, ON_ONE_CLUSTER, TABLES, THREE_GRADES, Row, Shown, node
-from tests.processes import family, until
+from tests.processes import Process, family, until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
@@ -151,7 +150,7 @@ def test_workers_killed_at_any_moment_promise_no_room_twice(ledger: Stack, worke
     assert all(counts[name] <= ROOM[name] for counts in _history(ledger) for name in ROOM)
 
 
-def _scheduling(running: Stack, crowd: Mapping[str, subprocess.Popen[bytes]]) -> str:
+def _scheduling(running: Stack, crowd: Mapping[str, Process]) -> str:
     """Return which worker has the lease on scheduling; "" for none."""
     holder = running.holders().get("scheduling", "")
     return next((name for name, process in crowd.items() if any(f":{pid}:" in holder for pid in family(process))), "")

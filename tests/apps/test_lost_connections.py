@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import select
-import subprocess
 from pathlib import Path
 
 import psycopg
@@ -13,7 +12,7 @@ from django.db import OperationalError, connection, transaction
 from apps.objects.apply import binary_cursor
 from apps.objects.notifications import listening
 from tests.apps.stack import WITHIN, Stack, deployment, policy, stack
-from tests.processes import until
+from tests.processes import Process, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -56,7 +55,7 @@ def is_everywhere(running: Stack) -> bool:
     return all(running.healthy(f"web-{number}") == {"member1"} for number in range(BREAKS))
 
 
-def tracebacks(running: Stack, processes: list[subprocess.Popen[bytes]]) -> list[str]:
+def tracebacks(running: Stack, processes: list[Process]) -> list[str]:
     """Return the lines of the logs in which something nobody anticipated is told."""
     logs = running.processes.folder.glob("*.log")
     return [line for log in logs for line in log.read_text().splitlines() if "Traceback" in line]

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from apps.worker.groups import GROUPS
 from controlplane import kinds
 from tests.apps.stack import LEAVE_WHERE_NOT_READY, WITHIN, Stack, deployment, policy, stack
 from tests.apps.test_lost_connections import break_all
-from tests.processes import until
+from tests.processes import Process, until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
@@ -107,7 +106,7 @@ def test_a_holder_that_slept_past_its_lease_writes_nothing_when_it_wakes(alone: 
     assert set(Counter(one.ref for one in changes).values()) == {1}
 
 
-def _paused_with_work_left(running: Stack, process: subprocess.Popen[bytes], name: str, wanted: set[str]) -> bool:
+def _paused_with_work_left(running: Stack, process: Process, name: str, wanted: set[str]) -> bool:
     """Pause a process that has the lease, has done some of its work and not all of it; one that was faster than we is
     woken again. `wanted` is told which bindings that work makes. It sleeps while its work is written: it needs no tick
     to begin."""
@@ -143,9 +142,7 @@ def test_a_holder_paused_with_the_write_lock_in_its_hand_lets_go_of_it_with_its_
     assert set(Counter(one.ref for one in changes).values()) == {1}
 
 
-def _paused_as_it_looks_at_its_lease(
-    running: Stack, process: subprocess.Popen[bytes], name: str, wanted: set[str]
-) -> bool:
+def _paused_as_it_looks_at_its_lease(running: Stack, process: Process, name: str, wanted: set[str]) -> bool:
     """Pause a process that holds the write lock: it has work, and waits for the row of its lease, to see whether that
     is its own. `wanted` is told which bindings that work makes.
 
@@ -166,7 +163,7 @@ def _paused_as_it_looks_at_its_lease(
         return True
 
 
-def _paused_between_transactions(process: subprocess.Popen[bytes]) -> bool:
+def _paused_between_transactions(process: Process) -> bool:
     """Pause a process; one that is paused within a transaction is woken again."""
     os.killpg(process.pid, signal.SIGSTOP)
     until(lambda: not _backends("state = 'active' AND wait_event IS DISTINCT FROM 'ClientRead'"), within=WITHIN)

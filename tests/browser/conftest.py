@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 from urllib.error import URLError
-from urllib.parse import urlsplit, urlunsplit
 from urllib.request import urlopen
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
 
 from apps.development.supervise.ports import LOOPBACK
+from tests.api.server import free_ports
 from tests.apps.credentials import PASSWORD
-from tests.processes import START_SECONDS
-
-PROJECT = Path(__file__).parents[2]
+from tests.processes import START_SECONDS, Processes, environment, until
 
 # What this closed network needs: nothing is fetched in the background, and root has no sandbox.
 FLAGS = (
@@ -44,28 +37,13 @@ class Server(NamedTuple):
 
 
 @pytest.fixture
-def server(transactional_db: None, tmp_path: Path) -> Iterator[Server]:
+def server(transactional_db: None, tmp_path: Path, redis_url: str) -> Iterator[Server]:
     """The product's own server process on this test's database."""
-    from django.db import connection  # here, and below: settings are read by then
-
-    parts = urlsplit(os.environ["DATABASE_URL"])
-    database = urlunsplit(parts._replace(path=f"/{connection.settings_dict['NAME']}"))
-    port, tls_port = _free_port(), _free_port()
-    command = [sys.executable, "manage.py", "serve", "--port", str(port), "--tls-port", str(tls_port)]
-    own = {**os.environ, "DATABASE_URL": database, "LIFEBOAT_HOME": str(tmp_path)}
-    process = subprocess.Popen(command, cwd=PROJECT, env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    try:
-        _await(process, f"http://{LOOPBACK}:{port}/livez")
+    port, tls_port = free_ports(2)
+    with Processes(tmp_path, environment(tmp_path, redis_url=redis_url)) as processes:
+        process = processes.start("api", ["manage.py", "serve", "--port", str(port), "--tls-port", str(tls_port)])
+        until(lambda: _is_live(port), within=START_SECONDS, alive=process)
         yield Server(f"http://{LOOPBACK}:{port}", _kubeconfig(tmp_path, tls_port))
-    finally:
-        process.terminate()
-        process.communicate(timeout=PATIENCE_MS / 1000)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
 
 
 def _kubeconfig(folder: Path, port: int) -> Path:
@@ -82,18 +60,12 @@ def _kubeconfig(folder: Path, port: int) -> Path:
     return folder / "kubeconfig"
 
 
-def _await(process: subprocess.Popen[bytes], url: str) -> None:
-    end = time.monotonic() + START_SECONDS
-    while time.monotonic() < end:
-        if process.poll() is not None:
-            raise AssertionError(f"the server ended: {process.communicate()[0].decode()}")
-        try:
-            with urlopen(url, timeout=5) as answer:
-                assert answer.status == 200
-                return
-        except URLError:
-            time.sleep(0.1)  # nothing says when a port will be listened on
-    raise AssertionError(f"{url} does not answer within {START_SECONDS} s")
+def _is_live(port: int) -> bool:
+    try:
+        with urlopen(f"http://{LOOPBACK}:{port}/livez", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except URLError:
+        return False
 
 
 @pytest.fixture

@@ -21,7 +21,10 @@ from apps.simulator import folder
 from apps.simulator.members import ask
 
 Document = dict[str, Any]
-ELSEWHERE = ("DATABASE_URL", "REDIS_URL", "LIFEBOAT_POSTGRES_BIN", records.TOKEN_VARIABLE)
+ELSEWHERE = (
+    *("DATABASE_URL", "REDIS_URL", "LIFEBOAT_POSTGRES_BIN", "DJANGO_SETTINGS_MODULE"),
+    records.TOKEN_VARIABLE,
+)
 SECONDS = 10.0  # a client waits this long for an answer
 NAMESPACE = "default"
 UNSENT = -1

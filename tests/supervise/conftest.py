@@ -13,7 +13,10 @@ from apps.development.supervise import lifetime, records
 from apps.development.supervise.private import MARK
 from apps.development.supervise.run_folder import RunFolder
 
-ELSEWHERE = ("DATABASE_URL", "REDIS_URL", "LIFEBOAT_POSTGRES_BIN", records.TOKEN_VARIABLE)
+ELSEWHERE = (
+    *("DATABASE_URL", "REDIS_URL", "LIFEBOAT_POSTGRES_BIN", "DJANGO_SETTINGS_MODULE"),
+    records.TOKEN_VARIABLE,
+)
 
 
 def bare_environment(**more: str) -> dict[str, str]:

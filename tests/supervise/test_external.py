@@ -51,7 +51,7 @@ class Somebodys:
         return redis.Redis(host=LOOPBACK, port=self.redis_port, password=PASSWORD, db=number)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def somebodys() -> Iterator[Somebodys]:
     """PostgreSQL and Redis as an administrator sets them up, with a database, a table and a key of their own."""
     account = postgres.server_account()

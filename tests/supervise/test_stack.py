@@ -6,7 +6,9 @@ import signal
 import ssl
 import subprocess
 import urllib.request
+from collections.abc import Iterator
 from http.client import HTTPResponse
+from typing import NamedTuple
 
 import pytest
 import yaml
@@ -56,17 +58,40 @@ def started(supervise: CommandLine) -> dict[str, records.Record]:
     return {record.name: record for record in records.read_records(supervise.home.run)}
 
 
-def test_up_returns_when_everything_answers_and_down_ends_all_of_it(supervise: CommandLine) -> None:
-    said = supervise("up").stdout
+class Shared(NamedTuple):
+    """A folder that all tests here start and end, each from the state in which it finds it."""
+
+    supervise: CommandLine
+    said: str  # by the first start, on an empty folder
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    """The command line on a folder of this module, up for the first time."""
+    command = CommandLine(tmp_path_factory.mktemp("stack") / "lifeboat")
+    try:
+        yield Shared(command, command("up").stdout)
+    finally:
+        command("clean")
+
+
+@pytest.fixture
+def supervise(shared: Shared) -> CommandLine:
+    """The command line on the folder that the tests here share."""
+    return shared.supervise
+
+
+def test_up_returns_when_everything_answers_and_down_ends_all_of_it(supervise: CommandLine, shared: Shared) -> None:
+    supervise("up")
     facts = supervise.home.published()
     running = started(supervise)
 
     assert facts is not None
     assert set(running) == {"postgres", "redis", *STARTED}
     assert status_of(f"{facts['api']}/admin/login/") == 200
-    assert facts["api"] in said
-    assert "development profile" in said
-    assert f"make fault DIR={supervise.home.root} MEMBER=member1 FAULT=down" in said
+    assert facts["api"] in shared.said
+    assert "development profile" in shared.said
+    assert f"make fault DIR={supervise.home.root} MEMBER=member1 FAULT=down" in shared.said
     assert "already up" in supervise("up").stdout
 
     watches = [watch(supervise, server) for server in (facts["api"], None)]
@@ -78,8 +103,8 @@ def test_up_returns_when_everything_answers_and_down_ends_all_of_it(supervise: C
     assert supervise.home.published() is None
 
 
-def test_a_later_start_does_not_wait_for_migrations_and_has_everything(supervise: CommandLine) -> None:
-    assert "database migrated after" in supervise("up").stdout
+def test_a_later_start_does_not_wait_for_migrations_and_has_everything(supervise: CommandLine, shared: Shared) -> None:
+    assert "database migrated after" in shared.said
     supervise("down")
 
     said = supervise("up").stdout
@@ -107,19 +132,6 @@ def test_a_second_stack_beside_the_first_takes_other_ports(supervise: CommandLin
     assert status_of(f"{first['api']}/admin/login/") == 200
 
 
-def test_ctrl_c_ends_a_run_in_the_foreground(supervise: CommandLine) -> None:
-    run = subprocess.Popen(
-        supervise.argv("run"), cwd=lifetime.PROJECT, env=bare_environment(), stdout=subprocess.DEVNULL
-    )
-    eventually(lambda: supervise.home.published() is not None, within=300)
-    running = started(supervise)
-
-    run.send_signal(signal.SIGINT)
-
-    assert run.wait(120) == 0
-    assert not any(record.alive() for record in running.values())
-
-
 @pytest.mark.skipif(not records.LINUX, reason="only Linux tells a child that its parent died")
 def test_after_a_killed_run_nothing_lingers_and_the_next_start_works(supervise: CommandLine) -> None:
     supervise("up")
@@ -133,6 +145,20 @@ def test_after_a_killed_run_nothing_lingers_and_the_next_start_works(supervise: 
     facts = supervise.home.published()
     assert facts is not None
     assert status_of(f"{facts['api']}/admin/login/") == 200
+
+
+def test_ctrl_c_ends_a_run_in_the_foreground(supervise: CommandLine) -> None:
+    supervise("down")
+    run = subprocess.Popen(
+        supervise.argv("run"), cwd=lifetime.PROJECT, env=bare_environment(), stdout=subprocess.DEVNULL
+    )
+    eventually(lambda: supervise.home.published() is not None, within=300)
+    running = started(supervise)
+
+    run.send_signal(signal.SIGINT)
+
+    assert run.wait(120) == 0
+    assert not any(record.alive() for record in running.values())
 
 
 def test_the_development_profile_is_made_of_settings_there_are() -> None:
