@@ -140,10 +140,11 @@ class Health:
             self._own.execute("SELECT 1")
             return self._own, ""
         except psycopg.Error as error:
-            self._close()
+            self.close()
             return self._connected() if kept else (None, cause(error))
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Close the connection of the checks. The next report opens another."""
         if self._own is not None:
             self._own.close()
             self._own = None

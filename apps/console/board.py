@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Final
 
 from django.db import Error, close_old_connections, connection
@@ -20,7 +21,7 @@ from controlplane.apimachinery.meta import Ref
 log = logging.getLogger(__name__)
 
 EVERY_SECONDS: Final = 1.0
-SILENT_SECONDS: Final = 15.0  # a comment is sent after this silence, so that proxies keep the connection
+SILENT_SECONDS: Final = 10.0  # after this silence parts are compared again, and proxies get a sign of life
 MAX_REFS: Final = 2000  # references that are read at once; beyond that every subject counts as changed
 EVERYTHING: Final = "*"
 
@@ -29,8 +30,8 @@ _CHANGED: Final = """
     SELECT DISTINCT kind, namespace, name FROM objects_changelog WHERE version > %s AND version <= %s LIMIT %s"""
 _TOPICS: Final = "SELECT name, number FROM objects_topic"
 
-Notify = Callable[[frozenset[str]], None]
-"""Called in the thread of the board with the subjects that have changed. Must not wait."""
+Notify = Callable[[frozenset[str], int], None]
+"""Called in the thread of the board with the subjects that have changed and the number of the round."""
 
 
 class Board:
@@ -40,6 +41,7 @@ class Board:
         self._readers: set[Notify] = set()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._rounds = count()  # goes on when a new thread begins, so that no round has the number of another
         self._left = threading.Event()  # set when the last reader has left
 
     def join(self, reader: Notify) -> None:
@@ -59,21 +61,27 @@ class Board:
                 self._left.set()
 
     def _run(self) -> None:
-        seen = _Seen()
-        spoken_at = ticks()
-        while True:
+        seen, sent_at = _Seen(), ticks()
+        for round_ in self._rounds:
             with self._lock:
                 if not self._readers:
                     self._thread = None
                     return
             subjects = self._read(seen)
-            if subjects or ticks() - spoken_at >= SILENT_SECONDS:
-                spoken_at = ticks()
-                with self._lock:
-                    readers = list(self._readers)
-                for reader in readers:
-                    reader(subjects)
+            if subjects or ticks() - sent_at >= SILENT_SECONDS:
+                sent_at = ticks()
+                self._notify(subjects, round_)
             self._left.wait(EVERY_SECONDS)
+
+    def _notify(self, subjects: frozenset[str], round_: int) -> None:
+        with self._lock:
+            readers = list(self._readers)
+        for reader in readers:
+            try:
+                reader(subjects, round_)
+            except Exception:
+                log.exception("a live page could not be renewed; the next change tries again")
+        close_old_connections()
 
     def _read(self, seen: _Seen) -> frozenset[str]:
         """Return the subjects that have changed. While the database is away: none; afterwards: everything."""

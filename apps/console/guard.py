@@ -95,7 +95,7 @@ class ActPage(Page):
     def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         form = self._form(request.query_params) if self._has_values(request) else self._empty(request)
         if form is not None and not form.is_valid():
-            return self.show(request, form=form, act=None, effects=None, back=self.back)
+            return self.show(request, {"form": form, "back": self.back})
         act = self.act(request, self._values(form))
         return self._shown(request, form, act, act.effects())
 
@@ -103,7 +103,7 @@ class ActPage(Page):
         sent = request._request.POST
         form = self._form(sent) if self.form_class is not None else None
         if form is not None and not form.is_valid():
-            return self.show(request, status=422, form=form, act=None, effects=None, back=self.back)
+            return self.show(request, {"form": form, "back": self.back}, status=422)
         act = self.act(request, self._values(form))
         effects = act.effects()
         problems = _problems(sent, act, effects)
@@ -137,7 +137,7 @@ class ActPage(Page):
             "back": self.back,
             "reason_length": REASON_LENGTH,
         }
-        return self.show(request, status=status, **shown, **more)
+        return self.show(request, {**shown, **more}, status=status)
 
     def _has_values(self, request: Request) -> bool:
         return self.form_class is not None and any(name in request.query_params for name in self.form_class.base_fields)

@@ -25,7 +25,8 @@ NAVIGATION (`apps/console/navigation.py`) then appears in the navigation.
   most once a second, and htmx then fetches those parts. Subjects are keys of kinds (`kinds.CLUSTER`), references as
   text (`str(ref)`) and the types of row-native values with a trigger ("Eviction", "FleetState": a migration such as
   `apps/failover/migrations/0014_topics.py` adds more). Subjects that depend on the URL: override `subjects()`.
-  Without JavaScript the page is complete, and the reader reloads it.
+  Without JavaScript the page is complete, and the reader reloads it. A part that many watch at once is a SharedPart
+  (`apps/console/shared.py`): it is rendered once for all browsers with equal rights.
 - **Times.** `{% utc moment %}` shows a time in UTC, with the zone of the reader beside it. `{% age moment %}` shows
   how long ago it was. Every figure has one of them. `{% badge "ok" "Ready" %}` shows a state as an icon with a word:
   ok, warn, bad, info, off.
@@ -57,6 +58,7 @@ from apps.api.renderers import JSONRenderer
 from apps.api.views import KubernetesView
 from apps.console.kept_pages import KEPT
 from apps.console.navigation import navigation
+from apps.console.shared import SharedPart
 from apps.objects.store import store
 from controlplane.apimachinery.errors import MethodNotAllowed, NotFound
 from controlplane.wire.resource import Resource
@@ -82,8 +84,6 @@ class Page(KubernetesView):
     template_name: ClassVar[str] = ""
     topics: ClassVar[Mapping[str, Sequence[str]]] = {}
     resource: ClassVar[Resource | None] = None
-    shared: ClassVar[bool] = False
-    """Whether its parts depend on nothing but the URL and the rights. They are then rendered once for all browsers."""
     part: str = ""
     query: QueryDict  # of the page, also while its stream is opened
 
@@ -108,6 +108,10 @@ class Page(KubernetesView):
         """Return the live parts of this page, each with its subjects. `self.kwargs` is set."""
         return {part: tuple(subjects) for part, subjects in self.topics.items()}
 
+    def shared_part(self, request: Request) -> SharedPart | None:
+        """Return the live part that is rendered once for all browsers with equal rights; None: there is none."""
+        return None
+
     def may(
         self, request: Request, verb: str, resource: Resource, *, namespace: str = "", name: str = "", sub: str = ""
     ) -> bool:
@@ -123,9 +127,9 @@ class Page(KubernetesView):
         self.part = request.query_params.get("part", "")
         if self.part and self.part not in self.subjects():
             raise NotFound(f"this page has no part {self.part!r}; it has {', '.join(self.subjects()) or 'none'}")
-        return self.show(request, **self.context(request))
+        return self.show(request, self.context(request))
 
-    def show(self, request: Request, *, status: int = 200, **context: Any) -> HttpResponse:
+    def show(self, request: Request, context: dict[str, Any], *, status: int = 200) -> HttpResponse:
         """Return the page, or the part that was asked for, with these variables. Successful pages are kept."""
         shown = {**frame(self, request), **context}
         name = f"console/parts/{self.part}.html" if self.part else self.template_name

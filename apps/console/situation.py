@@ -1,15 +1,76 @@
-"""GET /: Situation, the first page of the console."""
+"""GET /: Situation, the first page of the console: what fails, what is queued, when it is done, and how to stop it."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Hashable
+from typing import Any, ClassVar, NamedTuple
 
 from rest_framework.request import Request
 
+from apps.api import fleet_status as figures
+from apps.api.authorization import Attributes
 from apps.api.discovery import RootView
+from apps.api.health import HEALTH
+from apps.api.permissions import Scope, resource_attributes
+from apps.console import development
+from apps.console.changes import latest_changes
+from apps.console.first_steps import first_steps
 from apps.console.page import Page
-from apps.objects.store import store
-from controlplane.kinds import CLUSTER
+from apps.console.shared import SharedPart
+from apps.console.troubles import troubles
+from controlplane.kinds import CLUSTER, EVENT, EVICTION_HOLD, FAILOVER_CONFIGURATION, KINDS, MAINTENANCE_WINDOW
+from controlplane.kinds.fleet_status import NAME, RESOURCE, Attention, FleetStatusStatus, MemberStatus, QueueStatus
+
+TILES = 40  # a larger fleet is a strip for each region and provider
+
+
+class Rights(NamedTuple):
+    """What the reader may do from this page, as the API would allow it."""
+
+    pause: bool
+    resume: bool
+    change_clusters: bool
+    read_secrets: bool
+
+
+class SituationPart:
+    """The live part of the page, the same for all readers with equal rights."""
+
+    name = "situation"
+
+    def __init__(self, rights: Rights) -> None:
+        self.rights = rights
+
+    @property
+    def key(self) -> Hashable:
+        return self.name, self.rights
+
+    def variables(self) -> dict[str, Any]:
+        status = figures.read().status
+        down = troubles(HEALTH.report())
+        changes = latest_changes()
+        steps = first_steps(status)
+        simulated = development.members() if self.rights.change_clusters else {}
+        shown = {
+            "status": status,
+            "now": status.as_of,
+            "queue": status.queue,
+            "sections": sections(status.queue),
+            "active": is_active(status.queue),
+            "needs": [(one, remedy_link(one, self.rights)) for one in status.attention if one.what != "Paused"],
+            "tiles": status.members if len(status.members) <= TILES else [],
+            "strips": strips(status) if len(status.members) > TILES else [],
+            "worst": [one for one in status.members if one.severity == "Bad"][:12]
+            if len(status.members) > TILES
+            else [],
+            "changes": changes,
+            "troubles": down,
+            "rights": self.rights,
+            "steps": steps,
+            "simulated": [(one, one.name in simulated) for one in status.members if one.name in simulated],
+        }
+        stable = _without_age(status)
+        return {**shown, "fingerprint": (stable, down, changes, steps, tuple(simulated))}
 
 
 class SituationPage(Page):
@@ -20,18 +81,38 @@ class SituationPage(Page):
 
     title = "Situation"
     template_name = "console/situation.html"
-    topics: ClassVar = {"situation": (CLUSTER, "Eviction", "FleetState")}
+    topics: ClassVar = {
+        "situation": (
+            *(CLUSTER, EVENT, EVICTION_HOLD, MAINTENANCE_WINDOW, FAILOVER_CONFIGURATION),
+            *("Eviction", "FleetState", "work.karmada.io/ResourceBinding", "work.karmada.io/ClusterResourceBinding"),
+        )
+    }
 
     def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         if not wants_page(request):
             return RootView.as_view()(request)
         return super().dispatch(request, *args, **kwargs)
 
+    def attributes(self, request: Request) -> Attributes:
+        return resource_attributes(request, RESOURCE, Scope(name=NAME))
+
     def kubectl(self) -> str:
-        return "kubectl get clusters"
+        return f"kubectl get fleetstatus {NAME} -o yaml"
+
+    def shared_part(self, request: Request) -> SharedPart:
+        return SituationPart(self._rights(request))
 
     def context(self, request: Request) -> dict[str, Any]:
-        return {"clusters": store().list(CLUSTER)}
+        return SituationPart(self._rights(request)).variables()
+
+    def _rights(self, request: Request) -> Rights:
+        hold, cluster, secret = (KINDS[kind].resource for kind in (EVICTION_HOLD, CLUSTER, "Secret"))
+        return Rights(
+            pause=self.may(request, "create", hold),
+            resume=self.may(request, "delete", hold),
+            change_clusters=self.may(request, "patch", cluster),
+            read_secrets=self.may(request, "get", secret),
+        )
 
 
 def wants_page(request: Any) -> bool:
@@ -39,3 +120,74 @@ def wants_page(request: Any) -> bool:
     if "format" in request.GET or "Authorization" in request.headers:
         return False
     return "text/html" in request.headers.get("Accept", "") or "HX-Request" in request.headers
+
+
+def sections(queue: QueueStatus) -> list[tuple[str, int, str]]:
+    """Return the sections of the bar of the queue: class, number, word. Stuck copies are not counted as moving."""
+    return [
+        ("moved", queue.moved, "moved"),
+        ("moving", queue.moving - queue.stuck, "moving"),
+        ("stuck", queue.stuck, "stuck"),
+        ("queued", queue.queued + queue.recovering, "queued"),
+        ("held", queue.held, "held"),
+    ]
+
+
+def is_active(queue: QueueStatus) -> bool:
+    """Test whether anything is in the queue, or has moved because of a cluster that is not Ready now."""
+    return any(number for _, number, _ in sections(queue))
+
+
+class Strip(NamedTuple):
+    """The clusters of a region and a provider."""
+
+    region: str
+    provider: str
+    members: list[MemberStatus]
+    ready: int
+
+
+def strips(status: FleetStatusStatus) -> list[Strip]:
+    """Return the clusters by region and provider, those with a cluster in trouble first."""
+    found: dict[tuple[str, str], list[MemberStatus]] = {}
+    for one in status.members:  # the worst first, and so are the strips
+        found.setdefault((one.region or "no region", one.provider or "no provider"), []).append(one)
+    return [
+        Strip(region, provider, members, sum(one.state == "Ready" for one in members))
+        for (region, provider), members in found.items()
+    ]
+
+
+class Link(NamedTuple):
+    """A button of a thing to do."""
+
+    url: str
+    text: str
+
+
+def remedy_link(one: Attention, rights: Rights) -> Link | None:
+    """Return the button for a thing to do; None: the reader may not do it, or there is no page for it."""
+    page = f"/clusters/{one.cluster}"
+    match one.what:
+        case "DirectlyWaiting":
+            return Link(f"{page}/fence", "Fence …") if rights.change_clusters else Link(page, "Look")
+        case "Held":
+            return Link("/queue?state=Held", "Held evictions")
+        case "Stuck":
+            return Link("/queue", "Queue")
+        case "Stopped" | "Blind" | "GateOff":
+            return Link("/queue", "Rates and gate")
+    return Link(page, "Look") if one.cluster else None
+
+
+def _without_age(status: FleetStatusStatus) -> tuple[Any, ...]:
+    """Return what a reader sees of a status, without the time at which it was computed.
+
+    The end of a queue moves with every second in which nothing is evicted. It counts in steps of 10 s.
+    """
+    ends = status.queue.ends_at
+    queue = tuple(getattr(status.queue, name) for name in status.queue.__struct_fields__ if name != "ends_at")
+    return (
+        *(status.members, status.attention, status.pauses, status.readiness, status.severity, queue),
+        None if ends is None else int(ends.timestamp()) // 10,
+    )

@@ -18,6 +18,7 @@ from apps.api.renderers import JSONRenderer
 from apps.api.views import KubernetesView
 from apps.console.board import BOARD, EVERYTHING
 from apps.console.page import Page
+from apps.console.shared import SHARED, SharedPart
 from controlplane.apimachinery.errors import NotFound
 
 COMMENT = b": \n\n"  # keeps the connection, and means nothing to a browser
@@ -36,7 +37,7 @@ class StreamView(KubernetesView):
 
     def get(self, request: Request) -> HttpResponseBase:
         page = self._page(request)
-        source = Topics(page.subjects())
+        source = Topics(page.subjects(), page.shared_part(request))
         return PushResponse(Push(allowed=page.attributes(request), login=login_of(request), source=source))
 
     def _page(self, request: Request) -> Page:
@@ -56,10 +57,16 @@ class StreamView(KubernetesView):
 
 
 class Topics:
-    """The source of the events of one page: a line for each part that has changed since the last one was sent."""
+    """The source of the events of one page: the parts that have changed since the last event was sent.
 
-    def __init__(self, subjects: Mapping[str, Sequence[str]]) -> None:
+    An event has the name of a part, or the whole part if it is shared.
+    """
+
+    def __init__(self, subjects: Mapping[str, Sequence[str]], shared: SharedPart | None) -> None:
         self._parts = {part: frozenset(names) for part, names in subjects.items()}
+        self._shared = shared
+        self._sent: Any = None  # fingerprint of the shared part that was sent last
+        self._event = b""  # the shared part to be sent
         self._changed = set[str]()
         self._silent = False
         self._lock = threading.Lock()
@@ -76,16 +83,24 @@ class Topics:
         with self._lock:
             changed, self._changed = sorted(self._changed), set()
             silent, self._silent = self._silent, False
-        if changed:
-            return b"".join(f"event: topic\ndata: {part}\n\n".encode() for part in changed)
+            event, self._event = self._event, b""
+        if changed or event:
+            return event + b"".join(f"event: topic\ndata: {part}\n\n".encode() for part in changed)
         return COMMENT if silent else b""
 
-    def _notify(self, subjects: frozenset[str]) -> None:
-        """Remember the parts that a change concerns, and wake the sender. Without subjects: keep the connection."""
+    def _notify(self, subjects: frozenset[str], round_: int) -> None:
+        """Remember what a change concerns, and wake the sender. Without subjects: keep the connection."""
         everything = EVERYTHING in subjects
         parts = {part for part, names in self._parts.items() if everything or names & subjects}
+        event = b""
+        if self._shared is not None and (self._shared.name in parts or not subjects):
+            parts.discard(self._shared.name)
+            fingerprint, rendered = SHARED.event(self._shared, round_=round_)
+            if fingerprint != self._sent:
+                self._sent, event = fingerprint, rendered
         with self._lock:
             self._changed |= parts
+            self._event = event or self._event
             self._silent = not subjects
-        if (parts or not subjects) and self._wake is not None:
+        if (parts or event or not subjects) and self._wake is not None:
             self._wake()

@@ -2,6 +2,8 @@
 
 from django.urls import path
 
+from apps.console.development import FaultPage
+from apps.console.pause import PausePage, ResumePage
 from apps.console.queue import QueueView
 from apps.console.queue_orders import OrderPage
 from apps.console.queue_rates import RatesPage
@@ -19,4 +21,7 @@ urlpatterns = [
     path("readiness", ReadinessPage.as_view(), name="readiness"),
     path("readiness.csv", ReadinessFile.as_view(), name="readiness-file"),
     path("stream", StreamView.as_view(), name="stream"),
+    path("pause", PausePage.as_view(), name="pause"),
+    path("resume/<name>", ResumePage.as_view(), name="resume"),
+    path("development/<name>/<fault>", FaultPage.as_view(), name="development"),
 ]

@@ -34,6 +34,7 @@ PATHS = (
     "/api/v1/namespaces/default/configmaps/settings",
     *("/stream", "/queue", "/queue/order", "/queue/rates"),
     *("/readiness", "/readiness.csv"),
+    *("/pause", "/resume/pause-1", "/development/member1/down"),
     "/nothing/is/served/here",
 )
 # Django's own login and logout. They read no stored object.

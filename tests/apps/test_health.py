@@ -113,7 +113,7 @@ def test_each_group_has_a_line_of_its_own() -> None:
 def look() -> Iterator[health.Health]:
     made = health.Health()
     yield made
-    made._close()
+    made.close()
 
 
 @pytest.mark.django_db(transaction=True)

@@ -1,0 +1,107 @@
+"""Pause and Resume: an EvictionHold over the whole fleet is created, or deleted."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from rest_framework.request import Request
+
+from apps.api import fleet_status
+from apps.api.authorization import Attributes
+from apps.console.guard import Act, ActPage, Effects
+from apps.objects.store import store
+from controlplane.apimachinery.errors import NotFound
+from controlplane.apimachinery.meta import Ref
+from controlplane.insight.situation import pauses_fleet
+from controlplane.kinds import EVICTION_HOLD, KINDS
+from controlplane.kinds.rows import ON_HOLD
+
+RESOURCE: Final = KINDS[EVICTION_HOLD].resource
+NO_LIMIT: Final = 10**9  # a pause moves nothing: it needs no typed name, however many evictions wait
+
+
+class PausePage(ActPage):
+    """Holds all evictions of the fleet."""
+
+    def asked(self, request: Request) -> Attributes:
+        return Attributes(request.user, "create", RESOURCE.group, RESOURCE.plural)
+
+    def act(self, request: Request, values: dict[str, Any]) -> Act:
+        user = request.user.get_username()
+
+        def apply(reason: str) -> str:
+            document = {
+                "apiVersion": RESOURCE.api_version,
+                "kind": RESOURCE.kind,
+                "metadata": {"generateName": "pause-"},
+                "spec": {"reason": reason, "who": user},
+            }
+            self.writer(request, reason, act="Pause").create(KINDS[EVICTION_HOLD], document)
+            return "/"
+
+        return Act(
+            name="Pause all evictions",
+            subject="pause",
+            effects=_effects_of_pause,
+            apply=apply,
+            kubectl=(
+                'kubectl create -f - <<< \'{"apiVersion": "failover.lifeboat.io/v1alpha1", "kind": "EvictionHold", '
+                '"metadata": {"generateName": "pause-"}, "spec": {"reason": "…"}}\''
+            ),
+            threshold=NO_LIMIT,
+            explanation="Failures are still detected, and clusters still get taints. Copies that are moving already "
+            "finish their move. Resume lets the queue go on from its first item.",
+            is_destructive=False,
+        )
+
+
+def _effects_of_pause() -> Effects:
+    queue = fleet_status.read().status.queue
+    if not queue.queued and not queue.held:
+        return Effects("Nothing is queued now. Later evictions are held until you resume.")
+    return Effects(
+        f"Holds {queue.queued} queued evictions, and all later ones, until you resume.",
+        queue.queued,
+        (f"{queue.moving} copies that are moving finish their move.",) if queue.moving else (),
+    )
+
+
+class ResumePage(ActPage):
+    """Ends a hold over the whole fleet."""
+
+    def asked(self, request: Request) -> Attributes:
+        return Attributes(request.user, "delete", RESOURCE.group, RESOURCE.plural, name=self.kwargs["name"])
+
+    def act(self, request: Request, values: dict[str, Any]) -> Act:
+        ref = Ref(EVICTION_HOLD, "", self.kwargs["name"])
+        hold = store().get([ref]).get(ref)
+        if hold is None:
+            raise NotFound.of(RESOURCE.plural, ref.name, group=RESOURCE.group)
+        if not pauses_fleet(hold):
+            raise NotFound(f"EvictionHold {ref.name} holds a part of the fleet; delete it with kubectl or in the admin")
+
+        def apply(reason: str) -> str:
+            self.writer(request, reason, act="Resume").delete([ref])
+            return "/"
+
+        return Act(
+            name="Resume evictions",
+            subject="resume",
+            effects=lambda: _effects_of_resume(hold.spec.who or ref.name, hold.spec.reason),
+            apply=apply,
+            kubectl=f"kubectl delete evictionhold {ref.name}",
+        )
+
+
+def _effects_of_resume(who: str, why: str) -> Effects:
+    queue = fleet_status.read().status.queue
+    held = sum(one.evictions for one in queue.held_by if one.reason == ON_HOLD)
+    waiting = held + queue.queued
+    rate = f"at {queue.rate:g}/s" if queue.rate > 0 else f"once evictions run again ({queue.why})"
+    lines = [f"Paused by {who}: {why}"]
+    if queue.rate > 0 and waiting:
+        lines.append(f"The last of them leaves after about {max(1, round(waiting / queue.rate))} s.")
+    sentence = (
+        f"{waiting} evictions go on {rate}." if waiting else "Nothing waits now. Later evictions take place again."
+    )
+    return Effects(sentence, waiting, tuple(lines))
