@@ -11,6 +11,7 @@ import yaml
 from apps.command import reports
 from tests.api.controllers import work
 from tests.api.server import Client, Server
+from tests.api.test_failback import join
 from tests.api.test_placement import bind, keep
 from tests.command.conftest import Lifeboat
 
@@ -152,3 +153,20 @@ def test_every_way_not_to_reach_the_api_is_explained(lifeboat: Lifeboat, server:
 )
 def test_a_wrong_option_is_a_usage_error(lifeboat: Lifeboat, arguments: list[str]) -> None:
     assert lifeboat(*arguments).exit_code == 2
+
+
+def test_status_is_a_sentence_with_what_needs_a_person_and_the_clusters(
+    lifeboat: Lifeboat, api: Client, server: Server, namespace: str
+) -> None:
+    name = join(api, server, f"{namespace}-a", ready="False")
+
+    page = lifeboat("status", "-o", "wide")
+    document = json.loads(lifeboat("status", "-o", "json").stdout)
+
+    assert page.exit_code == 0, page.stderr
+    lines = page.stdout.splitlines()
+    assert lines[0] == document["status"]["sentence"]
+    assert any(line.startswith("Queue: ") for line in lines)
+    (row,) = [line.split() for line in lines if line.startswith(f"{name} ")]
+    assert row[1] == "Joining"  # it was never Ready
+    assert any(line.startswith("GateOff ") for line in lines)
