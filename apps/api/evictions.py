@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from apps.api import pages
 from apps.api.answer import ListAnswer, ObjectAnswer
 from apps.api.eviction_metrics import tokens
-from apps.api.query import Continue, Listing, listing_of
+from apps.api.query import Continue, Listing, dry_run, listing_of
 from apps.api.target import Target
 from apps.api.views import TargetView, refuse_watch
 from apps.failover import queue
@@ -43,8 +43,8 @@ class EvictionsView(TargetView):
         refuse_watch(request, target.resource)
         if target.subresource:
             raise MethodNotAllowed(
-                f"{target.subresource} takes only POST: "
-                f"POST to {target.resource.plural}/{target.name}/{target.subresource}"
+                f"{target.subresource} takes only POST; the command is: lifeboat {target.subresource} {target.name} "
+                "--reason …"
             )
         queued = queue.read(store(), configuration().settings())
         forecasts = queued.forecast(rate=_rate(request.query_params.get("rate", "")), tokens=tokens(queued.buckets()))
@@ -67,7 +67,7 @@ class EvictionsView(TargetView):
         if not target.subresource:
             raise MethodNotAllowed(
                 f"{target.resource.plural} are created by taints, not by requests: "
-                "POST to hold, release, skip or expedite of an eviction"
+                "give orders about evictions with lifeboat hold, release, skip or expedite"
             )
         reason = _body(request.body).get("reason")
         reason = reason.strip() if isinstance(reason, str) else ""
@@ -76,7 +76,7 @@ class EvictionsView(TargetView):
             raise Invalid.of(target.resource.kind, target.name, causes, group=target.resource.group)
         item = _named(queue.read(store(), configuration().settings()).rows, target)
         verb, user = operator_orders.VERBS[target.subresource], request.user.get_username()
-        if not give_order(item.key, verb, reason=reason, by=user):
+        if not give_order(item.key, verb, reason=reason, by=user, dry_run=dry_run(request.query_params, {})):
             raise _missing(target)
         found = queue.read(store(), configuration().settings())
         forecasts = found.forecast(tokens=tokens(found.buckets()))

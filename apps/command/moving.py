@@ -12,6 +12,7 @@ from apps.command.errors import CommandError, Document, usage
 from apps.command.options import Reason, command
 from apps.command.progress import State, followed
 from apps.command.run import Run
+from apps.command.workloads import subject
 
 app = typer.Typer()
 PANEL: Final = "Moving"
@@ -88,6 +89,26 @@ def _drain_state(document: Document) -> State:
         text += f": {message}"
     total = moved + remaining
     return State(max(0, moved - leaving), total, text, phase if phase in ("Finished", "Stopped") else "")
+
+
+@command(app, panel=PANEL, dangerous=True)
+def revert(
+    run: Run,
+    workload: Annotated[str, typer.Argument(help="TYPE/NAME (deployment/web), or the name of a binding.")],
+) -> None:
+    """Take the latest failover of one workload back: it returns to the placement it had before."""
+    about = subject(run, workload)
+    before = run.api.get(about.path)
+    planned = run.api.post(f"{about.path}/revert", {}, dry_run=True)
+    run.remark(f"{about.qualified}: {_placement(before)} becomes {_placement(planned)}")
+    run.confirm("Take the failover back?")
+    done = run.api.post(f"{about.path}/revert", {})
+    run.done(f"{about.qualified} returns to {_placement(done)}", done)
+
+
+def _placement(binding: Document) -> str:
+    targets = binding["spec"].get("clusters") or ()
+    return ", ".join(f"{one['name']} ({one['replicas']})" if one.get("replicas") else one["name"] for one in targets)
 
 
 def _report(run: Run, ended: Document, state: State, *, problem: bool) -> None:

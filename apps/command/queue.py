@@ -112,6 +112,8 @@ def _order(run: Run, verb: str, names: list[str] | None, *, cluster: str, reason
     chosen = _chosen(run, names or [], cluster=cluster)
     if not reason.strip():
         raise usage("--reason is missing", advice="the reason is kept with the order, and the change log shows it")
+    for one in chosen:
+        run.api.post(f"{_path(one)}/{verb}", {"reason": reason}, dry_run=True)
     if not run.is_structured:
         for one in chosen:
             where = f"{one['metadata'].get('namespace', '')}/{one['metadata']['name']}".lstrip("/")

@@ -27,13 +27,13 @@ class Ordered(NamedTuple):
     refused: dict[str, str]
 
 
-def order(key: str, verb: str, *, reason: str, by: str) -> bool:
+def order(key: str, verb: str, *, reason: str, by: str, dry_run: bool = False) -> bool:
     """Give an order about one eviction; return whether an eviction with that key is in the queue.
 
-    `verb` is a value of `operator_orders.VERBS`. The reason is kept with the order and in the change log. Raises
-    Conflict if the copy has been evicted already, or if other writes keep changing the binding.
+    `verb` is a value of `operator_orders.VERBS`. The reason is kept with the order and in the change log. `dry_run`:
+    store nothing. Raises Conflict if the copy has been evicted already, or if other writes keep changing the binding.
     """
-    found = order_all([key], verb, reason=reason, by=by)
+    found = order_all([key], verb, reason=reason, by=by, dry_run=dry_run)
     if found.refused:
         raise Conflict(found.refused[key])
     return bool(found.done)

@@ -30,7 +30,7 @@ from controlplane.kinds import (
 from controlplane.kinds.binding import Binding, origin
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Taint
 from controlplane.kinds.drain import DRAIN
-from controlplane.kinds.eviction import GROUP, VERSION, eviction_name
+from controlplane.kinds.eviction import eviction_name
 from controlplane.kinds.failback import FAILBACK, Failback
 from controlplane.kinds.rows import ENDED, Eviction
 from controlplane.settings import Settings
@@ -176,11 +176,10 @@ def _queued_evictions(state: State, kind: Kind, edited: Object, settings: Settin
         return (f"{count}: they are decided again after this edit (eviction.reevaluatePolicies is on)",)
     first = min(rows, key=lambda row: row.key)
     namespace, name = Ref.parse(first.binding).namespace, eviction_name(first)
-    path = f"namespaces/{namespace}/evictions/{name}" if namespace else f"clusterevictions/{name}"
-    skip = f"/apis/{GROUP}/{VERSION}/{path}/skip"
+    named = f"{namespace}/{name}" if namespace else name
     return (
         f"{count}: this edit neither stops nor changes them, because evictions are decided when the taint appears. To "
-        f'keep a copy on its cluster: kubectl create --raw {skip} -f - <<< \'{{"reason": "keep it"}}\'',
+        f'keep a copy on its cluster: lifeboat skip {named} --reason "keep it"',
     )
 
 

@@ -119,7 +119,7 @@ def written_by_hand(new: Cluster, old: Cluster | None) -> list[Cause]:
     after = new.metadata.annotations.get(FENCE_ANNOTATION)
     if after is None or after == before:
         return []
-    rule = "remove this annotation; a fence is made with POST …/clusters/<name>/fence {reason, expiresInSeconds}"
+    rule = "remove this annotation; a fence is made with: lifeboat fence <name> --reason … --for 1h"
     return [forbidden(f"metadata.annotations[{FENCE_ANNOTATION}]", rule)]
 
 

@@ -136,6 +136,6 @@ def waiting_message(waiting: Iterable[DirectlySource]) -> str:
     names = ", ".join(item.task.from_cluster for item in waiting)
     return (
         f"cluster {names} cannot be reached, so its copy may still run: with purgeMode Directly new copies wait until "
-        f"it is gone. Confirm that the cluster is down (POST clusters/<name>/fence), or limit the wait in the policy: "
+        f"it is gone. Confirm that the cluster is down (lifeboat fence <name>), or limit the wait in the policy: "
         f"{DIRECTLY_UNREACHABLE_ANNOTATION}: After=<seconds>"
     )

@@ -13,7 +13,7 @@ from controlplane.kinds.rows import BindingReadiness, ReadinessRound
 MAX_EXAMPLES = 5  # bindings named for each obstacle
 NOT_COVERED = (
     "covers {covered} of {in_all} bindings: the controller readiness checks the others in the background; read the "
-    "readiness of a binding at once with kubectl get --raw …/resourcebindings/NAME/readiness"
+    "readiness of a binding at once with: lifeboat readiness NAME -n NAMESPACE"
 )
 SWITCHED_OFF = (
     "the controller readiness is switched off, so the answers are old: remove -readiness from LIFEBOAT_CONTROLLERS, or "

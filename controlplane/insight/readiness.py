@@ -57,7 +57,7 @@ TIER_REMEDIES = {
 HOLD_REMEDIES = {
     ON_HOLD: "delete the EvictionHold, or wait until it expires",
     MAINTENANCE: "end the MaintenanceWindow (spec.until), delete it, or wait until it is over",
-    HELD_BY_HAND: "release the eviction: POST to its subresource release",
+    HELD_BY_HAND: "release the eviction: lifeboat release NAMESPACE/NAME",
     UNSTEADY: "repair what makes the cluster flap, or add a taint by hand to empty it all the same",
 }
 """What to do about a hold, by reason."""
@@ -266,7 +266,7 @@ def _binding_obstacles(binding: Binding, settings: Settings) -> Iterator[Obstacl
             WARNS,
             "purgeMode is Directly: after the eviction from a cluster that cannot be reached, new copies start only "
             "once an operator has confirmed that the cluster is down",
-            "fence the cluster when it happens (POST clusters/<name>/fence), or annotate the policy with "
+            "fence the cluster when it happens (lifeboat fence <name>), or annotate the policy with "
             f"{DIRECTLY_UNREACHABLE_ANNOTATION}: After=<seconds>",
         )
 
@@ -278,7 +278,7 @@ def _waits_for(binding: Binding, cluster: str, settings: Settings) -> str:
     limit = binding.metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION, "")
     after = parse_wait(limit)
     if after is None:
-        return f"an operator who confirms that cluster {cluster} is down: POST clusters/{cluster}/fence"
+        return f"an operator who confirms that cluster {cluster} is down: lifeboat fence {cluster}"
     return f"{after.total_seconds():g} s after the eviction ({DIRECTLY_UNREACHABLE_ANNOTATION}: {limit})"
 
 

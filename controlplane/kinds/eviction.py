@@ -76,7 +76,7 @@ class EvictionStatus(Struct, frozen=True):
 class EvictionItem(Object, frozen=True):
     """An eviction of a copy because of taints: an item of the eviction queue.
 
-    To control it, POST {"reason": "…"} to its subresources hold, release, skip and expedite.
+    To control it: lifeboat hold, release, skip or expedite, which POST {"reason": "…"} to its subresources.
     """
 
     spec: EvictionSpec = EvictionSpec("", "")

@@ -3,6 +3,11 @@
 
 from __future__ import annotations
 
+import shlex
+
+from typer.testing import CliRunner
+
+from apps.command.program import app
 from tests.api.server import Client, Server
 from tests.api.test_evictions import queue
 from tests.builders.documents import policies, policy
@@ -36,7 +41,7 @@ def test_editing_a_policy_says_how_many_evictions_it_does_not_change(
     warning = done.headers["warning"]
     assert warning.startswith('299 - "2 evictions of its workloads queued')
     assert "this edit neither stops nor changes them" in warning
-    assert f"namespaces/{namespace}/evictions/one.member1/skip" in warning
+    assert f"lifeboat skip {namespace}/one.member1 --reason" in warning
     assert "warning" not in api.patch(url, BEARS_IT).headers
 
 
@@ -44,10 +49,11 @@ def test_what_it_names_is_there_to_be_skipped(api: Client, server: Server, names
     url = claimed(api, server, namespace, "one")
     warning = api.patch(url, BEARS_IT).headers["warning"]
 
-    path = next(word for word in warning.rstrip('"').split() if word.endswith("/skip"))
-    skipped = api.post(path, {"reason": "it stays"})
+    command = warning.removesuffix('"').replace("\\", "").partition("To keep a copy on its cluster: ")[2]
+    program, *arguments = shlex.split(command)
+    skipped = CliRunner().invoke(app, [*arguments, "--yes"], env={"KUBECONFIG": str(server.kubeconfig)})
 
-    assert skipped.status == 201, skipped.body
+    assert (program, skipped.exit_code, skipped.stdout) == ("lifeboat", 0, "skip: 1 eviction\n"), skipped.stderr
 
 
 def test_labels_of_a_policy_and_policies_of_others_are_edited_without_a_word(

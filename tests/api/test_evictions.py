@@ -101,6 +101,10 @@ def test_an_order_is_kept_on_the_binding_and_in_the_change_log(
     api: Client, server: Server, namespace: str, verb: str
 ) -> None:
     path = queue(server, namespace, "web")
+    where = f"/apis/work.karmada.io/v1alpha2/namespaces/{namespace}/resourcebindings/web"
+    before = api.get(where).document["metadata"]
+    assert api.post(f"{path}/{verb}", {"reason": "we are on it"}, dryRun="All").status == 201
+    assert api.get(where).document["metadata"] == before
 
     done = api.post(f"{path}/{verb}", {"reason": "we are on it"})
 

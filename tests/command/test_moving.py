@@ -102,3 +102,14 @@ def test_a_confirmed_failback_starts(lifeboat: Lifeboat, api: Client, server: Se
     (mine,) = [one for one in api.get(FAILBACKS).document["items"] if one["spec"].get("binding") == binding]
     assert out.startswith(f"failback {mine['metadata']['name']} started")
     assert mine["spec"]["dryRun"] is False
+
+
+def test_a_revert_shows_what_changes_and_is_refused_without_a_failover(
+    lifeboat: Lifeboat, api: Client, server: Server, namespace: str
+) -> None:
+    origin, refuge = (join(api, server, f"{namespace}-{one}") for one in "ab")
+    away(api, namespace, origin, refuge)
+
+    done = lifeboat("revert", "deployment/web", "-n", namespace, "--yes")
+
+    assert (done.exit_code, "no failover of it is on record" in done.stderr) == (3, True), done.stderr

@@ -158,7 +158,7 @@ def test_the_condition_says_what_is_waited_for_and_what_to_do() -> None:
     other = DirectlySource(GracefulEvictionTask("c", DIRECTLY), False)
     text = (
         "cluster a, c cannot be reached, so its copy may still run: with purgeMode Directly new copies wait until it "
-        "is gone. Confirm that the cluster is down (POST clusters/<name>/fence), or limit the wait in the policy: "
+        "is gone. Confirm that the cluster is down (lifeboat fence <name>), or limit the wait in the policy: "
         "failover.lifeboat.io/directly-unreachable: After=<seconds>"
     )
 

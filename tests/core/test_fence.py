@@ -143,7 +143,7 @@ def test_a_fence_is_not_written_as_an_annotation(text: str) -> None:
 
     (cause,) = refused.value.details.causes
     assert cause.field == f"metadata.annotations[{FENCE_ANNOTATION}]"
-    assert "/fence" in cause.message
+    assert "lifeboat fence" in cause.message
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -85,7 +85,7 @@ def test_a_workload_that_would_move_says_so_and_where_to() -> None:
 @pytest.mark.parametrize(
     ("patience", "unreachable", "waits_for"),
     [
-        ("", "Wait", "an operator who confirms that cluster member1 is down: POST clusters/member1/fence"),
+        ("", "Wait", "an operator who confirms that cluster member1 is down: lifeboat fence member1"),
         ("After=300", "Wait", "300 s after the eviction (failover.lifeboat.io/directly-unreachable: After=300)"),
         ("", "Proceed", ""),
     ],

@@ -141,7 +141,7 @@ def test_new_copies_that_a_person_has_to_allow_are_listed_twice() -> None:
     found = asked(web(failover=ClusterFailoverBehavior(purge_mode=DIRECTLY)))
 
     assert names(found.moves) == names(found.waits_for_person) == ["Deployment default/web"]
-    assert "POST clusters/member1/fence" in found.waits_for_person[0].message
+    assert "lifeboat fence member1" in found.waits_for_person[0].message
     assert found.sentence == "moves 1, 1 waits for a person, 1 namespace"
 
 

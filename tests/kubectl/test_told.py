@@ -42,7 +42,7 @@ def test_a_fence_is_not_made_by_annotating(k: Kubectl, api: Client) -> None:
 
     said = k("annotate", "cluster", name, 'failover.lifeboat.io/fence={"by":"eve"}', code=1)
 
-    assert "a fence is made with POST" in said
+    assert "a fence is made with: lifeboat fence" in said
 
 
 def test_a_template_shows_its_policy_and_says_when_none_selects_it(k: Kubectl, api: Client, server: Server) -> None:

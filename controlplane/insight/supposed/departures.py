@@ -93,7 +93,7 @@ def waits_for_person(
     directly = purge_mode(binding, settings) == DIRECTLY and settings.directly_unreachable == "Wait"
     if directly and not cluster.answers and proceed_after(binding) is None:
         name = cluster.metadata.name
-        return WAITS_DIRECTLY, f"a person has to confirm that cluster {name} is down: POST clusters/{name}/fence"
+        return WAITS_DIRECTLY, f"a person has to confirm that cluster {name} is down: lifeboat fence {name}"
     suspension = binding.spec.suspension
     if suspension is None:
         return "", ""

@@ -68,7 +68,7 @@ def _orders(new: Binding, old: Binding | None) -> Iterator[Cause]:
     before = None if old is None else old.metadata.annotations.get(EVICTION_ORDERS_ANNOTATION)
     after = new.metadata.annotations.get(EVICTION_ORDERS_ANNOTATION)
     if after is not None and after != before:
-        rule = "remove this annotation; give orders with POST …/evictions/<name>/{hold,release,skip,expedite}"
+        rule = "remove this annotation; give orders with lifeboat hold, release, skip or expedite"
         yield forbidden(f"metadata.annotations[{EVICTION_ORDERS_ANNOTATION}]", rule)
 
 
