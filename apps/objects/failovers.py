@@ -133,6 +133,11 @@ def of_binding(binding: Ref) -> Sequence[FailoverRecord]:
     return _records([binding])
 
 
+def of_bindings(bindings: Sequence[Ref], *, most_changes: int) -> Sequence[FailoverRecord]:
+    """Return the failovers of bindings, each from at most `most_changes` of its newest changes. Four queries."""
+    return _records(bindings, most_changes=most_changes)
+
+
 def of_fleet(*, namespace: str = "") -> Page:
     """Return the failovers of the bindings that failed over last, as one page. Five queries.
 
@@ -214,21 +219,21 @@ def _failed_over(query: str, namespace: str, after: Place, *, limit: int) -> lis
     return [_FailedOver(Ref(kind, space, name), *rest) for kind, space, name, *rest in rows]
 
 
-def _records(bindings: Sequence[Ref]) -> list[FailoverRecord]:
+def _records(bindings: Sequence[Ref], *, most_changes: int | None = None) -> list[FailoverRecord]:
     """Return the failovers of bindings. Four queries, whatever their number."""
-    changes = sorted(_changes(bindings), key=lambda one: (one.ref, one.version))
+    changes = sorted(_changes(bindings, most=most_changes), key=lambda one: (one.ref, one.version))
     own = [record.failovers(record.decode_changes(lines)) for _, lines in groupby(changes, key=lambda one: one.ref)]
     found = [item for ones in own for item in ones]
     around = record.decode_changes([*_comings(record.related_refs(found)), *_signs(record.clusters_read_before(found))])
     return list(record.records(found, around))
 
 
-def _changes(refs: Sequence[Ref]) -> list[Change]:
-    """Return the newest changes of bindings, each object's in order."""
+def _changes(refs: Sequence[Ref], *, most: int | None = None) -> list[Change]:
+    """Return the newest changes of bindings, each object's in order. `most`: of each; None: MOST_CHANGES."""
     if not refs:
         return []
     kinds, namespaces, names = (texts(column) for column in zip(*refs, strict=True))
-    lines = _lines(_OF_BINDINGS, (kinds, namespaces, names, MOST_CHANGES))
+    lines = _lines(_OF_BINDINGS, (kinds, namespaces, names, MOST_CHANGES if most is None else most))
     left: dict[Ref, bytes] = {}
     found = []
     for line in lines:

@@ -182,7 +182,7 @@ def failovers(changes: Iterable[DecodedChange]) -> list[Failover]:
             if placed and name not in begun[index].regained:
                 regained = {**begun[index].regained, name: decoded.change.version}
                 begun[index] = begun[index]._replace(regained=regained)
-        if started := _new_tasks(decoded):
+        if started := new_tasks(decoded):
             names = [task.from_cluster for task in started]
             previous = {name: begun[latest[name]].first.change.version for name in names if name in latest}
             latest |= dict.fromkeys(names, len(begun))
@@ -203,7 +203,7 @@ def _pending_changes(before: tuple[DecodedChange, ...], decoded: DecodedChange) 
     return before if same else (*before, decoded)
 
 
-def _new_tasks(decoded: DecodedChange) -> tuple[GracefulEvictionTask, ...]:
+def new_tasks(decoded: DecodedChange) -> tuple[GracefulEvictionTask, ...]:
     """Return the tasks that a change of a binding made from its targets."""
     if decoded.old is None or decoded.new is None:
         return ()
@@ -381,7 +381,7 @@ def _binding_steps(failover: Failover) -> Iterator[Step]:
         old, new = decoded.old, decoded.new
         if old is None or new is None:
             continue
-        if new.spec.clusters != old.spec.clusters and not _new_tasks(decoded):
+        if new.spec.clusters != old.spec.clusters and not new_tasks(decoded):
             placed = ", ".join(
                 f"{target.name}:{target.replicas}" if target.replicas else target.name for target in new.spec.clusters
             )

@@ -1,0 +1,241 @@
+"""GET /records, /records/<name> and the same with .md: failovers on record, their phases as lanes, and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar, Final, NamedTuple
+from urllib.parse import urlencode
+
+from django.http import HttpResponse, HttpResponseBase
+from rest_framework.request import Request
+
+from apps.console.object_links import binding_url, record_url, workload_url
+from apps.console.page import Page
+from apps.failover.begun import PAGE, BegunPage, FailoverChoice, begun_page, binding_of
+from apps.objects import failovers
+from apps.objects.store import store
+from controlplane.apimachinery.errors import BadRequest, NotFound
+from controlplane.apimachinery.meta import Ref, kind_key
+from controlplane.insight.begun import Begun, outages
+from controlplane.insight.lane_chart import chart
+from controlplane.insight.lanes import PHASES, lanes
+from controlplane.insight.report import report, seconds_text, stamp
+from controlplane.kinds import BINDINGS
+from controlplane.kinds.failover_record import RESOURCE, RUNNING, FailoverRecord
+from controlplane.kinds.rows import Observation
+
+MOST_CHANGES: Final = 200  # newest changes of each binding that the lanes of a list are made from
+_SECOND: Final = timedelta(seconds=1)
+MARKDOWN: Final = "text/markdown; charset=utf-8"
+STEP_BADGES: Final = {
+    "Seen": "bad",
+    "Tainted": "warn",
+    "WaitedFor": "warn",
+    "Decided": "info",
+    "Scheduled": "info",
+    "Started": "info",
+    "Healthy": "ok",
+    "Cleared": "ok",
+    "Removed": "off",
+}
+
+
+class Line(NamedTuple):
+    """A failover of the list."""
+
+    begun: Begun
+    url: str
+    workload_url: str
+    is_running: bool
+    took: str
+
+
+class RecordsPage(Page):
+    """The failovers on record, newest first."""
+
+    title = "Records"
+    template_name = "console/records.html"
+    topics: ClassVar = {"records": BINDINGS}
+    resource = RESOURCE
+
+    def kubectl(self) -> str:
+        namespace = self.query.get("namespace", "")
+        return f"kubectl get failoverrecords {f'-n {namespace}' if namespace else '-A'}"
+
+    def context(self, request: Request) -> dict[str, Any]:
+        query, now = request.query_params, store().now()
+        choice = choice_of(query)
+        page = begun_page(choice, before=_before(query.get("before", "")))
+        records, missing = records_of(page, most_changes=MOST_CHANGES)
+        found = lanes(records, turned_at=turned_at(records), now=now)
+        took = {record.metadata.name: record.status.durations.total for record in records}
+        return {
+            "now": now,
+            "choice": choice,
+            "filtered": choice != FailoverChoice(),
+            "values": {name: query.get(name, "").strip() for name in ("cluster", "namespace", "since", "until")},
+            "lines": [
+                Line(
+                    begun,
+                    record_url(begun.name),
+                    binding_url(begun.binding),
+                    begun.name in page.running,
+                    seconds_text(took.get(begun.name)),
+                )
+                for begun in page.failovers
+            ],
+            "outages": [
+                {"outage": outage, "query": urlencode(_times(outage.cluster, outage.since, outage.until))}
+                for outage in outages(page.failovers)
+            ],
+            "lanes": found,
+            "phases": PHASES,
+            "chart": chart(found, now=now),
+            "missing": missing,
+            "more": "" if page.after is None else urlencode({**_sent(query), "before": page.after}),
+            "markdown": urlencode(_sent(query)),
+            "page_size": PAGE,
+        }
+
+
+class RecordsReport(RecordsPage):
+    """The report about the failovers that a filter finds, as Markdown."""
+
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        choice, now = choice_of(request.query_params), store().now()
+        page = begun_page(choice, before=_before(request.query_params.get("before", "")))
+        records, missing = records_of(page, most_changes=failovers.MOST_CHANGES // PAGE)
+        omissions = [missing] if missing else []
+        if page.after is not None:
+            omissions.append(f"Only the {len(page.failovers)} newest failovers are in this report; narrow the times.")
+        text = report(records, title=_title(choice), turned_at=turned_at(records), omissions=omissions, now=now)
+        return markdown(text, name="failovers")
+
+
+class RecordPage(Page):
+    """One failover: its phases and its steps."""
+
+    title = "Record"
+    template_name = "console/record.html"
+    resource = RESOURCE
+
+    def kubectl(self) -> str:
+        return f"kubectl get failoverrecords -A --field-selector metadata.name={self.kwargs['name']} -o yaml"
+
+    def subjects(self) -> dict[str, tuple[str, ...]]:
+        ref = binding_of(self.kwargs["name"])
+        return {"record": (str(ref),)} if ref is not None else {}
+
+    def context(self, request: Request) -> dict[str, Any]:
+        record, now = find_record(self.kwargs["name"]), store().now()
+        found = lanes([record], turned_at=turned_at([record]), now=now)
+        status = record.status
+        template = Ref(
+            kind_key(status.resource.api_version, status.resource.kind), status.resource.namespace, status.resource.name
+        )
+        return {
+            "now": now,
+            "title": f"Record {record.metadata.name}",
+            "record": record,
+            "is_running": status.state == RUNNING,
+            "binding_url": binding_url(Ref.parse(status.binding)),
+            "workload_url": workload_url(template),
+            "kubectl": f"kubectl get failoverrecords -n {record.metadata.namespace} {record.metadata.name} -o yaml",
+            "lanes": found,
+            "phases": PHASES,
+            "chart": chart(found, now=now),
+            "steps": [(step, STEP_BADGES.get(step.what, "info")) for step in status.steps],
+            "total": seconds_text(status.durations.total),
+            "markdown": f"{record_url(record.metadata.name)}.md",
+        }
+
+
+class RecordReport(RecordPage):
+    """The report about one failover as Markdown."""
+
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        record, now = find_record(self.kwargs["name"]), store().now()
+        title = f"Failover {record.metadata.name}"
+        text = report([record], title=title, turned_at=turned_at([record]), now=now)
+        return markdown(text, name=record.metadata.name)
+
+
+def markdown(text: str, *, name: str) -> HttpResponse:
+    """Return a report as an answer that a browser shows, and saves under a name."""
+    response = HttpResponse(text, content_type=MARKDOWN)
+    response["Content-Disposition"] = f'inline; filename="{name}.md"'
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+def find_record(name: str) -> FailoverRecord:
+    """Return a record by its name. Raises NotFound."""
+    ref = binding_of(name)
+    for record in failovers.of_binding(ref) if ref is not None else ():
+        if record.metadata.name == name:
+            return record
+    raise NotFound.of(RESOURCE.plural, name, group=RESOURCE.group)
+
+
+def records_of(page: BegunPage, *, most_changes: int) -> tuple[list[FailoverRecord], str]:
+    """Return the records of listed failovers, and a sentence about those whose changes are too many ("": none)."""
+    names = {begun.name for begun in page.failovers}
+    bindings = list(dict.fromkeys(begun.binding for begun in page.failovers))
+    found = failovers.of_bindings(bindings, most_changes=most_changes) if bindings else ()
+    records = [record for record in found if record.metadata.name in names]
+    missing = len(names) - len(records)
+    if not missing:
+        return records, ""
+    return records, (
+        f"{missing} of {len(names)} failovers are not in the lanes, because their bindings have more than "
+        f"{most_changes} later changes: open their records."
+    )
+
+
+def turned_at(records: Iterable[FailoverRecord]) -> dict[str, Sequence[datetime]]:
+    """Return by cluster when its probes began to fail or to succeed. One query."""
+    clusters = {left.name for record in records for left in record.status.left}
+    rows = store().rows(Observation, "key", sorted(clusters)) if clusters else {}
+    return {name: row.turned_at for name, some in rows.items() for row in some}
+
+
+def choice_of(query: Mapping[str, Any]) -> FailoverChoice:
+    """Return which failovers a query chooses. Raises BadRequest for a time that cannot be read."""
+    return FailoverChoice(
+        cluster=query.get("cluster", "").strip(),
+        namespace=query.get("namespace", "").strip(),
+        since=_time("since", query.get("since", "").strip()),
+        until=_time("until", query.get("until", "").strip()),
+    )
+
+
+def _time(name: str, text: str) -> datetime | None:
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadRequest(f'{name}: "{text}" is no time; write it in UTC, as 2026-11-22T03:12:00Z') from None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _before(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) < 19 else None
+
+
+def _sent(query: Mapping[str, Any]) -> dict[str, str]:
+    return {name: value for name in ("cluster", "namespace", "since", "until") if (value := query.get(name, "").strip())}
+
+
+def _times(cluster: str, since: datetime, until: datetime) -> dict[str, str]:
+    """Return the filter for an outage, to whole seconds around it."""
+    return {"cluster": cluster, "since": stamp(since), "until": stamp(until.replace(microsecond=0) + _SECOND)}
+
+
+def _title(choice: FailoverChoice) -> str:
+    parts = [f"of cluster {choice.cluster}"] if choice.cluster else []
+    parts += [f"in namespace {choice.namespace}"] if choice.namespace else []
+    parts += [f"since {stamp(choice.since)}"] if choice.since else []
+    parts += [f"until {stamp(choice.until)}"] if choice.until else []
+    return " ".join(["Failovers", *parts])
