@@ -19,6 +19,7 @@ from apps.api.authorization import Attributes
 from apps.api.error_mapping import nothing_here
 from apps.api.permissions import Scope, resource_attributes
 from apps.api.query import Continue, Listing, dry_run, listing_of
+from apps.api.record_report import MarkdownRenderer, Report
 from apps.api.target import Target
 from apps.api.views import KubernetesView, TargetView, refuse_watch, warning
 from apps.objects import failovers
@@ -119,7 +120,7 @@ class RecordsView(KubernetesView):
     """Serves GET of failoverrecords: one record, or the list of a namespace or of all namespaces."""
 
     http_method_names = ["get", "head", "options"]
-    renderer_classes = pages.OBJECTS
+    renderer_classes = (*pages.OBJECTS, MarkdownRenderer)
 
     def attributes(self, request: Request) -> Attributes:
         scope = Scope(self.kwargs.get("namespace") or "", self.kwargs.get("name") or "")
@@ -129,15 +130,19 @@ class RecordsView(KubernetesView):
         namespace, name = namespace or "", name or ""
         resource = records.RESOURCE
         refuse_watch(request, resource)
+        as_report = isinstance(request.accepted_renderer, MarkdownRenderer)
         if name:
-            return Response(ObjectAnswer(resource, _text(_record(namespace, name))))
+            record = _record(namespace, name)
+            found = Report([record], title=f"Failover {name}") if as_report else ObjectAnswer(resource, _text(record))
+            return Response(found)
         listing = self.limited(listing_of(request.query_params, resource, namespace=namespace))
         page, choice = _page(listing, namespace), listing.choice
-        texts = [
-            _text(record)
-            for record in page.records
-            if choice.is_everything or choice.takes(msgspec.to_builtins(record))
+        chosen = [
+            record for record in page.records if choice.is_everything or choice.takes(msgspec.to_builtins(record))
         ]
+        if as_report:
+            return Response(Report(chosen, title="Failovers", omissions=page.omissions))
+        texts = [_text(record) for record in chosen]
         version = store().current_version() if listing.start is None else listing.start.version
         meta = {"resourceVersion": str(version)}
         if page.after is not None:

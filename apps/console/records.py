@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Final, NamedTuple
 from urllib.parse import urlencode
@@ -12,7 +12,7 @@ from rest_framework.request import Request
 
 from apps.console.object_links import binding_url, record_url, workload_url
 from apps.console.page import Page
-from apps.failover.begun import PAGE, BegunPage, FailoverChoice, begun_page, binding_of
+from apps.failover.begun import PAGE, BegunPage, FailoverChoice, begun_page, binding_of, probe_turns
 from apps.objects import failovers
 from apps.objects.store import store
 from controlplane.apimachinery.errors import BadRequest, NotFound
@@ -23,7 +23,6 @@ from controlplane.insight.lanes import PHASES, lanes
 from controlplane.insight.report import report, seconds_text, stamp
 from controlplane.kinds import BINDINGS
 from controlplane.kinds.failover_record import RESOURCE, RUNNING, FailoverRecord
-from controlplane.kinds.rows import Observation
 
 MOST_CHANGES: Final = 200  # newest changes of each binding that the lanes of a list are made from
 _SECOND: Final = timedelta(seconds=1)
@@ -68,7 +67,7 @@ class RecordsPage(Page):
         choice = choice_of(query)
         page = begun_page(choice, before=_before(query.get("before", "")))
         records, missing = records_of(page, most_changes=MOST_CHANGES)
-        found = lanes(records, turned_at=turned_at(records), now=now)
+        found = lanes(records, turned_at=probe_turns(store(), records), now=now)
         took = {record.metadata.name: record.status.durations.total for record in records}
         return {
             "now": now,
@@ -109,7 +108,9 @@ class RecordsReport(RecordsPage):
         omissions = [missing] if missing else []
         if page.after is not None:
             omissions.append(f"Only the {len(page.failovers)} newest failovers are in this report; narrow the times.")
-        text = report(records, title=_title(choice), turned_at=turned_at(records), omissions=omissions, now=now)
+        text = report(
+            records, title=_title(choice), turned_at=probe_turns(store(), records), omissions=omissions, now=now
+        )
         return markdown(text, name="failovers")
 
 
@@ -129,7 +130,7 @@ class RecordPage(Page):
 
     def context(self, request: Request) -> dict[str, Any]:
         record, now = find_record(self.kwargs["name"]), store().now()
-        found = lanes([record], turned_at=turned_at([record]), now=now)
+        found = lanes([record], turned_at=probe_turns(store(), [record]), now=now)
         status = record.status
         template = Ref(
             kind_key(status.resource.api_version, status.resource.kind), status.resource.namespace, status.resource.name
@@ -157,7 +158,7 @@ class RecordReport(RecordPage):
     def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         record, now = find_record(self.kwargs["name"]), store().now()
         title = f"Failover {record.metadata.name}"
-        text = report([record], title=title, turned_at=turned_at([record]), now=now)
+        text = report([record], title=title, turned_at=probe_turns(store(), [record]), now=now)
         return markdown(text, name=record.metadata.name)
 
 
@@ -193,13 +194,6 @@ def records_of(page: BegunPage, *, most_changes: int) -> tuple[list[FailoverReco
     )
 
 
-def turned_at(records: Iterable[FailoverRecord]) -> dict[str, Sequence[datetime]]:
-    """Return by cluster when its probes began to fail or to succeed. One query."""
-    clusters = {left.name for record in records for left in record.status.left}
-    rows = store().rows(Observation, "key", sorted(clusters)) if clusters else {}
-    return {name: row.turned_at for name, some in rows.items() for row in some}
-
-
 def choice_of(query: Mapping[str, Any]) -> FailoverChoice:
     """Return which failovers a query chooses. Raises BadRequest for a time that cannot be read."""
     return FailoverChoice(
@@ -225,7 +219,9 @@ def _before(text: str) -> int | None:
 
 
 def _sent(query: Mapping[str, Any]) -> dict[str, str]:
-    return {name: value for name in ("cluster", "namespace", "since", "until") if (value := query.get(name, "").strip())}
+    return {
+        name: value for name in ("cluster", "namespace", "since", "until") if (value := query.get(name, "").strip())
+    }
 
 
 def _times(cluster: str, since: datetime, until: datetime) -> dict[str, str]:

@@ -8,6 +8,7 @@ from apps.console.queue import QueueView
 from apps.console.queue_orders import OrderPage
 from apps.console.queue_rates import RatesPage
 from apps.console.readiness import ReadinessFile, ReadinessPage
+from apps.console.records import RecordPage, RecordReport, RecordsPage, RecordsReport
 from apps.console.situation import SituationPage
 from apps.console.stream import StreamView
 
@@ -20,6 +21,10 @@ urlpatterns = [
     path("queue/rates", RatesPage.as_view(), name="queue-rates"),
     path("readiness", ReadinessPage.as_view(), name="readiness"),
     path("readiness.csv", ReadinessFile.as_view(), name="readiness-file"),
+    path("records", RecordsPage.as_view(), name="records"),
+    path("records.md", RecordsReport.as_view(), name="records-report"),
+    path("records/<str:name>.md", RecordReport.as_view(), name="record-report"),
+    path("records/<str:name>", RecordPage.as_view(), name="record"),
     path("stream", StreamView.as_view(), name="stream"),
     path("pause", PausePage.as_view(), name="pause"),
     path("resume/<name>", ResumePage.as_view(), name="resume"),

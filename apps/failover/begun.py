@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -11,11 +11,14 @@ from apps.objects.apply import binary_cursor
 from apps.objects.arrays import texts
 from apps.objects.failovers import LAST
 from apps.objects.models import BEGINS_FAILOVER
+from apps.objects.store import DjangoStore
 from controlplane.apimachinery.meta import Ref
 from controlplane.engine.state import Change
 from controlplane.insight.begun import Begun, begun_failover
 from controlplane.insight.record import decode_changes
 from controlplane.kinds import BINDINGS
+from controlplane.kinds.failover_record import FailoverRecord
+from controlplane.kinds.rows import Observation
 
 PAGE: Final = 100
 
@@ -93,6 +96,13 @@ def binding_of(name: str) -> Ref | None:
     with binary_cursor() as cursor:
         row = cursor.run(_OF_VERSION, (int(version),)).fetchone()
     return None if row is None or row[0] not in BINDINGS else Ref(*row)
+
+
+def probe_turns(store: DjangoStore, records: Iterable[FailoverRecord]) -> dict[str, Sequence[datetime]]:
+    """Return when the probes of the clusters that were left began to fail or to succeed, by cluster. One query."""
+    clusters = {left.name for record in records for left in record.status.left}
+    rows = store.rows(Observation, "key", sorted(clusters)) if clusters else {}
+    return {name: row.turned_at for name, some in rows.items() for row in some}
 
 
 def _running(failovers: Collection[Begun]) -> frozenset[str]:

@@ -31,6 +31,11 @@ class Bar(NamedTuple):
     text: str
     is_open: bool
 
+    @property
+    def middle(self) -> float:
+        """Where the name of the phase is written, from above."""
+        return self.y + BAR - 3
+
 
 class Heading(NamedTuple):
     """The name of a cluster above its lanes."""
@@ -54,6 +59,16 @@ class Chart(NamedTuple):
     headings: tuple[Heading, ...]
     ticks: tuple[Tick, ...]
     text: str
+
+    @property
+    def axis(self) -> int:
+        """Where the time axis is, from above."""
+        return self.height - FOOT
+
+    @property
+    def labels(self) -> int:
+        """Where the times are written, from above."""
+        return self.height - 8
 
 
 def chart(lanes: Sequence[Lane], *, now: datetime) -> Chart | None:

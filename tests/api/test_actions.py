@@ -127,6 +127,22 @@ def test_a_failover_is_read_as_a_record(api: Client, namespace: str) -> None:
     assert api.get(f"{RECORDS}/namespaces/{namespace}/failoverrecords/nothing.1").status == 404
 
 
+def test_records_are_served_as_a_report_in_markdown(api: Client, namespace: str) -> None:
+    api.post(f"{leave(api, namespace)}/revert", {})
+    where = f"{RECORDS}/namespaces/{namespace}/failoverrecords"
+
+    several = api.ask("GET", where, accept="text/markdown")
+    found = api.get(where).document["items"][0]
+    single = api.get(f"{where}/{found['metadata']['name']}", format="md")
+    missing = api.ask("GET", f"{where}/web.1", accept="text/markdown")
+
+    assert several.type == single.type == "text/markdown; charset=utf-8"
+    assert several.body.startswith(b"# Failovers\n")
+    assert f"Deployment {namespace}/web".encode() in several.body
+    assert f"-n {namespace} {found['metadata']['name']} -o yaml".encode() in single.body
+    assert (missing.status, missing.type) == (404, "application/json")
+
+
 def test_actions_and_records_are_discovered(api: Client) -> None:
     clusters = api.get("/apis/cluster.karmada.io/v1alpha1").document["resources"]
     lifeboat = api.get(RECORDS).document["resources"]

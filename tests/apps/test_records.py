@@ -49,11 +49,11 @@ def tainted(ref: Ref) -> None:
     changed(old, old.with_spec(taints=(Taint("gone", NO_EXECUTE, "", now()),)))
 
 
-def evicted(ref: Ref) -> None:
-    """The binding leaves member1."""
+def evicted(ref: Ref, leaves: str = "member1") -> None:
+    """The binding leaves a cluster."""
     old = found(ref)
     fields = {"mode": "Gracefully", "reason": "TaintUntolerated", "producer": "TaintManager", "message": "gone"}
-    changed(old, with_task(old, "member1", now=now(), **fields), reason="Evictions")  # type: ignore[arg-type]
+    changed(old, with_task(old, leaves, now=now(), **fields), reason="Evictions")  # type: ignore[arg-type]
 
 
 def test_a_record_says_what_was_seen_however_much_the_cluster_has_reported_since(
