@@ -151,8 +151,8 @@ for _collector in (FleetCollector(), EvictionCollector(), ClusterCollector()):
 class MetricsView(KubernetesView):
     """Serves the metrics of the fleet for Prometheus.
 
-    Every API process serves the same figures, so scrape one address: that of the Service or proxy. What a process
-    does itself is at its own port (`apps.objects.metrics_server`).
+    Every API process answers with the same figures. At the metrics ports only one process has them
+    (`apps.api.fleet_metrics`), beside what each process does itself.
     """
 
     http_method_names = ["get", "head"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import lru_cache
 from typing import Final
 
 from django.db import Error, close_old_connections
@@ -25,6 +26,12 @@ log = logging.getLogger(__name__)
 SECONDS: Final = 5.0  # validity of the lease: a dead process counts as alive for at most this long
 
 
+@lru_cache(maxsize=1)
+def own_holder() -> str:
+    """Return the name of this API process in lease rows."""
+    return holder()
+
+
 class Listening:
     """The thread of one process that renews the lease.
 
@@ -33,7 +40,7 @@ class Listening:
 
     def __init__(self) -> None:
         self._store = DjangoStore()
-        self._holder = holder()
+        self._holder = own_holder()
         self._lease: HeldLease | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="listening", daemon=True)

@@ -1,7 +1,7 @@
 """Metrics of one process: what it decided, wrote and asked, and how long that took.
 
-Figures of the whole fleet are not here: `/metrics` of the API serves them, read from the database. So a sum over
-processes counts nothing twice. Labels have few values: controllers, clusters, HTTP methods, views and codes.
+Figures of the whole fleet are not here: one API process serves them, read from the database. So a sum over processes
+counts nothing twice. Labels have few values: controllers, clusters, HTTP methods, views and codes.
 """
 
 from __future__ import annotations

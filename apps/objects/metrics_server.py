@@ -5,19 +5,23 @@ from __future__ import annotations
 from django.conf import settings
 from prometheus_client import REGISTRY, CollectorRegistry, ProcessCollector, start_http_server
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
 
 from config.metrics_folder import is_shared
 
 
-def serve_metrics() -> None:
-    """Serve the metrics of this process, and of the processes of its pool, in a thread. Port 0: do not.
+def serve_metrics(*more: Collector) -> None:
+    """Serve the metrics of this process, of the processes of its pool, and of `more`, in a thread. Port 0: do not.
 
     Raises SystemExit if the port cannot be opened: what was asked for must not be missing unnoticed.
     """
     if not settings.METRICS_PORT:
         return
+    registry = _registry()
+    for collector in more:
+        registry.register(collector)
     try:
-        start_http_server(settings.METRICS_PORT, addr=settings.METRICS_HOST, registry=_registry())
+        start_http_server(settings.METRICS_PORT, addr=settings.METRICS_HOST, registry=registry)
     except OSError as error:
         raise SystemExit(
             f"LIFEBOAT_METRICS_PORT={settings.METRICS_PORT}: {settings.METRICS_HOST} cannot be listened on: {error}; "

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import promql_parser
@@ -128,8 +127,5 @@ def test_promtool_accepts_the_rules_and_sees_every_alert_fire(promtool: str) -> 
     run(promtool, "test", "rules", "rules.test.yaml")
 
 
-def test_promtool_accepts_the_configuration_of_prometheus(promtool: str, tmp_path: Path) -> None:
-    shutil.copytree(MONITORING, tmp_path / "monitoring")
-    (tmp_path / "monitoring" / "token").write_text("a token")
-
-    run(promtool, "check", "config", str(tmp_path / "monitoring" / "prometheus.yaml"))
+def test_promtool_accepts_the_configuration_of_prometheus(promtool: str) -> None:
+    run(promtool, "check", "config", "prometheus.yaml")

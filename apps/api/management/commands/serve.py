@@ -14,6 +14,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from apps.api.certificates import certificates
 from apps.api.connections import guarded
+from apps.api.fleet_metrics import FleetAtOneProcess
 from apps.api.shell import Shell
 from apps.objects import tracing
 from apps.objects.metrics_server import serve_metrics
@@ -49,7 +50,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         from config.asgi import application  # creates the application, which other commands do not need
 
-        serve_metrics()
+        serve_metrics(FleetAtOneProcess())
         tracing.start("api")
         common: dict[str, Any] = {"app": application, "host": options["host"], "access_log": False}
         common["http"] = guarded(settings.API_CONNECTIONS)
