@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.processes import PROJECT, START_SECONDS, Process, Processes, manage, 
 Document = dict[str, Any]
 
 SECONDS = 60.0  # a test waits this long for an answer or an event
+IDLE_SECONDS = 1.0  # the server may close a connection that is idle for longer; a request sent then has no answer
 
 
 class Answer(NamedTuple):
@@ -46,6 +48,7 @@ class Client:
         self.address = address
         self.token = token
         self._connection = http.client.HTTPConnection(*address, timeout=SECONDS)
+        self._answered = 0.0
 
     def ask(
         self, method: str, path: str, body: Any = None, *, type: str = "", accept: str = "", **query: Any
@@ -60,10 +63,13 @@ class Client:
         return self.send(method, f"{path}?{urlencode(query)}" if query else path, raw, headers)
 
     def send(self, method: str, path: str, raw: bytes | None, headers: Mapping[str, str]) -> Answer:
-        """Send exactly this."""
+        """Send exactly this. A connection that has been idle for a while is not used again."""
+        if time.monotonic() - self._answered > IDLE_SECONDS:
+            self._connection.close()  # the next request opens a new one
         self._connection.request(method, path, raw, dict(headers))
         response = self._connection.getresponse()
         body = response.read()
+        self._answered = time.monotonic()
         return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, body)
 
     def get(self, path: str, **query: Any) -> Answer:

@@ -26,7 +26,7 @@ FAULTS = (
     "slow",
     "unauthorized",
 )  # most make a cluster not Ready
-LASTS = (12.0, 30.0)  # seconds a member fails
+LASTS = (25.0, 45.0)  # seconds a member fails: controllers that are killed all the time take about 20 s to evict
 FAULT_PAUSE = (2.0, 8.0)  # seconds between two faults
 
 
