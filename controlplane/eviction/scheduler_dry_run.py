@@ -16,6 +16,7 @@ from controlplane.eviction.refuge import DryRunResult, Refuge, Reservation, rese
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.rows import CapacityReservation
 from controlplane.scheduling import binding_outcome
+from controlplane.scheduling.batch import ignores_capacity
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.colocation import Applications
 from controlplane.scheduling.ledger import Ledger, live
@@ -52,6 +53,7 @@ class SchedulerDryRun:
         self._groups = WorkloadGroups(groups)
         self._without: dict[frozenset[str], Fleet] = {}
         self._answers: dict[tuple[frozenset[str], Question], Placed | Refused] = {}  # until the next reservation
+        self._lasting: dict[tuple[frozenset[str], Question], Placed | Refused] = {}  # those that ignore free capacity
         self._taken: dict[Ref, Reservation] = {}  # the last reservation of each binding; the ledger counts it
 
     @cached_property
@@ -83,14 +85,15 @@ class SchedulerDryRun:
             application=self._applications.seen_by(binding, now=now),
         )
         reserved = self._reserved(binding)
-        outcome = None if reserved else self._answers.get((key, question))
+        answers = self._lasting if ignores_capacity(question) else self._answers
+        outcome = None if reserved else answers.get((key, question))
         if outcome is None:
             binding_outcome.give_back(self._ledger, self._fleet, reserved)
             hint = targets_with_reservations(binding, reserved)
             outcome = answer(question, self._without[key], self._ledger, settings=self._settings, hint=hint).outcome
             binding_outcome.give_back(self._ledger, self._fleet, reserved, times=-1)
             if not reserved:
-                self._answers[key, question] = outcome
+                answers[key, question] = outcome
         if isinstance(outcome, Placed):
             return DryRunResult(outcome.clusters, asked=question.asked)
         return DryRunResult(refused=outcome.message, part=outcome.part or (), asked=question.asked)

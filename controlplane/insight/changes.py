@@ -59,8 +59,21 @@ class GateOrRateChanged(_Change, frozen=True):
     configuration: dict[str, Any]
 
 
+class PolicyEdited(_Change, frozen=True):
+    """A PropagationPolicy, ClusterPropagationPolicy or ClusterTaintPolicy is created or replaced by this document."""
+
+    policy: dict[str, Any]
+
+
+class Failback(_Change, frozen=True):
+    """A Failback returns the bindings that left a cluster. `rate`: bindings per second."""
+
+    cluster: str
+    rate: float = 0.5
+
+
 class ObjectsDeleted(_Change, frozen=True):
-    """Objects are deleted: workloads, bindings, clusters, namespaces, holds. `refs`: references as text."""
+    """Objects are deleted: workloads, bindings, clusters, namespaces, policies, holds. `refs`: references as text."""
 
     refs: tuple[str, ...]
 
@@ -69,7 +82,17 @@ class ObjectsDeleted(_Change, frozen=True):
         return (ref for ref in map(Ref.parse, self.refs) if ref.kind in kinds)
 
 
-Change = ClustersLost | ClustersDrained | TaintAdded | Cordoned | ClusterRemoved | GateOrRateChanged | ObjectsDeleted
+Change = (
+    ClustersLost
+    | ClustersDrained
+    | TaintAdded
+    | Cordoned
+    | ClusterRemoved
+    | GateOrRateChanged
+    | PolicyEdited
+    | Failback
+    | ObjectsDeleted
+)
 
 
 def lost_clusters(change: ClustersLost, clusters: Iterable[Cluster]) -> tuple[str, ...]:

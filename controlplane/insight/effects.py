@@ -47,6 +47,7 @@ class Effects(Struct, frozen=True):
     refused: why a change would be refused; each is left out of the effects.
     remarks: rules that shape the answer.
     queued_before: evictions that are in the queue already and take place besides.
+    cancelled: evictions that are in the queue, and that the changes end.
     eta_seconds: from now until the last eviction. None: nothing is evicted, or the time is unknown.
     """
 
@@ -62,6 +63,7 @@ class Effects(Struct, frozen=True):
     refused: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     queued_before: int = 0
+    cancelled: int = 0
     tier: str = ""
     tier_because: str = ""
     rate: float = 0.0
@@ -75,6 +77,7 @@ def sentence_of(
     waiting: int = 0,
     held: int = 0,
     removed: int = 0,
+    cancelled: int = 0,
     overpacked: int = 0,
     namespaces: int = 0,
     refused: Sequence[str] = (),
@@ -82,6 +85,7 @@ def sentence_of(
     """Return the effects in one line, for example "moves 43, 2 without a place, 5 namespaces"."""
     parts = [f"moves {moves}"] if moves else []
     parts += [f"removes the copies of {removed}"] if removed else []
+    parts += [f"cancels {_counted(cancelled, 'eviction', 'evictions')}"] if cancelled else []
     parts = parts or ["moves nothing"]
     parts += [f"{without_place} without a place"] if without_place else []
     parts += [f"{held} held"] if held else []

@@ -15,7 +15,9 @@ from controlplane.insight.changes import Change
 from controlplane.insight.effects import Affected, Effects, sentence_of
 from controlplane.insight.supposed.departures import NO_REFUGE, Outcome, Outcomes, gains, replicas_on
 from controlplane.insight.supposed.drains import plan_drains
-from controlplane.insight.supposed.fleet import SupposedFleet, supposed_deleted, supposed_fleet
+from controlplane.insight.supposed.failbacks import plan_failbacks
+from controlplane.insight.supposed.fleet import SupposedFleet, supposed_fleet
+from controlplane.insight.supposed.policy_edits import plan_policy_edits
 from controlplane.insight.supposed.removals import deleted_bindings, plan_removed_clusters, record_removed
 from controlplane.insight.supposed.room import overpacked
 from controlplane.insight.supposed.snapshot import Snapshot
@@ -30,7 +32,7 @@ def what_if(snapshot: Snapshot, changes: Sequence[Change], settings: Settings, *
     `settings`: those in force now. The snapshot has to contain all bindings that the changes concern.
     """
     fleet = supposed_fleet(snapshot, changes, settings, now=now)
-    deleted = deleted_bindings(snapshot, supposed_deleted(changes))
+    deleted = deleted_bindings(snapshot, fleet.deleted)
     outcomes = Outcomes()
     record_removed(snapshot, deleted, outcomes)
     dry_run = SchedulerDryRun(
@@ -45,7 +47,9 @@ def what_if(snapshot: Snapshot, changes: Sequence[Change], settings: Settings, *
     end = max((one.at for one in outcomes.by_binding.values() if one.at is not None), default=None)
     drained = plan_drains(snapshot, fleet, deleted, dry_run, outcomes, evictions_end=end, now=now)
     plan_removed_clusters(snapshot, fleet, deleted, outcomes, now=now)
-    ends = [moment for moment in (end, drained) if moment is not None]
+    plan_policy_edits(snapshot, fleet, deleted, outcomes, now=now)
+    returned = plan_failbacks(snapshot, fleet, deleted, outcomes, now=now)
+    ends = [moment for moment in (end, drained, returned) if moment is not None]
     return _effects(snapshot, fleet, outcomes, queue, end=max(ends, default=None), now=now)
 
 
@@ -59,8 +63,8 @@ def _effects(
     now: datetime,
 ) -> Effects:
     """Return the outcomes as lists, in the order of the bindings."""
-    found = [outcomes.by_binding[ref] for ref in snapshot.bindings if ref in outcomes.by_binding]
-    moving = [one for one in found if one.left]
+    found = outcomes.in_order()
+    moving = [one for one in found if one.moves]
     without_place = list(_stuck(found, lambda reason: reason == NO_REFUGE))
     held = list(_stuck(found, lambda reason: reason != NO_REFUGE))
     waiting = [
@@ -79,6 +83,7 @@ def _effects(
             waiting=len(waiting),
             held=len(held),
             removed=len(outcomes.removed),
+            cancelled=queue.cancelled,
             overpacked=len(packed),
             namespaces=len(namespaces),
             refused=fleet.refused,
@@ -94,6 +99,7 @@ def _effects(
         refused=fleet.refused,
         remarks=fleet.remarks,
         queued_before=queue.queued_before,
+        cancelled=queue.cancelled,
         tier=tier.name,
         tier_because=tier.why,
         rate=tier.rate,
@@ -107,6 +113,8 @@ def _stuck(found: Iterable[Outcome], wanted: Callable[[str], bool]) -> Iterable[
         stuck = {name: why for name, why in one.stuck.items() if wanted(why[0])}
         if stuck:
             yield _with_reasons(one, stuck)
+        elif one.unplaced and wanted(NO_REFUGE):
+            yield one.affected({}, reason=NO_REFUGE, message=one.unplaced)
 
 
 def _with_reasons(outcome: Outcome, reasons: Mapping[str, tuple[str, str]]) -> Affected:
@@ -119,6 +127,6 @@ def _with_reasons(outcome: Outcome, reasons: Mapping[str, tuple[str, str]]) -> A
 
 def _namespaces(found: Iterable[Outcome], removed: Iterable[Affected]) -> tuple[str, ...]:
     """Return the namespaces of bindings that move, cannot leave, or are removed. Cluster-scoped bindings have none."""
-    touched = [one.binding.metadata.namespace for one in found if one.left or one.stuck]
+    touched = [one.binding.metadata.namespace for one in found if one.moves or one.stuck or one.unplaced]
     touched += [Ref.parse(one.binding).namespace for one in removed]
     return tuple(sorted(set(touched) - {""}))

@@ -30,7 +30,7 @@ from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.policy import DIRECTLY, ClusterFailoverBehavior, Toleration
-from controlplane.kinds.rows import FleetState
+from controlplane.kinds.rows import FleetState, Row
 from controlplane.kinds.taint_policy import TaintToAdd
 from controlplane.settings import GATES, Settings
 from tests.builders.objects import START, binding, cluster
@@ -56,11 +56,13 @@ def asked(
     *objects: Any, change: Change | Sequence[Change] = LOST, settings: Settings = FAILOVER, state: FleetState = WATCHED
 ) -> Effects:
     store = MemoryStore()
-    objects_by_ref = {one.ref: one for one in (*FLEET, taint_policy(), *objects)}
-    store.create(*objects_by_ref.values())
-    store.apply([(None, Decision(changes=(Save(state),)))], by=Actor("test"))
+    rows = [state, *(one for one in objects if isinstance(one, Row))]
+    stored = {one.ref: one for one in (*FLEET, taint_policy(), *objects) if not isinstance(one, Row)}
+    store.create(*stored.values())
+    store.apply([(None, Decision(changes=tuple(map(Save, rows))))], by=Actor("test"))
     changes = [change] if not isinstance(change, Sequence) else list(change)
-    return what_if(supposed_snapshot(store, changes, base=settings), changes, settings, now=NOW)
+    snapshot = supposed_snapshot(store, changes, settings=settings, base=settings, now=NOW)
+    return what_if(snapshot, changes, settings, now=NOW)
 
 
 def web(name: str = "web", **more: Any) -> Binding:

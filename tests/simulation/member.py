@@ -60,13 +60,17 @@ class Held:
 
 @dataclass
 class Member:
-    """A simulated cluster. `ready_after`: how long a Deployment takes until all its replicas are ready."""
+    """A simulated cluster. `ready_after`: how long a Deployment takes until all its replicas are ready.
+
+    `reports_pods` False: its reports say that all its room is free, whatever runs there.
+    """
 
     name: str
     ready_after: timedelta = timedelta(seconds=5)
     cpu: int = 1000
     pods: int = 1000
     fault: str = UP
+    reports_pods: bool = False
     objects: dict[Place, Held] = field(default_factory=dict)
     created: list[tuple[datetime, Place, dict[str, str]]] = field(default_factory=list)  # with the labels it came with
     looked_at: datetime | None = None  # up to when `turned` has told what became ready
@@ -182,5 +186,11 @@ class Member:
         }
         body: dict[str, Any] = {"version": {"gitVersion": "v1.32.0"}, "apis": apis, "nodes": None, "pods": None}
         if resources:
-            body |= {"nodes": [node], "pods": []}
+            body |= {"nodes": [node], "pods": self._pods() if self.reports_pods else []}
         return body
+
+    def _pods(self) -> list[dict[str, Any]]:
+        """Return the pods of all workloads, as far as free capacity depends on them."""
+        pod = {"spec": {"nodeName": f"{self.name}-node", "containers": []}, "status": {"phase": "Running"}}
+        workloads = (held for held in self.objects.values() if held.manifest["kind"] == "Deployment")
+        return [pod for held in workloads for _ in range(held.wanted)]

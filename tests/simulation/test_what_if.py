@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import pytest
 
 from controlplane import kinds
+from controlplane.admission.admit import admit_update
 from controlplane.apimachinery.meta import Ref
+from controlplane.apimachinery.names import UNJOIN_ANNOTATION
 from controlplane.controllers.reads.supposed_snapshot import supposed_snapshot
-from controlplane.insight.changes import Change, ClustersDrained, ClustersLost, TaintAdded
+from controlplane.insight.changes import (
+    Change,
+    ClusterRemoved,
+    ClustersDrained,
+    ClustersLost,
+    Failback,
+    PolicyEdited,
+    TaintAdded,
+)
 from controlplane.insight.effects import Affected, Effects
 from controlplane.insight.what_if import what_if
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Taint
+from controlplane.kinds.policy import Policy
 from controlplane.kinds.rows import HELD, Eviction
 from tests.simulation.manifests import HELD as HOLD
 from tests.simulation.outages import wait
@@ -86,6 +98,9 @@ def fleet(seed: int) -> Simulation:
     """Return a simulation with random workloads, placements, holds and room, in which nothing is going on."""
     chance = random.Random(seed)
     world = joined(*MEMBERS, seed=seed, pods=chance.choice([12, 20, 1000]))
+    for member in world.members.values():
+        member.reports_pods = True
+    apply(world, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
     for number in range(8):
         name, namespace = f"app{number}", chance.choice(["default", "shop"])
         labels = {"app": "nginx" if chance.random() < 0.15 else name}
@@ -129,6 +144,44 @@ def tainted(world: Simulation, name: str) -> Case:
     return Case(TaintAdded(name, GONE), make)
 
 
+def removed(world: Simulation, name: str) -> Case:
+    def make(world: Simulation) -> None:
+        old = world.store.objects[Ref(kinds.CLUSTER, "", name)]
+        kept = old.with_meta(annotations={**old.metadata.annotations, UNJOIN_ANNOTATION: "keep"})
+        assert not world.store.put(kept.with_meta(deletion_timestamp=world.now), old).lost
+
+    return Case(ClusterRemoved(name, "keep"), make)
+
+
+def edited(world: Simulation) -> Case:
+    """The policy of a workload gets another placement."""
+    old: Policy = min(world.store.list(kinds.PROPAGATION_POLICY), key=lambda one: one.metadata.name)
+    chance = random.Random(world.seed + 1)
+    document = policy(old.metadata.name, old.metadata.namespace, chance)
+
+    def make(world: Simulation) -> None:
+        world.excused[old.metadata.name] = world.now + timedelta(hours=1)
+        new = admit_update(kinds.KINDS[kinds.PROPAGATION_POLICY], document, old, settings=world.settings, now=world.now)
+        assert not world.store.put(new.object, old).lost
+
+    return Case(PolicyEdited(document), make)
+
+
+def returned(world: Simulation) -> Case:
+    """What has left a cluster that failed returns to it."""
+    world.fault("member1", "down")
+    wait(world, 60)
+    world.fault("member1", "none")
+    wait(world, 900)
+    failback = {
+        "apiVersion": "failover.lifeboat.io/v1alpha1",
+        "kind": "Failback",
+        "metadata": {"name": "home"},
+        "spec": {"cluster": "member1", "rate": 0.5},
+    }
+    return Case(Failback("member1"), lambda world: apply(world, failback))
+
+
 def bindings(world: Simulation) -> dict[str, Binding]:
     return {str(one.ref): one for one in world.store.list(kinds.RESOURCE_BINDING)}
 
@@ -141,12 +194,13 @@ def foreseen(before: Placed, move: Affected | None) -> Placed:
     """Return where a binding is after a move."""
     if move is None:
         return before
-    after = {name: count for name, count in before.items() if name not in move.from_}
-    return {**after, **{name: after.get(name, 0) + count for name, count in move.to.items()}}
+    after = {name: count - move.from_.get(name, 0) for name, count in before.items()}
+    after |= {name: after.get(name, 0) + count for name, count in move.to.items()}
+    return {name: count for name, count in after.items() if count}
 
 
 def ask(world: Simulation, change: Change) -> Effects:
-    snapshot = supposed_snapshot(world.store, [change], base=world.settings)
+    snapshot = supposed_snapshot(world.store, [change], settings=world.settings, base=world.settings, now=world.now)
     return what_if(snapshot, [change], world.settings, now=world.now)
 
 
@@ -165,6 +219,9 @@ CASES: dict[str, Callable[[Simulation], Case]] = {
     "two clusters lost": lambda world: lost(world, "member2", "member3"),
     "a drain": lambda world: drained(world, "member1"),
     "a taint": lambda world: tainted(world, "member4"),
+    "a cluster removed": lambda world: removed(world, "member5"),
+    "a policy edited": edited,
+    "a failback": returned,
 }
 
 
@@ -172,15 +229,15 @@ CASES: dict[str, Callable[[Simulation], Case]] = {
 @pytest.mark.parametrize("seed", range(2))
 def test_what_is_answered_is_what_then_happens(seed: int, case: str) -> None:
     world = fleet(seed)
-    before = {name: placed(one) for name, one in bindings(world).items()}
     asked = CASES[case](world)
+    before = {name: placed(one) for name, one in bindings(world).items()}
 
     answer = ask(world, asked.change)
     asked.make(world)
     wait(world, LONG_ENOUGH)
 
     compare(world, answer, before)
-    if not isinstance(asked.change, ClustersDrained):
+    if isinstance(asked.change, ClustersLost | TaintAdded):
         rows = [row for rows in world.store.rows(Eviction, "state", [HELD]).values() for row in rows]
         stuck = {(one.binding, name) for one in (*answer.without_place, *answer.held) for name in one.from_}
         assert {(row.binding, row.cluster) for row in rows} == stuck

@@ -53,7 +53,7 @@ def templates_of(state: State, origin: Ref, *, after: str, limit: int) -> tuple[
     policy: Policy | None = state.get([origin]).get(origin)
     deleted = policy is None or policy.metadata.deletion_timestamp is not None
     claiming = (*PropagatedKinds(), *kinds.BINDINGS) if deleted else PropagatedKinds()
-    searches = [*_selections(policy), *(Search(kind, claim=str(origin)) for kind in claiming)]
+    searches = [*selections(policy), *(Search(kind, claim=str(origin)) for kind in claiming)]
     step, _, cursor = after.partition("|")
     index, found = int(step or 0), list[Ref]()
     existing = state.get([ref for search in searches[index:] if (ref := search.ref) is not None])
@@ -73,7 +73,7 @@ def templates_of(state: State, origin: Ref, *, after: str, limit: int) -> tuple[
     return found, None
 
 
-def _selections(policy: Policy | None) -> list[Search]:
+def selections(policy: Policy | None) -> list[Search]:
     """Return where to look for the templates that the selectors of a policy may select, without duplicates."""
     if policy is None:
         return []

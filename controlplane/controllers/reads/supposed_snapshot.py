@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -10,6 +11,7 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.clusters.taints import for_flapping
 from controlplane.controllers.reads.binding_groups import applications, workload_groups
 from controlplane.controllers.reads.fleet_state import fleet_state
+from controlplane.controllers.reads.policy_edits import policy_edits
 from controlplane.controllers.reads.workload_labels import workload_labels
 from controlplane.engine.state import State
 from controlplane.eviction.holds import Holds
@@ -18,13 +20,24 @@ from controlplane.insight.changes import (
     ClusterRemoved,
     ClustersDrained,
     ClustersLost,
+    Failback,
     GateOrRateChanged,
     ObjectsDeleted,
+    PolicyEdited,
     TaintAdded,
     lost_clusters,
 )
+from controlplane.insight.supposed.edited_policies import admitted_policies, edited_refs
 from controlplane.insight.supposed.snapshot import Snapshot
-from controlplane.kinds import BINDINGS, CLUSTER, CLUSTER_TAINT_POLICY, EVICTION_HOLD, MAINTENANCE_WINDOW, NAMESPACE
+from controlplane.kinds import (
+    BINDINGS,
+    CLUSTER,
+    CLUSTER_TAINT_POLICY,
+    EVICTION_HOLD,
+    MAINTENANCE_WINDOW,
+    NAMESPACE,
+    POLICIES,
+)
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.rows import Eviction
@@ -33,15 +46,21 @@ from controlplane.scheduling.ledger import RESERVATION_EXPIRY
 from controlplane.settings import Settings
 
 
-def supposed_snapshot(state: State, changes: Sequence[Change], *, base: Settings) -> Snapshot:
+def supposed_snapshot(
+    state: State, changes: Sequence[Change], *, settings: Settings, base: Settings, now: datetime
+) -> Snapshot:
     """Return the fleet and all bindings that the changes may concern.
 
     These are the bindings on the named clusters, those on clusters with an evicting taint, because they are in the
     queue already, and those of deleted objects. `base`: the settings without FailoverConfiguration/default.
     """
+    stored = state.get(refs) if (refs := edited_refs(changes)) else {}
+    edited, invalid = admitted_policies(changes, stored, settings, now=now)
+    deleted = [Ref.parse(text) for change in changes if isinstance(change, ObjectsDeleted) for text in change.refs]
+    by_policy = policy_edits(state, {ref: one for ref, one in edited.items() if ref.kind in POLICIES}, deleted)
     clusters: tuple[Cluster, ...] = tuple(state.list(CLUSTER))
     reserved = state.reserved_capacity(within=RESERVATION_EXPIRY)
-    bindings = _bindings(state, changes, clusters)
+    bindings = _in_order({**_on_clusters(state, changes, clusters), **_deleted(state, deleted), **by_policy.bindings})
     flapping = {cluster.metadata.name: for_flapping(cluster) for cluster in clusters if cluster.flapping}
     holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)), flapping)
     if holds.needs_labels():
@@ -57,6 +76,11 @@ def supposed_snapshot(state: State, changes: Sequence[Change], *, base: Settings
         applications=applications(state, bindings.values()),
         groups=workload_groups(state, bindings.values()),
         base=base,
+        edited=edited,
+        invalid=invalid,
+        templates=by_policy.templates,
+        policies=by_policy.policies,
+        priorities=by_policy.priorities,
     )
 
 
@@ -73,24 +97,36 @@ def clusters_concerned(changes: Iterable[Change], clusters: Sequence[Cluster]) -
                 names.update([name] if taint.effect in EVICTING_EFFECTS else [])
             case ClusterRemoved(name, _):
                 names.add(name)
-            case GateOrRateChanged():
+            case PolicyEdited() | GateOrRateChanged():
                 names.update(cluster.metadata.name for cluster in clusters if cluster.ready != "True")
             case ObjectsDeleted():
                 names.update(ref.name for ref in change.of_kinds({CLUSTER}))
     return sorted(names)
 
 
-def _bindings(state: State, changes: Sequence[Change], clusters: Sequence[Cluster]) -> dict[Ref, Binding]:
-    """Return the bindings that the changes may concern, in the order of their references, namespaced ones first."""
+def _on_clusters(state: State, changes: Sequence[Change], clusters: Sequence[Cluster]) -> dict[Ref, Binding]:
+    """Return the bindings on the clusters that the changes concern, and those that would return to a cluster."""
     found: dict[Ref, Binding] = {}
     names = clusters_concerned(changes, clusters)
-    for kind in BINDINGS if names else ():
-        for ones in state.by_index(kind, "placed", names).values():
-            found |= {binding.ref: binding for binding in ones}
-    deleted = [Ref.parse(text) for change in changes if isinstance(change, ObjectsDeleted) for text in change.refs]
+    returning = sorted({change.cluster for change in changes if isinstance(change, Failback)})
+    for kind in BINDINGS:
+        for index, values in (("placed", names), ("left", returning)):
+            for ones in state.by_index(kind, index, values).values() if values else ():
+                found |= {binding.ref: binding for binding in ones}
+    return found
+
+
+def _deleted(state: State, deleted: Sequence[Ref]) -> dict[Ref, Binding]:
+    """Return the bindings that are deleted, or whose workloads or namespaces are."""
+    found: dict[Ref, Binding] = {}
     if deleted:
         found |= state.get([ref if ref.kind in BINDINGS else binding_ref(ref) for ref in deleted])
     for ref in deleted:
         if ref.kind == NAMESPACE:
             found |= {binding.ref: binding for binding in state.list(BINDINGS[0], namespace=ref.name)}
+    return found
+
+
+def _in_order(found: Mapping[Ref, Binding]) -> dict[Ref, Binding]:
+    """Return the bindings in the order of their references, namespaced ones first."""
     return dict(sorted(found.items(), key=lambda item: (BINDINGS.index(item[0].kind), item[0])))

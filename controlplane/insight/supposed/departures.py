@@ -11,7 +11,7 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.eviction.directly import proceed_after
 from controlplane.eviction.purge import purge_mode
 from controlplane.insight.effects import Affected
-from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.kinds.binding import BINDINGS, Binding, TargetCluster
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.settings import Settings
@@ -24,8 +24,8 @@ class Outcome(msgspec.Struct):
     """What becomes of one binding. It is filled copy by copy.
 
     left: the clusters that it leaves. after: its targets afterwards; None: not known, because nothing leaves or another
-    scheduler decides. stuck: clusters that it cannot leave, each with reason and message. stays: the same for clusters
-    that it may stay on. at: when its last copy is evicted.
+    scheduler decides. stuck: clusters that it cannot leave, each with reason and message. unplaced: why it is on no
+    cluster. stays: as `stuck`, for clusters that it may stay on. at: when its last copy is evicted.
     """
 
     binding: Binding
@@ -34,6 +34,7 @@ class Outcome(msgspec.Struct):
     message: str = ""
     stuck: dict[str, tuple[str, str]] = {}
     stays: dict[str, tuple[str, str]] = {}
+    unplaced: str = ""
     waits: tuple[str, str] = ("", "")
     at: datetime | None = None
 
@@ -41,6 +42,21 @@ class Outcome(msgspec.Struct):
         """Record that the copy on a cluster leaves, and where all copies are afterwards."""
         self.left[cluster] = replicas_on(self.binding, cluster)
         self.after, self.message = tuple(after), message
+
+    def goes_to(self, after: Iterable[TargetCluster], message: str) -> None:
+        """Record where the binding is afterwards, if the scheduler or a failback moves it without an eviction."""
+        self.after, self.message = tuple(after), message
+        count = {target.name: target.replicas for target in self.after}
+        self.left = {
+            target.name: target.replicas - count.get(target.name, 0)
+            for target in self.binding.spec.clusters
+            if target.name not in count or count[target.name] < target.replicas
+        }
+
+    @property
+    def moves(self) -> bool:
+        """Whether any copy or replica leaves a cluster, or is new on one."""
+        return bool(self.left) or bool(gains(self.binding, self.after or ()))
 
     def move(self) -> Affected:
         """Return the move of the binding: what it leaves and what it gains."""
@@ -118,3 +134,7 @@ class Outcomes:
         if found is None:
             found = self.by_binding[binding.ref] = Outcome(binding)
         return found
+
+    def in_order(self) -> list[Outcome]:
+        """Return the outcomes in the order of the references of their bindings, namespaced ones first."""
+        return sorted(self.by_binding.values(), key=lambda one: (BINDINGS.index(one.binding.ref.kind), one.binding.ref))

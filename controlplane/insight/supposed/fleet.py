@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition, Ref, condition, to_seconds, with_condition
 from controlplane.apimachinery.names import UNJOIN_ANNOTATION, UNSCHEDULABLE_TAINT
-from controlplane.clusters import health, unjoin
+from controlplane.clusters import health, taint_policies, unjoin
+from controlplane.eviction import failback
 from controlplane.eviction.holds import Holds
 from controlplane.insight.changes import (
     Change,
@@ -18,17 +19,20 @@ from controlplane.insight.changes import (
     ClustersDrained,
     ClustersLost,
     Cordoned,
+    Failback,
     GateOrRateChanged,
     ObjectsDeleted,
+    PolicyEdited,
     TaintAdded,
     lost_clusters,
 )
 from controlplane.insight.supposed.snapshot import Snapshot
 from controlplane.insight.supposed.taints_to_come import with_taints_to_come
-from controlplane.kinds import CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW
+from controlplane.kinds import CLUSTER, CLUSTER_TAINT_POLICY, EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.cluster import ACCESS_LOST, FLAPPING, NO_SCHEDULE, PULL, READY, Cluster, Taint
 from controlplane.kinds.cluster.rules import UNJOIN_DELETE, UNJOIN_KEEP
-from controlplane.kinds.rows import FleetState
+from controlplane.kinds.rows import FleetState, MatchWindow, window_key
+from controlplane.kinds.taint_policy import ClusterTaintPolicy
 from controlplane.settings import SettingError, Settings, with_overrides
 
 
@@ -37,7 +41,8 @@ class SupposedFleet(msgspec.Struct, frozen=True):
 
     clusters: by name, with the taints to come. touched: the clusters whose evictions follow from the changes.
     drained: the clusters with a new Drain, each with its rate. removed: the clusters whose copies are not evicted, but
-    placed again at once, because the Cluster is deleted.
+    placed again at once, because the Cluster is deleted. failbacks: the clusters that bindings return to, each with the
+    rate. deleted: the references of deleted objects.
     """
 
     clusters: dict[str, Cluster]
@@ -47,6 +52,8 @@ class SupposedFleet(msgspec.Struct, frozen=True):
     touched: frozenset[str] = frozenset()
     drained: dict[str, float] = {}
     removed: frozenset[str] = frozenset()
+    failbacks: dict[str, float] = {}
+    deleted: frozenset[Ref] = frozenset()
     refused: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
@@ -82,7 +89,11 @@ class _Supposing:
         self._touched: set[str] = set()
         self._drained: dict[str, float] = {}
         self._removed: set[str] = set()
-        self._refused: list[str] = []
+        self._failbacks: dict[str, float] = {}
+        self._deleted: set[Ref] = set()
+        self._policies = {policy.ref: policy for policy in snapshot.taint_policies}
+        self._windows: list[MatchWindow] = []  # of edited ClusterTaintPolicies, which start again
+        self._refused: list[str] = list(snapshot.invalid)
 
     def apply(self, change: Change) -> None:
         match change:
@@ -107,6 +118,11 @@ class _Supposing:
                     self._remove(known, copies)
             case GateOrRateChanged(configuration):
                 self._configure(configuration)
+            case Failback(name, rate):
+                for known in self._known([name]):
+                    self._fail_back(known, rate)
+            case PolicyEdited():
+                self._edit_taint_policies()
             case ObjectsDeleted():
                 self._delete(change)
 
@@ -174,10 +190,37 @@ class _Supposing:
         elif not opened:
             self._state = replace(self._state, failover_on_since=None)
         if before != self._settings:
-            self._touched.update(self._clusters)
-            self._taints_from |= {name: self._now for name in self._clusters if name not in self._taints_from}
+            self._all_taints_change()
+
+    def _fail_back(self, name: str, rate: float) -> None:
+        why = failback.unfit_reason(self._clusters[name], name, now=self._now)
+        if not why and name in self._holds.maintained(now=self._now):
+            why = f"cluster {name} is in a MaintenanceWindow"
+        if why:
+            self._refused.append(why)
+        else:
+            self._failbacks[name] = rate
+
+    def _edit_taint_policies(self) -> None:
+        """Put edited ClusterTaintPolicies in place. Their windows start again, on every cluster."""
+        for policy in self._snapshot.edited.values():
+            if isinstance(policy, ClusterTaintPolicy):
+                old = self._policies.get(policy.ref)
+                self._policies[policy.ref] = policy
+                if old is None or taint_policies.digest(old.spec) != taint_policies.digest(policy.spec):
+                    name = policy.metadata.name
+                    self._windows += [MatchWindow(window_key(name, one), name, one) for one in self._clusters]
+                self._all_taints_change()
+
+    def _all_taints_change(self) -> None:
+        self._touched.update(self._clusters)
+        self._taints_from |= {name: self._now for name in self._clusters if name not in self._taints_from}
 
     def _delete(self, change: ObjectsDeleted) -> None:
+        self._deleted.update(map(Ref.parse, change.refs))
+        for ref in change.of_kinds({CLUSTER_TAINT_POLICY}):
+            if self._policies.pop(ref, None) is not None:
+                self._all_taints_change()
         for ref in change.of_kinds({CLUSTER}):
             for name in self._known([ref.name]):
                 self._remove(name, "")
@@ -196,8 +239,9 @@ class _Supposing:
         for name, since in self._taints_from.items():
             self._clusters[name] = with_taints_to_come(
                 self._clusters[name],
-                self._snapshot.taint_policies,
+                self._policies.values(),
                 self._settings,
+                windows=[window for window in self._windows if window.cluster == name],
                 moving_since=moving_since,
                 counting_since=opened,
                 now=since,
@@ -211,13 +255,8 @@ class _Supposing:
             frozenset(self._touched),
             self._drained,
             frozenset(self._removed),
+            self._failbacks,
+            frozenset(self._deleted),
             tuple(self._refused),
             remarks,
         )
-
-
-def supposed_deleted(changes: Iterable[Change]) -> frozenset[Ref]:
-    """Return the references of all objects that the changes delete."""
-    return frozenset(
-        Ref.parse(text) for change in changes if isinstance(change, ObjectsDeleted) for text in change.refs
-    )

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.insight.effects import Affected
-from controlplane.insight.supposed.departures import NO_REFUGE, Outcomes, gains, replicas_on, workload
+from controlplane.insight.supposed.departures import NO_REFUGE, Outcomes, workload
 from controlplane.insight.supposed.fleet import SupposedFleet
 from controlplane.insight.supposed.snapshot import Snapshot
 from controlplane.kinds import NAMESPACE
@@ -99,7 +99,4 @@ def plan_removed_clusters(
             for name in lost:
                 outcome.stuck[name] = (NO_REFUGE, why)
             continue
-        outcome.left = {name: replicas_on(binding, name) for name in lost}
-        outcome.after, outcome.message = after, f"cluster {', '.join(lost)} is deleted"
-        if not gains(binding, after) and not binding.spec.replicas:
-            outcome.message += "; its other copies stay"
+        outcome.goes_to(after, f"cluster {', '.join(lost)} is deleted")

@@ -11,8 +11,10 @@ from controlplane.engine.state import ReservedCapacity
 from controlplane.eviction.holds import Holds
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.policy import Policy
 from controlplane.kinds.rows import Eviction, FleetState
 from controlplane.kinds.taint_policy import ClusterTaintPolicy
+from controlplane.kinds.template import Template
 from controlplane.scheduling.question import Groups
 from controlplane.settings import Settings
 
@@ -24,6 +26,9 @@ class Snapshot(msgspec.Struct, frozen=True):
     rows: their rows of the eviction queue, by reference as text.
     holds: with the labels of the workloads of `bindings`.
     base: the settings without FailoverConfiguration/default.
+    edited: policies that the changes create or replace, as they would be stored. invalid: why others are refused.
+    templates: the workloads that these policies, and deleted ones, select or have claimed. policies: all policies that
+    select one of their kinds, or have claimed one. priorities: the value of each PriorityClass that these name.
     """
 
     clusters: tuple[Cluster, ...]
@@ -36,3 +41,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     applications: Mapping[str, Sequence[Binding]] = {}
     groups: Groups = {}
     base: Settings = Settings()
+    edited: Mapping[Ref, Policy | ClusterTaintPolicy] = {}
+    invalid: tuple[str, ...] = ()
+    templates: Mapping[Ref, Template] = {}
+    policies: Mapping[Ref, Policy] = {}
+    priorities: dict[str, int] = {}

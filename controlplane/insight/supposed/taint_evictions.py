@@ -62,6 +62,13 @@ class TaintEvictions:
             )
         return rows
 
+    @property
+    def cancelled(self) -> int:
+        """The number of evictions that wait now and that the changes end."""
+        leaving = {row.key for rows in self.rows.values() for row in rows if row.due_at is not None}
+        waiting = [row for rows in self._snapshot.rows.values() for row in rows if row.due_at is not None]
+        return sum(row.key not in leaving and self._touched(row) for row in waiting)
+
     def plan(self, dry_run: SchedulerDryRun) -> None:
         """Work out what becomes of every row, in the order of the queue, and record it in the outcomes."""
         leaving = [row for rows in self.rows.values() for row in rows if self._leaves(row)]
@@ -87,8 +94,14 @@ class TaintEvictions:
         fleet, now = self._fleet, self._now
         clocks_from = health.clock_start(fleet.state) or now
 
+        answered: dict[tuple[Ref, frozenset[str]], DryRunResult] = {}
+
         def place_without(binding: Binding, clusters: Collection[str]) -> DryRunResult:
-            return dry_run.place_without(binding, clusters, now=now)
+            # A second eviction of a binding finds the refuge that the first has reserved, and room never grows here.
+            key = (binding.ref, frozenset(clusters))
+            if key not in answered:
+                answered[key] = dry_run.place_without(binding, clusters, now=now)
+            return answered[key]
 
         def reserve(row: Eviction, binding: Binding, refuge: Refuge) -> Reservation:
             return dry_run.reserve(binding, refuge, now=now)

@@ -22,6 +22,7 @@ def with_taints_to_come(
     policies: Iterable[ClusterTaintPolicy],
     settings: Settings,
     *,
+    windows: Iterable[MatchWindow] = (),
     moving_since: datetime | None,
     counting_since: datetime | None,
     now: datetime,
@@ -29,8 +30,9 @@ def with_taints_to_come(
     """Return a cluster whose conditions changed at `now` with the taints that follow, each with its future timeAdded.
 
     `moving_since`, `counting_since`: as in `taint_policies.wanted`. `counting_since` None: the gate Failover is off.
+    `windows`: of policies that were edited at `now`, with the rule of before. All others begin as the conditions say.
     """
-    windows: dict[str, MatchWindow] = {}
+    known_windows = {window.key: window for window in windows}
     policies, moment = tuple(policies), now
     for _ in range(MOST_MOMENTS):
         known = taints.owners(cluster)
@@ -41,13 +43,13 @@ def with_taints_to_come(
                 cluster,
                 policies,
                 known,
-                windows,
+                known_windows,
                 sight=taint_policies.Sight(moment),
                 moving_since=moving_since,
                 counting_since=counting_since,
                 now=moment,
             )
-            windows = {window.key: window for window in by_policy.windows}
+            known_windows = {window.key: window for window in by_policy.windows}
         wants = automatic.wants + by_policy.wanted.wants
         after, owned = taints.settled(cluster.spec.taints, known, wants, now=moment)
         cluster = taints.with_owned(cluster, after, owned)

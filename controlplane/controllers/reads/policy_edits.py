@@ -1,0 +1,85 @@
+"""Reads what a question about edited or deleted policies is answered from (`insight.what_if`)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from controlplane import kinds
+from controlplane.apimachinery.meta import Ref
+from controlplane.controllers.reads.policy_templates import Search, selections
+from controlplane.engine.controller import cursor_after
+from controlplane.engine.state import State
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.policy import Policy
+from controlplane.kinds.template import Template
+from controlplane.propagation import bindings
+from controlplane.propagation.bindings import template_ref
+
+PAGE = 2000
+PRIORITY_CLASS = "scheduling.k8s.io/PriorityClass"
+
+
+class PolicyEdits(NamedTuple):
+    """The workloads that edited and deleted policies concern, with their bindings, policies and priorities."""
+
+    templates: Mapping[Ref, Template]
+    bindings: Mapping[Ref, Binding]
+    policies: Mapping[Ref, Policy]
+    priorities: dict[str, int]
+
+
+NO_EDITS = PolicyEdits({}, {}, {}, {})
+
+
+def policy_edits(state: State, edited: Mapping[Ref, Policy], deleted: Collection[Ref]) -> PolicyEdits:
+    """Return what the edited and deleted policies concern. No query is made if there are none.
+
+    These are the workloads that the policies have claimed and those that the edited ones select.
+    """
+    concerned = {*edited, *(ref for ref in deleted if ref.kind in kinds.POLICIES)}
+    if not concerned:
+        return NO_EDITS
+    found: dict[Ref, Binding] = {}
+    for kind in kinds.BINDINGS:
+        for ones in state.by_index(kind, "policy", [str(ref) for ref in concerned]).values():
+            found |= {binding.ref: binding for binding in ones}
+    names = {template_ref(binding) for binding in found.values()}
+    for policy in edited.values():
+        names.update(_selected(state, selections(policy)))
+    templates: dict[Ref, Template] = state.get(sorted(names))
+    others = [ref for name in templates if (ref := bindings.binding_ref(name)) not in found]
+    found |= state.get(others)
+    policies = _selecting(state, templates.values())
+    priorities = _priorities(state, [*policies.values(), *edited.values()])
+    return PolicyEdits(templates, found, policies, priorities)
+
+
+def _selected(state: State, searches: Iterable[Search]) -> Iterator[Ref]:
+    """Yield the references of all objects that selectors may select, page by page."""
+    for search in searches:
+        if (ref := search.ref) is not None:
+            yield ref
+            continue
+        after = ""
+        while page := search.page(state, after=cursor_after(after), limit=PAGE):
+            yield from page
+            after = f"{page[-1].namespace}/{page[-1].name}"
+            if len(page) < PAGE:
+                break
+
+
+def _selecting(state: State, templates: Iterable[Template]) -> dict[Ref, Policy]:
+    """Return all policies that select the kinds of these templates."""
+    values = sorted({f"{template.api_version}/{template.kind}" for template in templates})
+    found: dict[Ref, Policy] = {}
+    for kind in kinds.POLICIES if values else ():
+        for ones in state.by_index(kind, "selects", values).values():
+            found |= {policy.ref: policy for policy in ones}
+    return found
+
+
+def _priorities(state: State, policies: Iterable[Policy]) -> dict[str, int]:
+    names = {name for policy in policies if (name := bindings.priority_class(policy.spec))}
+    found = state.get([Ref(PRIORITY_CLASS, "", name) for name in sorted(names)]) if names else {}
+    return {ref.name: int(priority_class.content.get("value", 0)) for ref, priority_class in found.items()}

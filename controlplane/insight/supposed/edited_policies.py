@@ -1,0 +1,70 @@
+"""Policies that a change would create or replace: admits their documents as a write would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from controlplane.admission.admit import admit_create, admit_update
+from controlplane.apimachinery.errors import StatusError
+from controlplane.apimachinery.meta import Object, Ref, kind_key
+from controlplane.insight.changes import Change, PolicyEdited
+from controlplane.kinds import CLUSTER_TAINT_POLICY, KINDS, POLICIES
+from controlplane.settings import Settings
+
+EDITABLE = (*POLICIES, CLUSTER_TAINT_POLICY)
+
+
+def edited_refs(changes: Iterable[Change]) -> list[Ref]:
+    """Return the references of the policies that changes create or replace, as far as their documents name any."""
+    documents = (change.policy for change in changes if isinstance(change, PolicyEdited))
+    return [ref for document in documents if (ref := _ref(document)) is not None]
+
+
+def _ref(document: dict[str, Any]) -> Ref | None:
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or not metadata.get("name"):
+        return None
+    key = kind_key(str(document.get("apiVersion", "")), str(document.get("kind", "")))
+    if key not in EDITABLE:
+        return None
+    namespace = str(metadata.get("namespace") or "default") if KINDS[key].resource.namespaced else ""
+    return Ref(key, namespace, str(metadata["name"]))
+
+
+def admitted_policies(
+    changes: Iterable[Change], stored: Mapping[Ref, Object], settings: Settings, *, now: datetime
+) -> tuple[dict[Ref, Any], tuple[str, ...]]:
+    """Return the policies as they would be stored, by reference, and the reasons why others would be refused."""
+    found: dict[Ref, Any] = {}
+    refused = []
+    for change in changes:
+        if not isinstance(change, PolicyEdited):
+            continue
+        ref = _ref(change.policy)
+        if ref is None:
+            refused.append(f"name a policy: apiVersion, kind ({', '.join(_kinds())}) and metadata.name")
+            continue
+        try:
+            found[ref] = _admitted(ref, change.policy, stored.get(ref), settings, now=now)
+        except StatusError as error:
+            refused.append(str(error))
+    return found, tuple(refused)
+
+
+def _kinds() -> list[str]:
+    return [key.rpartition("/")[2] for key in EDITABLE]
+
+
+def _admitted(ref: Ref, document: dict[str, Any], old: Object | None, settings: Settings, *, now: datetime) -> Object:
+    kind = KINDS[ref.kind]
+    if old is not None:
+        kept = {key: text for key, text in document.get("metadata", {}).items() if key in ("labels", "annotations")}
+        sent = {**document, "metadata": {"name": ref.name, "namespace": ref.namespace, **kept}}
+        new = admit_update(kind, sent, old, settings=settings, now=now).object
+        return new.with_meta(labels={**old.metadata.labels, **new.metadata.labels})
+    made = admit_create(kind, document, namespace=ref.namespace, settings=settings, now=now, uid=f"supposed-{ref.name}")
+    return replace(made.object)

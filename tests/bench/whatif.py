@@ -1,0 +1,85 @@
+"""whatif: how long a question about 100 clusters and 10,000 bindings takes on one core, without reading them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from time import perf_counter, process_time
+
+from msgspec.structs import replace
+
+from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref
+from controlplane.insight.changes import Change, ClustersDrained, ClustersLost
+from controlplane.insight.effects import Effects
+from controlplane.insight.supposed.snapshot import Snapshot
+from controlplane.insight.what_if import what_if
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.rows import FleetState
+from controlplane.scheduling.batch import Batch
+from controlplane.scheduling.cluster_arrays import Fleet
+from controlplane.scheduling.ledger import Ledger
+from controlplane.scheduling.schedule import Placed
+from controlplane.settings import GATES, Settings
+from tests.bench.figure import Figure
+from tests.bench.schedule import KINDS, clusters, items
+
+CLUSTERS, BINDINGS = 100, 10_000
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+SETTINGS = replace(
+    Settings(),
+    feature_gates={**GATES, "Failover": True},
+    compat=replace(Settings().compat, auto_no_execute_taints=True),
+)
+
+
+def fleet() -> list[Cluster]:
+    """Return the clusters of the bench `schedule`, all of them established."""
+    since = NOW - timedelta(days=1)
+    ready = (Condition("Ready", "True", last_transition_time=since), Condition("Established", "True"))
+    return [one.with_status(conditions=ready) for one in clusters(CLUSTERS, nodes=100)]
+
+
+def bindings(members: Sequence[Cluster], *, shared: bool) -> dict[Ref, Binding]:
+    """Return bindings that the scheduler has placed, all different or of five placements."""
+    wanted = items(BINDINGS, KINDS, [one.metadata.name for one in members], shared=shared)
+    arrays = Fleet.of(members, settings=SETTINGS)
+    batch, found = Batch(arrays, Ledger(arrays), SETTINGS), dict[Ref, Binding]()
+    for number, item in enumerate(wanted):
+        meta = ObjectMeta(name=f"web-{number:05}", namespace=f"team-{number % 50:02}", uid=f"{number}")
+        _, verdict = batch.place(item)
+        targets = verdict.outcome.clusters if isinstance(verdict.outcome, Placed) else ()
+        spec = replace(item.spec, clusters=targets)
+        made = Binding("work.karmada.io/v1alpha2", "ResourceBinding", meta, spec, item.status)
+        found[made.ref] = made
+    return dict(sorted(found.items()))
+
+
+def seconds(members: Sequence[Cluster], placed: dict[Ref, Binding], change: Change) -> tuple[float, float, Effects]:
+    """Return how long an answer takes by the clock and in CPU time, and the answer."""
+    snapshot = Snapshot(tuple(members), placed, fleet=FleetState("default", failover_on_since=NOW), base=SETTINGS)
+    begin, used = perf_counter(), process_time()
+    answer = what_if(snapshot, [change], SETTINGS, now=NOW)
+    return perf_counter() - begin, process_time() - used, answer
+
+
+def run() -> list[Figure]:
+    chance = random.Random(3)
+    members = fleet()
+    names = sorted(one.metadata.name for one in members)
+    questions: dict[str, Change] = {
+        "one cluster lost": ClustersLost((names[7],)),
+        "a region of 8 lost": ClustersLost(regions=("region-3",)),
+        "half of all clusters lost": ClustersLost(tuple(chance.sample(names, CLUSTERS // 2))),
+        "one cluster drained": ClustersDrained((names[7],)),
+    }
+    figures = []
+    for shared in (True, False):
+        placed = bindings(members, shared=shared)
+        for name, change in questions.items():
+            took, used, answer = seconds(members, placed, change)
+            about = f"{name}, {'5 placements' if shared else 'all different'}: {answer.sentence}"
+            figures.append(Figure("whatif", took, "s", len(placed), about))
+            figures.append(Figure("whatif.cpu", used, "s", len(placed), about))
+    return figures

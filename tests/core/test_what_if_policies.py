@@ -1,0 +1,121 @@
+"""What-if about policies and failbacks: edits, deletions, and what returns to a cluster that has recovered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from controlplane.clusters.taint_policies import rule_of
+from controlplane.clusters.taints import Ownership, with_owned
+from controlplane.insight.changes import Failback, ObjectsDeleted, PolicyEdited
+from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.kinds.binding.origin import with_departures
+from controlplane.kinds.cluster import Taint
+from controlplane.kinds.policy import Policy, ResourceSelector
+from controlplane.kinds.rows import Eviction, Judgement, eviction_key
+from controlplane.kinds.taint_policy import TaintToAdd
+from controlplane.kinds.template import Template
+from controlplane.propagation import bindings, matching
+from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
+from controlplane.settings import GATES
+from tests.builders.objects import START, cluster, deployment, leaving, policy
+from tests.builders.placements import by_weight, duplicated
+from tests.core.test_readiness import taint_policy
+from tests.core.test_what_if import NOW, asked, web
+
+
+def of_web(name: str, *placed_on: str) -> Policy:
+    selector = ResourceSelector("apps/v1", "Deployment", name="web")
+    return policy(name, selector, placement=duplicated(*placed_on, least=1, most=1))
+
+
+def claimed(on: str) -> tuple[Policy, Template, Binding]:
+    """Return a policy, the Deployment that it claims, and its binding on the cluster that it names."""
+    made = of_web("web", on)
+    labels, annotations = matching.claim(made)
+    template = deployment("web", replicas=2, labels={"app": "web", **labels}, annotations=annotations)
+    bound = bindings.create(template, made, gates=dict(GATES), now=START)
+    assert bound.spec.placement is not None
+    applied = {**bound.metadata.annotations, APPLIED_PLACEMENT: applied_text(bound.spec.placement)}
+    return made, template, bound.with_spec(clusters=(TargetCluster(on, 2),)).with_meta(annotations=applied)
+
+
+def edited(made: Any) -> PolicyEdited:
+    document = msgspec.to_builtins(made)
+    names = {key: document["metadata"][key] for key in ("name", "namespace") if key in document["metadata"]}
+    return PolicyEdited({**document, "metadata": names})
+
+
+def test_an_edited_policy_moves_the_workloads_that_it_has_claimed() -> None:
+    found = asked(*claimed("member1"), change=edited(of_web("web", "member3")))
+
+    assert found.refused == ()
+    (move,) = found.moves
+    assert (move.workload, move.from_, move.to) == ("Deployment default/web", {"member1": 2}, {"member3": 2})
+
+
+def test_an_edit_that_changes_no_placement_moves_nothing_and_an_invalid_one_is_refused() -> None:
+    same = asked(*claimed("member1"), change=edited(of_web("web", "member1")))
+    wrong = asked(change=PolicyEdited({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web"}}))
+
+    assert same.sentence == "moves nothing"
+    assert "name a policy" in wrong.refused[0]
+
+
+def test_a_policy_that_leaves_no_place_is_reported_and_the_copies_stay() -> None:
+    found = asked(*claimed("member1"), change=edited(of_web("web", "member9")))
+
+    assert [one.from_ for one in found.without_place] == [{"member1": 2}]
+
+
+def test_a_deleted_policy_leaves_the_copies_and_another_one_takes_over() -> None:
+    made, template, bound = claimed("member1")
+    gone = ObjectsDeleted((str(made.ref),))
+
+    alone = asked(made, template, bound, change=gone)
+    taken_over = asked(made, of_web("web2", "member3"), template, bound, change=gone)
+
+    assert alone.sentence == "moves nothing"
+    assert [one.to for one in taken_over.moves] == [{"member3": 2}]
+
+
+def test_a_new_policy_places_a_workload_for_the_first_time() -> None:
+    found = asked(deployment("web", replicas=2), change=edited(of_web("web", "member3")))
+
+    assert [(one.from_, one.to) for one in found.moves] == [({}, {"member3": 2})]
+
+
+def test_an_edited_taint_policy_evicts_from_the_clusters_that_match_it_now() -> None:
+    down = cluster("member1", ready="Unknown")
+
+    found = asked(down, web(), change=edited(taint_policy(status="Unknown")))
+
+    assert [one.workload for one in found.moves] == ["Deployment default/web"]
+
+
+def test_a_deleted_taint_policy_cancels_the_evictions_of_its_taints() -> None:
+    made = taint_policy()
+    rule = rule_of(made.spec, TaintToAdd("down", "NoExecute"))
+    taint = Taint("down", "NoExecute", time_added=START)
+    down = with_owned(
+        cluster("member1", ready="False"), (taint,), {("down", "NoExecute"): Ownership({"policy/down": rule})}
+    )
+    judged = (Judgement("down", "NoExecute", START, START, 0.0),)
+    row = Eviction(eviction_key(web().ref, "member1"), str(web().ref), "member1", due_at=START, judged=judged)
+
+    found = asked(down, web(), row, change=ObjectsDeleted((str(made.ref),)))
+
+    assert (found.moves, found.cancelled, found.sentence) == ((), 1, "cancels 1 eviction")
+
+
+def test_a_failback_returns_what_left_a_cluster_that_is_ready_for_long_enough() -> None:
+    before = web(placement=by_weight(member1=1, member2=1), on={"member1": 1, "member2": 1})
+    left = before.with_spec(clusters=(TargetCluster("member2", 2),), graceful_eviction_tasks=(leaving("member1"),))
+    away = with_departures(left, before, now=START).with_spec(graceful_eviction_tasks=())
+
+    found = asked(away, change=Failback("member1"))
+    early = asked(cluster("member1", at=NOW), away, change=Failback("member1"))
+
+    assert [(one.from_, one.to) for one in found.moves] == [({"member2": 1}, {"member1": 1})]
+    assert "has been Ready for less than 10 minutes" in early.refused[0]
