@@ -20,7 +20,7 @@ folder=$(DIR)/$(1)-$$$$; environment=$$($(SUPERVISE) services --dir $$folder $(2
   status=0; $(3) || status=$$?; $(SUPERVISE) services --dir $$folder --stop --throwaway; exit $$status
 endef
 
-.PHONY: wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo replay fault lint format types contracts migrations-check services wheels docs docs-only
+.PHONY: wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo replay fault lint format types contracts migrations-check services wheels docs docs-only lock image
 
 help:
 	@echo "make run          start everything; Ctrl-C ends it           make up / make down   the same in the background"
@@ -30,6 +30,7 @@ help:
 	@echo "make wheel        the command lifeboat, in dist/"
 	@echo "make conformance  golden vectors                             make bench            ONLY=apply|propagate|..."
 	@echo "make chaos        SECONDS=480 SEED=7                      make docs             tables that documents copy from the code"
+	@echo "make lock         hashes of all packages                 make image            the image, where docker is"
 	@echo "make clean        stop everything and remove $(DIR)"
 
 run: $(RUN_STAMP)
@@ -128,6 +129,22 @@ contracts: $(DEV_STAMP)
 migrations-check: $(DEV_STAMP)
 	@$(call with_own_services,check,--throwaway,$(CHECK_ENV) $(PY) manage.py makemigrations --check --dry-run)
 
+# Every package with the hashes of its files for all machines: requirements.lock for the image, requirements-dev.lock for CI.
+# Run it after a change of a list of packages; a test fails until then. Versions of dependencies stay where they fit.
+LOCKED = $(PY) -m uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-annotate --no-header
+lock: .venv/bin/python
+	@$(PY) -m pip install --quiet --disable-pip-version-check $$(grep -o '^uv==[0-9.]*' requirements-dev.txt)
+	$(LOCKED) requirements-tracing.txt --output-file requirements.lock
+	$(LOCKED) requirements-dev.txt --output-file requirements-dev.lock
+
+# The image, with the base image pinned by the digest that its tag has now. Needs docker and its registry.
+BASE = $$(sed -n 's/^ARG PYTHON_IMAGE=//p' docker/Dockerfile)
+VERSION = $$(sed -n 's/^__version__ = "\(.*\)"/\1/p' controlplane/__init__.py)
+image:
+	@digest=$$(docker buildx imagetools inspect "$(BASE)" --format '{{.Manifest.Digest}}') && \
+	  echo "base image: $(BASE)@$$digest" && \
+	  docker buildx build --file docker/Dockerfile --build-arg PYTHON_IMAGE="$(BASE)@$$digest" --tag lifeboat:$(VERSION) --load .
+
 # A stamp file is newer than the lists of pinned packages if these are installed.
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Lifeboat needs Python 3.11 or newer, but $(PYTHON) is %d.%d; run: make PYTHON=python3.12" % sys.version_info[:2])'
@@ -139,7 +156,7 @@ $(RUN_STAMP): .venv/bin/python requirements.txt requirements-embedded.txt
 	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt -r requirements-embedded.txt
 	@touch $@
 
-$(DEV_STAMP): .venv/bin/python requirements.txt requirements-embedded.txt requirements-command.txt requirements-dev.txt
+$(DEV_STAMP): .venv/bin/python requirements.txt requirements-embedded.txt requirements-command.txt requirements-dev.txt requirements-dev.lock
 	@echo "installing the packages of the tests (once)"
-	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@touch $@ $(RUN_STAMP)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import http.server
+import json
 import os
 import re
 import shlex
@@ -60,6 +61,8 @@ class Replay:
         self.folder = folder
         self.addresses = addresses
         self.given = given
+        ours = [name for name in SERVICES if name not in BOUGHT]
+        self.metrics = dict(zip(ours, free_ports(len(ours)), strict=True))
 
     def mapped(self, text: str) -> str:
         found = filled(text, self.given)
@@ -75,11 +78,12 @@ class Replay:
     def environment(self, service: str) -> dict[str, str]:
         """Return the environment of the image and of compose, and nothing else of ours."""
         image = (PROJECT / "docker" / "Dockerfile").read_text()
-        words = shlex.split("".join(re.findall(r"^ENV (.+)$", image, re.MULTILINE)))
+        words = shlex.split(" ".join(re.findall(r"^ENV (.+)$", image, re.MULTILINE)))
         own = dict(word.split("=", 1) for word in words)
+        own["LIFEBOAT_METRICS_PORT"] = str(self.metrics[service])  # each container has an address of its own
         own |= {name: self.mapped(value) for name, value in SERVICES[service]["environment"].items()}
         kept = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PROJECT), "PYTHONWARNINGS": "ignore"}
-        return kept | own | {"LIFEBOAT_HOME": str(self.folder / service)}
+        return own | kept | {"LIFEBOAT_HOME": str(self.folder / service), "TMPDIR": str(self.folder)}
 
     def run(self, service: str, words: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -93,10 +97,21 @@ class Replay:
         )
 
     def healthy(self, service: str) -> bool:
-        """Run a service's health check."""
-        kind, *words = SERVICES[service]["healthcheck"]["test"]
-        assert kind == "CMD"
+        """Run a service's health check: its own, or that of the image."""
+        if "healthcheck" in SERVICES[service]:
+            kind, *words = SERVICES[service]["healthcheck"]["test"]
+            assert kind == "CMD"
+        else:
+            image = (PROJECT / "docker" / "Dockerfile").read_text()
+            words = json.loads(re.findall(r"^HEALTHCHECK .*\\\n *CMD (\[.+\])$", image, re.MULTILINE)[0])
         return self.run(service, words).returncode == 0
+
+
+def files_of_the_image() -> set[Path]:
+    """Return the files in the folders that the image has, without compiled modules: the image writes none."""
+    copied = [PROJECT / name for name in ("apps", "config", "controlplane")]
+    files = {path for folder in copied for path in folder.rglob("*") if path.suffix != ".pyc"}
+    return files | {path for path in PROJECT.iterdir() if path.name != ".pytest_cache"}
 
 
 def in_order() -> list[str]:
@@ -225,6 +240,23 @@ def test_everything_waits_for_what_it_needs() -> None:
     assert "postgres" in SERVICES["prepare"]["depends_on"]
 
 
+@pytest.mark.parametrize("name", [name for name in SERVICES if name not in BOUGHT])
+def test_a_container_of_ours_has_no_rights_and_writes_to_tmp_only(name: str) -> None:
+    service = SERVICES[name]
+
+    assert (service["read_only"], service["tmpfs"], service["cap_drop"]) == (True, ["/tmp"], ["ALL"])
+
+
+def test_the_image_installs_locked_packages_and_runs_as_no_root() -> None:
+    image = (PROJECT / "docker" / "Dockerfile").read_text()
+
+    assert "--require-hashes --only-binary :all: -r requirements.lock" in image
+    assert re.search(r"^USER 10001:10001$", image, re.MULTILINE)
+    assert re.search(r"^HEALTHCHECK ", image, re.MULTILINE)
+    for name in re.findall(r"^COPY (?!--from)(\S+) ", image, re.MULTILINE):
+        assert (PROJECT / name).exists(), name
+
+
 @pytest.mark.slow
 def test_the_services_make_a_product_that_is_used_through_a_tls_proxy(
     tmp_path: Path, addresses: dict[str, str]
@@ -235,6 +267,7 @@ def test_the_services_make_a_product_that_is_used_through_a_tls_proxy(
     replay = Replay(tmp_path, addresses, given)
     order = in_order()
     assert order[0] == "prepare"
+    before = files_of_the_image()
     prepared = replay.run("prepare", SERVICES["prepare"]["command"])
     assert prepared.returncode == 0, prepared.stdout + prepared.stderr
 
@@ -242,7 +275,7 @@ def test_the_services_make_a_product_that_is_used_through_a_tls_proxy(
         for name in order[1:]:
             processes.environment = replay.environment(name)
             processes.start(name, replay.command(SERVICES[name]["command"]))
-        for name in ("api", "worker", "members"):
+        for name in ("api", "worker", "members", "beat"):
             until(lambda name=name: replay.healthy(name), within=WITHIN, every=1.0)
 
         with tls_proxy(tmp_path / "tls", to=port, port=tls_port) as trusting:
@@ -253,6 +286,7 @@ def test_the_services_make_a_product_that_is_used_through_a_tls_proxy(
             token = replay.run("api", ["python", "manage.py", "token", "create", "--user", "admin"]).stdout.strip()
             program = Browser(tls_port, trusting).open("GET", "/api/v1/namespaces", Authorization=f"Bearer {token}")
 
+    assert files_of_the_image() == before, "the root file system is read-only"
     assert (page.status, b"karmada-cluster" in page.body) == (200, True)
     assert "strict-transport-security" in page.headers, "the API knows that it was asked over https"
     assert {"sessionid", "csrftoken"} <= set(browser.cookies)
