@@ -22,6 +22,7 @@ from apps.objects.configuration import configuration
 from apps.objects.store import store
 from controlplane.apimachinery.causes import invalid
 from controlplane.apimachinery.errors import BadRequest, Invalid, NotFound
+from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.reads.binding_groups import applications, workload_groups
 from controlplane.insight import placement_review
 from controlplane.kinds import CLUSTER
@@ -64,8 +65,8 @@ class ExplainView(TargetView):
         reading = store()
         if not reading.get([ref]):
             raise NotFound.of(resource.plural, target.name, group=resource.group)
-        note = _first(reading.rows(PlacementNote, "key", [str(ref)]))
-        if note is None:
+        explanation = explained_placement(reading, ref)
+        if explanation is None:
             raise NotFound(
                 f'the scheduler has not decided about {resource.plural} "{target.name}" yet: it needs a placement and '
                 "must not be suspended",
@@ -73,9 +74,7 @@ class ExplainView(TargetView):
                 group=resource.group,
                 name=target.name,
             )
-        fleet = _first(reading.rows(FleetNames, "key", [note.fleet]))
-        names = () if fleet is None else msgspec.json.decode(fleet.names, type=tuple[str, ...])
-        return Response(Explained(explanation_text.explained(ref, note, fleet, _reported_at(names))))
+        return Response(Explained(explanation))
 
 
 class PlacementReviewView(KubernetesView):
@@ -111,6 +110,16 @@ class PlacementReviewView(KubernetesView):
         head = {"kind": RESOURCE.kind, "apiVersion": RESOURCE.api_version}
         answer = Answer({**document, **head, "status": msgspec.to_builtins(status)})
         return warning(Response(answer, status=201), warnings)
+
+
+def explained_placement(reading: Any, ref: Ref) -> explanation_text.PlacementExplanation | None:
+    """Return the last scheduling decision about a binding; None: there was none yet. Three queries."""
+    note = _first(reading.rows(PlacementNote, "key", [str(ref)]))
+    if note is None:
+        return None
+    fleet = _first(reading.rows(FleetNames, "key", [note.fleet]))
+    names = () if fleet is None else msgspec.json.decode(fleet.names, type=tuple[str, ...])
+    return explanation_text.explained(ref, note, fleet, _reported_at(names))
 
 
 def _binding(review: Any, reading: Any) -> Binding | None:

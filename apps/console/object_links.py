@@ -6,6 +6,7 @@ from typing import Final
 from urllib.parse import quote
 
 from controlplane.apimachinery.meta import Ref
+from controlplane.kind import KINDS
 
 NOWHERE: Final = "-"
 """Stands in URLs for the namespace of cluster-scoped objects."""
@@ -33,6 +34,17 @@ def record_url(name: str) -> str:
 def cluster_url(name: str) -> str:
     """Return the URL of the page of a cluster."""
     return f"/clusters/{_part(name)}"
+
+
+def api_url(ref: Ref) -> str:
+    """Return the URL of an object in the Kubernetes API; "": its kind is not served."""
+    known = KINDS.get(ref.kind)
+    if known is None:
+        return ""
+    resource = known.resource
+    root = f"/apis/{resource.api_version}" if resource.group else f"/api/{resource.version}"
+    place = f"/namespaces/{_part(ref.namespace)}" if ref.namespace else ""
+    return f"{root}{place}/{resource.plural}/{_part(ref.name)}"
 
 
 def _part(text: str) -> str:

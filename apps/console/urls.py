@@ -11,6 +11,7 @@ from apps.console.readiness import ReadinessFile, ReadinessPage
 from apps.console.records import RecordPage, RecordReport, RecordsPage, RecordsReport
 from apps.console.situation import SituationPage
 from apps.console.stream import StreamView
+from apps.console.workload import BindingPage, WorkloadPage
 
 app_name = "console"
 
@@ -25,6 +26,8 @@ urlpatterns = [
     path("records.md", RecordsReport.as_view(), name="records-report"),
     path("records/<str:name>.md", RecordReport.as_view(), name="record-report"),
     path("records/<str:name>", RecordPage.as_view(), name="record"),
+    path("bindings/<str:namespace>/<str:name>", BindingPage.as_view(), name="binding"),
+    path("workloads/<str:group>/<str:kind>/<str:namespace>/<str:name>", WorkloadPage.as_view(), name="workload"),
     path("stream", StreamView.as_view(), name="stream"),
     path("pause", PausePage.as_view(), name="pause"),
     path("resume/<name>", ResumePage.as_view(), name="resume"),

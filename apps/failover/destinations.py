@@ -6,13 +6,10 @@ from collections.abc import Sequence
 
 from apps.objects.store import DjangoStore
 from controlplane.apimachinery.meta import Ref
-from controlplane.controllers.reads.binding_groups import applications, workload_groups
+from controlplane.controllers.reads.situation import situation_of
 from controlplane.eviction.refuge import Refuge
 from controlplane.insight import destinations as insight
-from controlplane.insight.readiness import Situation
-from controlplane.kinds import CLUSTER
 from controlplane.kinds.rows import Eviction
-from controlplane.scheduling.ledger import RESERVATION_EXPIRY
 from controlplane.settings import Settings
 
 
@@ -22,10 +19,5 @@ def destinations(store: DjangoStore, rows: Sequence[Eviction], settings: Setting
         return {}
     bindings = store.get({Ref.parse(row.binding) for row in rows})
     together = store.rows(Eviction, "binding", sorted({row.binding for row in rows}))
-    situation = Situation(
-        clusters=store.list(CLUSTER),
-        reserved_capacity=store.reserved_capacity(within=RESERVATION_EXPIRY),
-        applications=applications(store, bindings.values()),
-        groups=workload_groups(store, bindings.values()),
-    )
+    situation = situation_of(store, list(bindings.values()))
     return insight.destinations(rows, bindings, together, situation, settings)

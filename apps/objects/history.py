@@ -49,6 +49,12 @@ def timeline(refs: Collection[Ref], *, limit: int) -> list[Entry]:
     return [_entry(row) for row in ChangeLog.objects.filter(any_of).order_by("-version")[:limit]]
 
 
+def written_at(versions: Collection[int]) -> dict[int, datetime]:
+    """Return when versions were written, as far as the change log still has them. One query."""
+    rows = ChangeLog.objects.filter(version__in=versions).values_list("version", "at") if versions else ()
+    return dict(rows)
+
+
 def events_about(uid: str, *, limit: int) -> list[EventEntry]:
     """Return the newest Events about the object with that uid, newest first. One query."""
     rows = Event.objects.filter(keys__contains=[f"about={uid}"]).order_by("-last_at")[:limit]

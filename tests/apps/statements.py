@@ -11,11 +11,16 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from apps.objects.arrays import BinaryCursor
+from apps.objects.configuration import Configuration, configuration
 
 
 @contextmanager
 def statements() -> Iterator[list[str]]:
-    """Yield a list that has, after the block, the statements that this thread has sent to PostgreSQL."""
+    """Yield a list that has, after the block, the statements that this thread has sent to PostgreSQL.
+
+    The settings are read beforehand and not again: otherwise the number would depend on how long the block takes.
+    """
+    configuration().settings(reread=True)
     found: list[str] = []
     run = BinaryCursor.run
 
@@ -23,6 +28,7 @@ def statements() -> Iterator[list[str]]:
         found.append(str(query))
         return run(self, query, params)
 
-    with patch.object(BinaryCursor, "run", noting), CaptureQueriesContext(connection) as asked:
+    unread = patch.object(Configuration, "_read", lambda self: None)
+    with unread, patch.object(BinaryCursor, "run", noting), CaptureQueriesContext(connection) as asked:
         yield found
     found += [query["sql"] for query in asked.captured_queries]
