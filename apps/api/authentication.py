@@ -10,9 +10,7 @@ from rest_framework.request import Request
 
 from apps.api import agents, tokens
 from apps.api.callers import BAD_TOKEN
-
-ADMINISTRATORS = "system:masters"
-AUTHENTICATED = "system:authenticated"
+from apps.objects.access import caller_of
 
 
 class BearerAuthentication(BaseAuthentication):
@@ -36,5 +34,4 @@ AUTHENTICATORS = (BearerAuthentication, SessionAuthentication)
 
 def groups_of(user: Any) -> list[str]:
     """Return the groups of a user, with Kubernetes' names."""
-    own = [ADMINISTRATORS] if user.is_superuser else [agents.GROUP] if agents.cluster_of(user) else []
-    return [*own, AUTHENTICATED]
+    return [*([agents.GROUP] if agents.cluster_of(user) else []), *caller_of(user).groups]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import msgspec
+
 from apps.api import agents
+from apps.objects import access
 from apps.objects.configuration import configuration
 from controlplane.apimachinery.errors import Forbidden, ServiceUnavailable, qualified
+from controlplane.authorization.attributes import Request as AccessRequest
 
 READING = frozenset(("get", "list", "watch"))
 REVIEW_GROUPS = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
-# A Work contains its whole manifest, so the Work of a Secret contains the Secret's data.
+SELF_REVIEWS = frozenset(("selfsubjectreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews"))
 WORKS = ("work.karmada.io", "works")
-CONFIDENTIAL = frozenset((("", "secrets"), WORKS))
-PLACEMENT_REVIEWS = ("failover.lifeboat.io", "placementreviews")  # creating a review stores nothing
 AGENTS_RETRY_SECONDS = 10  # Retry-After for an agent while Works are withheld after a restore
 PROBE_PATHS = frozenset(("/livez", "/healthz", "/readyz"))  # served without a login
 # First parts of the paths that every Kubernetes client reads before its first request. "" is the root path.
@@ -46,21 +48,27 @@ class Decision(NamedTuple):
 def authorize(attributes: Attributes) -> Decision:
     """Return whether the user may do what the attributes describe. What no rule allows is refused.
 
-    Superusers may do everything. An agent may do what concerns its own cluster. Other users may read everything except
-    Secrets and Works, and may create access reviews and placement reviews. Health checks need no login.
+    An agent may do what concerns its own cluster, and nothing else, whatever roles say. All others are decided by roles
+    and bindings (`controlplane/authorization`); superusers are members of system:masters, who may do everything.
     """
     user = attributes.user
     if not attributes.resource and attributes.verb == "get" and attributes.path.rstrip("/") in PROBE_PATHS:
         return Decision(True, "health checks need no login")
     if not user.is_authenticated:
         return Decision(False, "callers without a login may read nothing but the health checks")
-    if user.is_superuser:
-        return Decision(True, "administrators may do everything")
     if cluster := agents.cluster_of(user):
         reason = f"the agent of {cluster} may do what concerns that cluster, and nothing else"
         return Decision(_agent_may(cluster, attributes), reason)
-    reason = "users who are not administrators may read everything except Secrets and Works, and write nothing"
-    return Decision(_reader_may(attributes), reason)
+    request = AccessRequest(
+        attributes.verb,
+        attributes.api_group,
+        attributes.resource,
+        attributes.subresource,
+        attributes.namespace,
+        attributes.name,
+        attributes.path,
+    )
+    return Decision(*access.authorize(user, request))
 
 
 def check(attributes: Attributes) -> None:
@@ -73,18 +81,6 @@ def check(attributes: Attributes) -> None:
     _check_works_served(attributes)
 
 
-def _reader_may(attributes: Attributes) -> bool:
-    """Test whether a user without special rights may do this."""
-    kind = (attributes.api_group, attributes.resource)
-    if attributes.api_group in REVIEW_GROUPS or kind == PLACEMENT_REVIEWS:
-        return attributes.verb == "create"
-    if not attributes.resource:
-        return attributes.verb == "get"
-    if "*" in kind:  # asked by `kubectl auth can-i get '*'`; "*" includes Secrets
-        return False
-    return attributes.verb in READING and kind not in CONFIDENTIAL
-
-
 def _agent_may(cluster: str, attributes: Attributes) -> bool:
     """Test whether the agent of a cluster may do this.
 
@@ -92,7 +88,7 @@ def _agent_may(cluster: str, attributes: Attributes) -> bool:
     the view asks again with the name.
     """
     if attributes.api_group in REVIEW_GROUPS:
-        return attributes.verb == "create"
+        return attributes.verb == "create" and attributes.resource in SELF_REVIEWS
     if not attributes.resource:
         return attributes.verb == "get" and attributes.path.strip("/").partition("/")[0] in DISCOVERY_PATHS
     kind = (attributes.api_group, attributes.resource, attributes.subresource)
@@ -132,31 +128,22 @@ def _check_works_served(attributes: Attributes) -> None:
         raise ServiceUnavailable(held.message, retry_after_seconds=AGENTS_RETRY_SECONDS)
 
 
-def rules(user: Any) -> dict[str, Any]:
-    """Return the status of a SelfSubjectRulesReview: what `authorize` allows the user, as rules."""
-    if user.is_superuser:
-        resources = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
-        paths = [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
-        return {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}
-    plurals = ["selfsubjectreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews"]
-    reviews: dict[str, Any] = {"verbs": ["create"], "apiGroups": sorted(REVIEW_GROUPS), "resources": plurals}
+def rules(user: Any, namespace: str) -> dict[str, Any]:
+    """Return the status of a SelfSubjectRulesReview: what `authorize` allows the user in a namespace, as rules."""
     if cluster := agents.cluster_of(user):
+        reviews = {"verbs": ["create"], "apiGroups": sorted(REVIEW_GROUPS), "resources": sorted(SELF_REVIEWS)}
         patterns = (pattern for part in DISCOVERY_PATHS for pattern in ((f"/{part}", f"/{part}/*") if part else ("/",)))
         return {
             "resourceRules": [reviews, *(_rule(grant) for grant in agents.grants(cluster))],
             "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": list(patterns)}],
             "incomplete": False,
         }
-    return {
-        "resourceRules": [
-            reviews,
-            {"verbs": ["create"], "apiGroups": [PLACEMENT_REVIEWS[0]], "resources": [PLACEMENT_REVIEWS[1]]},
-            {"verbs": sorted(READING), "apiGroups": ["*"], "resources": ["*"]},
-        ],
-        "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["*"]}],
-        "incomplete": True,
-        "evaluationError": "Secrets and Works cannot be read; a rule cannot express this exception",
-    }
+    resources: list[Any] = []
+    paths: list[Any] = []
+    for rule in access.access().policy().rules_of(access.caller_of(user), namespace):
+        content = {field: value for field, value in msgspec.to_builtins(rule).items() if value}
+        (paths if rule.non_resource_urls else resources).append(content)
+    return {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}
 
 
 def _rule(grant: agents.Grant) -> dict[str, Any]:

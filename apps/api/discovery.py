@@ -30,8 +30,8 @@ ANSWERED = (
     fleet_readiness.KIND,
     fleet_status.KIND,
 )  # kinds that are computed for each request and never stored
-SELF_REVIEWS = tuple(review for review in builtin.REVIEWS if review.kind.startswith("SelfSubject"))
-REVIEWS = (*SELF_REVIEWS, *(kind.resource for kind in ANSWERED))
+ACCESS_REVIEWS = tuple(review for review in builtin.REVIEWS if review.kind != "TokenReview")
+REVIEWS = (*ACCESS_REVIEWS, *(kind.resource for kind in ANSWERED))
 
 
 def resources() -> tuple[Resource, ...]:

@@ -17,6 +17,8 @@ from rest_framework.request import Request
 
 from apps.api import tokens
 
+LOGIN_USER = "lifeboat.login_user"  # key of the WSGI environment: the user of the login, if another is impersonated
+
 
 class Login(msgspec.Struct, frozen=True):
     """The login of a stream: a token's digest, or a session key with a hash that changes with the password."""
@@ -29,7 +31,7 @@ class Login(msgspec.Struct, frozen=True):
 
 def login_of(request: Request) -> Login:
     """Return the token or session of an authenticated request."""
-    user: Any = request.user
+    user: Any = request.META.get(LOGIN_USER, request.user)
     if isinstance(request.auth, str):
         return Login(request.auth, user.pk, user.is_superuser)
     key: str = request.session.session_key or ""

@@ -13,9 +13,13 @@ from apps.api.answer import Answer
 from apps.api.authentication import groups_of
 from apps.api.authorization import Attributes, authorize
 from apps.api.error_mapping import nothing_here
+from apps.api.identity import Identity
 from apps.api.permissions import Scope, resource_attributes
 from apps.api.views import KubernetesView
+from apps.objects.access import caller_of
+from controlplane.apimachinery.causes import invalid, required
 from controlplane.apimachinery.errors import Invalid
+from controlplane.authorization.attributes import Caller
 from controlplane.wire import builtin, document_check
 from controlplane.wire.resource import Resource
 
@@ -24,7 +28,22 @@ Document = dict[str, Any]
 
 def review_identity(user: Any, question: Document) -> Document:
     """Return the status of a SelfSubjectReview."""
-    return {"userInfo": {"username": user.get_username(), "uid": str(user.pk), "groups": groups_of(user)}}
+    caller = caller_of(user)
+    described: Document = {"username": caller.name, "uid": caller.uid, "groups": groups_of(user)}
+    if caller.extra:
+        described["extra"] = {key: [*values] for key, values in caller.extra.items()}
+    return {"userInfo": described}
+
+
+def review_other(user: Any, question: Document) -> Document:
+    """Return the status of a SubjectAccessReview or LocalSubjectAccessReview: what another user may do."""
+    spec = question.get("spec") or {}
+    extra = {key: tuple(values) for key, values in (spec.get("extra") or {}).items()}
+    groups = tuple(spec.get("groups") or ())
+    if not spec.get("user") and not groups:
+        raise Invalid.of(question["kind"], "", [required("spec.user", "name the user, or groups in spec.groups")])
+    other = Identity(Caller(str(spec.get("user") or ""), groups, str(spec.get("uid") or ""), extra))
+    return review_access(other, question)
 
 
 def review_access(user: Any, question: Document) -> Document:
@@ -37,18 +56,24 @@ def review_access(user: Any, question: Document) -> Document:
         fields = ("group", "resource", "subresource", "namespace", "name")
         attributes = Attributes(user, resource.get("verb", ""), *(resource.get(field, "") for field in fields))
     decision = authorize(attributes)
-    return {"allowed": True} if decision.allowed else {"allowed": False, "reason": decision.reason}
+    status: Document = {"allowed": decision.allowed}
+    return {**status, "reason": decision.reason} if decision.reason else status
 
 
 def review_rules(user: Any, question: Document) -> Document:
     """Return the status of a SelfSubjectRulesReview."""
-    return authorization.rules(user)
+    namespace = (question.get("spec") or {}).get("namespace")
+    if not namespace:
+        raise Invalid.of(question["kind"], "", [required("spec.namespace", "name the namespace")])
+    return authorization.rules(user, namespace)
 
 
 _ANSWERS: dict[str, Callable[[Any, Document], Document]] = {
     "selfsubjectreviews": review_identity,
     "selfsubjectaccessreviews": review_access,
     "selfsubjectrulesreviews": review_rules,
+    "subjectaccessreviews": review_other,
+    "localsubjectaccessreviews": review_other,
 }
 
 
@@ -58,18 +83,36 @@ class ReviewView(KubernetesView):
     http_method_names = ["post", "options"]
 
     def attributes(self, request: Request) -> Attributes:
-        return resource_attributes(request, _review(**self.kwargs), Scope())
+        resource, namespace = self._named()
+        return resource_attributes(request, resource, Scope(namespace=namespace))
 
-    def post(self, request: Request, group: str, plural: str) -> Response:
-        resource = _review(group, plural)
+    def _named(self) -> tuple[Resource, str]:
+        """Return the review that the URL names, and its namespace."""
+        resource, namespace = _review(self.kwargs["group"], self.kwargs["plural"]), self.kwargs.get("namespace") or ""
+        if resource.namespaced != bool(namespace):
+            raise nothing_here()
+        return resource, namespace
+
+    def post(self, request: Request, group: str, plural: str, namespace: str | None = None) -> Response:
+        resource, within = self._named()
         document = bodies.decode(request.content_type, request.body).document
         sent = {field: value for field, value in document.items() if field != "status"}
         question = {**sent, "kind": resource.kind, "apiVersion": resource.api_version}
         schema = builtin.schema(resource.group, resource.version, resource.kind)
         if causes := document_check.faults(document_check.without_nulls(question, schema), schema):
             raise Invalid.of(resource.kind, "", causes, group=resource.group)
+        if within:
+            _check_namespace(resource, question, within)
         answered = {**question, "status": _ANSWERS[plural](request.user, question)}
         return Response(Answer(answered), status=201)
+
+
+def _check_namespace(resource: Resource, question: Document, namespace: str) -> None:
+    """Raise Invalid unless a review in a namespace asks about this namespace."""
+    asked = ((question.get("spec") or {}).get("resourceAttributes") or {}).get("namespace")
+    if asked != namespace:
+        path, rule = "spec.resourceAttributes.namespace", f'must be the namespace of the URL, "{namespace}"'
+        raise Invalid.of(resource.kind, "", [invalid(path, asked, rule)], group=resource.group)
 
 
 def _review(group: str, plural: str) -> Resource:

@@ -113,7 +113,9 @@ def find(secret: str) -> Any:
             return None
         if row[0]:
             _note_use(cursor, secret)
-    return get_user_model().from_db(DEFAULT_DB_ALIAS, [field.attname for field in fields], row[1:])
+    user = get_user_model().from_db(DEFAULT_DB_ALIAS, [field.attname for field in fields], row[2:])
+    user.group_names = tuple(row[1])  # type: ignore[attr-defined]  # read by access.caller_of
+    return user
 
 
 def _note_use(cursor: BinaryCursor, secret: str) -> None:
@@ -134,10 +136,16 @@ _USED = """
     WHERE id = (SELECT id FROM api_token WHERE digest = %s FOR UPDATE SKIP LOCKED)"""
 
 
+_GROUPS = """
+    ARRAY(SELECT g.name FROM auth_group g JOIN auth_user_groups m ON m.group_id = g.id WHERE m.user_id = u.id
+          ORDER BY g.name)"""
+
+
 @cache
 def _statement() -> str:
     columns = ", ".join(f"u.{field.column}" for field in get_user_model()._meta.concrete_fields)
-    return _valid(f"t.last_used IS DISTINCT FROM date_trunc('minute', now()), {columns}", "t.digest = %s")
+    used = "t.last_used IS DISTINCT FROM date_trunc('minute', now())"
+    return _valid(f"{used}, {_GROUPS}, {columns}", "t.digest = %s")
 
 
 def _valid(columns: str, which: str) -> str:

@@ -36,7 +36,7 @@ urlpatterns = [
     re_path(r"^api/(?P<version>v1)/?$", discovery.VersionsView.as_view()),
     re_path(r"^apis/(?P<group>[^/]+)/?$", discovery.GroupView.as_view()),
     re_path(r"^apis/(?P<group>[^/]+)/(?P<version>[^/]+)/?$", discovery.VersionsView.as_view()),
-    re_path(url_patterns.review_urls(discovery.SELF_REVIEWS), ReviewView.as_view()),
+    re_path(url_patterns.review_urls(discovery.ACCESS_REVIEWS), ReviewView.as_view()),
     re_path(url_patterns.object_urls(placement_review.RESOURCE), PlacementReviewView.as_view()),
     re_path(url_patterns.subresource_urls(RESOURCES, ["readiness"]), ReadinessView.as_view()),
     re_path(url_patterns.object_urls(fleet_readiness.RESOURCE), FleetReadinessView.as_view()),

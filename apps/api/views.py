@@ -13,13 +13,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from apps.api import agents, bodies, error_mapping, pages, reading, renderers
+from apps.api import bodies, error_mapping, pages, reading, renderers
 from apps.api.answer import Answer, ListAnswer, ObjectAnswer
 from apps.api.authentication import AUTHENTICATORS
 from apps.api.authorization import Attributes, check
 from apps.api.beside import READERS
 from apps.api.callers import CALLER
+from apps.api.impersonation import impersonated
 from apps.api.in_force import ConfiguredList, configured
+from apps.api.logins import LOGIN_USER
 from apps.api.pagination import ContinuePagination
 from apps.api.parsers import PARSERS, PATCH_PARSERS
 from apps.api.permissions import DeclaredPermission, is_watch, path_attributes, target_attributes
@@ -31,7 +33,7 @@ from apps.objects.configuration import configuration
 from apps.objects.decision_log import log_refusal
 from apps.objects.store import store
 from controlplane.apimachinery.causes import required
-from controlplane.apimachinery.errors import Forbidden, Invalid, MethodNotAllowed, Unauthorized, UnsupportedMediaType
+from controlplane.apimachinery.errors import Invalid, MethodNotAllowed, Unauthorized, UnsupportedMediaType
 from controlplane.kinds import FAILOVER_CONFIGURATION
 from controlplane.wire import scale
 from controlplane.wire.negotiate import media_type_of
@@ -61,7 +63,10 @@ class KubernetesView(APIView):
         if not request.user.is_authenticated:
             raise Unauthorized("Unauthorized: send a bearer token (manage.py token create), or log in")
         request.META[CALLER] = request.user.get_username()
-        _refuse_unserved_headers(request)
+        _refuse_compressed_bodies(request)
+        if (user := impersonated(request)) is not None:
+            request.META[LOGIN_USER] = request.user
+            request.user = user  # type: ignore[assignment]  # has what views ask of a user
 
     def finalize_response(self, request: Any, response: Any, *args: Any, **kwargs: Any) -> Any:
         final: Any = super().finalize_response(request, response, *args, **kwargs)
@@ -219,8 +224,7 @@ class ObjectView(TargetView):
         writing = writing_of(request.query_params, user_agent=request.headers.get("User-Agent", ""))
         if options is not None:
             writing = writing.__class__(writing.manager, dry_run(request.query_params, options), "Ignore", False)
-        user, is_agent = request.user.get_username(), bool(agents.cluster_of(request.user))
-        return Writer(store(), configuration().settings(), self.target, writing, user=user, by_agent=is_agent)
+        return Writer(store(), configuration().settings(), self.target, writing, user=request.user)
 
     def _written(self, written: Any) -> Response:
         response = _response(ObjectAnswer(self.target.resource, written.text), status=201 if written.created else 200)
@@ -246,13 +250,8 @@ def _response(answer: Answer, *, status: int = 200) -> Response:
     return Response(answer, status=status)
 
 
-def _refuse_unserved_headers(request: Request) -> None:
-    """Raise if a header asks for something that is not supported: impersonation (`kubectl --as`), compressed bodies."""
-    if any(name.lower().startswith("impersonate-") for name in request.headers):
-        raise Forbidden(
-            f'User "{request.user.get_username()}" cannot impersonate: impersonation is not supported; '
-            "use a token of that user (manage.py token create --user NAME)"
-        )
+def _refuse_compressed_bodies(request: Request) -> None:
+    """Raise UnsupportedMediaType for a compressed body."""
     encoding = request.headers.get("Content-Encoding", "").strip().lower()
     if encoding not in ("", "identity"):
         raise UnsupportedMediaType(f"Content-Encoding {encoding!r} is not supported; send the body uncompressed")

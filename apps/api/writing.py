@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
@@ -12,6 +13,7 @@ from apps.api.answer import ListAnswer
 from apps.api.query import Listing, Writing
 from apps.api.target import Target
 from apps.objects import writer
+from apps.objects.access import check_grant
 from apps.objects.store import DjangoStore
 from apps.objects.writer import Author, Change, document_of
 from controlplane.admission.admit import without_status
@@ -52,17 +54,15 @@ class Gone(NamedTuple):
 class Writer:
     """The writes of one request: by which user, to which object, with which options."""
 
-    def __init__(
-        self, store: DjangoStore, settings: Settings, target: Target, writing: Writing, *, user: str, by_agent: bool
-    ) -> None:
+    def __init__(self, store: DjangoStore, settings: Settings, target: Target, writing: Writing, *, user: Any) -> None:
         self.store = store
         self.target = target
         self.kind = target.kind
         self.resource = target.resource
         self.writing = writing
-        author = Author(user, REASON, writing.manager)
-        restrict: dict[str, Any] = {"restrict": agents.check_write} if by_agent else {}
-        self.writer = writer.Writer(store, settings, author, dry_run=writing.dry_run, **restrict)
+        author = Author(user.get_username(), REASON, writing.manager)
+        restrict = agents.check_write if agents.cluster_of(user) else partial(check_grant, user)
+        self.writer = writer.Writer(store, settings, author, dry_run=writing.dry_run, restrict=restrict)
 
     def create(self, body: bodies.Body) -> Written:
         """Store a new object. Raises AlreadyExists, NotFound if its namespace is missing, Invalid, BadRequest."""

@@ -15,14 +15,16 @@ from django.urls import path, reverse
 from apps.clusters.forms import FenceForm
 from apps.clusters.models import Cluster, Collected, MatchWindow, Observation, Taint
 from apps.objects import edits
+from apps.objects.access import may
 from apps.objects.admin_for import ObjectAdmin, admin_for
+from apps.objects.admin_permissions import allowed, is_staff
 from apps.objects.changelist import STATES, choices
 from apps.objects.rows_admin import RowAdmin
 from apps.objects.store import store
 from controlplane.apimachinery.errors import StatusError
 from controlplane.apimachinery.meta import Ref
 from controlplane.clusters.fence import FenceRequest, fence_of, fenced
-from controlplane.kinds import CLUSTER
+from controlplane.kinds import CLUSTER, KINDS
 from controlplane.kinds.cluster import EFFECTS, NO_SCHEDULE
 from controlplane.kinds.cluster import Cluster as FleetMember
 
@@ -111,7 +113,7 @@ class ClusterAdmin(ObjectAdmin):
         The same page removes such a confirmation.
         """
         row = self._row(request, object_id)
-        if not self.has_change_permission(request, row):
+        if not (is_staff(request) and may(request.user, "create", KINDS[CLUSTER], name=row.name, subresource="fence")):
             raise PermissionDenied
         ref = Ref(CLUSTER, "", row.name)
         removes = "_undo" in request.POST
@@ -149,6 +151,8 @@ class ClusterAdmin(ObjectAdmin):
     def _change_taints(self, request: HttpRequest, name: str, change: TaintChange, state: str) -> None:
         """Change the taints of a cluster as an edit of its manifest would, and report the result to the user."""
         ref = Ref(CLUSTER, "", name)
+        if not allowed(request, "update", ref):
+            raise PermissionDenied
         try:
             cluster = edits.stored(ref)
             document = edits.document_of(cluster)

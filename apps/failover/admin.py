@@ -12,11 +12,14 @@ from django.http import HttpRequest
 
 from apps.failover.models import Eviction, FleetState, GracefulEvictionTask, UnhealthyCopies
 from apps.failover.orders import order_all
+from apps.objects.access import authorize
 from apps.objects.changelist import choices, cluster_names
 from apps.objects.decision_log import log_refusal
 from apps.objects.rows_admin import RowAdmin
 from controlplane.apimachinery.errors import Conflict, StatusError
+from controlplane.authorization.attributes import Request
 from controlplane.eviction.operator_orders import EXPEDITE, HOLD, RELEASE, SKIP
+from controlplane.kinds import EVICTION, KINDS
 from controlplane.kinds.rows import ENDED, HELD, QUEUED, RECOVERING
 
 
@@ -44,7 +47,9 @@ class EvictionAdmin(RowAdmin):
     search_fields = ("key",)
 
     def has_order_permission(self, request: HttpRequest) -> bool:
-        return bool(self.has_view_permission(request) and request.user.is_superuser)
+        resource = KINDS[EVICTION].resource
+        hold = Request("create", resource.group, resource.plural, "hold")
+        return self.has_view_permission(request) and authorize(request.user, hold).allowed
 
     @admin.action(description="Hold until released", permissions=["order"])
     def hold(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:

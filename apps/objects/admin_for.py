@@ -1,12 +1,13 @@
 """The admin of stored objects: lists from columns, objects as YAML to edit, writes through admission and apply.
 
-Staff users may look at every object except Secrets. Superusers may look at all and write. Their writes go through the
-same checks as writes of kubectl.
+Roles and bindings decide what staff may see and write, as in the API. Their writes go through the same checks as writes
+of kubectl.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import parse_qs
 
@@ -19,6 +20,8 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from apps.objects import edits, history
+from apps.objects.access import check_grant, may
+from apps.objects.admin_permissions import KindPermissions, allowed
 from apps.objects.changelist import CappedPaginator, Page, choices, search_objects
 from apps.objects.edits import Document, Edited
 from apps.objects.forms import DocumentForm
@@ -32,12 +35,11 @@ from controlplane.kind import KINDS, Kind
 from controlplane.kinds import EVENT
 from controlplane.wire.table import table
 
-SECRET = "Secret"
 SHOWN_CHANGES, SHOWN_EVENTS, SHOWN_NAMES = 20, 10, 100
 _AT_ONCE = 500  # objects that are deleted with one call
 
 
-class ObjectAdmin(admin.ModelAdmin):
+class ObjectAdmin(KindPermissions, admin.ModelAdmin):
     """Lists, shows and edits the objects of one table."""
 
     model: type[StoredObject]
@@ -54,29 +56,6 @@ class ObjectAdmin(admin.ModelAdmin):
     class Media:
         css: ClassVar = {"all": ["lifeboat/admin.css"]}
 
-    # Permissions
-
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        return self._is_staff(request)
-
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return self._is_staff(request) and (self._may_write(request) or obj is None or obj.kind != SECRET)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return self._may_write(request)
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return self._may_write(request) and (obj is None or obj.kind in KINDS)
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return self._may_write(request) and (obj is None or obj.kind in KINDS)
-
-    def _is_staff(self, request: HttpRequest) -> bool:
-        return bool(request.user.is_active and request.user.is_staff)
-
-    def _may_write(self, request: HttpRequest) -> bool:
-        return self._is_staff(request) and bool(request.user.is_superuser)
-
     # The list
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[Page]:
@@ -84,7 +63,7 @@ class ObjectAdmin(admin.ModelAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         rows = super().get_queryset(request)
-        return rows if self._may_write(request) else rows.exclude(kind=SECRET)
+        return rows.filter(kind__in=self.listed(request))
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -121,6 +100,8 @@ class ObjectAdmin(admin.ModelAdmin):
         batch: list[Ref] = []
         for ref in (*refs, None):
             if ref is not None:
+                if not allowed(request, "delete", ref):
+                    raise PermissionDenied
                 batch.append(ref)
             if batch and (ref is None or len(batch) == _AT_ONCE):
                 try:
@@ -192,10 +173,14 @@ class ObjectAdmin(admin.ModelAdmin):
         if kind not in (accepted := kinds_in(self.model)):
             names = ", ".join(item.resource.kind for item in accepted)
             raise BadRequest(f"this page adds objects of the kinds {names}, and not {kind.resource.kind}")
-        return edits.create(document, user=request.user.get_username())
+        namespace = str(document.get("metadata", {}).get("namespace") or "")
+        if not may(request.user, "create", kind, namespace=namespace):
+            raise PermissionDenied
+        return edits.create(document, user=request.user.get_username(), restrict=partial(check_grant, request.user))
 
     def _change(self, ref: Ref, document: Document, basis: int | None, request: HttpRequest) -> Edited:
-        return edits.change(ref, document, basis=basis or 0, user=request.user.get_username())
+        user, restrict = request.user.get_username(), partial(check_grant, request.user)
+        return edits.change(ref, document, basis=basis or 0, user=user, restrict=restrict)
 
     def _saved(self, request: HttpRequest, done: Edited, how: str) -> HttpResponse:
         for warning in done.warnings:

@@ -15,7 +15,7 @@ from apps.objects.decision_log import refusals_logged
 from apps.objects.masks import unmasked
 from apps.objects.store import store
 from apps.objects.tables import read
-from apps.objects.writer import Author, Change, Writer, document_of
+from apps.objects.writer import Author, Change, Restriction, Writer, document_of, no_restriction
 from apps.objects.yaml_text import SERVERS
 from controlplane.apimachinery.errors import BadRequest, Cause, Conflict, Invalid, NotFound
 from controlplane.apimachinery.meta import Object, Ref, kind_key
@@ -61,7 +61,7 @@ def kind_of(document: Document) -> Kind:
 
 
 @refusals_logged(REASON)
-def create(document: Document, *, user: str) -> Edited:
+def create(document: Document, *, user: str, restrict: Restriction = no_restriction) -> Edited:
     """Store a new object. Raises BadRequest, NotFound, Invalid with every cause, AlreadyExists."""
     settings = configuration().settings()  # first: this also reads kinds that users have defined meanwhile
     kind = kind_of(document)
@@ -73,12 +73,12 @@ def create(document: Document, *, user: str) -> Edited:
         document["metadata"].pop("namespace", None)
     admission.check_namespace(store(), kind, document)
     _refuse(kind, document, causes)
-    written = _writer(user, settings).create(kind, document)
+    written = _writer(user, settings, restrict=restrict).create(kind, document)
     return Edited(written.stored, [*warnings, *written.warnings])
 
 
 @refusals_logged(REASON)
-def change(ref: Ref, document: Document, *, basis: int, user: str) -> Edited:
+def change(ref: Ref, document: Document, *, basis: int, user: str, restrict: Restriction = no_restriction) -> Edited:
     """Store the new state of an object that a user began to edit at the version `basis`.
 
     Parts that others have changed since and the user has not, for example the status, are kept. Raises NotFound,
@@ -90,7 +90,7 @@ def change(ref: Ref, document: Document, *, basis: int, user: str) -> Edited:
     document, hidden = unmasked(document, document_of(base))
     document, warnings = _known(kind, _without_servers(document))
     _refuse(kind, document, [*causes, *hidden])
-    writer = _writer(user)
+    writer = _writer(user, restrict=restrict)
 
     def build() -> Change:
         admitted = writer.admit_change(kind, document, base)
@@ -124,8 +124,14 @@ def remove(refs: Sequence[Ref], *, user: str) -> Removed:
     )
 
 
-def _writer(user: str, settings: Settings | None = None, *, reason: str = REASON) -> Writer:
-    return Writer(store(), settings or configuration().settings(), Author(user, reason, MANAGER))
+def _writer(
+    user: str,
+    settings: Settings | None = None,
+    *,
+    reason: str = REASON,
+    restrict: Restriction = no_restriction,
+) -> Writer:
+    return Writer(store(), settings or configuration().settings(), Author(user, reason, MANAGER), restrict=restrict)
 
 
 def stored(ref: Ref) -> Object:

@@ -12,17 +12,22 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from apps.objects.admin_for import SECRET
+from apps.objects.access import authorize, may
+from apps.objects.admin_permissions import may_read_path
 from apps.objects.changelist import CappedPaginator, Page, search_log
 from apps.objects.masks import without_contents
 from apps.objects.yaml_text import difference, to_yaml
 from controlplane.apimachinery.meta import Ref
+from controlplane.authorization.attributes import Request
+from controlplane.kind import KINDS
 
+EVERY_KIND = Request("list", "*", "*")
+CONTROLLERS_PATH = "/debug/controllers"  # users who may read it may see the rows of controllers
 _NOISE = ("resourceVersion", "managedFields")
 
 
 class RowAdmin(admin.ModelAdmin):
-    """Lists and shows rows. Staff users may look, and no user may write."""
+    """Lists and shows rows to staff who may read /debug/controllers. No user may write."""
 
     paginator = CappedPaginator
     show_full_result_count = False
@@ -48,7 +53,7 @@ class RowAdmin(admin.ModelAdmin):
         return self.has_view_permission(request)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return bool(request.user.is_active and request.user.is_staff)
+        return may_read_path(request, CONTROLLERS_PATH)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -72,7 +77,8 @@ class ChangeLogAdmin(RowAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         rows = super().get_queryset(request)
-        return rows if request.user.is_superuser else rows.exclude(kind=SECRET)
+        readable = [kind.key for kind in KINDS if may(request.user, "list", kind)]
+        return rows if authorize(request.user, EVERY_KIND).allowed else rows.filter(kind__in=readable)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str

@@ -72,6 +72,10 @@ class Deleted(NamedTuple):
     warnings: tuple[str, ...]
 
 
+Restriction = Callable[[Kind, Any, Any], None]
+"""Raises if an author may not write this: kind, new object, old object (None: it is created)."""
+
+
 class Author(NamedTuple):
     """On whose behalf objects are written, as the change log and managedFields show it."""
 
@@ -80,7 +84,7 @@ class Author(NamedTuple):
     manager: str = "lifeboat"  # field manager
 
 
-def _any_write(kind: Kind, new: Object, old: Object | None) -> None:
+def no_restriction(kind: Kind, new: Object, old: Object | None) -> None:
     """Allow every write."""
 
 
@@ -98,7 +102,7 @@ class Writer:
         author: Author,
         *,
         dry_run: bool = False,
-        restrict: Callable[[Kind, Any, Any], None] = _any_write,
+        restrict: Restriction = no_restriction,
     ) -> None:
         self.store = store
         self.settings = settings

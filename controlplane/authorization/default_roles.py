@@ -57,6 +57,12 @@ _SEEN: Final = (
     (_LIFEBOAT, "evictions", "failoverrecords"),
 )
 
+# The pages of the console. What they show of objects needs the right to read the objects.
+_CONSOLE: Final = (
+    *("/", "/stream", "/clusters", "/clusters/*", "/queue", "/queue/*", "/bindings/*", "/workloads/*", "/records"),
+    *("/records/*", "/what-if", "/what-if/*", "/readiness", "/readiness.csv", "/drills", "/drills/*"),
+)
+
 
 def documents() -> list[Document]:
     """Return the default roles and bindings. Aggregated roles contain their rules."""
@@ -139,7 +145,7 @@ def _operators() -> list[Document]:
         _rule(("create",), _LIFEBOAT, "placementreviews", "whatifs"),
         _rule(_READ, "", "namespaces", "nodes", "events"),
         _rule(_READ, "apiextensions.k8s.io", "customresourcedefinitions"),
-        _urls(("/metrics", "/debug/controllers", "/")),
+        _urls(("/metrics", "/debug/controllers", *_CONSOLE)),
     )
     handling = (
         _rule((*_READ, *_WRITE), _LIFEBOAT, "*"),

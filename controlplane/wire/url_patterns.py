@@ -42,12 +42,15 @@ def all_urls(resources: Iterable[Resource]) -> str:
 
 
 def review_urls(resources: Iterable[Resource]) -> str:
-    """Return the pattern of the collections of reviews of one version, with the groups `group` and `plural`."""
+    """Return the pattern of the collections of reviews of one version.
+
+    Its groups are `group`, `namespace` and `plural`.
+    """
     reviews = list(resources)
     (version,) = {review.version for review in reviews}
     groups = "|".join(dict.fromkeys(re.escape(review.group) for review in reviews))
     plurals = "|".join(review.plural for review in reviews)
-    return f"^apis/(?P<group>{groups})/{version}/(?P<plural>{plurals})/?$"
+    return f"^apis/(?P<group>{groups})/{version}/(?:namespaces/(?P<namespace>{_NAME})/)?(?P<plural>{plurals})/?$"
 
 
 def _collection(resource: Resource) -> str:

@@ -7,15 +7,20 @@ import stat
 
 import pytest
 
+from tests.api.roles import bind
 from tests.api.server import Client, Server
 from tests.builders.documents import config_map, config_maps
+from tests.processes import until
 
 
 @pytest.fixture(scope="module")
 def reader(server: Server) -> Client:
-    """Somebody who is no administrator."""
+    """A user who may read the fleet, and what is in namespaces except Secrets."""
     server.manage("shell", "-c", "from django.contrib.auth.models import User; User.objects.create_user('reader')")
-    return server.client(server.manage("token", "create", "--user", "reader"))
+    bind(server.client(), "reader", to={"kind": "User", "name": "reader"}, roles=("lifeboat:viewer", "view"))
+    client = server.client(server.manage("token", "create", "--user", "reader"))
+    until(lambda: client.get("/api/v1/configmaps?limit=1").status == 200, within=10)
+    return client
 
 
 _CLOSED = ["/api", "/apis", "/api/v1/namespaces", "/version", "/openapi/v3", "/metrics", "/", "/debug/controllers"]
@@ -77,7 +82,7 @@ def test_a_user_who_was_switched_off_stays_out(server: Server, reader: Client) -
         server.sql("UPDATE auth_user SET is_active = true WHERE username = 'reader'")
 
 
-def test_others_read_everything_but_secrets_and_write_nothing(api: Client, reader: Client, namespace: str) -> None:
+def test_a_reader_reads_everything_but_secrets_and_writes_nothing(api: Client, reader: Client, namespace: str) -> None:
     api.post(config_maps(namespace), config_map("one"))
     secrets = f"/api/v1/namespaces/{namespace}/secrets"
 
@@ -115,6 +120,7 @@ def test_questions_about_oneself_are_answered_truly(api: Client, reader: Client)
     for wrong in (7, {"resourceAttributes": "x"}, {"nonResourceAttributes": {"path": 7}}):
         assert api.post(access, {"spec": wrong}).status == 422
     assert api.post(rules, {"spec": {"namespace": "default"}}).document["status"]["resourceRules"][0]["verbs"] == ["*"]
+    assert reader.post(rules, {"spec": {}}).status == 422
 
 
 def test_the_kubeconfig_is_for_its_owner_alone(server: Server) -> None:

@@ -13,6 +13,9 @@ from django.test import Client
 
 from apps.development.supervise.ports import free_port
 from apps.development.supervise.redis import find_binary
+from controlplane.authorization.policy import CLUSTER_ROLE_BINDING, GROUP
+from controlplane.kinds import KINDS
+from controlplane.settings import Settings
 from tests.apps.credentials import PASSWORD
 from tests.emptied import empty_database
 from tests.processes import until
@@ -23,14 +26,35 @@ ANSWERS_WITHIN = 60.0  # seconds
 def _client(*, superuser: bool) -> Client:
     from django.contrib.auth import get_user_model  # here: Django is not set up while fixtures are collected
 
+    from apps.objects.access import access
+    from apps.objects.default_roles import make_roles
+    from apps.objects.store import store
+    from apps.objects.writer import Author, Writer
+
     users = get_user_model().objects
     if superuser:
         user = users.create_superuser("root", password=PASSWORD)
     else:
         user = users.create_user("clerk", password=PASSWORD, is_staff=True)
+        make_roles(store())
+        writer = Writer(store(), Settings(), Author("test", "Test"))
+        for role in ("lifeboat:viewer", "view"):
+            writer.create(KINDS[CLUSTER_ROLE_BINDING], _bound(role, to="clerk"))
+        access().policy(reread=True)
     client = Client()
     client.force_login(user)
     return client
+
+
+def _bound(role: str, *, to: str) -> dict[str, Any]:
+    subject = {"kind": "User", "name": to, "apiGroup": GROUP}
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": f"{to}-{role.replace(':', '-')}"},
+        "roleRef": {"kind": "ClusterRole", "name": role, "apiGroup": GROUP},
+        "subjects": [subject],
+    }
 
 
 @pytest.fixture
@@ -41,7 +65,7 @@ def root(transactional_db: None) -> Client:
 
 @pytest.fixture
 def clerk(transactional_db: None) -> Client:
-    """A browser of the staff without rights to write."""
+    """A browser of the staff with roles to read the fleet and workloads, and none to write."""
     return _client(superuser=False)
 
 

@@ -72,7 +72,9 @@ def test_every_table_has_a_page_for_the_staff(clerk: Client) -> None:
 
     answers = {page: clerk.get(reverse(page)) for page in pages}
 
-    assert {page: answer.status_code for page, answer in answers.items()} == dict.fromkeys(pages, 200)
+    refused = {page for page, answer in answers.items() if answer.status_code == 403}
+    assert refused == {"admin:resources_work_changelist"}  # a Work may contain a Secret
+    assert {answer.status_code for page, answer in answers.items() if page not in refused} == {200}
     assert len(ours) >= 18
 
 

@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand
 from apps.api.certificates import certificates
 from apps.api.management.commands.serve import tls_folder
 from apps.api.models import Token
+from apps.objects.default_roles import make_roles
 from apps.objects.namespaces import make_namespaces
 from apps.objects.store import store
 from apps.worker import restored
@@ -28,6 +29,8 @@ class Command(BaseCommand):
             self.stdout.write(held.message)
         for made in make_namespaces(store()):
             self.stdout.write(f"namespace {made} created")
+        for made in make_roles(store()):
+            self.stdout.write(f"{made} written")
         if endless := Token.objects.filter(expires=None).count():
             self.stdout.write(
                 f"{endless} tokens never expire: see manage.py token list; manage.py token renew sets a lifetime"

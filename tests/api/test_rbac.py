@@ -1,0 +1,145 @@
+"""Roles and bindings decide what users may do, within a second of a change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.api.roles import ACCESS, RBAC, bind, user, wait_until_allowed
+from tests.api.server import Client, Server
+from tests.builders.documents import config_map, config_maps
+from tests.processes import until
+
+GROUP = "rbac.authorization.k8s.io"
+REVIEWS = "/apis/authorization.k8s.io/v1"
+
+
+@pytest.fixture(scope="module")
+def eva(server: Server) -> Client:
+    """A user in the group `shop-team` without a role."""
+    return user(server, "eva", groups=("shop-team",))
+
+
+def allowed(client: Client, verb: str, resource: str, **more: str) -> bool:
+    question = {"spec": {"resourceAttributes": {"verb": verb, "resource": resource, **more}}}
+    found: bool = client.post(ACCESS, question).document["status"]["allowed"]
+    return found
+
+
+def test_a_user_without_a_role_asks_about_the_user_and_reads_nothing(eva: Client, namespace: str) -> None:
+    refused = eva.get(config_maps(namespace))
+
+    assert refused.status == 403
+    assert (
+        'User "eva" cannot list resource "configmaps" in API group "" in the namespace' in refused.document["message"]
+    )
+    assert eva.get("/apis").status == 200
+    assert eva.get("/metrics").status == 403
+    assert eva.get(RBAC + "/clusterroles").status == 403
+    assert not allowed(eva, "list", "configmaps", namespace=namespace)
+
+
+def test_a_binding_counts_in_its_namespace_for_groups_and_ends_when_it_is_deleted(
+    api: Client, eva: Client, namespace: str
+) -> None:
+    bind(api, "team", to={"kind": "Group", "name": "shop-team"}, roles=("edit",), namespace=namespace)
+    wait_until_allowed(eva, "create", "configmaps", namespace=namespace)
+
+    assert eva.post(config_maps(namespace), config_map("one")).status == 201
+    assert eva.get(config_maps(namespace, "one")).status == 200
+    assert eva.get("/api/v1/configmaps").status == 403
+    assert eva.post(config_maps("default"), config_map("one")).status == 403
+
+    api.delete(f"{RBAC}/namespaces/{namespace}/rolebindings/team-edit")
+    until(lambda: eva.get(config_maps(namespace, "one")).status == 403, within=10)
+
+
+def test_a_rule_for_one_name_allows_one_name(api: Client, eva: Client, namespace: str) -> None:
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "watch"], "resourceNames": ["one"]}]
+    roles = f"{RBAC}/namespaces/{namespace}"
+    api.post(config_maps(namespace), config_map("one"))
+    api.post(f"{roles}/roles", {"metadata": {"name": "one"}, "rules": rules})
+    ref = {"kind": "Role", "name": "one", "apiGroup": GROUP}
+    subjects = [{"kind": "User", "name": "eva"}]
+    api.post(f"{roles}/rolebindings", {"metadata": {"name": "one"}, "roleRef": ref, "subjects": subjects})
+    until(lambda: eva.get(config_maps(namespace, "one")).status == 200, within=10)
+
+    assert eva.get(config_maps(namespace, "two")).status == 403
+    assert eva.get(config_maps(namespace)).status == 403
+    with eva.watch(config_maps(namespace), fieldSelector="metadata.name=one") as stream:
+        assert stream.next()["object"]["metadata"]["name"] == "one"
+
+
+def test_a_user_grants_no_more_than_the_user_has(api: Client, eva: Client, namespace: str) -> None:
+    bind(api, "boss", to={"kind": "User", "name": "eva"}, roles=("admin",), namespace=namespace)
+    wait_until_allowed(eva, "create", "roles", group=GROUP, namespace=namespace)
+    roles, bindings = (f"{RBAC}/namespaces/{namespace}/{plural}" for plural in ("roles", "rolebindings"))
+    reads = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]
+    drains = [{"apiGroups": ["failover.lifeboat.io"], "resources": ["drains"], "verbs": ["create"]}]
+
+    assert eva.post(roles, {"metadata": {"name": "reads"}, "rules": reads}).status == 201
+    refused = eva.post(roles, {"metadata": {"name": "drains"}, "rules": drains})
+    assert refused.status == 403
+    assert "is attempting to grant RBAC permissions not currently held" in refused.document["message"]
+    assert eva.patch(f"{roles}/reads", {"rules": drains}).status == 403
+    assert eva.patch(f"{roles}/reads", {"metadata": {"labels": {"team": "shop"}}}).status == 200
+
+    def binding(role: str) -> dict[str, Any]:
+        ref = {"kind": "ClusterRole", "name": role, "apiGroup": GROUP}
+        return {"metadata": {"name": role}, "roleRef": ref, "subjects": [{"kind": "User", "name": "bob"}]}
+
+    assert eva.post(bindings, binding("view")).status == 201
+    assert eva.post(bindings, binding("cluster-admin")).status == 403
+
+
+def test_a_binding_never_changes_its_role(api: Client, namespace: str) -> None:
+    bind(api, "fixed", to={"kind": "User", "name": "bob"}, roles=("view",), namespace=namespace)
+    path = f"{RBAC}/namespaces/{namespace}/rolebindings/fixed-view"
+
+    answer = api.patch(path, {"roleRef": {"name": "edit"}})
+
+    assert answer.status == 422
+    assert "cannot change roleRef" in answer.document["message"]
+
+
+def test_reviews_answer_for_another_user(api: Client, eva: Client, namespace: str) -> None:
+    bind(api, "robot", to={"kind": "Group", "name": "robots"}, roles=("view",), namespace=namespace)
+    asked = {"verb": "list", "resource": "configmaps", "namespace": namespace}
+    spec = {"user": "r2", "groups": ["robots"], "resourceAttributes": asked}
+
+    def answered(path: str, spec: dict[str, Any]) -> Any:
+        return api.post(path, {"spec": spec}).document["status"]
+
+    until(lambda: answered(f"{REVIEWS}/subjectaccessreviews", spec)["allowed"], within=10)
+    local = f"{REVIEWS}/namespaces/{namespace}/localsubjectaccessreviews"
+    assert answered(local, spec)["allowed"]
+    assert not answered(local, {**spec, "groups": []})["allowed"]
+    assert api.post(f"{REVIEWS}/namespaces/other/localsubjectaccessreviews", {"spec": spec}).status == 422
+    assert api.post(f"{REVIEWS}/subjectaccessreviews", {"spec": {"resourceAttributes": asked}}).status == 422
+    assert eva.post(f"{REVIEWS}/subjectaccessreviews", {"spec": spec}).status == 403
+
+
+def test_an_impersonated_user_has_that_users_rights_and_name(api: Client, eva: Client, namespace: str) -> None:
+    bind(api, "guest", to={"kind": "User", "name": "guest"}, roles=("edit",), namespace=namespace)
+
+    def as_guest(client: Client, method: str, path: str, **headers: str) -> Any:
+        sent = {"Authorization": f"Bearer {client.token}", "Impersonate-User": "guest", **headers}
+        return client.send(method, path, None, sent)
+
+    until(lambda: as_guest(api, "GET", config_maps(namespace)).status == 200, within=10)
+    assert as_guest(api, "GET", "/api/v1/configmaps").status == 403
+    assert as_guest(api, "GET", "/api/v1/configmaps", **{"Impersonate-Group": "system:masters"}).status == 200
+    refused = as_guest(eva, "GET", config_maps(namespace))
+    assert refused.status == 403
+    assert 'User "eva" cannot impersonate resource "users"' in refused.document["message"]
+    unnamed = api.send("GET", "/api", None, {"Authorization": f"Bearer {api.token}", "Impersonate-Group": "robots"})
+    assert unnamed.status == 400
+
+
+def test_default_roles_are_there_from_the_first_start(api: Client) -> None:
+    admin = api.get(f"{RBAC}/clusterroles/admin").document
+
+    assert admin["aggregationRule"]
+    assert {"apiGroups": ["apps"]} in [{"apiGroups": rule["apiGroups"]} for rule in admin["rules"]]
+    assert api.get(f"{RBAC}/clusterrolebindings/cluster-admin").status == 200
