@@ -9,7 +9,7 @@ from apps.api.login_throttle import throttled
 urlpatterns = [
     # Before the same paths of the libraries, because their logins have no limit of attempts.
     path("admin/login/", throttled(admin.site.login)),
-    path("login/login/", throttled(LoginView.as_view(template_name="rest_framework/login.html"))),
+    path("login/login/", throttled(LoginView.as_view(template_name="api/login.html"))),
     path("admin/", admin.site.urls),
     path("", include("apps.console.urls")),  # its page at / gives way to the API for clients that are no browsers
     path("", include("apps.api.urls")),

@@ -12,6 +12,7 @@ import psycopg_pool
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
 from django.db import InterfaceError, InternalError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
+from django.template.loader import render_to_string
 from rest_framework import exceptions
 
 from apps.api.health import HEALTH
@@ -130,24 +131,36 @@ def _text(detail: Any) -> str:
 
 
 def handler400(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return respond(status_error(SuspiciousOperation()))
+    return _shown(request, status_error(SuspiciousOperation()))
 
 
 def handler403(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return respond(status_error(PermissionDenied()))
+    return _shown(request, status_error(PermissionDenied()))
 
 
 def handler404(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return respond(nothing_here())
+    message = next((part for part in exception.args if isinstance(part, str)), "")
+    return _shown(request, errors.NotFound(message) if message else nothing_here())
 
 
 def handler500(request: HttpRequest) -> HttpResponse:
     """Return the answer for a failed page of the admin or the login. Django calls this and logs the trace."""
     error = sys.exception()
-    return respond(_away(error) if error is not None and is_away(error) else _own_error())
+    away = error is not None and is_away(error)
+    return _shown(request, _away(error) if error is not None and away else _own_error(), away=away)
+
+
+def _shown(request: HttpRequest, error: StatusError, *, away: bool = False) -> HttpResponse:
+    """Return an error as a page for a browser, and as a Status for other clients."""
+    if "text/html" not in request.headers.get("Accept", ""):
+        return respond(error)
+    text = render_to_string("console/error.html", {"error": error, "away": away, "title": error.reason})
+    response = HttpResponse(text, status=error.code)
+    add_headers(response, error)
+    return response
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     error = errors.Forbidden(f"CSRF check failed: {reason}; reload the page and try again")
     log_refusal(error, actor="", way=f"{request.method} {request.path}")
-    return respond(error)
+    return _shown(request, error)

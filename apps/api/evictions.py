@@ -38,6 +38,12 @@ class EvictionsView(TargetView):
     http_method_names = ["get", "head", "post", "options"]
     renderer_classes = pages.OBJECTS
 
+    @property
+    def allowed_methods(self) -> list[str]:
+        """Return the methods of this URL: orders take POST, and everything else GET."""
+        target = getattr(self, "target", None)
+        return ["POST", "OPTIONS"] if target is not None and target.subresource else ["GET", "HEAD", "OPTIONS"]
+
     def get(self, request: Request) -> Response:
         target = self.target
         refuse_watch(request, target.resource)

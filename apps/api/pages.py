@@ -1,14 +1,22 @@
-"""The browsable API: HTML pages of limited size that show answers as YAML, with forms for users who may write."""
+"""The browsable API: HTML pages of limited size, with forms for users who may write.
+
+A list is the rows that kubectl prints, with links to the objects. Other answers are shown as YAML.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.utils.html import escape
+from rest_framework.exceptions import APIException
 from rest_framework.renderers import BaseRenderer, BrowsableAPIRenderer
 
-from apps.api.answer import Answer, ListAnswer
+from apps.api.answer import Answer, ListAnswer, ObjectAnswer
+from apps.api.clock import wall_now
 from apps.api.deletion import deletion_effects
+from apps.api.form_texts import beginning
+from apps.api.places import Link, crumbs, list_url, title_of
+from apps.api.related import related
 from apps.api.renderers import (
     DiscoveryRenderer,
     Document,
@@ -29,7 +37,7 @@ MAX_TEXT = 512 * 1024  # characters of YAML on a page
 
 
 class PageRenderer(BrowsableAPIRenderer):
-    """An HTML page that shows an answer as YAML. It shows the keys of a Secret and never the values.
+    """An HTML page that shows an answer. It shows the keys of a Secret and never the values.
 
     The page of an object offers its deletion and names the effects. The page of a list offers no deletion, because
     DELETE there deletes all objects of the list.
@@ -40,6 +48,15 @@ class PageRenderer(BrowsableAPIRenderer):
 
     def get_default_renderer(self, view: Any) -> BaseRenderer:
         return YAMLRenderer()
+
+    def get_name(self, view: Any) -> str:
+        return title_of(view.request.path)
+
+    def get_breadcrumbs(self, request: Any) -> list[Link]:
+        return crumbs(request.path)
+
+    def get_description(self, view: Any, status_code: int) -> str:
+        return ""  # the docstrings of views are written for developers
 
     def get_context(self, data: Any, accepted_media_type: Any, renderer_context: Any) -> dict[str, Any]:
         """Return the variables of the template. Formats whose media type has parameters are not offered as links."""
@@ -55,6 +72,10 @@ class PageRenderer(BrowsableAPIRenderer):
         if may_delete and target is not None and target.name and not target.subresource:
             context["deleted"] = _named(target)
             context["effects"] = deletion_effects(store(), target.kind, target.ref)
+        if isinstance(answer, ListAnswer):
+            context["table"] = rows_of(answer)
+        elif isinstance(answer, ObjectAnswer) and target is not None and not target.subresource:
+            context["related"] = related(target.kind.key, answer.document)
         context["notes"] = self.notes
         return context
 
@@ -62,11 +83,20 @@ class PageRenderer(BrowsableAPIRenderer):
         """Test whether the page offers a form: only where the view takes the method and the user may use it."""
         try:
             return bool(super().show_form_for_method(view, method, request, obj))
-        except StatusError:
+        except (APIException, StatusError):
             return False
 
+    def get_rendered_html_form(self, data: Any, view: Any, method: str, request: Any) -> Any:
+        """Return a form. None: the user may not use the method."""
+        try:
+            return super().get_rendered_html_form(data, view, method, request)
+        except (APIException, StatusError):
+            return None
+
     def get_content(self, renderer: Any, data: Any, accepted_media_type: Any, renderer_context: Any) -> str:
-        text = self._list(data) if isinstance(data, ListAnswer) else yaml_text(hidden(data.document))
+        if isinstance(data, ListAnswer):
+            return ""  # shown as a table
+        text = yaml_text(hidden(data.document))
         if len(text) > MAX_TEXT:
             self.notes.append(
                 f"The first {MAX_TEXT} of {len(text)} characters are shown. "
@@ -74,20 +104,10 @@ class PageRenderer(BrowsableAPIRenderer):
             )
         return escape(text[:MAX_TEXT])
 
-    def _list(self, answer: ListAnswer) -> str:
-        """Return a list as YAML, cut after about MAX_TEXT characters, with a note on the objects left out."""
-        parts, size = [yaml_text(answer.head)], 0
-        for number, item in enumerate(answer.decoded()):
-            if size > MAX_TEXT:
-                left = len(answer.texts) - number
-                self.notes.append(f"{left} large objects of this page are not shown; ask for fewer: limit={number}.")
-                break
-            parts.append(yaml_text([hidden(item)]))
-            size += len(parts[-1])
-        return "".join((parts[0], "items:\n" if len(parts) > 1 else "items: []\n", *parts[1:]))[: MAX_TEXT + 1]
-
     def get_raw_data_form(self, data: Any, view: Any, method: str, request: Any) -> Any:
         form = super().get_raw_data_form(data, view, method, request)
+        if form is not None and method == "POST":
+            form.fields["_content"].initial = beginning(request.path, getattr(view, "target", None), now=wall_now())
         if form is not None and isinstance(data, Answer) and method == "PUT":
             document = data.document
             if document.get("kind") == "Secret":
@@ -98,6 +118,30 @@ class PageRenderer(BrowsableAPIRenderer):
                 return None
             form.fields["_content"].initial = text
         return form
+
+
+class Rows(NamedTuple):
+    """A list as kubectl prints it: the names of the columns, and the cells of each object. The name is a link."""
+
+    columns: list[str]
+    rows: list[list[Link]]
+
+
+def rows_of(answer: ListAnswer) -> Rows:
+    """Return a list as rows: the name first, after the namespace in a list of several namespaces."""
+    shown = answer.as_table(now=wall_now(), include_object="Metadata")
+    definitions = list(enumerate(shown["columnDefinitions"]))
+    kept = [(number, column["name"]) for number, column in definitions if not column["priority"]]
+    kept = [(number, name) for number, name in kept if name not in ("Name", "Namespace")]
+    found = [(row["object"]["metadata"], row["cells"]) for row in shown["rows"]]
+    several = len({metadata.get("namespace", "") for metadata, _ in found}) > 1
+    rows = []
+    for metadata, cells in found:
+        namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
+        first = [Link(namespace, "")] if several else []
+        first.append(Link(name, f"{list_url(answer.resource, namespace=namespace)}/{name}"))
+        rows.append(first + [Link("" if cells[number] is None else str(cells[number]), "") for number, _ in kept])
+    return Rows([*(["Namespace"] if several else []), "Name", *(name for _, name in kept)], rows)
 
 
 def _named(target: Target) -> str:

@@ -115,6 +115,12 @@ class TargetView(KubernetesView):
 
     target: Target
 
+    def finalize_response(self, request: Any, response: Any, *args: Any, **kwargs: Any) -> Any:
+        final = super().finalize_response(request, response, *args, **kwargs)
+        if hasattr(self, "target"):  # REST framework sets the header before the target is known
+            final["Allow"] = ", ".join(self.allowed_methods)
+        return final
+
     def check_permissions(self, request: Request) -> None:
         if not hasattr(self, "target"):  # the browsable API checks again for each form it shows
             self.target = target_of(request.path_info.strip("/"))
@@ -147,11 +153,12 @@ class ObjectView(TargetView):
 
     @property
     def allowed_methods(self) -> list[str]:
-        """Return the methods of this URL. The browsable API shows forms for them."""
+        """Return the methods of this URL, as the header Allow names them. The browsable API shows forms for them."""
         target = getattr(self, "target", None)
         if target is None:
             return []
-        return [*target.resource.methods(has_name=bool(target.name), subresource=target.subresource)]
+        methods = target.resource.methods(has_name=bool(target.name), subresource=target.subresource)
+        return [*methods, *(["HEAD"] if "GET" in methods else []), "OPTIONS"]
 
     def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         target = self.target

@@ -24,6 +24,7 @@ from apps.objects.access import check_grant, may
 from apps.objects.admin_permissions import KindPermissions, allowed
 from apps.objects.changelist import CappedPaginator, Page, choices, search_objects
 from apps.objects.edits import Document, Edited
+from apps.objects.examples import example_of
 from apps.objects.forms import DocumentForm
 from apps.objects.masks import masked
 from apps.objects.models import StoredObject
@@ -247,9 +248,7 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
         wanted = filtered.get("kind", [""])[0]
         kinds = kinds_in(self.model)
         kind = next((item for item in kinds if item.key == wanted), kinds[0])
-        metadata = {"name": "", "namespace": "default"} if kind.resource.namespaced else {"name": ""}
-        document = {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind, "metadata": metadata}
-        return to_yaml({**document, **({"spec": {}} if kind.schema().property("spec") is not None else {})})
+        return example_of(kind, now=store().now())
 
     def _render(self, request: HttpRequest, template: str, shown: dict[str, Any]) -> HttpResponse:
         context = {**self.admin_site.each_context(request), "opts": self.opts, "media": self.media, **shown}

@@ -145,7 +145,7 @@ print(session.session_key)
 
 
 def test_a_database_that_is_away_is_a_503_and_comes_back(server: Server, api: Client) -> None:
-    """Also for a person with a browser, and readiness waits for it once: a page of ours could not be made either."""
+    """Also for a person with a browser, and readiness waits for it once. The admin's answer is a page."""
     person = Browser(server)
     assert person.log_in("admin", "correct-horse-battery").status == 302
     server._sql(
@@ -162,12 +162,14 @@ def test_a_database_that_is_away_is_a_503_and_comes_back(server: Server, api: Cl
 
     assert (answer.status, answer.document["reason"], answer.type) == (503, "ServiceUnavailable", "application/json")
     assert answer.headers["retry-after"] == "1"
+    of_admin = pages.pop("/admin/")
+    assert (of_admin.status, of_admin.type.partition(";")[0]) == (503, "text/html")
     for path, page in pages.items():
         assert (page.status, page.type) == (503, "application/json"), (path, page.body)
         assert page.document["reason"] == "ServiceUnavailable"
     assert ready.status == 503
     assert b"[-]database failed: the database does not accept connections (ALLOW_CONNECTIONS)" in ready.body
-    assert "the database does not accept connections (ALLOW_CONNECTIONS)" in pages["/admin/"].document["message"]
+    assert b"the database does not accept connections (ALLOW_CONNECTIONS)" in of_admin.body
     assert ready.body.count(b"not checked: the database does not answer") == 5
     assert b"[+]redis ok" in ready.body
     assert alive.status == 200
