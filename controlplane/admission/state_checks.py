@@ -30,6 +30,7 @@ from controlplane.kinds import (
 from controlplane.kinds.binding import Binding, origin
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Taint
 from controlplane.kinds.drain import DRAIN
+from controlplane.kinds.drill import DRILL, SIMULATED, drain_name
 from controlplane.kinds.eviction import eviction_name
 from controlplane.kinds.failback import FAILBACK, Failback
 from controlplane.kinds.rows import ENDED, Eviction
@@ -50,6 +51,8 @@ def check_write(
         _check_failback(state, kind, new, old, now=now)
     if kind.key == DRAIN and old is None:
         _check_drain(state, kind, new)
+    if kind.key == DRILL and old is None:
+        _check_drill(state, kind, new)
     if kind.key in (EVICTION_HOLD, MAINTENANCE_WINDOW):
         return (*_unknown_names(state, new), *_already_over(new, now=now))
     if old is not None and kind.key == CLUSTER_TAINT_POLICY:
@@ -73,6 +76,24 @@ def _check_drain(state: State, kind: Kind, drain: Any) -> None:
     if Ref(CLUSTER, "", name) not in state.get([Ref(CLUSTER, "", name)]):
         cause = invalid("spec.cluster", name, "there is no such cluster; see kubectl get clusters")
         raise Invalid.of(kind.resource.kind, drain.metadata.name, [cause], group=kind.resource.group)
+
+
+def _check_drill(state: State, kind: Kind, drill: Any) -> None:
+    """Raise Invalid if a cluster of a Drill does not exist, or if it cannot create its Drains."""
+    known = state.get([Ref(CLUSTER, "", name) for name in drill.spec.clusters])
+    causes = [
+        invalid(f"spec.clusters[{index}]", name, "there is no such cluster; see kubectl get clusters")
+        for index, name in enumerate(drill.spec.clusters)
+        if Ref(CLUSTER, "", name) not in known
+    ]
+    if drill.spec.mode != SIMULATED:
+        named = [Ref(DRAIN, "", drain_name(drill, name)) for name in drill.spec.clusters]
+        causes += [
+            invalid("metadata.name", drill.metadata.name, f"Drain {ref.name} exists; choose another name")
+            for ref in state.get(named)
+        ]
+    if causes:
+        raise Invalid.of(kind.resource.kind, drill.metadata.name, causes, group=kind.resource.group)
 
 
 def _unknown_names(state: State, hold: Any) -> tuple[str, ...]:

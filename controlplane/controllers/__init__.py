@@ -10,6 +10,7 @@ from controlplane.controllers.collection import Collection
 from controlplane.controllers.definitions import Definitions
 from controlplane.controllers.dependencies import Dependencies
 from controlplane.controllers.drains import Drains
+from controlplane.controllers.drills import Drills
 from controlplane.controllers.eviction_pending import EvictionPending
 from controlplane.controllers.eviction_queue import EvictionQueue
 from controlplane.controllers.eviction_records import EvictionRecords
@@ -65,6 +66,7 @@ CONTROLLERS: tuple[Controller, ...] = (
     TemplateStatus(),
     EvictionPending(),
     EvictionRecords(),
+    Drills(),
     Garbage(),
     Readiness(),
     Probes(),

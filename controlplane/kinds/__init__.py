@@ -11,7 +11,16 @@ FailoverRecord, FleetReadiness, FleetStatus and PlacementReview are computed for
 from __future__ import annotations
 
 from controlplane.kind import KINDS
-from controlplane.kinds import drain, event, eviction, eviction_hold, failback, maintenance_window, workload_rebalancer
+from controlplane.kinds import (
+    drain,
+    drill,
+    event,
+    eviction,
+    eviction_hold,
+    failback,
+    maintenance_window,
+    workload_rebalancer,
+)
 from controlplane.kinds.binding import BINDINGS, CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING
 from controlplane.kinds.binding import registration as _binding
 from controlplane.kinds.binding.indexes import SELECTED
@@ -72,6 +81,7 @@ _DECLARED = (
     *_configuration.DECLARED,
     *workload_rebalancer.DECLARED,
     *drain.DECLARED,
+    *drill.DECLARED,
     *failback.DECLARED,
     *eviction.DECLARED,
     *eviction_hold.DECLARED,

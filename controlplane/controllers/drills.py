@@ -1,0 +1,256 @@
+"""Drills: runs a game day to its end, by a simulated loss or by Drains, and keeps the report.
+
+A simulated drill is over in one decision. A drill of mode Drain creates a Drain for each cluster, checks the copies of
+the workloads every few seconds, and ends when all clusters are empty, when nothing more can leave, or when its time is
+over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from controlplane.apimachinery.meta import Condition, ObjectMeta, OwnerReference, Ref, to_seconds, with_condition
+from controlplane.apimachinery.uids import child_uid
+from controlplane.controllers.reads.supposed_snapshot import supposed_snapshot
+from controlplane.controllers.reads.workload_labels import workload_labels
+from controlplane.engine.controller import Controller, Ownership
+from controlplane.engine.decision import NOTHING, Decision, Event, Put
+from controlplane.engine.state import State, Watch
+from controlplane.insight import drill_report
+from controlplane.insight.changes import ClustersLost
+from controlplane.insight.drill_report import Measured
+from controlplane.insight.supposed.snapshot import Snapshot
+from controlplane.insight.what_if import what_if
+from controlplane.kinds import BINDINGS, drain
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.drain import Drain, DrainSpec
+from controlplane.kinds.drill import (
+    COMPLETE,
+    DRILL,
+    FAILED,
+    OF_DRILL,
+    RUNNING,
+    SIMULATED,
+    Drill,
+    DrillStatus,
+    Finding,
+    drain_name,
+)
+from controlplane.settings import Settings
+
+CHECK_EVERY = timedelta(seconds=5)
+HEALTHY = "Healthy"
+_API_VERSION = "failover.lifeboat.io/v1alpha1"
+
+
+class DrillSnapshot(msgspec.Struct, frozen=True):
+    """A Drill with what its mode needs.
+
+    bindings: those on the clusters that the criteria count. drains: by name, those of the drill that exist. supposed:
+    of a simulated drill, what the answer is computed from.
+    """
+
+    subject: Drill
+    bindings: Mapping[Ref, Binding] = {}
+    drains: Mapping[str, Drain] = {}
+    supposed: Snapshot | None = None
+
+
+def _drill_changed(old: Drill | None, new: Drill | None) -> Iterable[Ref]:
+    return () if new is None or (old and old.spec == new.spec) else (new.ref,)
+
+
+def _drain_changed(old: Drain | None, new: Drain | None) -> Iterable[Ref]:
+    """A drill is due when one of its Drains changed its phase, or was deleted."""
+    present = new or old
+    name = "" if present is None else present.metadata.labels.get(OF_DRILL, "")
+    same = old is not None and new is not None and old.status.phase == new.status.phase
+    return (Ref(DRILL, "", name),) if name and not same else ()
+
+
+class Drills(Controller):
+    """Key: a Drill. Writes its status, and creates and stops its Drains."""
+
+    name = "drills"
+    group = "propagation"
+    keys = (DRILL,)
+    watches = (Watch(DRILL, _drill_changed), Watch(drain.DRAIN, _drain_changed))
+    owns = Ownership({DRILL: ("status",), drain.DRAIN: ("create", "spec.stop")})
+    batch = 1  # each Drill reads the bindings on its clusters
+
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[DrillSnapshot | None]:
+        found: dict[Ref, Drill] = state.get(refs)
+        return [_snapshot(state, found[ref]) if ref in found else None for ref in refs]
+
+    def decide(self, snapshot: DrillSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+        drill = snapshot.subject
+        if drill.metadata.deletion_timestamp is not None or drill.is_over:
+            return NOTHING
+        if drill.spec.stop:
+            return _over(drill, drill_report.stopped(drill, "spec.stop is set", now=now), snapshot.drains)
+        if snapshot.supposed is not None:
+            effects = what_if(snapshot.supposed, [ClustersLost(drill.spec.clusters)], settings, now=now)
+            watched = frozenset(map(str, snapshot.bindings))
+            return _over(drill, drill_report.simulated(drill, effects, watched, now=now), {})
+        if drill.status.start_time is None:
+            return _begun(snapshot, now=now)
+        return _checked(snapshot, now=now)
+
+
+def _snapshot(state: State, drill: Drill) -> DrillSnapshot:
+    if drill.is_over:
+        return DrillSnapshot(drill)
+    names = list(dict.fromkeys(drill.spec.clusters))
+    supposed, bindings = None, dict[Ref, Binding]()
+    if drill.spec.mode == SIMULATED:
+        # The settings without FailoverConfiguration/default matter only for changes of that object.
+        supposed = supposed_snapshot(state, [ClustersLost(drill.spec.clusters)], base=Settings())
+        bindings = {ref: one for ref, one in supposed.bindings.items() if any(map(one.spec.target, names))}
+    else:
+        for kind in BINDINGS:
+            for ones in state.by_index(kind, "placed", names).values():
+                bindings |= {one.ref: one for one in ones}
+    labels = workload_labels(state, bindings.values()) if drill.spec.selector is not None else {}
+    counted = {
+        ref: one
+        for ref, one in bindings.items()
+        if not one.spec.required_by and drill.spec.watches(one.spec.resource.namespace, labels.get(ref, {}))
+    }
+    drains = state.get([Ref(drain.DRAIN, "", drain_name(drill, name)) for name in names]) if supposed is None else {}
+    mine = {ref.name: one for ref, one in drains.items() if one.metadata.labels.get(OF_DRILL) == drill.metadata.name}
+    return DrillSnapshot(drill, counted, mine, supposed)
+
+
+def _begun(snapshot: DrillSnapshot, *, now: datetime) -> Decision:
+    """Create the Drains, and count the workloads and their healthy copies before anything moves."""
+    drill = snapshot.subject
+    names = list(dict.fromkeys(drill.spec.clusters))
+    placed = {ref: one for ref, one in snapshot.bindings.items() if any(map(one.spec.target, names))}
+    message = f"draining {', '.join(names)}"
+    running = Condition(COMPLETE, "False", RUNNING, message)
+    status = replace(
+        drill.status,
+        phase=RUNNING,
+        message=message,
+        start_time=to_seconds(now),
+        workloads=len(placed),
+        conditions=with_condition(drill.status.conditions, running, now=now),
+    )
+    status = _with_health(drill, status, placed.values(), when=" before the drill began")
+    creates = (
+        Put(_drain_of(drill, name, now=now), None) for name in names if not snapshot.drains.get(drain_name(drill, name))
+    )
+    begun = Event(drill, "DrillStarted", f"{message}, {len(placed)} workloads: {drill.spec.reason or 'a drill'}")
+    new = replace(drill, status=status)
+    return Decision(
+        changes=(*creates, Put(new, drill)), events=(begun,), wake_at=now + CHECK_EVERY, reason="DrillStarted"
+    )
+
+
+def _drain_of(drill: Drill, cluster: str, *, now: datetime) -> Drain:
+    name, owner = drain_name(drill, cluster), drill.metadata
+    return Drain(
+        _API_VERSION,
+        "Drain",
+        ObjectMeta(
+            name=name,
+            uid=child_uid(owner.uid, "drain", name),
+            generation=1,
+            creation_timestamp=to_seconds(now),
+            labels={OF_DRILL: owner.name},
+            owner_references=(OwnerReference(_API_VERSION, "Drill", owner.name, owner.uid),),
+        ),
+        DrainSpec(cluster, drill.spec.rate, False, f"Drill {owner.name}: {drill.spec.reason or 'a game day'}"),
+    )
+
+
+def _checked(snapshot: DrillSnapshot, *, now: datetime) -> Decision:
+    """Return the progress, or the report if the drill is over."""
+    drill, drains = snapshot.subject, snapshot.drains
+    names = list(dict.fromkeys(drill.spec.clusters))
+    missing = [name for name in names if drain_name(drill, name) not in drains]
+    if missing:
+        why = f"the Drain of {', '.join(missing)} was deleted"
+        return _over(drill, drill_report.stopped(drill, why, now=now), drains)
+    staying = {ref: one for ref, one in snapshot.bindings.items() if any(map(one.spec.target, names))}
+    status = replace(drill.status, moved=max(0, drill.status.workloads - len(staying)))
+    status = _with_health(drill, status, snapshot.bindings.values())
+    started = drill.status.start_time
+    assert started is not None, "a drill that is checked has begun"
+    took, limit = (now - started).total_seconds(), drill.spec.criteria.max_duration_seconds
+    ended = all(one.status.phase == drain.FINISHED or _is_stuck(one) for one in drains.values())
+    if ended or took >= limit:
+        empty = all(one.status.phase == drain.FINISHED for one in drains.values())
+        measured = Measured(
+            took if ended else None,
+            tuple(_unplaced(staying.values(), drains.values())),
+            len(staying),
+            status.least_healthy_copies,
+            unknown="" if ended else f"not over after {limit} s",
+        )
+        remark = f"cordoned: {', '.join(names)}; afterwards: {_afterwards(names)}"
+        status = replace(status, remarks=(remark,) if empty or drains else ())
+        return _over(drill, drill_report.report(replace(drill, status=status), measured, now=now), drains)
+    pauses = [
+        f"{one.spec.cluster}: {one.status.message}" for one in drains.values() if one.status.phase == drain.PAUSED
+    ]
+    left = sum(one.status.leaving for one in drains.values())
+    message = "; ".join([f"{status.moved} of {status.workloads} workloads moved, {left} leaving", *pauses])
+    new = replace(drill, status=replace(status, message=message))
+    return Decision(
+        changes=() if new == drill else (Put(new, drill),), wake_at=now + CHECK_EVERY, reason="DrillChecked"
+    )
+
+
+def _afterwards(names: Sequence[str]) -> str:
+    return ", ".join(f"lifeboat uncordon {name}, lifeboat failback {name}" for name in names)
+
+
+def _is_stuck(one: Drain) -> bool:
+    """Test whether everything that can leave has left, and the rest has no place."""
+    status = one.status
+    return status.phase == drain.RUNNING and not status.leaving and 0 < status.remaining <= status.blocked
+
+
+def _unplaced(bindings: Iterable[Binding], drains: Iterable[Drain]) -> Iterable[Finding]:
+    """Yield the workloads that stayed, with the reasons that the Drains give."""
+    reasons = {one.binding: one.message for found in drains for one in found.status.cannot_leave}
+    for binding in bindings:
+        yield Finding(str(binding.ref), reasons.get(str(binding.ref), "has not left"))
+
+
+def _with_health(drill: Drill, status: DrillStatus, bindings: Iterable[Binding], *, when: str = "") -> DrillStatus:
+    """Return the status with the lowest number of healthy copies seen so far, and the workloads below the minimum."""
+    least = drill.spec.criteria.min_healthy_copies
+    counts = {one.ref: _healthy(one) for one in bindings if one.workload} if least else {}
+    lowest = min(
+        [*counts.values(), *([] if status.least_healthy_copies is None else [status.least_healthy_copies])],
+        default=None,
+    )
+    known = {one.binding for one in status.findings}
+    new = [
+        Finding(str(ref), f"{count} healthy copies{when}, needed {least}")
+        for ref, count in counts.items()
+        if count < least and str(ref) not in known
+    ]
+    return replace(status, least_healthy_copies=lowest, findings=(*status.findings, *new)[: drill_report.SHOWN])
+
+
+def _healthy(binding: Binding) -> int:
+    return sum(one.health == HEALTHY for one in binding.status.aggregated_status)
+
+
+def _over(drill: Drill, status: DrillStatus, drains: Mapping[str, Drain]) -> Decision:
+    """Return the write of the report. Drains that still run are stopped."""
+    stops = (
+        Put(one.with_spec(stop=True), one)
+        for one in drains.values()
+        if one.status.phase != drain.FINISHED and not one.spec.stop
+    )
+    event = Event(drill, f"Drill{status.result or status.phase}", status.message, warning=status.result == FAILED)
+    return Decision(changes=(*stops, Put(replace(drill, status=status), drill)), events=(event,), reason="DrillOver")
