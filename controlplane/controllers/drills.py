@@ -108,8 +108,11 @@ def _snapshot(state: State, drill: Drill) -> DrillSnapshot:
     names = list(dict.fromkeys(drill.spec.clusters))
     supposed, bindings = None, dict[Ref, Binding]()
     if drill.spec.mode == SIMULATED:
-        # The settings without FailoverConfiguration/default matter only for changes of that object.
-        supposed = supposed_snapshot(state, [ClustersLost(drill.spec.clusters)], base=Settings())
+        created = drill.metadata.creation_timestamp
+        assert created is not None, "a stored drill has a creation time"
+        # Settings and time are read only for edits of policies and of FailoverConfiguration/default.
+        asked = [ClustersLost(drill.spec.clusters)]
+        supposed = supposed_snapshot(state, asked, settings=Settings(), base=Settings(), now=created)
         bindings = {ref: one for ref, one in supposed.bindings.items() if any(map(one.spec.target, names))}
     else:
         for kind in BINDINGS:

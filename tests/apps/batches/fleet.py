@@ -24,6 +24,8 @@ from controlplane.kinds.binding import AggregatedStatusItem, Binding, GracefulEv
 from controlplane.kinds.binding.colocation_index import application
 from controlplane.kinds.cluster import PULL, Taint
 from controlplane.kinds.drain import RUNNING, Drain, DrainSpec
+from controlplane.kinds.drill import DRAIN as DRAIN_MODE
+from controlplane.kinds.drill import SIMULATED, Drill, DrillSpec
 from controlplane.kinds.failback import Failback, FailbackSpec
 from controlplane.kinds.policy import (
     GRACEFULLY,
@@ -218,6 +220,23 @@ def drains(size: int) -> Case:
     return Case([*cordoned, *clusters("spare"), asked, *bound(size, full=2)], [asked.ref], min(size, PAGE), looks)
 
 
+def drill(mode: str) -> Drill:
+    meta = ObjectMeta(name="gameday", uid="uid-gameday", generation=1, creation_timestamp=START)
+    return Drill("failover.lifeboat.io/v1alpha1", "Drill", meta, DrillSpec(mode, ("full",)))
+
+
+def drills(size: int) -> Case:
+    """A simulated drill is over at once. It writes one report, whatever the number of workloads."""
+    asked = drill(SIMULATED)
+    return Case([*clusters("full", "spare"), asked, *bound(size, full=2)], [asked.ref], 1)
+
+
+def drills_by_draining(size: int) -> Case:
+    """A drill of mode Drain begins: it creates a Drain and counts the copies of all workloads."""
+    asked = drill(DRAIN_MODE)
+    return Case([*clusters("full", "spare"), asked, *bound(size, full=2)], [asked.ref], 2)
+
+
 def failbacks(size: int) -> Case:
     """Everything that has left a cluster goes back to it, a hundred at once."""
     then = bound(size, home=2)
@@ -241,6 +260,8 @@ BATCHES: dict[str, Callable[[int], Case]] = {
     "graceful_eviction": graceful_eviction,
     "graceful_eviction of Services": graceful_eviction_of_services,
     "drains": drains,
+    "drills": drills,
+    "drills by draining": drills_by_draining,
     "failbacks": failbacks,
     "application_failover": application_failover,
     "eviction_pending": eviction_pending,
