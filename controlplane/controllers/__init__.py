@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from controlplane.controllers.application_failover import ApplicationFailover
 from controlplane.controllers.binding_status import BindingStatus
+from controlplane.controllers.cluster_roles import ClusterRoles
 from controlplane.controllers.cluster_status import ClusterStatus
 from controlplane.controllers.cluster_taints import ClusterTaints
 from controlplane.controllers.collection import Collection
@@ -62,6 +63,7 @@ CONTROLLERS: tuple[Controller, ...] = (
     NamespaceContent(),
     Definitions(),
     Owners(),
+    ClusterRoles(),
     BindingStatus(),
     TemplateStatus(),
     EvictionPending(),

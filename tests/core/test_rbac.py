@@ -7,12 +7,18 @@ from typing import Any
 import pytest
 
 from controlplane.apimachinery.errors import Forbidden
+from controlplane.apimachinery.meta import Ref
 from controlplane.authorization.aggregation import aggregated_rules
 from controlplane.authorization.attributes import Caller, Request
 from controlplane.authorization.default_roles import documents
 from controlplane.authorization.escalation import check_binding, check_role
 from controlplane.authorization.policy import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, GROUP, ROLE, ROLE_BINDING, Policy
 from controlplane.authorization.rules import rules_in, uncovered
+from controlplane.controllers.cluster_roles import ClusterRoles
+from controlplane.engine import run
+from controlplane.engine.memory import MemoryStore
+from controlplane.settings import Settings
+from tests.builders.objects import START
 from tests.core.admitted import created, fields
 
 EVA, ROOT = Caller("eva", ("shop-team", "system:authenticated")), Caller("root", ("system:masters",))
@@ -310,3 +316,23 @@ def test_rules_without_verbs_and_bindings_of_unknown_kinds_are_refused() -> None
         "subjects": [{"kind": "ServiceAccount", "name": "ci"}, {"kind": "Robot", "name": "r"}],
     }
     assert fields({**binding, "kind": "RoleBinding", "metadata": {"name": "x"}}) == {"subjects[1].kind"}
+
+
+def test_an_aggregated_role_follows_the_roles_it_selects() -> None:
+    controllers = [ClusterRoles()]
+    store = MemoryStore(controllers=controllers, clock=lambda: START)
+    whole = {**role("whole"), "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"part": "yes"}}]}}
+
+    def settled() -> list[Any]:
+        run.run_until_idle(controllers, store, Settings(), world=run.World())
+        ref = Ref(CLUSTER_ROLE, "", "whole")
+        rules: list[Any] = store.get([ref])[ref].content["rules"]
+        return rules
+
+    def stored(document: dict[str, Any]) -> Any:
+        return created({"apiVersion": f"{GROUP}/v1", **document}, namespace="").object
+
+    store.create(stored(whole), stored(role("some", HELD, part="yes")), stored(role("other", HELD)))
+    assert settled() == [HELD]
+    store.create(stored(role("more", rule("get", "services"), part="yes")))
+    assert settled() == [rule("get", "services"), HELD]

@@ -7,9 +7,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import OwnerReference, Ref
+from controlplane.apimachinery.meta import ObjectMeta, OwnerReference, Ref
 from controlplane.apimachinery.names import CLUSTER_PROPAGATION_POLICY_FINALIZER, NAMESPACE_CONTENT_FINALIZER
 from controlplane.controllers.definitions import GROUP
+from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.works import BACK
 from controlplane.eviction.leftovers import as_leftover
 from controlplane.interpret.interpreter import Dependency
@@ -40,6 +41,26 @@ from tests.builders.objects import START
 def policies(size: int) -> Case:
     found = [deployment(name) for name in many(size)]
     return Case([policy(), *found], refs(found), 2 * size)
+
+
+def cluster_roles(size: int) -> Case:
+    found = [aggregated(name) for name in many(size)]
+    return Case([part_of_roles(), *found], [FLEET], size)
+
+
+def part_of_roles() -> Template:
+    """A ClusterRole that the aggregated ones select."""
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
+    return cluster_role("zz", {"rules": rules}).with_meta(labels={"part": "yes"})
+
+
+def aggregated(name: str) -> Template:
+    return cluster_role(name, {"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"part": "yes"}}]}})
+
+
+def cluster_role(name: str, content: dict[str, Any]) -> Template:
+    metadata = ObjectMeta(name=name, uid=f"uid-role-{name}", generation=1, creation_timestamp=START)
+    return Template("rbac.authorization.k8s.io/v1", "ClusterRole", metadata, content)
 
 
 def policy_release(size: int) -> Case:
@@ -157,6 +178,7 @@ def to_named(size: int) -> Case:
 
 
 BATCHES: dict[str, Callable[[int], Case]] = {
+    "cluster_roles": cluster_roles,
     "policies": policies,
     "policy_release": policy_release,
     "dependencies": dependencies,
