@@ -15,7 +15,16 @@ from apps.api.placement import ExplainView, PlacementReviewView
 from apps.api.readiness import FleetReadinessView, ReadinessView
 from apps.api.reviews import ReviewView
 from apps.api.views import NowhereView, ObjectView
-from controlplane.kinds import EVICTIONS, KINDS, failover_record, fleet_readiness, fleet_status, placement_review
+from apps.api.what_if import WhatIfView
+from controlplane.kinds import (
+    EVICTIONS,
+    KINDS,
+    failover_record,
+    fleet_readiness,
+    fleet_status,
+    placement_review,
+    what_if,
+)
 from controlplane.wire import url_patterns
 
 RESOURCES = tuple(kind.resource for kind in KINDS)  # kinds that users define have no URLs of their own
@@ -38,6 +47,7 @@ urlpatterns = [
     re_path(r"^apis/(?P<group>[^/]+)/(?P<version>[^/]+)/?$", discovery.VersionsView.as_view()),
     re_path(url_patterns.review_urls(discovery.ACCESS_REVIEWS), ReviewView.as_view()),
     re_path(url_patterns.object_urls(placement_review.RESOURCE), PlacementReviewView.as_view()),
+    re_path(url_patterns.object_urls(what_if.RESOURCE), WhatIfView.as_view()),
     re_path(url_patterns.subresource_urls(RESOURCES, ["readiness"]), ReadinessView.as_view()),
     re_path(url_patterns.object_urls(fleet_readiness.RESOURCE), FleetReadinessView.as_view()),
     re_path(url_patterns.object_urls(fleet_status.RESOURCE), FleetStatusView.as_view()),

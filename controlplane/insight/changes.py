@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
+from controlplane.apimachinery.causes import invalid, required, unsupported
+from controlplane.apimachinery.errors import Cause
 from controlplane.apimachinery.meta import Ref
+from controlplane.apimachinery.times import in_utc
 from controlplane.kinds.cluster import Cluster, Taint
 
 
@@ -93,6 +96,7 @@ Change = (
     | Failback
     | ObjectsDeleted
 )
+TYPES = tuple(sorted(each.__name__ for each in get_args(Change)))
 
 
 def lost_clusters(change: ClustersLost, clusters: Iterable[Cluster]) -> tuple[str, ...]:
@@ -106,3 +110,26 @@ def lost_clusters(change: ClustersLost, clusters: Iterable[Cluster]) -> tuple[st
             or (cluster.spec.provider and cluster.spec.provider in change.providers)
         )
     )
+
+
+def decoded_changes(documents: Iterable[Any], *, path: str = "spec.changes") -> tuple[tuple[Change, ...], list[Cause]]:
+    """Return the changes in documents, and a cause for each document that is none. `path`: of the list of documents."""
+    changes: list[Change] = []
+    causes: list[Cause] = []
+    for index, document in enumerate(documents):
+        try:
+            changes.append(in_utc(msgspec.convert(document, Change)))
+        except msgspec.ValidationError as error:
+            causes.append(_cause(f"{path}[{index}]", document, str(error)))
+    if not changes and not causes:
+        causes.append(required(path, f"write at least one change, each with a type: {', '.join(TYPES)}"))
+    return tuple(changes), causes
+
+
+def _cause(path: str, document: Any, message: str) -> Cause:
+    """Return the cause for a document that is no change. msgspec writes the path of the field behind "- at `$"."""
+    given = document.get("type") if isinstance(document, dict) else None
+    if given not in TYPES:
+        return unsupported(f"{path}.type", given, TYPES)
+    what, _, where = message.partition(" - at `$")
+    return invalid(f"{path}{where.rstrip('`')}", given, what)

@@ -26,10 +26,18 @@ from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.settings import Settings
 
 
-def what_if(snapshot: Snapshot, changes: Sequence[Change], settings: Settings, *, now: datetime) -> Effects:
+def what_if(
+    snapshot: Snapshot,
+    changes: Sequence[Change],
+    settings: Settings,
+    *,
+    progress: Callable[[float], None] = lambda share: None,
+    now: datetime,
+) -> Effects:
     """Return what follows from changes that all happen at `now`. Nothing else changes meanwhile.
 
-    `settings`: those in force now. The snapshot has to contain all bindings that the changes concern.
+    `settings`: those in force now. The snapshot has to contain all bindings that the changes concern. `progress` is
+    called with the share of the evictions that have been worked out.
     """
     fleet = supposed_fleet(snapshot, changes, settings, now=now)
     deleted = deleted_bindings(snapshot, fleet.deleted)
@@ -43,7 +51,7 @@ def what_if(snapshot: Snapshot, changes: Sequence[Change], settings: Settings, *
         groups=snapshot.groups,
     )
     queue = TaintEvictions(snapshot, fleet, deleted, outcomes=outcomes, now=now)
-    queue.plan(dry_run)
+    queue.plan(dry_run, progress)
     end = max((one.at for one in outcomes.by_binding.values() if one.at is not None), default=None)
     drained = plan_drains(snapshot, fleet, deleted, dry_run, outcomes, evictions_end=end, now=now)
     plan_removed_clusters(snapshot, fleet, deleted, outcomes, now=now)

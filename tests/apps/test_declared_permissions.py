@@ -24,6 +24,7 @@ PATHS = (
     *("/openapi/v3", "/openapi/v3/apis/apps/v1", "/api", "/apis", "/api/v1", "/apis/apps", "/apis/apps/v1"),
     "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
     "/apis/failover.lifeboat.io/v1alpha1/placementreviews",
+    "/apis/failover.lifeboat.io/v1alpha1/whatifs",
     "/apis/work.karmada.io/v1alpha2/namespaces/default/resourcebindings/web/readiness",
     "/apis/work.karmada.io/v1alpha2/namespaces/default/resourcebindings/web/explain",
     "/apis/work.karmada.io/v1alpha2/namespaces/default/resourcebindings/web/revert",

@@ -84,6 +84,22 @@ def supposed_snapshot(
     )
 
 
+def count_concerned(state: State, changes: Sequence[Change], *, limit: int) -> int:
+    """Return how many bindings the changes may concern, at most about `limit`. At most one query for each index."""
+    names = clusters_concerned(changes, state.list(CLUSTER))
+    deleted = [Ref.parse(text) for change in changes if isinstance(change, ObjectsDeleted) for text in change.refs]
+    policies = [*edited_refs(changes), *deleted]
+    returning = sorted({change.cluster for change in changes if isinstance(change, Failback)})
+    found: set[Ref] = set(deleted[:limit])
+    for index, values in (("placed", names), ("left", returning), ("policy", [str(ref) for ref in policies])):
+        for kind in BINDINGS if values else ():
+            found.update(state.refs_by_index(kind, index, values, limit=limit))
+    for ref in deleted:
+        if ref.kind == NAMESPACE:
+            found.update(one.ref for one in state.list(BINDINGS[0], namespace=ref.name, limit=limit))
+    return len(found)
+
+
 def clusters_concerned(changes: Iterable[Change], clusters: Sequence[Cluster]) -> list[str]:
     """Return the sorted names of the clusters whose bindings the changes may concern."""
     names = {cluster.metadata.name for cluster in clusters if cluster.has_taint(*EVICTING_EFFECTS)}

@@ -6,7 +6,7 @@ when its turn comes. `insight.forecast` computes when that is.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -27,6 +27,7 @@ from controlplane.kinds.cluster import EVICTING_EFFECTS
 from controlplane.kinds.rows import QUEUED, RECOVERING, Eviction
 
 STOPPED = "EvictionsStopped"
+REPORTED_EVERY = 200  # evictions between two reports of progress
 TOLERATED, SKIPPED = "Tolerated", "Skipped"
 
 
@@ -69,14 +70,14 @@ class TaintEvictions:
         waiting = [row for rows in self._snapshot.rows.values() for row in rows if row.due_at is not None]
         return sum(row.key not in leaving and self._touched(row) for row in waiting)
 
-    def plan(self, dry_run: SchedulerDryRun) -> None:
+    def plan(self, dry_run: SchedulerDryRun, progress: Callable[[float], None]) -> None:
         """Work out what becomes of every row, in the order of the queue, and record it in the outcomes."""
         leaving = [row for rows in self.rows.values() for row in rows if self._leaves(row)]
         if self.tier.rate <= 0:
             for row in leaving:
                 self._stick(row, STOPPED, f"no evictions take place: {self.tier.why or 'the eviction rate is 0'}")
             return
-        moved = list(self._planned(leaving, dry_run))
+        moved = list(self._planned(leaving, dry_run, progress))
         self._forecast(moved)
 
     def _leaves(self, row: Eviction) -> bool:
@@ -89,7 +90,9 @@ class TaintEvictions:
             self._outcomes.of(self._binding(row)).stays[row.cluster] = (reason, message)
         return False
 
-    def _planned(self, leaving: list[Eviction], dry_run: SchedulerDryRun) -> Iterator[Eviction]:
+    def _planned(
+        self, leaving: list[Eviction], dry_run: SchedulerDryRun, progress: Callable[[float], None]
+    ) -> Iterator[Eviction]:
         """Yield the rows that are evicted. Each of them reserves its refuge before the next one is checked."""
         fleet, now = self._fleet, self._now
         clocks_from = health.clock_start(fleet.state) or now
@@ -110,7 +113,9 @@ class TaintEvictions:
         planner = Planner(queue, fleet.settings, dry_run=place_without, reserve=reserve, now=now)
         ageing = fleet.settings.eviction.ageing_seconds
         queued = [replace(row, state=QUEUED) for row in leaving]
-        for row in in_order(queued, ageing_seconds=ageing, now=now):
+        for done, row in enumerate(in_order(queued, ageing_seconds=ageing, now=now)):
+            if done % REPORTED_EVERY == 0:
+                progress(done / len(queued))
             binding, cause = self._binding(row), earliest_judgement(row.judged)
             found = planner.check(row, binding, fleet.clusters[row.cluster])
             if isinstance(found, Obstacle) or cause is None:

@@ -1,0 +1,89 @@
+"""What-if runs: large questions are answered by a process of their own, which writes its progress to Redis.
+
+A question about 10,000 bindings takes seconds of CPU and hundreds of megabytes. Neither the API, which answers requests
+meanwhile, nor a worker, which may be evicting copies, has them to spare. The process has a lower priority, a limit of
+memory and a limit of time. Its answer is kept for KEPT_SECONDS, for the user who asked
+([decision 12](../../docs/decisions/0012-what-if-runs-in-a-process-of-its-own.md)).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+import redis
+from django.conf import settings
+
+from controlplane.apimachinery.errors import ServiceUnavailable, TooManyRequests
+from controlplane.insight.changes import Change
+from controlplane.kinds.what_if import RUNNING, WhatIfStatus
+
+PREFIX: Final = "lifeboat:what-if:"
+KEPT_SECONDS: Final = 900  # the answer, after it was found
+ALIVE_SECONDS: Final = 30  # a run that has not reported for so long has died
+MOST_AT_ONCE: Final = 2  # processes of one API process
+COMMAND: Final = "what_if_run"
+
+_running: list[subprocess.Popen[bytes]] = []
+
+
+class Run(msgspec.Struct, frozen=True):
+    """A question, who asked it, and what is known of the answer."""
+
+    user: str
+    changes: tuple[dict[str, Any], ...]
+    status: WhatIfStatus = WhatIfStatus(phase=RUNNING)
+
+
+@lru_cache(maxsize=1)
+def client() -> redis.Redis:
+    """Return this process's connections to Redis."""
+    return redis.Redis.from_url(settings.REDIS_URL, socket_timeout=1, socket_connect_timeout=1)
+
+
+def start(changes: Sequence[Change], *, user: str) -> str:
+    """Let a process answer a question; return the name of the run.
+
+    Raises TooManyRequests while MOST_AT_ONCE runs of this process are under way, and ServiceUnavailable without Redis.
+    """
+    _running[:] = [process for process in _running if process.poll() is None]
+    if len(_running) >= MOST_AT_ONCE:
+        raise TooManyRequests(f"{MOST_AT_ONCE} questions are being answered already: ask again in some seconds")
+    name = uuid.uuid4().hex
+    documents = msgspec.to_builtins(changes, builtin_types=())
+    write(name, Run(user, tuple(documents)), seconds=ALIVE_SECONDS)
+    command = [sys.executable, "-m", "django", COMMAND, name, "--settings", "config.settings"]
+    _running.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL))
+    return name
+
+
+def find(name: str, *, user: str) -> Run | None:
+    """Return a run of this user. None: there is none, its answer has expired, or its process has died."""
+    run = read(name)
+    return run if run is not None and run.user == user else None
+
+
+def read(name: str) -> Run | None:
+    """Return a run. None: there is none, its answer has expired, or its process has died."""
+    try:
+        found: Any = client().get(PREFIX + name)
+    except redis.RedisError as error:
+        raise _away(error) from error
+    return None if found is None else msgspec.json.decode(found, type=Run)
+
+
+def write(name: str, run: Run, *, seconds: int) -> None:
+    """Keep a run for some seconds. Raises ServiceUnavailable without Redis."""
+    try:
+        client().set(PREFIX + name, msgspec.json.encode(run), ex=seconds)
+    except redis.RedisError as error:
+        raise _away(error) from error
+
+
+def _away(error: redis.RedisError) -> ServiceUnavailable:
+    return ServiceUnavailable(f"large questions need Redis, and it does not answer ({type(error).__name__})")

@@ -1,0 +1,85 @@
+"""What-if over HTTP: small questions are answered at once, large ones by a process of their own, for their user."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import redis
+
+from tests.api.server import Answer, Client, Server
+from tests.builders.documents import CLUSTERS, cluster
+from tests.processes import until
+
+WHATIFS = "/apis/failover.lifeboat.io/v1alpha1/whatifs"
+BINDINGS = "/apis/work.karmada.io/v1alpha2/namespaces/{}/resourcebindings"
+Document = dict[str, Any]
+
+
+def ask(api: Client, *changes: Document, **query: str) -> Answer:
+    return api.post(WHATIFS, {"spec": {"changes": list(changes)}}, **query)
+
+
+@pytest.fixture
+def placed(api: Client, namespace: str) -> str:
+    """A cluster with a binding on it; its name."""
+    name = f"{namespace}-a"
+    assert api.post(CLUSTERS, cluster(name)).status == 201
+    resource = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "namespace": namespace}
+    affinity = {"clusterAffinity": {"clusterNames": [name]}}
+    spec = {"resource": resource, "clusters": [{"name": name}], "placement": affinity}
+    assert api.post(BINDINGS.format(namespace), {"metadata": {"name": "web-deployment"}, "spec": spec}).status == 201
+    return name
+
+
+def test_a_small_question_is_answered_at_once_and_nothing_is_stored(api: Client, placed: str, namespace: str) -> None:
+    answer = ask(api, {"type": "ClustersDrained", "names": [placed]})
+
+    assert answer.status == 201, answer.body
+    status = answer.document["status"]
+    assert status["phase"] == "Finished"
+    assert status["sentence"].startswith("moves nothing, 1 ")
+    (stuck,) = [*status["effects"].get("withoutPlace", []), *status["effects"].get("held", [])]
+    assert (stuck["workload"], stuck["from"]) == (f"Deployment {namespace}/web", {placed: 0})
+    assert "namespaces" in status["effects"]
+    assert api.get(WHATIFS).status == 405
+
+
+WRONG: dict[str, tuple[list[Any], str]] = {
+    "no change": ([], "spec.changes"),
+    "no type": ([{"names": ["member1"]}], "spec.changes[0].type"),
+    "another type": ([{"type": "Fire"}], "spec.changes[0].type"),
+    "an unknown field": ([{"type": "Cordoned", "names": ["a"], "until": 1}], "spec.changes[0]"),
+    "a wrong type of a field": ([{"type": "ClustersLost", "names": "member1"}], "spec.changes[0].names"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_question_names_the_field(api: Client, case: str) -> None:
+    changes, field = WRONG[case]
+
+    answer = ask(api, *changes)
+
+    assert answer.status == 422, answer.body
+    assert [cause["field"] for cause in answer.document["details"]["causes"]] == [field]
+
+
+def test_a_large_question_is_answered_in_the_background_for_its_user_only(
+    server: Server, api: Client, namespace: str, placed: str
+) -> None:
+    spec = {"changes": [{"type": "ClustersDrained", "names": [placed]}], "background": True}
+
+    asked = api.post(WHATIFS, {"spec": spec})
+
+    assert (asked.status, asked.document["status"]["phase"]) == (202, "Running")
+    where = f"{WHATIFS}/{asked.document['metadata']['name']}"
+    until(lambda: api.get(where).document["status"]["phase"] != "Running", within=60)
+    status = api.get(where).document["status"]
+    assert (status["phase"], status["progress"]) == ("Finished", 1), status
+    assert len([*status["effects"].get("withoutPlace", []), *status["effects"].get("held", [])]) == 1
+
+    with redis.Redis.from_url(server.environment["REDIS_URL"]) as client:
+        kept = json.loads(client.get(f"lifeboat:what-if:{where.rpartition('/')[2]}"))
+        client.set("lifeboat:what-if:of-another", json.dumps({**kept, "user": "another"}), ex=60)
+    assert api.get(f"{WHATIFS}/of-another").status == 404
