@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,6 +16,7 @@ from rest_framework.response import Response
 from apps.api import pages
 from apps.api.answer import ListAnswer, ObjectAnswer
 from apps.api.authorization import Attributes
+from apps.api.expiries import EXPIRIES
 from apps.api.permissions import Scope, resource_attributes
 from apps.api.query import listing_of
 from apps.api.views import KubernetesView, refuse_watch
@@ -25,11 +27,14 @@ from controlplane import kinds
 from controlplane.apimachinery.as_written import plain
 from controlplane.apimachinery.errors import NotFound
 from controlplane.apimachinery.meta import ObjectMeta, Ref, to_seconds
+from controlplane.controllers.readiness import ROUND
 from controlplane.controllers.reads.fleet_state import fleet_state
+from controlplane.insight import readiness_row
 from controlplane.insight.situation import Facts, Tally, Task, situation
 from controlplane.kinds import fleet_status
 from controlplane.kinds.cluster import Cluster
-from controlplane.kinds.fleet_status import NAME, RESOURCE, FleetStatus
+from controlplane.kinds.fleet_status import NAME, RESOURCE, FleetStatus, Prepared
+from controlplane.kinds.rows import BindingReadiness, ReadinessRound
 
 TASKS_READ: Final = 200  # the oldest graceful evictions, of which the stuck ones are counted
 
@@ -77,8 +82,11 @@ def fleet_facts() -> Facts:
         tasks = [Task(*row) for row in cursor.fetchall()]
         cursor.execute(_LAST_DUE)
         (last_due,) = cursor.fetchone() or (None,)
+    rounds = reading.rows(ReadinessRound, "key", [ROUND]).get(ROUND, ())
+    clusters = _clusters.read()
     return Facts(
-        clusters=_clusters.read(),
+        clusters=clusters,
+        expiries=EXPIRIES.read(clusters),
         tallies=tallies,
         oldest_tasks=tasks,
         tasks_read=TASKS_READ,
@@ -86,7 +94,20 @@ def fleet_facts() -> Facts:
         fleet=fleet_state(reading),
         holds=reading.list(kinds.EVICTION_HOLD),
         windows=reading.list(kinds.MAINTENANCE_WINDOW),
+        prepared=_prepared(tallies, next(iter(rounds), None)),
     )
+
+
+def _prepared(tallies: Sequence[Tally], round_: ReadinessRound | None) -> Prepared | None:
+    """Return how many workloads would fail over; None: their readiness was not computed yet."""
+    if round_ is None or round_.settled_at is None:
+        return None
+    found = Counter[str]()
+    for one in tallies:
+        if one.counted == BindingReadiness.__name__:
+            found[one.state] += one.number
+    ready = found[readiness_row.READY] + found[readiness_row.IMPAIRED]
+    return Prepared(ready + found[readiness_row.BLOCKED], ready, round_.settled_at)
 
 
 def read() -> FleetStatus:

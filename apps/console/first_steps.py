@@ -27,7 +27,7 @@ def first_steps(status: FleetStatusStatus) -> tuple[Step, ...]:
         Step(
             "Join a cluster",
             "Lifeboat probes it and shows it here within seconds.",
-            "lifeboat join member1 --kubeconfig member1.kubeconfig",
+            "lifeboat join member1 --cluster-kubeconfig member1.kubeconfig",
             bool(status.clusters),
         ),
         Step(

@@ -58,7 +58,10 @@ class Effects(NamedTuple):
 
 
 class Act(NamedTuple):
-    """One dangerous act. `name`: what it does, also the text of its button. `subject`: what is typed to confirm it."""
+    """One dangerous act. `name`: what it does, also the text of its button. `subject`: what is typed to confirm it.
+
+    `threshold`: with more workloads than this the subject has to be typed; -1: always.
+    """
 
     name: str
     subject: str
@@ -163,8 +166,8 @@ def _problems(sent: Any, act: Act, effects: Effects) -> dict[str, str]:
     elif len(reason) > REASON_LENGTH:
         problems["reason"] = f"The reason has {len(reason)} characters; write at most {REASON_LENGTH}."
     if effects.concerned > act.threshold and sent.get("typed", "").strip() != act.subject:
-        count = f"{effects.concerned} workloads are concerned, more than {act.threshold}"
-        problems["typed"] = f"{count}: type {act.subject} to confirm."
+        many = f"{effects.concerned} workloads are concerned, more than {act.threshold}: " if act.threshold >= 0 else ""
+        problems["typed"] = f"{many}type {act.subject} to confirm."
     seen = sent.get("concerned", "")
     if not problems and seen.isdigit() and effects.concerned > int(seen) * WORSE:
         problems["act"] = (

@@ -17,6 +17,7 @@ from controlplane.kinds import EVICTION_HOLD, KINDS
 from controlplane.kinds.rows import ON_HOLD
 
 RESOURCE: Final = KINDS[EVICTION_HOLD].resource
+NAME: Final = "pause"  # as the command `lifeboat pause` names it
 NO_LIMIT: Final = 10**9  # a pause moves nothing: it needs no typed name, however many evictions wait
 
 
@@ -33,7 +34,7 @@ class PausePage(ActPage):
             document = {
                 "apiVersion": RESOURCE.api_version,
                 "kind": RESOURCE.kind,
-                "metadata": {"generateName": "pause-"},
+                "metadata": {"name": NAME},
                 "spec": {"reason": reason, "who": user},
             }
             self.writer(request, reason, act="Pause").create(KINDS[EVICTION_HOLD], document)
@@ -44,10 +45,7 @@ class PausePage(ActPage):
             subject="pause",
             effects=_effects_of_pause,
             apply=apply,
-            kubectl=(
-                'kubectl create -f - <<< \'{"apiVersion": "failover.lifeboat.io/v1alpha1", "kind": "EvictionHold", '
-                '"metadata": {"generateName": "pause-"}, "spec": {"reason": "…"}}\''
-            ),
+            kubectl="kubectl lifeboat pause",
             threshold=NO_LIMIT,
             explanation="Failures are still detected, and clusters still get taints. Copies that are moving already "
             "finish their move. Resume lets the queue go on from its first item.",
@@ -89,7 +87,7 @@ class ResumePage(ActPage):
             subject="resume",
             effects=lambda: _effects_of_resume(hold.spec.who or ref.name, hold.spec.reason),
             apply=apply,
-            kubectl=f"kubectl delete evictionhold {ref.name}",
+            kubectl=f"kubectl lifeboat resume {ref.name}",
         )
 
 

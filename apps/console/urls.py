@@ -2,6 +2,8 @@
 
 from django.urls import path
 
+from apps.console.cluster import ClusterPage, ClustersPage
+from apps.console.cluster_acts import ACTS
 from apps.console.development import FaultPage
 from apps.console.pause import PausePage, ResumePage
 from apps.console.queue import QueueView
@@ -28,6 +30,9 @@ urlpatterns = [
     path("records/<str:name>", RecordPage.as_view(), name="record"),
     path("bindings/<str:namespace>/<str:name>", BindingPage.as_view(), name="binding"),
     path("workloads/<str:group>/<str:kind>/<str:namespace>/<str:name>", WorkloadPage.as_view(), name="workload"),
+    path("clusters", ClustersPage.as_view(), name="clusters"),
+    path("clusters/<name>", ClusterPage.as_view(), name="cluster"),
+    *(path(f"clusters/<name>/{act}", page.as_view(), name=f"cluster-{act}") for act, page in ACTS.items()),
     path("stream", StreamView.as_view(), name="stream"),
     path("pause", PausePage.as_view(), name="pause"),
     path("resume/<name>", ResumePage.as_view(), name="resume"),

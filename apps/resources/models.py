@@ -93,8 +93,8 @@ class TargetCluster(ReadOnlyModel):
             models.UniqueConstraint(fields=["binding", "cluster"], name="one_target_per_cluster"),
         ]
         indexes = [
-            # read by the pages of a cluster: replicas placed there
-            models.Index(fields=["cluster"], name="target_cluster"),
+            # read by the pages of a cluster: replicas placed there, in the order of the bindings
+            models.Index(fields=["cluster", "binding"], name="target_cluster"),
         ]
 
     def __str__(self) -> str:

@@ -12,7 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition, condition
-from controlplane.clusters import flapping
+from controlplane.clusters import flapping, probe_history
+from controlplane.clusters.probe_history import noted
 from controlplane.kinds.cluster import (
     ACCESS_LOST,
     ACCESS_REFUSED,
@@ -73,8 +74,10 @@ def holds_for(settings: Settings) -> timedelta:
 def observe(row: Observation, what: Seen, settings: Settings, *, now: datetime) -> Observation:
     """Return the observation after a probe. Time without observations does not count for any clock."""
     if what.access_lost:
+        known = without_gap(row, settings, now=now)
+        history = noted(known.history, probe_history.ACCESS_LOST, now=now)
         lost = {"access_lost": what.access_lost, "access_reason": what.reason}
-        return replace(without_gap(row, settings, now=now), observed_at=now, **lost)
+        return replace(known, observed_at=now, history=history, **lost)
     known = without_gap(row, settings, now=now)
     crossed = (known.status == TRUE) != (what.status == TRUE) or not known.status
     turned = flapping.turned(known, now) if crossed and known.status else known
@@ -88,6 +91,7 @@ def observe(row: Observation, what: Seen, settings: Settings, *, now: datetime) 
         access_lost="",
         access_reason="",
         answered_at=now if what.status == TRUE else turned.answered_at,
+        history=noted(turned.history, what.status, now=now),
     )
 
 
@@ -128,7 +132,10 @@ def without_gap(
     since = None if row.since is None else row.since + gap
     turned_at = tuple(moment + gap for moment in row.turned_at)
     unobserved = row.unobserved_seconds + gap.total_seconds()
-    return replace(row, since=since, turned_at=turned_at, unobserved_seconds=unobserved, resumed_at=now)
+    history = noted(row.history, probe_history.UNOBSERVED, now=max(row.observed_at, now - gap))
+    return replace(
+        row, since=since, turned_at=turned_at, unobserved_seconds=unobserved, resumed_at=now, history=history
+    )
 
 
 class Settled(msgspec.Struct, frozen=True):

@@ -32,6 +32,13 @@ class Row(Struct, frozen=True):
         return getattr(self, self.MADE) if self.MADE else None
 
 
+class ProbeSpell(Struct, frozen=True):
+    """A time in which all probes of a cluster had the same result: True, False, Unknown, AccessLost or Unobserved."""
+
+    status: str
+    since: datetime
+
+
 class Observation(Row, frozen=True):
     """The latest results of probes and heartbeats of a cluster (key: its name), before thresholds are applied.
 
@@ -53,6 +60,7 @@ class Observation(Row, frozen=True):
     turns: int = 0  # how often it changed between True and not True in all [flapping-cluster]
     turned_at: tuple[datetime, ...] = ()  # the latest such times, oldest first, without unobserved time
     answered_at: datetime | None = None  # last successful probe or heartbeat, by the clock
+    history: tuple[ProbeSpell, ...] = ()  # the results within the last day, by the clock (`clusters.probe_history`)
 
 
 class Collected(Row, frozen=True):

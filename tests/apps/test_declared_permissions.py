@@ -37,6 +37,14 @@ PATHS = (
     *("/records", "/records.md", "/records/web.7", "/records/web.7.md"),
     *("/stream", "/queue", "/queue/order", "/queue/rates"),
     *("/readiness", "/readiness.csv"),
+    *("/clusters", "/clusters/member1"),
+    *(
+        f"/clusters/member1/{act}"
+        for act in (
+            *("cordon", "uncordon", "taint", "untaint", "drain", "maintenance", "fence", "unfence", "failback"),
+            "unjoin",
+        )
+    ),
     *("/pause", "/resume/pause-1", "/development/member1/down"),
     "/nothing/is/served/here",
 )

@@ -1,0 +1,60 @@
+"""Dry runs of acts: what changes of the fleet would do to workloads, as `controlplane.insight.what_if` finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from apps.console.guard import Effects
+from apps.objects.configuration import base, configuration
+from apps.objects.models import Tally
+from apps.objects.store import store
+from controlplane.apimachinery.meta import Ref
+from controlplane.apimachinery.times import in_words
+from controlplane.controllers.reads.supposed_snapshot import clusters_concerned, supposed_snapshot
+from controlplane.insight.changes import Change
+from controlplane.insight.effects import Affected
+from controlplane.insight.situation import TARGETS
+from controlplane.insight.what_if import what_if
+from controlplane.kinds import CLUSTER
+
+MOST: Final = 1000  # copies on the clusters concerned: about a second of the processor; beyond that What if answers
+NAMED: Final = 5  # workloads that are named for each consequence
+
+
+def dry_run(changes: Sequence[Change]) -> Effects:
+    """Return what changes would do now. A dry run over more than MOST copies names only their number."""
+    reading, settings = store(), configuration().settings()
+    names = clusters_concerned(changes, tuple(reading.list(CLUSTER)))
+    copies = sum(
+        Tally.objects.filter(counted=TARGETS, cluster__in=names).values_list("number", flat=True),
+    )
+    if copies > MOST:
+        return Effects(
+            f"Concerns up to {copies} copies on {', '.join(names[:NAMED])}.",
+            copies,
+            (f"A dry run of more than {MOST} copies takes longer than a page: What if makes it in the background.",),
+        )
+    found = what_if(supposed_snapshot(reading, changes, base=base()), changes, settings, now=reading.now())
+    concerned = len({one.binding for one in (*found.moves, *found.without_place, *found.removed, *found.held)})
+    lines = [
+        *_named("Without a place", found.without_place),
+        *_named("Wait for a person", found.waits_for_person),
+        *_named("Held", found.held),
+        *(f"{one.cluster} gets more {one.resource} than it has room for" for one in found.overpacked),
+        *found.remarks,
+    ]
+    if found.eta_seconds is not None:
+        lines.append(f"The last copy leaves after about {in_words(found.eta_seconds)}, at {found.rate:g}/s.")
+    sentence = found.sentence[:1].upper() + found.sentence[1:]
+    return Effects(f"{sentence}.", concerned, tuple(lines), "; ".join(found.refused))
+
+
+def _named(title: str, affected: Sequence[Affected]) -> Iterable[str]:
+    """Yield a line with the first workloads of a consequence, the first with its reason."""
+    if not affected:
+        return
+    names = [f"{ref.namespace}/{ref.name}".lstrip("/") for ref in (Ref.parse(one.binding) for one in affected[:NAMED])]
+    more = f" and {len(affected) - NAMED} more" if len(affected) > NAMED else ""
+    why = f" ({affected[0].message})" if affected[0].message else ""
+    yield f"{title}: {', '.join(names)}{more}{why}"

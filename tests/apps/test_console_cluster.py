@@ -1,0 +1,180 @@
+"""The pages of clusters: what they show, what they cost, and acts that first say what they would do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from msgspec.structs import replace
+
+from apps.api.expiries import certificate_expiry, token_expiry
+from apps.objects.models import ChangeLog
+from apps.objects.store import store
+from controlplane.apimachinery.meta import Condition, Ref
+from controlplane.engine.decision import Decision, Save
+from controlplane.engine.state import Actor
+from controlplane.kinds import CLUSTER, MAINTENANCE_WINDOW
+from controlplane.kinds.cluster import Cluster, ResourceSummary
+from controlplane.kinds.drain import DRAIN
+from controlplane.kinds.failback import FAILBACK
+from controlplane.kinds.obstacle import BLOCKS, Obstacle
+from controlplane.kinds.rows import BindingReadiness, Observation, ProbeSpell
+from tests.apps.pages import lost_cluster, stored
+from tests.apps.test_console_pages import HTML, page, queries
+from tests.stores.grounds import binding, cluster
+
+MEMBER1 = Ref(CLUSTER, "", "member1")
+
+
+def ready(name: str) -> Cluster:
+    summary = ResourceSummary(allocatable={"cpu": "10", "pods": "100"}, allocated={"cpu": "4"}, allocating={"cpu": "1"})
+    conditions = tuple(
+        Condition(type_, "True", last_transition_time=store().now() - timedelta(hours=1))
+        for type_ in ("Ready", "Established")
+    )
+    return cluster(name).with_status(conditions=conditions, resource_summary=summary)
+
+
+def save(*rows: Any) -> None:
+    store().apply([(None, Decision(changes=tuple(map(Save, rows))))], by=Actor("test"))
+
+
+def live(ref: Ref = MEMBER1) -> Any:
+    return store().get([ref])[ref]
+
+
+def test_a_cluster_is_shown_with_its_probes_taints_room_and_the_fate_of_its_workloads(root: Client) -> None:
+    tainted = replace(ready("member1"), spec=cluster("member1", "NoExecute").spec)
+    stored(tainted, binding("web", "member1"), binding("api", "member1"))
+    now = store().now()
+    spells = (ProbeSpell("True", now - timedelta(hours=30)), ProbeSpell("False", now - timedelta(hours=2)))
+    blocked = Obstacle("NoRefuge", BLOCKS, "no other cluster fits", "add nodes", "member1")
+    save(
+        Observation("member1", status="True", observed_at=now, history=(*spells, ProbeSpell("True", now))),
+        BindingReadiness(str(binding("web").ref), "shop", "web", obstacles=(blocked,)),
+        BindingReadiness(str(binding("api").ref), "shop", "api"),
+    )
+
+    text = page(root, "/clusters/member1")
+
+    assert text.count("<rect") >= 3  # ready, not ready, ready
+    assert "a user" in text  # owns the taint
+    assert "4 + 1 starting of 10, 50 %" in text
+    assert "no other cluster fits. add nodes" in text
+    assert ">moves<" in text
+    assert "kubectl get cluster member1 -o yaml" in text
+
+
+def test_figures_of_a_cluster_out_of_reach_say_of_when_they_are(root: Client) -> None:
+    lost_cluster()
+
+    assert "The figures of this cluster are as of" in page(root, "/clusters/member1")
+
+
+def test_the_table_of_clusters_is_filtered_by_state_and_words(root: Client) -> None:
+    stored(ready("member1"), cluster("other"))
+
+    assert "1 of 2 clusters" in page(root, "/clusters?state=Ready")
+    assert "No cluster matches the filter." in page(root, "/clusters?q=nothing")
+
+
+def test_the_pages_cost_as_many_queries_for_many_workloads_as_for_few(root: Client) -> None:
+    stored(ready("member1"), binding("a", "member1"))
+    few = [queries(root, path) for path in ("/clusters", "/clusters/member1")]
+    stored(
+        *(ready(f"other{number}") for number in range(8)), *(binding(f"b{number}", "member1") for number in range(60))
+    )
+
+    assert [queries(root, path) for path in ("/clusters", "/clusters/member1")] == few
+    assert "Next page" in page(root, "/clusters/member1")
+
+
+def test_a_cluster_that_does_not_exist_is_not_found_and_readers_are_offered_no_acts(
+    root: Client, clerk: Client
+) -> None:
+    stored(ready("member1"))
+
+    assert root.get("/clusters/nothing", HTTP_ACCEPT=HTML).status_code == 404
+    assert "/clusters/member1/drain" in page(root, "/clusters/member1")
+    assert "/clusters/member1/drain" not in page(clerk, "/clusters/member1")
+    for act in ("cordon", "drain", "fence", "unjoin", "maintenance", "failback", "taint"):
+        assert clerk.get(f"/clusters/member1/{act}", HTTP_ACCEPT=HTML).status_code == 403, act
+
+
+def _cordoned() -> bool:
+    return any(taint.key == "cluster.karmada.io/unschedulable" for taint in live().spec.taints)
+
+
+def _tainted() -> bool:
+    return [(taint.key, taint.effect) for taint in live().spec.taints] == [("example.com/disk", "NoSchedule")]
+
+
+TAINT = {"key": "example.com/disk", "effect": "NoSchedule"}
+ACTS: dict[str, tuple[dict[str, str], Callable[[], bool]]] = {
+    "cordon": ({}, _cordoned),
+    "taint": (TAINT, _tainted),
+    "drain": (
+        {"rate": "2"},
+        lambda: [(one.spec.cluster, one.spec.rate) for one in store().list(DRAIN)] == [("member1", 2.0)],
+    ),
+    "maintenance": ({"minutes": "5"}, lambda: len(store().list(MAINTENANCE_WINDOW)) == 1),
+    "failback": ({"rate": "1", "at_once": "3"}, lambda: [one.spec.at_once for one in store().list(FAILBACK)] == [3]),
+    "unjoin": ({"copies": "keep"}, lambda: not store().get([MEMBER1]) or live().terminating),
+}
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_an_act_shows_its_dry_run_and_is_done_with_who_and_why(root: Client, act: str) -> None:
+    values, done = ACTS[act]
+    stored(ready("member1"), ready("member2"), binding("web", "member1"))
+    url = f"/clusters/member1/{act}"
+
+    dry_run = root.get(url, values, HTTP_ACCEPT=HTML)
+    assert dry_run.status_code == 200
+    assert "What it would do now" in dry_run.content.decode()
+    assert not done()
+    refused = root.post(url, {**values, "typed": "member1"}, HTTP_ACCEPT=HTML)
+    assert refused.status_code == 422
+    assert not done()
+    page(root, url, {**values, "reason": "disk swap", "typed": "member1"})
+
+    assert done()
+    assert ChangeLog.objects.filter(actor="root", reason__endswith=": disk swap").exists()
+
+
+def test_a_fence_is_refused_while_the_cluster_answers_and_needs_the_typed_name(root: Client) -> None:
+    stored(ready("member2"))
+    lost_cluster()
+    values = {"minutes": "10", "reason": "power is off"}
+
+    assert "is Ready, so its copies run" in page(root, "/clusters/member2/fence?minutes=10")
+    untyped = root.post("/clusters/member1/fence", values, HTTP_ACCEPT=HTML)
+    assert untyped.status_code == 422
+    page(root, "/clusters/member1/fence", {**values, "typed": "member1"})
+
+    assert "power is off" in page(root, "/clusters/member1")
+    page(root, "/clusters/member1/unfence", {"reason": "it is back"})
+    assert "confirmed that the cluster is down" not in page(root, "/clusters/member1")
+
+
+def test_a_form_that_is_wrong_says_so_at_the_field_and_shows_no_dry_run(root: Client) -> None:
+    stored(ready("member1"))
+
+    text = root.get("/clusters/member1/drain?rate=-1", HTTP_ACCEPT=HTML).content.decode()
+
+    assert 'class="field-error"' in text
+    assert "What it would do now" not in text
+
+
+def test_the_expiry_of_a_token_is_read_from_a_json_web_token_and_from_nothing_else() -> None:
+    expiring = "e30.eyJleHAiOiAxODAwMDAwMDAwfQ.x"  # {"exp": 1800000000}
+
+    found = token_expiry(expiring)
+
+    assert found is not None
+    assert found.timestamp() == 1_800_000_000
+    assert token_expiry("opaque") is token_expiry("a.b.c") is token_expiry("e30.e30.x") is None
+    assert certificate_expiry("") is certificate_expiry("not PEM") is None
