@@ -2,6 +2,7 @@
 PYTHON ?= python3
 DIR ?= .lifeboat
 ONLY ?=
+TESTS ?=
 SECONDS ?= 60
 SEED ?=
 CLUSTERS ?= 100
@@ -20,14 +21,14 @@ folder=$(DIR)/$(1)-$$$$; environment=$$($(SUPERVISE) services --dir $$folder $(2
   status=0; $(3) || status=$$?; $(SUPERVISE) services --dir $$folder --stop --throwaway; exit $$status
 endef
 
-.PHONY: wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo replay fault lint format types contracts migrations-check services wheels docs docs-only lock image
+.PHONY: checked-beside-types tested-seeds tested-rest wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo replay fault lint format types contracts migrations-check services wheels docs docs-only lock image
 
 help:
 	@echo "make run          start everything; Ctrl-C ends it           make up / make down   the same in the background"
 	@echo "make fault        MEMBER=member1 FAULT=down|blackhole|slow|unauthorized|notready|none"
 	@echo "make demo         two failovers from manifest to timeline    make fleet            CLUSTERS=100 BINDINGS=10000"
 	@echo "make check        lint, types, contracts, pure tests         make test             every test"
-	@echo "make wheel        the command lifeboat, in dist/"
+	@echo "make wheel        the command lifeboat, in dist/              make mutate           ONLY=controlplane/eviction/rate.py"
 	@echo "make conformance  golden vectors                             make bench            ONLY=apply|propagate|..."
 	@echo "make chaos        SECONDS=480 SEED=7                      make docs             tables that documents copy from the code"
 	@echo "make lock         hashes of all packages                 make image            the image, where docker is"
@@ -79,7 +80,11 @@ members-compare: $(DEV_STAMP)
 conformance: $(DEV_STAMP)
 	@$(PY) -m tests.conformance
 
-check: $(DEV_STAMP) lint types contracts migrations-check
+# At most 60 s on two cores: the types, which one core checks, run beside everything else.
+check: $(DEV_STAMP)
+	@began=$$(date +%s); $(MAKE) --no-print-directory -j 2 types checked-beside-types && echo "make check: passed after $$(($$(date +%s) - began)) s"
+
+checked-beside-types: lint contracts migrations-check
 	$(PY) -m pytest -q -n auto -m "not slow" $(PURE_TESTS)
 
 # The command `lifeboat` as a wheel in dist/: pipx install dist/lifeboat-*.whl
@@ -92,15 +97,26 @@ wheel: $(DEV_STAMP)
 wheels: $(DEV_STAMP)
 	@$(PY) -m tests.wheels $(PYTHONS)
 
-# All cores at once. A test that fails runs once more alone, and has failed only if it fails again. The seeds of random
-# trouble run first, with no other test beside them, and print their times. At most eight processes: each uses two of the
-# sixteen databases of Redis, one of its own and one for the processes that it starts.
+# At most 15 minutes on two cores. Two processes for each core, because tests of running processes mostly wait; at most
+# eight, because each uses two of the sixteen databases of Redis, one of its own and one for the processes that it starts.
+# The seeds of random trouble run first, with no other test beside them, and print their times. A test that fails runs
+# once more alone, and has failed only if it fails again.
 define tested
-$(PY) -m pytest -q -n auto --dist worksteal --maxprocesses=8 --durations=12 --durations-min=10 $(1) || $(PY) -m pytest -q --last-failed --last-failed-no-failures none $(1)
+$(PY) -m pytest -q -n $(1) --dist worksteal --maxprocesses=8 --durations=12 --durations-min=10 $(2) || $(PY) -m pytest -q --last-failed --last-failed-no-failures none $(2)
 endef
 test: $(DEV_STAMP)
-	$(call tested,$(SEEDS))
-	$(call tested,--ignore=$(SEEDS))
+	@began=$$(date +%s); $(MAKE) --no-print-directory tested-seeds && $(MAKE) --no-print-directory tested-rest && echo "make test: passed after $$(($$(date +%s) - began)) s"
+
+tested-seeds:
+	$(call tested,auto,$(SEEDS))
+
+tested-rest:
+	$(call tested,$$(($$(getconf _NPROCESSORS_ONLN) * 2)),--ignore=$(SEEDS))
+
+# Changes a module in small ways and prints the changes that no test notices. TESTS: test files, else those that import it.
+mutate: $(DEV_STAMP)
+	@test -n "$(ONLY)" || { echo "ONLY is missing: make mutate ONLY=controlplane/eviction/rate.py" >&2; exit 2; }
+	@$(PY) -m tests.mutate $(ONLY) $(if $(TESTS),--tests $(TESTS))
 
 lint: $(DEV_STAMP)
 	$(PY) -m ruff check .

@@ -93,6 +93,15 @@ def run(
         return subprocess.CompletedProcess(list(arguments), status, output.read().decode(), errors.read().decode())
 
 
+def python(arguments: Sequence[str], *, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run `python <arguments>` as `run` does, where processes cannot be forked so as a new Python."""
+    if AVAILABLE:
+        return run(arguments, env=env)
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=PROJECT, env=env, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
 @cache
 def _server() -> str:
     """Return the address of this process's server, which ends with this process."""
@@ -202,6 +211,9 @@ def become(request: dict[str, Any]) -> None:
         module, *rest = rest
         sys.argv = [module, *rest]
         runpy.run_module(module, run_name="__main__", alter_sys=True)
+    elif first == "-c":
+        sys.argv = [first, *rest[1:]]
+        exec(rest[0], {"__name__": "__main__"})
     else:
         sys.argv = [first, *rest]
         runpy.run_path(first, run_name="__main__")

@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote, urlencode
@@ -56,12 +58,13 @@ def own_redis() -> str:
 
 
 class Processes:
-    """Processes that end, whatever happens, with the block."""
+    """Processes that are killed, whatever happens, at the end of the block."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self.folder = folder
         self.environment = dict(environment)
         self._started: list[Process] = []
+        self._starting: list[Callable[[], None]] | None = None  # inside `at_once`: waits for their words
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -69,7 +72,9 @@ class Processes:
 
     def __exit__(self, *exception: object) -> None:
         for process in self._started:
-            self.end(process)
+            _signal_group(process, signal.SIGKILL)
+        for process in self._started:
+            process.wait()
 
     def start(self, name: str, arguments: Sequence[str], *, says: str = "") -> Process:
         """Start `python <arguments>`; return when its log has said `says`. Raises RuntimeError with its log."""
@@ -77,20 +82,28 @@ class Processes:
         with log.open("wb") as output:
             process = _started(arguments, self.environment, output.fileno())
         self._started.append(process)
-        if says:
-            try:
-                until(lambda: says in log.read_text(), within=START_SECONDS, alive=process)
-            except AssertionError as error:
-                raise RuntimeError(f"{name} did not say {says!r}:\n{log.read_text()[-4000:]}") from error
+        if says and self._starting is not None:
+            self._starting.append(partial(_await_words, says, name, log, process))
+        elif says:
+            _await_words(says, name, log, process)
         return process
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Let processes that are started in this block start side by side; wait for all of them at its end."""
+        self._starting = []
+        try:
+            yield
+            for await_words in self._starting:
+                await_words()
+        finally:
+            self._starting = None
 
     def worker(self, name: str = "worker", *, application: str = "config") -> Process:
         """Start a Celery worker."""
         options = ["--loglevel=INFO", f"--hostname={name}@%h"]
         quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
-        return self.start(
-            name, ["-m", "celery", "--skip-checks", "-A", application, "worker", *options, *quiet], says=" ready."
-        )
+        return self.start(name, [*CELERY, application, "worker", *options, *quiet], says=" ready.")
 
     def beat(self) -> Process:
         """Start Celery's beat."""
@@ -100,6 +113,11 @@ class Processes:
     def members(self) -> Process:
         """Start the process that talks to members."""
         return self.start("members", ["manage.py", "members"], says="members: ready")
+
+    def end_all(self) -> None:
+        """End all processes the way an operator does, the last one first."""
+        for process in reversed(self._started):
+            self.end(process)
 
     def end(self, process: Process, *, by: int = signal.SIGTERM) -> None:
         """End a process and everything it started."""
@@ -130,14 +148,16 @@ def _started(arguments: Sequence[str], environment: Mapping[str, str], output: i
     )
 
 
+def _await_words(words: str, name: str, log: Path, process: Process) -> None:
+    try:
+        until(lambda: words in log.read_text(), within=START_SECONDS, alive=process)
+    except AssertionError as error:
+        raise RuntimeError(f"{name} did not say {words!r}:\n{log.read_text()[-4000:]}") from error
+
+
 def manage(*arguments: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Run a command of manage.py; return its status and what it printed."""
-    words = ["manage.py", *arguments]
-    if forked.AVAILABLE:
-        return forked.run(words, env=environment)
-    return subprocess.run(
-        [sys.executable, *words], cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
+    return forked.python(["manage.py", *arguments], env=environment)
 
 
 def _end_with_parent() -> None:

@@ -342,9 +342,10 @@ def live(folder: Path, *, name: str, redis_url: str) -> Iterator[Live]:
         start_fleet_process(folder / "members", members=list(MEMBERS), ready_after=READY_AFTER) as fleet,
         server,
     ):
-        server.processes.worker()
-        server.processes.beat()
-        server.processes.members()
+        with server.processes.at_once():
+            server.processes.worker()
+            server.processes.beat()
+            server.processes.members()
         with closing(Live(server, fleet)) as running:
             running.join()
             yield running

@@ -96,11 +96,12 @@ class Site:
         self.processes = Processes(self.folder / "logs", self.environment)
         self.processes.__enter__()
         ports = ["--port", str(self.port), "--tls-port", str(self.tls_port)]
-        api = self.processes.start("api", ["manage.py", "serve", *ports])
+        with self.processes.at_once():
+            api = self.processes.start("api", ["manage.py", "serve", *ports])
+            self.processes.worker()
+            self.processes.beat()
+            self.processes.members()
         until(self._answers, within=WITHIN, alive=api)
-        self.processes.worker()
-        self.processes.beat()
-        self.processes.members()
 
     def _answers(self) -> bool:
         try:
@@ -110,7 +111,7 @@ class Site:
 
     def stop(self) -> None:
         """End all processes."""
-        self.processes.__exit__()
+        self.processes.end_all()
 
     def client(self, token: str | None = None) -> Client:
         return Client(("127.0.0.1", self.port), self.token if token is None else token)

@@ -126,7 +126,7 @@ class Stream:
 
 
 class Server:
-    """`manage.py serve` on an empty, migrated database that is dropped afterwards."""
+    """`manage.py serve` with short waits on an empty, migrated database that is dropped afterwards."""
 
     def __init__(self, folder: Path, *, name: str, **more: str) -> None:
         self.folder = folder
@@ -136,6 +136,7 @@ class Server:
         self.environment = {
             **os.environ,
             "DATABASE_URL": urlunsplit(urlsplit(self.admin_url)._replace(path=f"/{name}")),
+            "DJANGO_SETTINGS_MODULE": "tests.settings",
             "LIFEBOAT_SECRET_KEY": "only-for-tests",
             "LIFEBOAT_DEVELOPMENT": "true",
             "LIFEBOAT_HOME": str(folder),
@@ -164,7 +165,7 @@ class Server:
     def start(self) -> None:
         """Start the server and wait until it answers."""
         ports = ["--port", str(self.port), "--tls-port", str(self.tls_port)]
-        self.process = self.processes.start("api", ["manage.py", "serve", *ports])
+        self.process = self.processes.start("api", ["-m", "tests.api.quick", "serve", *ports])
         until(lambda: _answers(self.port) and _answers(self.tls_port), within=START_SECONDS, alive=self.process)
 
     def stop(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +24,8 @@ LOCK = "SELECT 1 FROM objects_counter WHERE id = 1 FOR UPDATE"
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server whose writers wait two seconds."""
-    with Server(tmp_path_factory.mktemp("blocked"), name="lifeboat_blocked", **settings()) as running:
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
+    with Server(tmp_path_factory.mktemp("blocked"), name=f"lifeboat_blocked_{worker}", **settings()) as running:
         yield running
 
 

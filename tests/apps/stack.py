@@ -59,9 +59,10 @@ class Stack:
 
     def up(self) -> Process:
         """Start worker, beat and members; return the worker."""
-        worker = self.processes.worker()
-        self.processes.beat()
-        self.watching = self.processes.members()
+        with self.processes.at_once():
+            worker = self.processes.worker()
+            self.processes.beat()
+            self.watching = self.processes.members()
         return worker
 
     def ring(self, *names: str) -> None:

@@ -9,7 +9,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from apps.development.supervise.ports import LOOPBACK
 from tests.api.server import free_ports
@@ -68,16 +68,29 @@ def _is_live(port: int) -> bool:
         return False
 
 
-@pytest.fixture
-def browser(chromium: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BrowserContext]:
-    """A Chromium with JavaScript off and a profile of its own: every page of the admin has to work without."""
-    yield from _opened(chromium, tmp_path, monkeypatch, scripts=False)
+@pytest.fixture(scope="module")
+def chrome(chromium: Path) -> Iterator[Browser]:
+    """A Chromium for the tests of a module. Each opens a context of its own in it, without cookies and storage."""
+    from django.db import connections
+
+    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
+        # playwright's loop runs in this thread, beside the database calls of the tests.
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        with playwright.chromium.launch(executable_path=chromium, headless=True, args=list(FLAGS)) as opened:
+            yield opened
+        connections.close_all()  # those of this loop, which nothing else would end
 
 
 @pytest.fixture
-def scripted(chromium: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BrowserContext]:
+def browser(chrome: Browser) -> Iterator[BrowserContext]:
+    """Chromium with JavaScript off: every page of the admin has to work without."""
+    yield from _opened(chrome, scripts=False)
+
+
+@pytest.fixture
+def scripted(chrome: Browser) -> Iterator[BrowserContext]:
     """The same with JavaScript on, as people have it: the browsable API sends PUT and DELETE with it."""
-    yield from _opened(chromium, tmp_path, monkeypatch, scripts=True)
+    yield from _opened(chrome, scripts=True)
 
 
 @pytest.fixture(params=["without scripts", "with scripts"])
@@ -128,19 +141,9 @@ def logged_in(server: Server, context: BrowserContext, *, user: str = "root") ->
     return Console(page, server.url, errors)
 
 
-def _opened(
-    chromium: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, scripts: bool
-) -> Iterator[BrowserContext]:
-    from django.db import connections
-
-    # playwright's loop runs in this thread, beside the database calls of the test.
-    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-    with sync_playwright() as playwright:
-        context = playwright.chromium.launch_persistent_context(
-            folder / "profile", executable_path=chromium, headless=True, args=list(FLAGS), java_script_enabled=scripts
-        )
-        context.set_default_timeout(PATIENCE_MS)
-        expect.set_options(timeout=PATIENCE_MS)
-        yield context
-        context.close()
-        connections.close_all()  # those of this loop, which nothing else would end
+def _opened(chrome: Browser, *, scripts: bool) -> Iterator[BrowserContext]:
+    context = chrome.new_context(java_script_enabled=scripts)
+    context.set_default_timeout(PATIENCE_MS)
+    expect.set_options(timeout=PATIENCE_MS)
+    yield context
+    context.close()

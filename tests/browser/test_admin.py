@@ -28,12 +28,12 @@ def _edit(page: Page, old: str, new: str) -> None:
     page.get_by_role("button", name="Save and continue editing").click()
 
 
-def test_the_front_page_leads_everywhere_and_every_kind_is_found(server: Server, any_browser: BrowserContext) -> None:
+def test_the_front_page_leads_everywhere_and_every_kind_is_found(server: Server, browser: BrowserContext) -> None:
     from tests.apps.pages import list_of, of_kind, stored  # here: needs Django set up
 
     for kind in KINDS:
         stored(of_kind(kind.key, "one"))
-    page = log_in(any_browser, server)
+    page = log_in(browser, server)
     links = page.locator("#content-main th a").evaluate_all("found => found.map(one => one.href)")
 
     answers = {link: page.goto(link).status for link in links}  # type: ignore[union-attr]  # pages always answer

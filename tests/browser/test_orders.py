@@ -34,12 +34,13 @@ def order(page: Page, action: str, *names: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "verb"),
+    ("any_browser", "action", "verb"),
     [
-        ("Hold until released", "Hold"),
-        ("Skip until the taint goes", "Skip"),
-        ("Expedite: first in order", "Expedite"),
+        ("without scripts", "Hold until released", "Hold"),
+        ("with scripts", "Skip until the taint goes", "Skip"),
+        ("without scripts", "Expedite: first in order", "Expedite"),
     ],
+    indirect=["any_browser"],
 )
 def test_what_waits_to_leave_a_cluster_is_found_ordered_about_and_released(
     server: Server, any_browser: BrowserContext, kubectl: Path, action: str, verb: str

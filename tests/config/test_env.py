@@ -4,12 +4,12 @@ import base64
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from config import env, product
+from tests import forked
 
 ROOT = Path(env.__file__).parents[1]
 NAME = "LIFEBOAT_TEST_VARIABLE"
@@ -146,15 +146,7 @@ def test_keys_come_in_order_with_and_without_padding() -> None:
 def test_nothing_serves_with_a_key_that_cannot_be_one(program: list[str]) -> None:
     malformed = {"LIFEBOAT_SECRET_KEY": "x", "LIFEBOAT_ENCRYPTION_KEYS": "not-a-key"}
 
-    done = subprocess.run(
-        [sys.executable, *program],
-        cwd=Path(env.__file__).parents[1],
-        env={**os.environ, **malformed},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = forked.python(program, env={**os.environ, **malformed})
 
     assert done.returncode != 0
     assert "LIFEBOAT_ENCRYPTION_KEYS: key 1 is not 32 bytes of URL-safe base64" in done.stdout + done.stderr
@@ -179,15 +171,8 @@ def test_nothing_starts_with_a_misspelled_variable(variable: str, nearest: str) 
 
 def settings_read(**more: str) -> subprocess.CompletedProcess[str]:
     """Read the settings in a process of its own, which prints the names of the variables that were read."""
-    return subprocess.run(
-        [sys.executable, "-c", "import config.settings; from config import env; print(*env.names_read())"],
-        cwd=ROOT,
-        env={**os.environ, "LIFEBOAT_SECRET_KEY": "x", **more},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    words = "import config.settings; from config import env; print(*env.names_read())"
+    return forked.python(["-c", words], env={**os.environ, "LIFEBOAT_SECRET_KEY": "x", **more})
 
 
 def test_variables_that_kubernetes_sets_for_a_service_of_that_name_are_left_alone() -> None:
