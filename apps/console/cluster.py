@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from apps.api import fleet_status
 from apps.console.changes import lines_of
 from apps.console.cluster_acts import ACTS
+from apps.console.object_links import binding_url
 from apps.console.page import Page
 from apps.failover.models import BindingReadiness
 from apps.objects.configuration import configuration
@@ -295,7 +296,7 @@ def workload_of(target: TargetCluster, binding: Binding | None, row: BindingRead
         copy = next((one for one in binding.status.aggregated_status if one.cluster_name == target.cluster), None)
     kind = "" if binding is None else binding.spec.resource.kind
     fate, badge, why = fate_of(row, target.cluster)
-    url = f"/bindings/{ref.namespace or '-'}/{ref.name}"
+    url = binding_url(ref)
     name = ref.name if binding is None else binding.spec.resource.name
     health = "" if copy is None else copy.health or ("applied" if copy.applied else "not applied")
     return Workload(ref.namespace, name, kind, url, target.replicas, health, fate, badge, why)

@@ -23,8 +23,8 @@ from controlplane.apimachinery.meta import Ref, to_seconds
 from controlplane.apimachinery.names import UNJOIN_ANNOTATION
 from controlplane.clusters.fence import LONGEST_SECONDS, FenceRequest, fence_of, fenced
 from controlplane.engine.decision import Put
-from controlplane.insight.changes import ClusterRemoved, ClustersDrained, Cordoned, TaintAdded
-from controlplane.kinds import BINDINGS, CLUSTER, KINDS, MAINTENANCE_WINDOW
+from controlplane.insight.changes import ClusterRemoved, ClustersDrained, Cordoned, Failback, TaintAdded
+from controlplane.kinds import CLUSTER, KINDS, MAINTENANCE_WINDOW
 from controlplane.kinds.cluster import EFFECTS, Cluster, Taint
 from controlplane.kinds.drain import DRAIN
 from controlplane.kinds.failback import FAILBACK, MOST_AT_ONCE
@@ -363,7 +363,7 @@ class FailbackPage(ClusterAct):
         return Act(
             f"Failback to {name}",
             name,
-            effects=lambda: refusable(_effects_of_failback(name), self.refusal(spec)),
+            effects=lambda: refusable(dry_run([Failback(name, rate=rate)]), self.refusal(spec)),
             apply=lambda reason: self.created(request, spec, reason, act="Failback"),
             kubectl=f"kubectl lifeboat failback {name} --rate {rate:g} --at-once {at_once}",
             explanation="Returns workloads that left the cluster in a failover. Other copies stay until the copy here "
@@ -374,11 +374,6 @@ class FailbackPage(ClusterAct):
 def refusable(effects: Effects, why: str) -> Effects:
     """Return effects of an act that is also refused for a reason; "": it is not refused for this reason."""
     return effects._replace(refused="; ".join(filter(None, (effects.refused, why))))
-
-
-def _effects_of_failback(name: str) -> Effects:
-    left = sum(store().count_by_index(kind, "left", name) for kind in BINDINGS)
-    return Effects(f"Up to {left} workloads that left {name} return, if they fit there and no hold covers them.", left)
 
 
 class UnjoinForm(forms.Form):

@@ -6,36 +6,32 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from apps.console.guard import Effects
-from apps.objects.configuration import base, configuration
 from apps.objects.models import Tally
 from apps.objects.store import store
+from apps.objects.what_if import SMALL, effects_of, is_small
 from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.times import in_words
-from controlplane.controllers.reads.supposed_snapshot import clusters_concerned, supposed_snapshot
+from controlplane.controllers.reads.supposed_snapshot import clusters_concerned
 from controlplane.insight.changes import Change
 from controlplane.insight.effects import Affected
 from controlplane.insight.situation import TARGETS
-from controlplane.insight.what_if import what_if
 from controlplane.kinds import CLUSTER
 
-MOST: Final = 1000  # copies on the clusters concerned: about a second of the processor; beyond that What if answers
 NAMED: Final = 5  # workloads that are named for each consequence
 
 
 def dry_run(changes: Sequence[Change]) -> Effects:
-    """Return what changes would do now. A dry run over more than MOST copies names only their number."""
-    reading, settings = store(), configuration().settings()
-    names = clusters_concerned(changes, tuple(reading.list(CLUSTER)))
-    copies = sum(
-        Tally.objects.filter(counted=TARGETS, cluster__in=names).values_list("number", flat=True),
-    )
-    if copies > MOST:
+    """Return what changes would do now. A dry run over many bindings names only their number."""
+    reading = store()
+    if not is_small(reading, changes):
+        names = clusters_concerned(changes, tuple(reading.list(CLUSTER)))
+        copies = sum(Tally.objects.filter(counted=TARGETS, cluster__in=names).values_list("number", flat=True))
         return Effects(
             f"Concerns up to {copies} copies on {', '.join(names[:NAMED])}.",
-            copies,
-            (f"A dry run of more than {MOST} copies takes longer than a page: What if makes it in the background.",),
+            max(copies, SMALL),
+            (f"A dry run of more than {SMALL} workloads takes longer than a page may: What if makes it.",),
         )
-    found = what_if(supposed_snapshot(reading, changes, base=base()), changes, settings, now=reading.now())
+    found = effects_of(reading, changes)
     concerned = len({one.binding for one in (*found.moves, *found.without_place, *found.removed, *found.held)})
     lines = [
         *_named("Without a place", found.without_place),
