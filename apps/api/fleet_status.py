@@ -21,6 +21,7 @@ from apps.api.permissions import Scope, resource_attributes
 from apps.api.query import listing_of
 from apps.api.views import KubernetesView, refuse_watch
 from apps.clusters.models import Cluster as ClusterRow
+from apps.failover.drills import last_drill
 from apps.objects.configuration import configuration
 from apps.objects.store import store
 from controlplane import kinds
@@ -118,7 +119,7 @@ def read() -> FleetStatus:
         api_version=RESOURCE.api_version,
         kind=RESOURCE.kind,
         metadata=ObjectMeta(name=NAME, resource_version=version, creation_timestamp=to_seconds(now)),
-        status=situation(fleet_facts(), settings, now=now),
+        status=msgspec.structs.replace(situation(fleet_facts(), settings, now=now), last_drill=last_drill()),
     )
 
 

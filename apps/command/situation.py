@@ -44,6 +44,9 @@ def _page(run: Run, found: Document) -> Group:
     parts += ["", _queue(run, found.get("queue") or {})]
     if readiness := found.get("readiness"):
         parts.append(f"Readiness: {readiness['ready']} of {readiness['workloads']} workloads would fail over")
+    if drill := found.get("lastDrill"):
+        at = f", {durations.relative(drill['at'], now=run.now)}" if drill.get("at") else ""
+        parts.append(f"Last drill: {drill['name']}{at}: {drill.get('message') or drill.get('result') or 'waits'}")
     wide = run.how == output.Output.WIDE
     for title, columns, rows in (
         ("Needs you", ("What", "Since", "Problem", "What to do", "Command"), _attention(found)),

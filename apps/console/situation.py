@@ -19,6 +19,7 @@ from apps.console.page import Page
 from apps.console.shared import SharedPart
 from apps.console.troubles import troubles
 from controlplane.kinds import CLUSTER, EVENT, EVICTION_HOLD, FAILOVER_CONFIGURATION, KINDS, MAINTENANCE_WINDOW
+from controlplane.kinds.drill import DRILL
 from controlplane.kinds.fleet_status import NAME, RESOURCE, Attention, FleetStatusStatus, MemberStatus, QueueStatus
 
 TILES = 40  # a larger fleet is a strip for each region and provider
@@ -83,7 +84,7 @@ class SituationPage(Page):
     template_name = "console/situation.html"
     topics: ClassVar = {
         "situation": (
-            *(CLUSTER, EVENT, EVICTION_HOLD, MAINTENANCE_WINDOW, FAILOVER_CONFIGURATION),
+            *(CLUSTER, EVENT, EVICTION_HOLD, MAINTENANCE_WINDOW, FAILOVER_CONFIGURATION, DRILL),
             *("Eviction", "FleetState", "work.karmada.io/ResourceBinding", "work.karmada.io/ClusterResourceBinding"),
         )
     }
@@ -188,6 +189,6 @@ def _without_age(status: FleetStatusStatus) -> tuple[Any, ...]:
     ends = status.queue.ends_at
     queue = tuple(getattr(status.queue, name) for name in status.queue.__struct_fields__ if name != "ends_at")
     return (
-        *(status.members, status.attention, status.pauses, status.readiness, status.severity, queue),
+        *(status.members, status.attention, status.pauses, status.readiness, status.last_drill, status.severity, queue),
         None if ends is None else int(ends.timestamp()) // 10,
     )

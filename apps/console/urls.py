@@ -5,6 +5,7 @@ from django.urls import path
 from apps.console.cluster import ClusterPage, ClustersPage
 from apps.console.cluster_acts import ACTS
 from apps.console.development import FaultPage
+from apps.console.drills import DrillPage, DrillsPage, StartPage, StopPage
 from apps.console.pause import PausePage, ResumePage
 from apps.console.queue import QueueView
 from apps.console.queue_orders import OrderPage
@@ -33,6 +34,10 @@ urlpatterns = [
     path("clusters", ClustersPage.as_view(), name="clusters"),
     path("clusters/<name>", ClusterPage.as_view(), name="cluster"),
     *(path(f"clusters/<name>/{act}", page.as_view(), name=f"cluster-{act}") for act, page in ACTS.items()),
+    path("drills", DrillsPage.as_view(), name="drills"),
+    path("drills/start", StartPage.as_view(), name="drill-start"),
+    path("drills/<name>", DrillPage.as_view(), name="drill"),
+    path("drills/<name>/stop", StopPage.as_view(), name="drill-stop"),
     path("stream", StreamView.as_view(), name="stream"),
     path("pause", PausePage.as_view(), name="pause"),
     path("resume/<name>", ResumePage.as_view(), name="resume"),

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition, ObjectMeta, OwnerReference, Ref, to_seconds, with_condition
 from controlplane.apimachinery.uids import child_uid
-from controlplane.controllers.reads.supposed_snapshot import supposed_snapshot
+from controlplane.controllers.reads.supposed_snapshot import count_concerned, supposed_snapshot
 from controlplane.controllers.reads.workload_labels import workload_labels
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Event, Put
@@ -44,6 +44,7 @@ from controlplane.kinds.drill import (
 from controlplane.settings import Settings
 
 CHECK_EVERY = timedelta(seconds=5)
+MOST: Final = 2000  # bindings of a simulated drill: about a second in a worker
 HEALTHY = "Healthy"
 _API_VERSION = "failover.lifeboat.io/v1alpha1"
 
@@ -59,6 +60,7 @@ class DrillSnapshot(msgspec.Struct, frozen=True):
     bindings: Mapping[Ref, Binding] = {}
     drains: Mapping[str, Drain] = {}
     supposed: Snapshot | None = None
+    too_many: bool = False  # a simulated drill concerns more than MOST bindings
 
 
 def _drill_changed(old: Drill | None, new: Drill | None) -> Iterable[Ref]:
@@ -93,6 +95,9 @@ class Drills(Controller):
             return NOTHING
         if drill.spec.stop:
             return _over(drill, drill_report.stopped(drill, "spec.stop is set", now=now), snapshot.drains)
+        if snapshot.too_many:
+            why = f"more than {MOST} workloads are concerned: choose fewer clusters, or ask What if (lifeboat whatif)"
+            return _over(drill, drill_report.stopped(drill, why, now=now), {})
         if snapshot.supposed is not None:
             effects = what_if(snapshot.supposed, [ClustersLost(drill.spec.clusters)], settings, now=now)
             watched = frozenset(map(str, snapshot.bindings))
@@ -112,6 +117,8 @@ def _snapshot(state: State, drill: Drill) -> DrillSnapshot:
         assert created is not None, "a stored drill has a creation time"
         # Settings and time are read only for edits of policies and of FailoverConfiguration/default.
         asked = [ClustersLost(drill.spec.clusters)]
+        if count_concerned(state, asked, limit=MOST + 1) > MOST:
+            return DrillSnapshot(drill, too_many=True)
         supposed = supposed_snapshot(state, asked, settings=Settings(), base=Settings(), now=created)
         bindings = {ref: one for ref, one in supposed.bindings.items() if any(map(one.spec.target, names))}
     else:

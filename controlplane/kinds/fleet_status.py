@@ -112,6 +112,16 @@ class Prepared(Struct, frozen=True):
     at: Annotated[datetime | None, Meta(description="Age of the oldest answer that is counted.")] = None
 
 
+class LastDrill(Struct, frozen=True):
+    """The newest Drill and its result."""
+
+    name: str
+    mode: Annotated[str, Meta(description="Simulated or Drain.")] = ""
+    result: Annotated[str, Meta(description="Passed, Failed, Stopped or Running.")] = ""
+    message: Annotated[str, Meta(description="The result in a sentence.")] = ""
+    at: Annotated[datetime | None, Meta(description="When it was over; while it runs, when it began.")] = None
+
+
 class FleetStatusStatus(Struct, frozen=True):
     """The state of the fleet."""
 
@@ -127,6 +137,7 @@ class FleetStatusStatus(Struct, frozen=True):
     attention: Annotated[tuple[Attention, ...], Meta(description="What needs an operator, the worst first.")] = ()
     pauses: Annotated[tuple[Pause, ...], Meta(description="Open EvictionHolds over the whole fleet.")] = ()
     readiness: Annotated[Prepared | None, Meta(description="Unset: not computed yet.")] = None
+    last_drill: Annotated[LastDrill | None, Meta(description="The newest Drill. Unset: there is none.")] = None
     members: Annotated[tuple[MemberStatus, ...], Meta(description="All clusters, the worst first.")] = ()
     as_of: Annotated[datetime | None, Meta(description="The time of these figures.")] = None
 
@@ -180,6 +191,7 @@ who: Who paused them.
 since: Since when.
 until: When the hold expires. Unset: when it is deleted.
 """,
+        LastDrill: "name: Name of the Drill.",
         Prepared: """
 workloads: Bindings whose readiness is known.
 ready: Those that would fail over from each of their clusters.

@@ -45,6 +45,7 @@ PATHS = (
             "unjoin",
         )
     ),
+    *("/drills", "/drills/start", "/drills/october", "/drills/october/stop"),
     *("/pause", "/resume/pause-1", "/development/member1/down"),
     "/nothing/is/served/here",
 )

@@ -11,6 +11,8 @@ from msgspec.structs import replace
 from controlplane.admission.admit import admit_create, admit_update
 from controlplane.apimachinery.errors import Invalid
 from controlplane.apimachinery.meta import ObjectMeta
+from controlplane.controllers.drills import Drills, DrillSnapshot
+from controlplane.engine.decision import Put
 from controlplane.insight.drill_report import Measured, report, verdicts
 from controlplane.kind import KINDS
 from controlplane.kinds.drill import DRAIN, DRILL, SIMULATED, Drill, DrillCriteria, DrillSpec
@@ -66,6 +68,18 @@ def test_a_criterion_is_met_or_not(mode: str, measured: Measured, failed: set[st
     spec = DrillSpec(mode, ("member1",), criteria=DrillCriteria(60, 1, 1))
 
     assert {one.criterion for one in verdicts(spec, measured) if not one.passed} == failed
+
+
+def test_a_simulated_drill_of_too_many_workloads_ends_with_what_to_do_instead() -> None:
+    drill = Drill("failover.lifeboat.io/v1alpha1", "Drill", ObjectMeta(name="all"), DrillSpec(SIMULATED, ("member1",)))
+
+    decision = Drills().decide(DrillSnapshot(drill, too_many=True), Settings(), now=NOW)
+
+    (put,) = decision.changes
+    assert isinstance(put, Put)
+    assert isinstance(put.new, Drill)
+    assert (put.new.status.phase, put.new.status.result) == ("Stopped", "")
+    assert "lifeboat whatif" in put.new.status.message
 
 
 def test_a_report_says_in_a_sentence_what_was_not_met() -> None:
