@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
@@ -138,6 +138,48 @@ def words(name: str, default: list[str]) -> list[str]:
     """Return the words of a comma list."""
     value = _text(name)
     return [word.strip() for word in value.split(",") if word.strip()] if value else default
+
+
+class MailServer(NamedTuple):
+    """An SMTP server. `tls`: from the first byte. `starttls`: after a greeting in plain text."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+    tls: bool
+    starttls: bool
+
+
+def mail_server(name: str) -> MailServer | None:
+    """Return the SMTP server of a URL; None: it is not set.
+
+    smtp://user:password@host:587?starttls=true, or smtps://user:password@host:465. The message of an error never has
+    the URL, which may contain a password.
+    """
+    text_ = _text(name).strip()
+    if not text_:
+        return None
+    try:
+        parts, example = urlsplit(text_), f"{name}=smtp://user:password@mail.example.com:587?starttls=true"
+        port, options = parts.port, dict(parse_qsl(parts.query))
+    except ValueError:
+        raise EnvironmentInvalid(f"{name}: the port is not a number") from None
+    starttls = options.pop("starttls", "false")
+    if parts.scheme not in ("smtp", "smtps") or not parts.hostname or options or starttls not in ("true", "false"):
+        raise EnvironmentInvalid(f"{name}: not the URL of an SMTP server; e.g. {example}")
+    tls = parts.scheme == "smtps"
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    return MailServer(parts.hostname, port or (465 if tls else 25), user, password, tls, starttls == "true")
+
+
+def address(name: str) -> str:
+    """Return a variable that is an http or https URL; "": it is not set. An error never has the value."""
+    value = _text(name).strip()
+    parts = urlsplit(value)
+    if value and (parts.scheme not in ("http", "https") or not parts.hostname):
+        raise EnvironmentInvalid(f"{name}: not an http or https URL; e.g. {name}=https://hooks.example.com/lifeboat")
+    return value
 
 
 def database(name: str, default: str) -> dict[str, object]:

@@ -35,11 +35,11 @@ STARTS_WITHIN = 180.0  # seconds
 IMPORTED = (
     "controlplane.controllers",
     *("django.core.management", "django.db.models", "django.forms", "django.template", "django.urls"),
-    *("django.db.backends.postgresql.base", "django.contrib.auth.hashers", "django_prometheus", "rest_framework"),
+    *("django.db.backends.postgresql.base", "django.contrib.auth.hashers", "rest_framework"),
     *("celery.bin.celery", "celery.apps.worker", "celery.apps.beat", "celery.concurrency.prefork"),
     *("kombu.transport.redis", "redis", "psycopg", "psycopg_pool", "numpy", "yaml", "orjson", "jsonpatch"),
-    *("aiohttp.web", "uvicorn", "uvloop", "cryptography.x509", "prometheus_client"),
-)
+    *("aiohttp.web", "uvicorn", "uvloop", "cryptography.x509"),
+)  # not prometheus_client: it reads PROMETHEUS_MULTIPROC_DIR when it is imported
 
 
 class Forked:

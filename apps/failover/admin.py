@@ -10,7 +10,7 @@ from django.contrib.admin.helpers import ActionForm
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from apps.failover.models import Eviction, FleetState, GracefulEvictionTask, UnhealthyCopies
+from apps.failover.models import Eviction, FleetState, GracefulEvictionTask, Notice, UnhealthyCopies
 from apps.failover.orders import order_all
 from apps.objects.access import authorize
 from apps.objects.changelist import choices, cluster_names
@@ -100,7 +100,17 @@ class TaskAdmin(RowAdmin):
     search_fields = ("binding",)
 
 
+class NoticeAdmin(RowAdmin):
+    """Notices: messages to the webhook and the mail server, sent or waiting."""
+
+    list_display = ("at", "severity", "topic", "subject", "count", "channel", "sent_at", "attempts", "error")
+    list_filter = ("channel", "severity", "topic")
+    ordering = ("-at",)
+    note = "A notice without a time under Sent at waits, or is tried again. Notices that were sent stay for 30 days."
+
+
 admin.site.register(Eviction, EvictionAdmin)
 admin.site.register(GracefulEvictionTask, TaskAdmin)
 admin.site.register(UnhealthyCopies, RowAdmin)
 admin.site.register(FleetState, RowAdmin)
+admin.site.register(Notice, NoticeAdmin)

@@ -90,3 +90,15 @@ class BindingReadiness(RowModel, row=rows.BindingReadiness):
 
 class ReadinessRound(RowModel, row=rows.ReadinessRound):
     """The progress of the check of all bindings after a change of the fleet."""
+
+
+class Notice(RowModel, row=rows.Notice, prose=("text", "error")):
+    """A notice that a webhook or a mail server is to get, or has got."""
+
+    class Meta:
+        indexes = [
+            # read by worker.notices: what is to be sent
+            models.Index(fields=["channel", "due_at"], name="notice_due", condition=models.Q(sent_at__isnull=True)),
+            # read by worker.notices: what was sent so long ago that it is removed
+            models.Index(fields=["sent_at"], name="notice_sent", condition=models.Q(sent_at__isnull=False)),
+        ]

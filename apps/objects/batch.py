@@ -14,6 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from apps.objects.encryption import sealed
+from apps.objects.outbox import outgoing
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine.capacity_conflicts import NewReservation, overcommitted_cluster
 from controlplane.engine.decision import CapacityGuard, Decision, Delete, Drop, Put, Save
@@ -215,6 +216,10 @@ class Batch:
             settled.verdicts.append(verdict)
             if item.event_refs and not verdict.lost:
                 self._add_events(item, stored, settled.lines, event_lines, now=now)
+        written = (
+            item.decision for item, verdict in zip(self.items, settled.verdicts, strict=True) if not verdict.lost
+        )
+        settled.row_changes.extend(outgoing(written, now=now))
         for line in settled.lines:
             new = None if line.removed else line.new
             settled.marks.update(self.router.marks(line.old, new, by=self.by, own=line.own, merged=line.merged))

@@ -60,6 +60,7 @@ API_REQUESTS: Final = Histogram(
     buckets=_LONG,
 )
 REFUSED: Final = Counter("lifeboat_refused_writes", "Requests to write that were refused, by HTTP code.", ["code"])
+NOTICES: Final = Counter("lifeboat_notices", "Messages with notices, by channel and result.", ["channel", "result"])
 TICKS: Final = Counter("lifeboat_ticks", "Ticks that beat has sent, or the broker has refused.", ["result"])
 
 _clusters: set[str] = set()  # clusters that have series

@@ -21,9 +21,11 @@ from celery.signals import (
 from apps.objects import tracing
 from apps.objects.configuration import configuration
 from apps.objects.metrics_server import serve_metrics
+from apps.objects.outbox import channels
 from apps.objects.store import store
 from apps.worker.clock import monotonic_seconds
 from apps.worker.groups import INTERVAL_SECONDS, tick_names
+from apps.worker.notices import Sender
 from apps.worker.outside_world import world
 from apps.worker.tick_times import TickTimes
 from apps.worker.turn import Turn
@@ -35,6 +37,7 @@ LEAVE_SECONDS = 5.0  # how long a process that ends waits until its turn has ret
 _stopping = threading.Event()
 _tick_times = TickTimes(tick_names())
 _watchdog: Watchdog | None = None  # None: not a process of the pool
+_sender: Sender | None = None  # None: not a process of the pool, or no channel for notices is set
 
 
 def _end_on_sigterm() -> None:
@@ -101,11 +104,14 @@ def _end_turns(**_: object) -> None:
 
 @worker_process_init.connect
 def _watch(**_: object) -> None:
-    global _watchdog
+    global _watchdog, _sender
     tracing.start("worker")
     if _tick_times.forked:
         _watchdog = Watchdog(_tick_times, store(), run_turn, _stopping)
         _watchdog.start()
+    if _tick_times.forked and channels():
+        _sender = Sender(store(), _stopping)
+        _sender.start()
 
 
 @worker_process_shutdown.connect
@@ -113,3 +119,5 @@ def _leave(**_: object) -> None:
     _stopping.set()
     if _watchdog is not None:
         _watchdog.join(LEAVE_SECONDS)
+    if _sender is not None:
+        _sender.join(LEAVE_SECONDS)

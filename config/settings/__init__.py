@@ -134,6 +134,18 @@ METRICS_HOST = env.text("LIFEBOAT_METRICS_HOST", default="127.0.0.1")
 # Where spans are sent (OTLP over HTTP); "": traces are off. The name of the variable is OpenTelemetry's.
 OTLP_ENDPOINT = env.text("OTEL_EXPORTER_OTLP_ENDPOINT", default="")
 
+# Notices without Alertmanager: a webhook, and e-mail. Empty: that channel is off.
+NOTIFY_WEBHOOK = env.address("LIFEBOAT_NOTIFY_WEBHOOK")
+NOTIFY_WEBHOOK_TOKEN = env.text("LIFEBOAT_NOTIFY_WEBHOOK_TOKEN", default="")
+NOTIFY_EMAIL = env.words("LIFEBOAT_NOTIFY_EMAIL", default=[])
+NOTIFY_FROM = env.text("LIFEBOAT_NOTIFY_FROM", default="lifeboat@localhost")
+NOTIFY_SMTP = env.mail_server("LIFEBOAT_NOTIFY_SMTP")
+if NOTIFY_EMAIL and NOTIFY_SMTP is None:
+    raise env.EnvironmentInvalid(
+        "LIFEBOAT_NOTIFY_EMAIL is set, but not the server that sends the mail; "
+        "e.g. LIFEBOAT_NOTIFY_SMTP=smtp://user:password@mail.example.com:587?starttls=true"
+    )
+
 TOKEN_DAYS = env.number("LIFEBOAT_TOKEN_DAYS", default=90, at_least=1)  # validity of a new token without --days
 
 # Requests that one process answers at the same time: as many threads as database connections.

@@ -281,6 +281,22 @@ class ReadinessRound(Row, frozen=True):
     settled_at: datetime | None = None  # when the last round that is over began: every answer is at least as new
 
 
+class Notice(Row, frozen=True):
+    """A message to people that a channel (webhook or e-mail) is to get (`insight.notices`). key: channel|unique id."""
+
+    channel: str = ""
+    topic: str = ""
+    subject: str = ""  # a cluster, or "fleet"
+    severity: str = ""
+    text: str = ""
+    count: int = 1  # how often this happened in the transaction that wrote the notice
+    at: datetime | None = None
+    due_at: datetime | None = None  # when it is sent, or tried again
+    sent_at: datetime | None = None  # None: no channel has accepted it yet
+    attempts: int = 0
+    error: str = ""  # why the last attempt failed
+
+
 ROWS: tuple[type[Row], ...] = (
     Observation,
     Collected,
@@ -295,6 +311,7 @@ ROWS: tuple[type[Row], ...] = (
     Sweep,
     BindingReadiness,
     ReadinessRound,
+    Notice,
 )
 
 

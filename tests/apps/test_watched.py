@@ -19,6 +19,7 @@ from redis import Redis
 from apps.api.debug import FLEET
 from tests.api.server import free_ports
 from tests.apps.stack import LEAVE_WHERE_NOT_READY, WITHIN, Stack, deployment, policy, stack
+from tests.apps.test_notices import Hook
 from tests.processes import PROJECT, until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
@@ -64,23 +65,28 @@ class Watched(NamedTuple):
     ports: dict[str, int]
     logs: Path
     collector: Collector
+    hook: Hook
 
 
 @pytest.fixture
 def watched(tmp_path: Path, redis_url: str, redis_client: Redis) -> Iterator[Watched]:
     collector, ports = Collector(), dict(zip(("worker", "beat", "members"), free_ports(3), strict=True))
-    threading.Thread(target=collector.serve_forever, daemon=True).start()
+    hook = Hook()
+    for server in (collector, hook):
+        threading.Thread(target=server.serve_forever, daemon=True).start()
     with stack(tmp_path, redis_url, "member1", "member2", log_format="json") as running:
         given = running.processes.environment
         given["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{collector.server_address[1]}"
         given["OTEL_BSP_SCHEDULE_DELAY"] = "200"
+        given["LIFEBOAT_NOTIFY_WEBHOOK"] = f"http://127.0.0.1:{hook.server_address[1]}/"
         for name, port in ports.items():
             given["LIFEBOAT_METRICS_PORT"] = str(port)
             getattr(running.processes, name)()
         fail_over(running)
-        yield Watched(running, ports, tmp_path / "logs", collector)
-    collector.shutdown()
-    collector.server_close()
+        yield Watched(running, ports, tmp_path / "logs", collector, hook)
+    for server in (collector, hook):
+        server.shutdown()
+        server.server_close()
 
 
 def fail_over(running: Stack) -> None:
@@ -180,11 +186,21 @@ def every_metric_is_in_the_manual(watched: Watched) -> None:
     assert undocumented == set()
 
 
+def the_webhook_is_sent_that_the_cluster_is_down_once(watched: Watched) -> None:
+    def topics() -> list[str]:
+        return [notice["topic"] for _, body in watched.hook.received for notice in body["notices"]]
+
+    until(lambda: "ClusterDown" in topics(), within=WITHIN)
+
+    assert topics().count("ClusterDown") == 1
+
+
 def test_a_failover_is_seen_in_log_lines_in_metrics_of_every_process_and_in_spans(watched: Watched) -> None:
     """One failover for all claims, because starting the product takes longest."""
     every_eviction_has_a_line_of_the_worker_with_its_rule_and_versions(watched)
     ordinary_expired_ticks_leave_no_line(watched)
     every_process_serves_what_it_did(watched)
     a_sum_over_processes_counts_nothing_of_the_fleet_twice(watched)
+    the_webhook_is_sent_that_the_cluster_is_down_once(watched)
     every_metric_is_in_the_manual(watched)
     turns_phases_and_requests_to_members_are_spans(watched)
