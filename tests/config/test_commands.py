@@ -1,13 +1,10 @@
 """What a command is told and cannot be is refused in words, before anything is done."""
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-from config import env
+from tests import forked
 
 
 @pytest.mark.parametrize(
@@ -21,14 +18,6 @@ from config import env
 def test_a_fleet_of_no_clusters_or_of_fewer_bindings_than_none_is_refused(options: list[str], words: str) -> None:
     told = {**os.environ, "LIFEBOAT_SECRET_KEY": "x", "LIFEBOAT_DEVELOPMENT": "true"}
 
-    done = subprocess.run(
-        [sys.executable, "manage.py", "fleet", *options],
-        cwd=Path(env.__file__).parents[1],
-        env=told,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = forked.python(["manage.py", "fleet", *options], env=told)
 
     assert (done.returncode, words in done.stderr) == (2, True), done.stderr

@@ -84,7 +84,7 @@ def test_refused_chosen_and_not_chosen_are_all_clusters_and_chosen_is_the_result
     assert all(f"  {one.metadata.name}: " in text(document) for one in members)
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(clusters(), bindings())
 def test_removing_what_a_note_names_ends_that_refusal(members: list[Cluster], wanted: ResourceBindingSpec) -> None:
     for name, one in accounts(members, wanted).items():

@@ -17,7 +17,7 @@ from tests.simulation.stories import NGINX_BINDING
 HISTORIES = st.lists(st.tuples(st.sampled_from(STEPS), st.sampled_from(PAUSES)), min_size=2, max_size=6)
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(HISTORIES)
 def test_signs_and_removals_belong_to_one_failover_only(happenings: list[tuple[str, int]]) -> None:
     found = records(history(happenings).store.log)
@@ -28,7 +28,7 @@ def test_signs_and_removals_belong_to_one_failover_only(happenings: list[tuple[s
     assert set(told.values()) <= {1}
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(HISTORIES)
 def test_only_what_taints_evict_has_signs_of_its_cluster(happenings: list[tuple[str, int]]) -> None:
     for one in records(history(happenings).store.log):
@@ -39,7 +39,7 @@ def test_only_what_taints_evict_has_signs_of_its_cluster(happenings: list[tuple[
             assert not whats & {SEEN, TAINTED}, one.status.reason
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(HISTORIES, st.data())
 def test_a_record_is_the_same_whatever_else_of_its_clusters_was_read(
     happenings: list[tuple[str, int]], data: st.DataObject

@@ -306,7 +306,7 @@ def _fewer(one: Cluster, why: Refusal) -> tuple[Taint, ...]:
     )
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(clusters(), bindings())
 def test_removing_the_named_blocker_ends_that_refusal(members: list[Cluster], wanted: ResourceBindingSpec) -> None:
     for name, why in refusals(asked(members, wanted).explanation).items():

@@ -6,6 +6,7 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -37,8 +38,19 @@ def modes_up_to_root(*paths: Path) -> dict[Path, tuple[int, int]]:
     return {folder: (stat.S_IMODE(status.st_mode), status.st_uid) for folder, status in found.items()}
 
 
-def test_both_servers_come_up_and_the_printed_lines_reach_them(supervise: CommandLine) -> None:
-    printed = supervise("services", "--export").stdout
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    """Running servers that tests look at and leave as they are."""
+    command = CommandLine(tmp_path_factory.mktemp("services") / "lifeboat")
+    try:
+        command("services")
+        yield command
+    finally:
+        command("clean")
+
+
+def test_both_servers_come_up_and_the_printed_lines_reach_them(up: CommandLine) -> None:
+    printed = up("services", "--export").stdout
 
     shell = f'{printed}\nprintf "%s\\n%s" "$DATABASE_URL" "$REDIS_URL"'
     database, store = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=True).stdout.split()
@@ -46,9 +58,8 @@ def test_both_servers_come_up_and_the_printed_lines_reach_them(supervise: Comman
     assert redis.Redis.from_url(store).ping()
 
 
-def test_the_role_may_create_databases_and_the_server_is_durable(supervise: CommandLine) -> None:
-    supervise("services")
-    url = supervise.environment()["DATABASE_URL"]
+def test_the_role_may_create_databases_and_the_server_is_durable(up: CommandLine) -> None:
+    url = up.environment()["DATABASE_URL"]
 
     assert ask(url, "SELECT rolcreatedb FROM pg_roles WHERE rolname = current_user") is True
     assert [ask(url, f"SHOW {name}") for name in ("fsync", "synchronous_commit", "listen_addresses")] == [
@@ -59,12 +70,12 @@ def test_the_role_may_create_databases_and_the_server_is_durable(supervise: Comm
     assert int(str(ask(url, "SHOW server_version_num"))) >= 150000
 
 
-def test_starting_twice_gives_the_same_servers(supervise: CommandLine) -> None:
-    first = supervise("services").stdout
-    pids = {record.name: record.pid for record in running(supervise)}
+def test_starting_twice_gives_the_same_servers(up: CommandLine) -> None:
+    first = up("services").stdout
+    pids = {record.name: record.pid for record in running(up)}
 
-    assert supervise("services").stdout == first
-    assert {record.name: record.pid for record in running(supervise)} == pids
+    assert up("services").stdout == first
+    assert {record.name: record.pid for record in running(up)} == pids
     assert set(pids) == {"postgres", "redis"}
 
 
@@ -84,9 +95,8 @@ def test_stopping_ends_both_and_a_later_start_finds_the_data(supervise: CommandL
     assert ask(supervise.environment()["DATABASE_URL"], "SELECT answer FROM kept") == 42
 
 
-def test_redis_wants_the_password_and_nobody_reads_it_from_the_process_list(supervise: CommandLine) -> None:
-    supervise("services")
-    url = supervise.environment()["REDIS_URL"]
+def test_redis_wants_the_password_and_nobody_reads_it_from_the_process_list(up: CommandLine) -> None:
+    url = up.environment()["REDIS_URL"]
     client = redis.Redis.from_url(url)
     password, port = client.get_connection_kwargs()["password"], client.get_connection_kwargs()["port"]
 
@@ -97,14 +107,13 @@ def test_redis_wants_the_password_and_nobody_reads_it_from_the_process_list(supe
     assert password not in listing
 
 
-def test_a_crashed_server_is_started_again_at_the_same_address(supervise: CommandLine) -> None:
-    supervise("services")
-    url = supervise.environment()["REDIS_URL"]
-    crashed = supervise.record("redis")
+def test_a_crashed_server_is_started_again_at_the_same_address(up: CommandLine) -> None:
+    url = up.environment()["REDIS_URL"]
+    crashed = up.record("redis")
 
     os.kill(crashed.pid, signal.SIGKILL)
 
-    eventually(lambda: supervise.record("redis").pid != crashed.pid)
+    eventually(lambda: up.record("redis").pid != crashed.pid)
     eventually(lambda: answers(url))
 
 
@@ -187,15 +196,14 @@ def test_no_user_is_made_and_no_permission_changed(supervise: CommandLine) -> No
     assert Path("/etc/passwd").read_bytes() == users
 
 
-def test_data_and_socket_are_closed_to_everybody_else(supervise: CommandLine) -> None:
-    supervise("services")
-    url = supervise.environment()["DATABASE_URL"]
+def test_data_and_socket_are_closed_to_everybody_else(up: CommandLine) -> None:
+    url = up.environment()["DATABASE_URL"]
     sockets = Path(url.partition("?host=")[2])
 
     assert stat.S_IMODE(sockets.stat().st_mode) == 0o700
-    assert stat.S_IMODE((supervise.home.root / "postgres").stat().st_mode) == 0o700
-    assert stat.S_IMODE(supervise.home.root.stat().st_mode) == 0o700
-    assert stat.S_IMODE(supervise.home.ready_file.stat().st_mode) == 0o600
+    assert stat.S_IMODE((up.home.root / "postgres").stat().st_mode) == 0o700
+    assert stat.S_IMODE(up.home.root.stat().st_mode) == 0o700
+    assert stat.S_IMODE(up.home.ready_file.stat().st_mode) == 0o600
 
 
 def test_a_deep_folder_still_gets_a_socket_the_kernel_takes(supervise: CommandLine, tmp_path: Path) -> None:
