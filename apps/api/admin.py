@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from apps.api import tokens
-from apps.api.models import Token
+from apps.api.models import ServiceAccountToken, Token
 from apps.objects.rows_admin import RowAdmin
 
 
@@ -45,4 +45,25 @@ class TokenAdmin(RowAdmin):
             self.message_user(request, f"{token} is revoked", messages.WARNING)
 
 
+class ServiceAccountTokenAdmin(RowAdmin):
+    """Tokens of ServiceAccounts. Administrators may revoke them. The secret is not stored."""
+
+    list_display = ("namespace", "name", "audiences", "bound_kind", "bound_name", "created", "expires")
+    list_display_links = ("name",)
+    ordering = ("namespace", "name", "expires")
+    search_fields = ("namespace", "name")
+    exclude = ("digest",)
+    actions = ("revoke",)
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        """Return the actions of administrators. For other staff there are none, also if they send the form."""
+        return super().get_actions(request) if request.user.is_superuser else {}
+
+    @admin.action(description="Revoke the selected tokens: their requests are refused and their watches end")
+    def revoke(self, request: HttpRequest, chosen: QuerySet[ServiceAccountToken]) -> None:
+        revoked, _ = chosen.delete()
+        self.message_user(request, f"{revoked} tokens are revoked", messages.WARNING)
+
+
 admin.site.register(Token, TokenAdmin)
+admin.site.register(ServiceAccountToken, ServiceAccountTokenAdmin)

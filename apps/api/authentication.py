@@ -9,6 +9,7 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
 from apps.api import agents, tokens
+from apps.api.bearer import user_of
 from apps.api.callers import BAD_TOKEN
 from apps.objects.access import caller_of
 
@@ -20,7 +21,7 @@ class BearerAuthentication(BaseAuthentication):
         scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             return None
-        user = tokens.find(secret.strip())
+        user = user_of(secret.strip())
         if user is None:
             raise AuthenticationFailed(BAD_TOKEN)
         return user, tokens.digest_of(secret.strip())
@@ -35,3 +36,10 @@ AUTHENTICATORS = (BearerAuthentication, SessionAuthentication)
 def groups_of(user: Any) -> list[str]:
     """Return the groups of a user, with Kubernetes' names."""
     return [*([agents.GROUP] if agents.cluster_of(user) else []), *caller_of(user).groups]
+
+
+def described(user: Any) -> dict[str, Any]:
+    """Return a user as Kubernetes' reviews describe users: name, uid, groups and extra."""
+    caller = caller_of(user)
+    found: dict[str, Any] = {"username": caller.name, "uid": caller.uid, "groups": groups_of(user)}
+    return found | ({"extra": {key: [*values] for key, values in caller.extra.items()}} if caller.extra else {})

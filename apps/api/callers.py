@@ -12,7 +12,7 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.core.handlers.wsgi import WSGIRequest
 from django.db import Error, close_old_connections
 
-from apps.api import tokens
+from apps.api.bearer import user_of
 from apps.api.budget import ANONYMOUS
 from apps.api.error_mapping import status_error
 from controlplane.apimachinery.errors import Unauthorized
@@ -33,7 +33,7 @@ def name_of(environ: Mapping[str, Any]) -> str:
     try:
         scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            user = tokens.find(secret.strip())
+            user = user_of(secret.strip())
             if user is None:
                 raise Unauthorized(BAD_TOKEN)
         else:

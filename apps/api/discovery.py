@@ -32,7 +32,7 @@ ANSWERED = (
     what_if.KIND,
 )  # kinds that are computed for each request and never stored
 ACCESS_REVIEWS = tuple(review for review in builtin.REVIEWS if review.kind != "TokenReview")
-REVIEWS = (*ACCESS_REVIEWS, *(kind.resource for kind in ANSWERED))
+REVIEWS = (*builtin.REVIEWS, *(kind.resource for kind in ANSWERED))
 
 
 def resources() -> tuple[Resource, ...]:

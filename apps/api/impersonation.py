@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from apps.api import authorization
 from apps.api.authorization import Attributes
 from apps.api.identity import Identity
+from apps.api.service_accounts import groups_of
 from controlplane.apimachinery.errors import BadRequest
 from controlplane.authorization.attributes import ANONYMOUS, AUTHENTICATED, SERVICE_ACCOUNT, UNAUTHENTICATED, Caller
 
@@ -72,15 +73,9 @@ def _complete(caller: Caller) -> Caller:
     """Return the user with the groups that every such user is in."""
     groups = caller.groups
     if not groups and caller.name.startswith(SERVICE_ACCOUNT):
-        groups = service_account_groups(caller.name)
+        groups = groups_of(caller.name.removeprefix(SERVICE_ACCOUNT).partition(":")[0])
     if caller.name == ANONYMOUS:
         groups = (*groups, UNAUTHENTICATED)
     elif AUTHENTICATED not in groups and UNAUTHENTICATED not in groups:
         groups = (*groups, AUTHENTICATED)
     return Caller(caller.name, groups, caller.uid, caller.extra)
-
-
-def service_account_groups(name: str) -> tuple[str, ...]:
-    """Return the groups of the user of a service account: of all of them, and of those of its namespace."""
-    namespace, _, _ = name.removeprefix(SERVICE_ACCOUNT).partition(":")
-    return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")

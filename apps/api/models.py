@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 
@@ -27,3 +28,21 @@ class Token(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user}/{self.name}"
+
+
+class ServiceAccountToken(models.Model):
+    """A bearer token of a ServiceAccount. It is valid until it expires, and while its ServiceAccount exists."""
+
+    digest = models.CharField(max_length=64, unique=True)  # read by service_accounts.find
+    namespace = models.TextField()
+    name = models.TextField()
+    account_uid = models.TextField()
+    audiences = ArrayField(models.TextField())
+    bound_kind = models.TextField(default="", db_default="")  # "": the token is bound to no other object
+    bound_name = models.TextField(default="", db_default="")
+    bound_uid = models.TextField(default="", db_default="")
+    created = models.DateTimeField(auto_now_add=True)
+    expires = models.DateTimeField(db_index=True)  # read by service_accounts.create, which removes expired tokens
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name} until {self.expires:%Y-%m-%d %H:%M}"

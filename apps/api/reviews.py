@@ -10,13 +10,12 @@ from rest_framework.response import Response
 
 from apps.api import authorization, bodies
 from apps.api.answer import Answer
-from apps.api.authentication import groups_of
+from apps.api.authentication import described
 from apps.api.authorization import Attributes, authorize
 from apps.api.error_mapping import nothing_here
 from apps.api.identity import Identity
 from apps.api.permissions import Scope, resource_attributes
 from apps.api.views import KubernetesView
-from apps.objects.access import caller_of
 from controlplane.apimachinery.causes import invalid, required
 from controlplane.apimachinery.errors import Invalid
 from controlplane.authorization.attributes import Caller
@@ -28,11 +27,7 @@ Document = dict[str, Any]
 
 def review_identity(user: Any, question: Document) -> Document:
     """Return the status of a SelfSubjectReview."""
-    caller = caller_of(user)
-    described: Document = {"username": caller.name, "uid": caller.uid, "groups": groups_of(user)}
-    if caller.extra:
-        described["extra"] = {key: [*values] for key, values in caller.extra.items()}
-    return {"userInfo": described}
+    return {"userInfo": described(user)}
 
 
 def review_other(user: Any, question: Document) -> Document:

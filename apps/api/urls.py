@@ -6,7 +6,7 @@ of their own have routes before it, derived from their Resource declarations.
 
 from django.urls import include, path, re_path
 
-from apps.api import debug, discovery, health
+from apps.api import debug, discovery, health, token_requests
 from apps.api.actions import ACTIONS, ActionView, RecordsView
 from apps.api.evictions import EvictionsView
 from apps.api.fleet_status import FleetStatusView
@@ -14,6 +14,7 @@ from apps.api.permissions import without_login
 from apps.api.placement import ExplainView, PlacementReviewView
 from apps.api.readiness import FleetReadinessView, ReadinessView
 from apps.api.reviews import ReviewView
+from apps.api.token_requests import TokenRequestView, TokenReviewView
 from apps.api.views import NowhereView, ObjectView
 from apps.api.what_if import WhatIfView
 from controlplane.kinds import (
@@ -53,6 +54,8 @@ urlpatterns = [
     re_path(url_patterns.object_urls(fleet_status.RESOURCE), FleetStatusView.as_view()),
     re_path(url_patterns.subresource_urls(RESOURCES, sorted(ACTED_ON)), ActionView.as_view()),
     re_path(url_patterns.object_urls(failover_record.RESOURCE), RecordsView.as_view()),
+    re_path(url_patterns.object_urls(token_requests.RESOURCE), TokenReviewView.as_view()),
+    re_path(url_patterns.subresource_urls(RESOURCES, ["token"]), TokenRequestView.as_view()),
     re_path(url_patterns.subresource_urls(RESOURCES, ["explain"]), ExplainView.as_view()),
     re_path(url_patterns.all_urls(KINDS[kind].resource for kind in EVICTIONS), EvictionsView.as_view()),
     re_path(r"^apis?/.+$", ObjectView.as_view()),

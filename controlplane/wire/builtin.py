@@ -36,7 +36,7 @@ v1
   ResourceQuota resourcequotas N quota - status
   Secret secrets N
   Service services N svc all status
-  ServiceAccount serviceaccounts N sa
+  ServiceAccount serviceaccounts N sa - token
 apps/v1
   ControllerRevision controllerrevisions N
   DaemonSet daemonsets N ds all status

@@ -23,6 +23,8 @@ PATHS = (
     *("/", "/livez", "/healthz", "/readyz", "/metrics", "/debug/controllers", "/version", "/openapi/v2"),
     *("/openapi/v3", "/openapi/v3/apis/apps/v1", "/api", "/apis", "/api/v1", "/apis/apps", "/apis/apps/v1"),
     "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+    "/apis/authentication.k8s.io/v1/tokenreviews",
+    "/api/v1/namespaces/default/serviceaccounts/ci/token",
     "/apis/failover.lifeboat.io/v1alpha1/placementreviews",
     "/apis/failover.lifeboat.io/v1alpha1/whatifs",
     "/apis/work.karmada.io/v1alpha2/namespaces/default/resourcebindings/web/readiness",

@@ -1,0 +1,79 @@
+"""Tokens of ServiceAccounts: they expire, and end with the ServiceAccount or the object to which they are bound."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from django.db import connection
+from django.db.models.functions import Now
+
+from apps.api.identity import Identity
+from apps.api.models import ServiceAccountToken
+from apps.api.tokens import digest_of
+from apps.objects.apply import binary_cursor
+from controlplane.apimachinery.meta import Object, Ref
+from controlplane.authorization.attributes import AUTHENTICATED, SERVICE_ACCOUNT, Caller
+
+PREFIX = "lbsa_"  # tells these tokens from those of users
+AUDIENCE = "https://lifeboat"  # of tokens for this API; a token for another audience is refused here
+BOUND_KINDS = ("Pod", "Secret")
+_CREDENTIAL = "authentication.kubernetes.io/credential-id"
+
+# The token of a ServiceAccount that exists with the same uid, and of an object bound to it that does.
+_VALID = """
+    FROM api_serviceaccounttoken t JOIN objects_object a
+      ON a.kind = 'ServiceAccount' AND a.namespace = t.namespace AND a.name = t.name AND a.uid = t.account_uid
+    WHERE t.digest = ANY(%s) AND t.expires > now() AND (t.bound_kind = '' OR EXISTS (
+        SELECT 1 FROM objects_object b WHERE b.kind = t.bound_kind AND b.namespace = t.namespace
+          AND b.name = t.bound_name AND b.uid = t.bound_uid))"""
+
+
+def create(account: Object, *, audiences: Sequence[str], seconds: int, bound: Object | None, now: datetime) -> str:
+    """Store a token of a ServiceAccount and return its secret, which cannot be read again.
+
+    audiences: those who accept the token; empty: this API. bound: the object with which the token ends; None: it ends
+    with the ServiceAccount. Tokens that have expired are removed at the same time.
+    """
+    ServiceAccountToken.objects.filter(expires__lt=Now()).delete()
+    secret = PREFIX + secrets.token_urlsafe(32)
+    ref = Ref("", "", "") if bound is None else bound.ref
+    ServiceAccountToken.objects.create(
+        digest=digest_of(secret),
+        namespace=account.metadata.namespace,
+        name=account.metadata.name,
+        account_uid=account.metadata.uid,
+        audiences=list(audiences) or [AUDIENCE],
+        bound_kind=ref.kind,
+        bound_name=ref.name,
+        bound_uid="" if bound is None else bound.metadata.uid,
+        expires=now + timedelta(seconds=seconds),
+    )
+    return secret
+
+
+def find(secret: str, *, audiences: Sequence[str] = (AUDIENCE,)) -> Identity | None:
+    """Return the ServiceAccount of a valid token for one of these audiences; None: the token is not valid."""
+    with binary_cursor() as cursor:
+        columns = f"SELECT t.namespace, t.name, t.account_uid, t.id::text, t.audiences {_VALID}"
+        row = cursor.run(columns, ([digest_of(secret)],)).fetchone()
+    if row is None or not set(row[4]) & set(audiences):
+        return None
+    namespace, name, uid, credential, _ = row
+    extra = {_CREDENTIAL: (credential,)}
+    return Identity(Caller(f"{SERVICE_ACCOUNT}{namespace}:{name}", groups_of(namespace), uid, extra))
+
+
+def groups_of(namespace: str) -> tuple[str, ...]:
+    """Return the groups of the ServiceAccounts of a namespace."""
+    return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
+
+
+def valid(digests: Sequence[str]) -> dict[str, bool]:
+    """Return the valid tokens among these digests. False, in each: a ServiceAccount is no superuser of Django."""
+    if not digests:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT t.digest {_VALID}", [list(digests)])
+        return {row[0]: False for row in cursor.fetchall()}

@@ -1,0 +1,136 @@
+"""TokenRequest and TokenReview: tokens of ServiceAccounts, and whose token a token is."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.api import bodies, service_accounts, tokens
+from apps.api.answer import Answer
+from apps.api.authentication import described
+from apps.api.authorization import Attributes
+from apps.api.permissions import Scope, resource_attributes
+from apps.api.query import dry_run
+from apps.api.service_accounts import AUDIENCE, BOUND_KINDS
+from apps.api.views import KubernetesView, TargetView
+from apps.objects.store import store
+from controlplane.apimachinery.causes import invalid, required, unsupported
+from controlplane.apimachinery.errors import Cause, Conflict, Invalid, NotFound
+from controlplane.apimachinery.meta import Object, Ref, to_seconds
+from controlplane.wire import builtin, document_check
+from controlplane.wire.resource import Resource
+
+Document = dict[str, Any]
+
+GROUP, VERSION = "authentication.k8s.io", "v1"
+DEFAULT_SECONDS, LEAST_SECONDS, MOST_SECONDS = 3600, 600, 1 << 32
+LONGEST_SECONDS = 48 * 3600  # a longer lifetime is shortened to this
+
+
+class TokenRequestView(TargetView):
+    """Serves POST of serviceaccounts/<name>/token (`kubectl create token`). The secret is shown once."""
+
+    http_method_names = ["post", "options"]
+
+    def post(self, request: Request) -> Response:
+        reading, document = store(), _decoded(request, "TokenRequest")
+        ref, spec = self.target.ref, document.get("spec") or {}
+        account = reading.get([ref]).get(ref)
+        if account is None:
+            raise NotFound.of("serviceaccounts", ref.name)
+        if causes := _faults(spec):
+            raise Invalid.of("TokenRequest", ref.name, causes, group=GROUP)
+        bound = _bound(spec.get("boundObjectRef") or {}, ref.namespace)
+        now, seconds = reading.now(), min(spec.get("expirationSeconds") or DEFAULT_SECONDS, LONGEST_SECONDS)
+        audiences = spec.get("audiences") or [AUDIENCE]
+        secret = ""
+        if not dry_run(request.query_params, {}):
+            secret = service_accounts.create(account, audiences=audiences, seconds=seconds, bound=bound, now=now)
+        ends = to_seconds(now + timedelta(seconds=seconds))
+        answered = {
+            **document,
+            "metadata": {"name": ref.name, "namespace": ref.namespace, "creationTimestamp": to_seconds(now)},
+            "spec": {**spec, "audiences": audiences, "expirationSeconds": seconds},
+            "status": {"token": secret, "expirationTimestamp": ends},
+        }
+        return Response(Answer(answered), status=201)
+
+
+class TokenReviewView(KubernetesView):
+    """Serves POST of tokenreviews: whether a token is valid, and whose it is."""
+
+    http_method_names = ["post", "options"]
+
+    def attributes(self, request: Request) -> Attributes:
+        return resource_attributes(request, RESOURCE, Scope())
+
+    def post(self, request: Request) -> Response:
+        document = _decoded(request, "TokenReview")
+        spec = document.get("spec") or {}
+        if not spec.get("token"):
+            raise Invalid.of("TokenReview", "", [required("spec.token", "name the token to review")], group=GROUP)
+        answered = {**document, "spec": {**spec, "token": ""}, "status": _reviewed(spec["token"], spec)}
+        return Response(Answer(answered), status=201)
+
+
+def _reviewed(secret: str, spec: Document) -> Document:
+    """Return the status of a TokenReview. Tokens of users are for this API."""
+    audiences = spec.get("audiences") or [AUDIENCE]
+    if secret.startswith(service_accounts.PREFIX):
+        user = service_accounts.find(secret, audiences=audiences)
+    else:
+        user = tokens.find(secret) if AUDIENCE in audiences else None
+    if user is None:
+        return {"authenticated": False, "error": "the token is unknown, expired, revoked or for another audience"}
+    return {"authenticated": True, "user": described(user), "audiences": audiences}
+
+
+def _decoded(request: Request, kind: str) -> Document:
+    """Return the body of a request. Raises Invalid for fields of a wrong type."""
+    body = bodies.decode(request.content_type, request.body).document if request.body.strip() else {}
+    document = {**body, "kind": kind, "apiVersion": f"{GROUP}/{VERSION}"}
+    document.pop("status", None)
+    if isinstance(spec := document.setdefault("spec", {}), dict) and kind == "TokenRequest":
+        spec["audiences"] = spec.get("audiences") or []  # its schema requires a list; clients may send null
+    schema = builtin.schema(GROUP, VERSION, kind)
+    if causes := document_check.faults(document_check.without_nulls(document, schema), schema):
+        raise Invalid.of(kind, "", causes, group=GROUP)
+    return document
+
+
+def _faults(spec: Document) -> list[Cause]:
+    causes, seconds = [], spec.get("expirationSeconds")
+    if seconds is not None and seconds < LEAST_SECONDS:
+        causes.append(invalid("spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"))
+    if seconds is not None and seconds > MOST_SECONDS:
+        causes.append(invalid("spec.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds"))
+    bound = spec.get("boundObjectRef") or {}
+    if bound and bound.get("kind") not in BOUND_KINDS:
+        causes.append(unsupported("spec.boundObjectRef.kind", bound.get("kind"), BOUND_KINDS))
+    if bound and not bound.get("name"):
+        causes.append(required("spec.boundObjectRef.name", "name the object with which the token ends"))
+    return causes
+
+
+def _bound(reference: Document, namespace: str) -> Object | None:
+    """Return the object to which a token is bound. Raises NotFound, and Conflict if it has another uid."""
+    if not reference:
+        return None
+    ref = Ref(reference["kind"], namespace, reference["name"])
+    found: Object | None = store().get([ref]).get(ref)
+    plural = f"{ref.kind.lower()}s"
+    if found is None:
+        raise NotFound.of(plural, ref.name)
+    if (uid := reference.get("uid")) and uid != found.metadata.uid:
+        raise Conflict(f'the UID in spec.boundObjectRef is "{uid}", the UID of {plural} "{ref.name}" is another one')
+    return found
+
+
+def _review() -> Resource:
+    return next(review for review in builtin.REVIEWS if review.kind == "TokenReview")
+
+
+RESOURCE = _review()
