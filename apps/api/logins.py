@@ -52,7 +52,7 @@ def ended(logins: Collection[Login]) -> set[Login]:
     def is_valid(login: Login) -> bool:
         if not login.session_hash:
             return by_token.get(login.key) == login.is_superuser
-        user = users.get(login.user_id)
+        user = None if login.user_id is None else users.get(login.user_id)
         if user is None or not user.is_active or user.is_superuser != login.is_superuser:
             return False
         return login.key in alive and user.get_session_auth_hash() == login.session_hash

@@ -52,7 +52,7 @@ class PageRenderer(BrowsableAPIRenderer):
     def get_name(self, view: Any) -> str:
         return title_of(view.request.path)
 
-    def get_breadcrumbs(self, request: Any) -> list[Link]:
+    def get_breadcrumbs(self, request: Any) -> list[Link]:  # type: ignore[override]  # more than name and URL
         return crumbs(request.path)
 
     def get_description(self, view: Any, status_code: int) -> str:

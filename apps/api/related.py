@@ -10,10 +10,10 @@ from apps.api.places import Link, list_url, object_url
 from controlplane import kinds
 from controlplane.apimachinery import names
 from controlplane.apimachinery.meta import Ref, kind_key
+from controlplane.apimachinery.names import BINDING_ANNOTATION
 from controlplane.kind import KINDS
 from controlplane.propagation.bindings import binding_ref
 from controlplane.propagation.matching import CLAIM_LABELS
-from controlplane.propagation.works import BINDING_ANNOTATION
 
 Document = dict[str, Any]
 

@@ -256,7 +256,11 @@ class Shell:
         await self.tailer.add(watcher)
         listener = asyncio.create_task(_until_disconnect(receive, watcher))
         loop, write = asyncio.get_running_loop(), _sender(watcher, send)
-        push.source.open(lambda: loop.call_soon_threadsafe(watcher.ready.set))
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(watcher.ready.set)
+
+        push.source.open(wake)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": _PUSH_HEADERS})
             while not watcher.ended:

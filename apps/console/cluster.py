@@ -288,7 +288,7 @@ class Workload(NamedTuple):
     why: str
 
 
-def workload_of(target: TargetCluster, binding: Binding | None, row: BindingReadiness | None) -> Workload:
+def workload_of(target: TargetCluster, binding: Binding | None, row: Any) -> Workload:
     """Return a line of the table of workloads."""
     ref = Ref.parse(target.binding)
     copy = None
@@ -302,7 +302,7 @@ def workload_of(target: TargetCluster, binding: Binding | None, row: BindingRead
     return Workload(ref.namespace, name, kind, url, target.replicas, health, fate, badge, why)
 
 
-def fate_of(row: BindingReadiness | None, cluster: str) -> tuple[str, str, str]:
+def fate_of(row: Any, cluster: str) -> tuple[str, str, str]:
     """Return what would become of a copy if its cluster went down, as a word, a badge and the reason."""
     if row is None:
         return "not known yet", "off", ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
@@ -83,7 +83,7 @@ class ReadinessPage(Page):
 
     def _listed(self) -> dict[str, Any]:
         """Return a page of the rows that match the filters, and their number up to COUNTED."""
-        rows = list(self._rows().filter(key__gt=self.query.get("after", ""))[: PAGE + 1])
+        rows: list[Any] = list(self._rows().filter(key__gt=self.query.get("after", ""))[: PAGE + 1])
         counted = self._rows().order_by()[: COUNTED + 1].count()
         number = f"more than {COUNTED:,}" if counted > COUNTED else f"{counted:,}"
         return {
@@ -124,25 +124,26 @@ class ReadinessFile(ReadinessPage):
         writer = csv.writer(text)
         writer.writerow(COLUMNS)
         for row in self._lines():
-            for obstacle in row.obstacles or ({},):
+            obstacles: Sequence[Mapping[str, str]] = row.obstacles or ({},)
+            for obstacle in obstacles:
                 writer.writerow(_cells(row, obstacle))
         response = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")
         response["Content-Disposition"] = 'attachment; filename="readiness.csv"'
         response["Cache-Control"] = "no-store"
         return response
 
-    def _lines(self) -> Iterator[BindingReadiness]:
+    def _lines(self) -> Iterator[Any]:
         """Yield at most MAX_LINES rows, read in chunks."""
         after, left = "", MAX_LINES
         while left > 0:
-            chunk = list(self._rows().filter(key__gt=after)[: min(CHUNK, left)])
+            chunk: list[Any] = list(self._rows().filter(key__gt=after)[: min(CHUNK, left)])
             yield from chunk
             if len(chunk) < CHUNK:
                 return
             after, left = chunk[-1].key, left - len(chunk)
 
 
-def _cells(row: BindingReadiness, obstacle: Mapping[str, str]) -> list[str]:
+def _cells(row: Any, obstacle: Mapping[str, str]) -> list[str]:
     """Return a line. A spreadsheet would compute a cell that begins with =, so such a cell gets an apostrophe."""
     since = "" if row.since is None else row.since.strftime("%Y-%m-%dT%H:%M:%SZ")
     own = [row.namespace, row.name, row.workload, row.verdict, " ".join(row.clusters)]
@@ -150,7 +151,7 @@ def _cells(row: BindingReadiness, obstacle: Mapping[str, str]) -> list[str]:
     return [f"'{cell}" if cell[:1] in ("=", "+", "-", "@") else cell for cell in (*own, *named, since)]
 
 
-def _shown(row: BindingReadiness) -> dict[str, Any]:
+def _shown(row: Any) -> dict[str, Any]:
     """Return a row for the template, with the URL of its binding in the API."""
     ref = Ref.parse(row.key)
     resource = KINDS[ref.kind].resource

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from controlplane.insight import readiness as insight
 from controlplane.insight.readiness import Situation
 from controlplane.kinds.binding import Binding
+from controlplane.kinds.obstacle import Obstacle
 from controlplane.kinds.rows import Eviction
 from controlplane.scheduling import explanation_text
 from controlplane.scheduling.cluster_arrays import Fleet
@@ -25,7 +26,7 @@ class Prospect(NamedTuple):
     cluster: str
     moves: bool
     text: str
-    obstacles: tuple[insight.Obstacle, ...]
+    obstacles: tuple[Obstacle, ...]
 
 
 class TableRow(NamedTuple):

@@ -99,7 +99,7 @@ def _about(claim: Claim | None, refs: Sequence[Ref | None]) -> Ref | str:
 def _queued(decision: Decision) -> dict[str, int]:
     """Return how many items of the eviction queue a decision stored, by their new state, and how many it removed."""
     rows = [change for change in decision.changes if isinstance(getattr(change, "row", None), Eviction)]
-    return dict(Counter(one.row.state if isinstance(one, Save) else "Removed" for one in rows))  # type: ignore[union-attr]
+    return dict(Counter(one.row.state if isinstance(one, Save) else "Removed" for one in rows))
 
 
 def _listed(name: str, values: Sequence[Any]) -> dict[str, Any]:

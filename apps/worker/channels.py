@@ -48,6 +48,7 @@ def post(notices: Sequence[Notice]) -> None:
 def mail(notices: Sequence[Notice]) -> None:
     """Send notices by e-mail. Raises NotSent unless the server has accepted the message."""
     server = settings.NOTIFY_SMTP
+    assert server is not None, "notices go by e-mail only if LIFEBOAT_NOTIFY_SMTP is set"
     connection = get_connection(
         "django.core.mail.backends.smtp.EmailBackend",
         host=server.host,

@@ -124,16 +124,18 @@ class Readiness(Controller):
         self._dry_run: tuple[Situation, Settings, SchedulerDryRun] | None = None  # of the present turn
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Any]:
-        rounds, page = _rounds(state) if FLEET in refs else {}, ()
+        rounds: dict[str, ReadinessRound] = _rounds(state) if FLEET in refs else {}
+        page: Sequence[Binding] = ()
         round_ = rounds.get(ROUND, ReadinessRound(ROUND))
         if round_.began_at is not None and round_.ended_at is None:
             page = _page(state, round_.after)
-        bindings = {**{one.ref: one for one in page}, **state.get([ref for ref in refs if ref.kind in BINDINGS])}
+        bindings: dict[Ref, Binding] = {binding.ref: binding for binding in page}
+        bindings |= state.get([ref for ref in refs if ref.kind in BINDINGS])
         stored = state.rows(BindingReadiness, "key", [str(ref) for ref in bindings]) if bindings else {}
         situation = situation_of(state, tuple(bindings.values()))
         found: dict[Ref, Any] = {
-            ref: ReadinessSnapshot(one, next(iter(stored.get(str(ref), ())), None), situation)
-            for ref, one in bindings.items()
+            ref: ReadinessSnapshot(binding, next(iter(stored.get(str(ref), ())), None), situation)
+            for ref, binding in bindings.items()
         }
         changed_at = rounds[CHANGED_GROUPS].began_at if CHANGED_GROUPS in rounds else None
         found[FLEET] = RoundSnapshot(round_, changed_at, situation, tuple(found[one.ref] for one in page))

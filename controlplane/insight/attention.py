@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from controlplane.apimachinery.times import in_words
 from controlplane.clusters import health
@@ -76,7 +76,7 @@ def _of_fleet(queue: QueueStatus, pauses: Sequence[Pause], *, gate_is_on: bool) 
 
 def _of_members(members: Sequence[MemberStatus], waiting_directly: Mapping[str, int]) -> Iterator[Attention]:
     for one in members:
-        about = {"cluster": one.name, "since": one.since}
+        about: dict[str, Any] = {"cluster": one.name, "since": one.since}
         describe = f"kubectl describe cluster {one.name}"
         if one.state == "AccessLost":
             message = f"{one.name} refuses access: {one.message or 'its credentials are not accepted'}"

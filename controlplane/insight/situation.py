@@ -140,7 +140,8 @@ def situation(facts: Facts, settings: Settings, *, now: datetime) -> FleetStatus
         members=members,
         as_of=now,
     )
-    worst = min([_SEVERITY[one.severity] for one in (*members, *needs)], default=_SEVERITY[OK])
+    severities = [*(member.severity for member in members), *(need.severity for need in needs)]
+    worst = min((_SEVERITY[severity] for severity in severities), default=_SEVERITY[OK])
     severity = next(word for word, rank in _SEVERITY.items() if rank == worst)
     return msgspec.structs.replace(status, severity=severity, sentence=sentence(status, now=now))
 

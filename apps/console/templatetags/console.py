@@ -22,7 +22,8 @@ ICONS: Final = {"ok": "✓", "warn": "!", "bad": "✕", "info": "i", "off": "–
 @register.simple_tag(takes_context=True)
 def part(context: Context, name: str) -> SafeString:
     """Return a live part of the page, in an element that the stream can renew."""
-    text = render_to_string(f"console/parts/{name}.html", context.flatten())
+    variables = {str(key): value for key, value in context.flatten().items()}
+    text = render_to_string(f"console/parts/{name}.html", variables)
     return format_html('<div id="part-{0}" data-part="{0}">{1}</div>', name, mark_safe(text))
 
 
