@@ -14,7 +14,7 @@ from apps.api.eviction_metrics import tokens
 from apps.console.object_links import binding_url
 from apps.console.page import Page
 from apps.failover.destinations import destinations
-from apps.failover.queue import read_tier
+from apps.failover.queue import tier_of
 from apps.failover.queue_page import (
     EVERYTHING,
     PAGE,
@@ -31,8 +31,10 @@ from apps.objects.configuration import configuration
 from apps.objects.store import store
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref
+from controlplane.controllers.reads.situation import situation_of
 from controlplane.eviction.operator_orders import VERBS
 from controlplane.eviction.rate import FLEET_BUCKET, bucket_of
+from controlplane.insight.readiness import Situation
 from controlplane.kind import KINDS
 from controlplane.kinds.eviction import EVICTION, Stopped, eviction_item, eviction_name
 from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, QUEUED, RECOVERING
@@ -79,7 +81,8 @@ class QueueView(Page):
     def context(self, request: Request) -> dict[str, Any]:
         choice, offset = choice_of(request.query_params), _offset(request.query_params)
         settings, counts = configuration().settings(), read_counts()
-        fleet, tier, now = read_tier(store(), settings)
+        situation = situation_of(store())
+        fleet, tier, now = tier_of(situation, settings, now=store().now())
         pace = pace_of(tier.rate, settings, counts)
         page = read_page(store(), pace, choice, offset=offset, now=now)
         stopped = None if tier.rate > 0 else Stopped(tier.name, tier.why or "the rate of evictions is 0")
@@ -89,10 +92,11 @@ class QueueView(Page):
             "sections": sections(counts),
             "tier": tier,
             "fleet": fleet,
-            "settings": settings,
+            "rate": f"{tier.rate:g}",
+            "rates": (f"{settings.resource_eviction_rate:g}", f"{settings.secondary_resource_eviction_rate:g}"),
             "gate": settings.gate("Failover"),
             "ends_at": page.ends_at,
-            "lines": _lines(page, settings, stopped),
+            "lines": _lines(page, situation, settings, stopped),
             "in_all": page.in_all,
             "first": offset + 1 if page.items else 0,
             "last": offset + len(page.items),
@@ -154,9 +158,9 @@ def _page_link(choice: QueueChoice, offset: int) -> str:
     return f"?{urlencode({**_chosen(choice), **more})}"
 
 
-def _lines(page: QueuePage, settings: Settings, stopped: Stopped | None) -> list[Line]:
+def _lines(page: QueuePage, situation: Situation, settings: Settings, stopped: Stopped | None) -> list[Line]:
     waiting = [item.row for item in page.items if item.row.state in (QUEUED, HELD)]
-    refuges = destinations(store(), waiting, settings)
+    refuges = destinations(store(), waiting, situation, settings)
     return [_line(item, stopped, refuges.get(item.row.key)) for item in page.items]
 
 

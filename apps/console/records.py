@@ -88,7 +88,7 @@ class RecordsPage(Page):
                 {"outage": outage, "query": urlencode(_times(outage.cluster, outage.since, outage.until))}
                 for outage in outages(page.failovers)
             ],
-            "lanes": found,
+            "lanes": [(lane, seconds_text(lane.longest_seconds)) for lane in found],
             "phases": PHASES,
             "chart": chart(found, now=now),
             "missing": missing,
@@ -143,7 +143,7 @@ class RecordPage(Page):
             "binding_url": binding_url(Ref.parse(status.binding)),
             "workload_url": workload_url(template),
             "kubectl": f"kubectl get failoverrecords -n {record.metadata.namespace} {record.metadata.name} -o yaml",
-            "lanes": found,
+            "lanes": [(lane, seconds_text(lane.longest_seconds)) for lane in found],
             "phases": PHASES,
             "chart": chart(found, now=now),
             "steps": [(step, STEP_BADGES.get(step.what, "info")) for step in status.steps],

@@ -10,12 +10,11 @@ import msgspec
 
 from apps.objects.store import DjangoStore
 from controlplane.clusters import health
-from controlplane.controllers.reads.fleet_state import fleet_state
-from controlplane.eviction.holds import Holds
+from controlplane.controllers.reads.situation import situation_of
 from controlplane.eviction.rate import bucket_of
 from controlplane.insight.figures import QueueFigures, queue_figures
 from controlplane.insight.forecast import Forecast, forecast
-from controlplane.kinds import CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW
+from controlplane.insight.readiness import Situation
 from controlplane.kinds.eviction import Stopped
 from controlplane.kinds.rows import ENDED, HELD, QUEUED, RECOVERING, Eviction
 from controlplane.settings import EvictionSettings, Settings
@@ -66,16 +65,19 @@ class FleetTier(NamedTuple):
     now: datetime
 
 
+def tier_of(situation: Situation, settings: Settings, *, now: datetime) -> FleetTier:
+    """Return the health of the fleet and the tier of the eviction rate in a situation."""
+    fleet = health.fleet_health(situation.clusters, maintained=situation.holds.maintained(now=now))
+    return FleetTier(fleet, health.in_force(fleet, situation.fleet, settings), now)
+
+
 def read_tier(store: DjangoStore, settings: Settings) -> FleetTier:
-    """Return the tier of the eviction rate as it is now. Five queries."""
-    now = store.now()
-    holds = Holds(tuple(store.list(EVICTION_HOLD)), tuple(store.list(MAINTENANCE_WINDOW)))
-    fleet = health.fleet_health(store.list(CLUSTER), maintained=holds.maintained(now=now))
-    return FleetTier(fleet, health.in_force(fleet, fleet_state(store), settings), now)
+    """Return the tier of the eviction rate as it is now. Six queries."""
+    return tier_of(situation_of(store), settings, now=store.now())
 
 
 def read(store: DjangoStore, settings: Settings) -> Queue:
-    """Return the queue as it is now: six queries, whatever its length."""
+    """Return the queue as it is now: seven queries, whatever its length."""
     fleet, tier, now = read_tier(store, settings)
     by_state = store.rows(Eviction, "state", [QUEUED, HELD, RECOVERING, *ENDED])
     rows = tuple(row for some in by_state.values() for row in some if row.due_at is not None or row.state in ENDED)

@@ -24,9 +24,14 @@ def situation_of(state: State, bindings: Sequence[Binding] = ()) -> Situation:
     """
     holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)))
     clusters, policies = state.list(CLUSTER), state.list(CLUSTER_TAINT_POLICY)
-    situation = Situation(clusters, policies, fleet_state(state), holds)
+    return with_bindings(state, Situation(clusters, policies, fleet_state(state), holds), bindings)
+
+
+def with_bindings(state: State, situation: Situation, bindings: Sequence[Binding]) -> Situation:
+    """Return the state of the fleet with the groups, the labels and the reserved capacity of these bindings."""
     if not bindings:
         return situation
+    holds = situation.holds
     if holds.needs_labels():
         holds = replace(holds, labels=workload_labels(state, bindings))
     return replace(

@@ -1,0 +1,102 @@
+"""An operator follows a failover on the console: the queue, the rates, an order, the records and a workload."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Console
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+APPS = 6
+STOPPED = """
+apiVersion: failover.lifeboat.io/v1alpha1
+kind: FailoverConfiguration
+metadata: {name: default}
+spec: {featureGates: {Failover: true}, resourceEvictionRate: 0, secondaryResourceEvictionRate: 0}
+"""
+
+
+def figure(page: Page, word: str) -> int:
+    """Return a figure of the queue as it is on the screen."""
+    found = page.locator(".figure").filter(has_text=word).locator("b").inner_text()
+    return int(found)
+
+
+def in_database(state: str) -> int:
+    from apps.failover.models import Eviction
+
+    return Eviction.objects.filter(state=state).count()
+
+
+def test_a_failover_is_followed_and_released_on_the_console(
+    console: Console, tmp_path: Path, redis_url: str, redis_client: object
+) -> None:
+    from tests.apps.stack import LEAVE_WHERE_NOT_READY, WITHIN, deployment, policy, stack
+    from tests.processes import until
+
+    names = [f"web-{number}" for number in range(APPS)]
+    with stack(tmp_path, redis_url, "member1", "member2", unhealthy_cluster_threshold="0.55") as running:
+        running.create(STOPPED)
+        running.up()
+        running.create(LEAVE_WHERE_NOT_READY)
+        running.join("member1")
+        running.create("\n---\n".join([policy("member1", "member2", groups=1), *map(deployment, names)]))
+        until(lambda: all(running.healthy(name) == {"member1"} for name in names), within=WITHIN)
+        running.join("member2")
+        page = console.go("/queue")
+        expect(page.get_by_role("heading", level=1)).to_have_text("No eviction waits")
+        assert running.fleet is not None
+        running.fleet.set_fault("member1", "down")
+
+        expect(page.get_by_role("heading", level=1)).to_contain_text(f"{APPS} evictions waiting")
+        expect(page.locator("tbody tr")).to_have_count(APPS)
+        assert (figure(page, "queued"), figure(page, "moved")) == (in_database("Queued"), 0) == (APPS, 0)
+        expect(page.locator("tbody tr").first).to_contain_text("a replacement for each lost copy: member2")
+        expect(page.locator("#part-queue")).to_contain_text("the rate of evictions is 0")
+
+        page.get_by_role("link", name="Change the rates").click()
+        page.get_by_label("resourceEvictionRate", exact=False).first.fill("50")
+        page.get_by_label("secondaryResourceEvictionRate").fill("5")
+        page.get_by_role("button", name="Show what it would do").click()
+        expect(page.get_by_text(f"{APPS} evictions wait. At 50/s the last takes place at")).to_be_visible()
+        page.get_by_label("Reason").fill("member1 is lost")
+        page.get_by_role("button", name="Set the rates 50 and 5").click()
+
+        expect(page.get_by_role("heading", level=1)).to_have_text("No eviction waits")
+        until(lambda: in_database("Evicted") == APPS, within=WITHIN)
+        expect(page.locator(".figure").filter(has_text="moved")).to_contain_text(str(APPS))
+        until(lambda: all(running.healthy(name) == {"member2"} for name in names), within=WITHIN)
+
+        console.go("/records")
+        expect(page.get_by_text(f"{APPS} failovers").first).to_be_visible()
+        expect(page.locator("svg.lanes .detecting")).to_have_count(1)
+        page.locator("tbody").last.get_by_role("link", name="web-0", exact=True).click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Deployment web-0 in default: 1 of 1 copy healthy")
+        assert console.errors == []
+
+
+def test_an_order_is_given_without_javascript(plain_console: Console) -> None:
+    from controlplane.apimachinery.meta import Ref
+    from controlplane.eviction.operator_orders import orders_by_cluster
+    from tests.apps.pages import found, in_queue, lost_cluster
+
+    lost_cluster()
+    keys = in_queue("web", "api", "other")
+    page = plain_console.go("/queue")
+
+    for name in ("web", "api"):
+        page.get_by_label(f"Choose shop/{name} on member1").check()
+    page.get_by_role("button", name="Hold").click()
+    expect(page.get_by_text("Hold: 2 evictions from member1, in 1 namespace.")).to_be_visible()
+    page.get_by_label("Reason").fill("we look")
+    page.get_by_role("button", name="Hold 2 evictions").click()
+
+    expect(page.get_by_role("status")).to_contain_text("Hold 2 evictions: done")
+    given = {name: orders_by_cluster(found(Ref.parse(key.rpartition("|")[0]))) for name, key in keys.items()}
+    assert [order.verb for name in ("web", "api") for order in given[name]["member1"]] == ["Hold", "Hold"]
+    assert given["other"] == {}
+    assert plain_console.errors == []
