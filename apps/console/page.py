@@ -49,6 +49,7 @@ from django.contrib.messages import get_messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.template.loader import render_to_string
 from django.utils.cache import patch_vary_headers
+from rest_framework.parsers import FormParser, MultiPartParser
 from rest_framework.request import Request
 
 from apps.api import authorization, error_mapping
@@ -88,6 +89,7 @@ class Page(KubernetesView):
     query: QueryDict  # of the page, also while its stream is opened
 
     http_method_names = ["get", "head", "post", "options"]
+    parser_classes = (FormParser, MultiPartParser)  # also read by the CSRF check, which looks for the token in a form
 
     def attributes(self, request: Request) -> Attributes:
         """Return what a request attempts: to read `resource`, or the path of the page if it has none."""

@@ -47,10 +47,10 @@ class OrderForm(forms.Form):
         required=False, widget=JoinedInput, label="Evictions", help_text="namespace/name of each, with commas between"
     )
     everything = forms.BooleanField(required=False, label="All evictions that the filter finds")
-    cluster = forms.CharField(required=False, label="Filter: cluster")
-    namespace = forms.CharField(required=False, label="Filter: namespace")
-    state = forms.CharField(required=False, label="Filter: state")
-    reason_of = forms.CharField(required=False, label="Filter: reason")
+    cluster = forms.CharField(required=False, widget=forms.HiddenInput)  # the filter of the queue: these four
+    namespace = forms.CharField(required=False, widget=forms.HiddenInput)
+    state = forms.CharField(required=False, widget=forms.HiddenInput)
+    reason_of = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def clean(self) -> dict[str, Any]:
         values: dict[str, Any] = super().clean() or {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html import unescape
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.test import Client
@@ -116,6 +117,22 @@ def test_an_order_is_a_dry_run_first_and_then_stored_with_reason_and_name(root: 
     assert (orders("web"), orders("api"), orders("other")) == ([verb], [verb], [])
     logged = ChangeLog.objects.filter(name="web").latest("version")
     assert (logged.actor, logged.reason) == ("root", f"Eviction{verb}: we look")
+
+
+def test_a_form_of_a_browser_needs_the_token_of_its_session(root: Client) -> None:
+    in_queue("web")
+    browser = Client(enforce_csrf_checks=True)
+    browser.cookies = root.cookies
+    shown = browser.get(f"/queue/order?verb={HOLD}&item=shop/web.member1", HTTP_ACCEPT=HTML).content.decode()
+    token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', shown)
+    assert token is not None
+    sent = {"verb": HOLD, "item": "shop/web.member1", "reason": "we look", "concerned": "1"}
+    form = "application/x-www-form-urlencoded"
+
+    assert browser.post("/queue/order", urlencode(sent), content_type=form).status_code == 403
+    assert orders("web") == []
+    done = browser.post("/queue/order", urlencode({**sent, "csrfmiddlewaretoken": token.group(1)}), content_type=form)
+    assert (done.status_code, orders("web")) == (303, [HOLD])
 
 
 def test_an_order_about_all_that_a_filter_finds_needs_the_typed_word(root: Client) -> None:
