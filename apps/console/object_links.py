@@ -26,9 +26,9 @@ def workload_url(ref: Ref) -> str:
     return f"/workloads/{'/'.join(map(_part, parts))}"
 
 
-def record_url(name: str) -> str:
-    """Return the URL of the page of a FailoverRecord."""
-    return f"/records/{_part(name)}"
+def record_url(name: str, namespace: str = "") -> str:
+    """Return the URL of the page of a FailoverRecord. `namespace`: for readers with rights in this namespace only."""
+    return f"/records/{_part(name)}" + (f"?namespace={_part(namespace)}" if namespace else "")
 
 
 def cluster_url(name: str) -> str:

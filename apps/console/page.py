@@ -163,6 +163,16 @@ class Page(KubernetesView):
         raise MethodNotAllowed(f"{request.method} is not possible on this page")
 
 
+def namespaced_attributes(page: Page, request: Request, resource: Resource) -> Attributes:
+    """Return what a request for a list attempts, if the parameter `namespace` of the page limits it to a namespace.
+
+    So users with rights in one namespace may read the list of this namespace.
+    """
+    query = getattr(page, "query", request.query_params)
+    scope = Scope(namespace=query.get("namespace", "").strip(), name=page.kwargs.get("name", ""))
+    return resource_attributes(request, resource, scope)
+
+
 def frame(page: Page, request: Request) -> dict[str, Any]:
     """Return the variables that `console/base.html` needs."""
     now: datetime = store().now()

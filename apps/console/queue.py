@@ -10,9 +10,10 @@ from urllib.parse import urlencode
 from django.http import QueryDict
 from rest_framework.request import Request
 
+from apps.api.authorization import Attributes
 from apps.api.eviction_metrics import tokens
 from apps.console.object_links import binding_url
-from apps.console.page import Page
+from apps.console.page import Page, namespaced_attributes
 from apps.failover.destinations import destinations
 from apps.failover.queue import tier_of
 from apps.failover.queue_page import (
@@ -74,9 +75,15 @@ class QueueView(Page):
     topics: ClassVar = {"queue": ("Eviction", "FleetState", kinds.FAILOVER_CONFIGURATION, kinds.EVICTION_HOLD)}
     resource = RESOURCE
 
+    def attributes(self, request: Request) -> Attributes:
+        return namespaced_attributes(self, request, RESOURCE)
+
     def kubectl(self) -> str:
-        cluster = choice_of(self.query).cluster
-        return "kubectl get evictions -A" + (f" --field-selector spec.cluster={cluster}" if cluster else "")
+        choice = choice_of(self.query)
+        where = f"-n {choice.namespace}" if choice.namespace else "-A"
+        return f"kubectl get evictions {where}" + (
+            f" --field-selector spec.cluster={choice.cluster}" if choice.cluster else ""
+        )
 
     def context(self, request: Request) -> dict[str, Any]:
         choice, offset = choice_of(request.query_params), _offset(request.query_params)
@@ -105,7 +112,7 @@ class QueueView(Page):
             "clusters": sorted({*counts.clusters, choice.cluster} - {""}),
             "reasons": sorted({*counts.held, choice.reason} - {""}),
             "verbs": tuple(VERBS.values()),
-            "may_order": self.may(request, "create", RESOURCE, sub="hold"),
+            "may_order": self.may(request, "create", RESOURCE, namespace=choice.namespace, sub="hold"),
             "may_set": self.may(request, "patch", KINDS[kinds.FAILOVER_CONFIGURATION].resource, name="default"),
             "filtered": choice != QueueChoice(),
             "earlier": _page_link(choice, offset - PAGE) if offset else "",

@@ -67,9 +67,13 @@ class OrderPage(ActPage):
     back = "/queue"
 
     def asked(self, request: Request) -> Attributes:
-        verb = (request._request.POST or request.query_params).get("verb", HOLD)
+        sent = request._request.POST or request.query_params
+        items = ",".join(sent.getlist("item")).split(",")
+        spaces = {item.partition("/")[0].strip() for item in items if item}
+        namespace = sent.get("namespace", "") if sent.get("everything") else spaces.pop() if len(spaces) == 1 else ""
         resource = KINDS[EVICTION].resource
-        return Attributes(request.user, "create", resource.group, resource.plural, verb.lower())
+        verb = sent.get("verb", HOLD).lower()
+        return Attributes(request.user, "create", resource.group, resource.plural, verb, namespace)
 
     def act(self, request: Request, values: dict[str, Any]) -> Act:
         verb, keys = values["verb"], keys_of(values)

@@ -10,9 +10,10 @@ from urllib.parse import urlencode
 from django.http import HttpResponse, HttpResponseBase
 from rest_framework.request import Request
 
+from apps.api.authorization import Attributes
 from apps.console.object_links import binding_url, record_url, workload_url
-from apps.console.page import Page
-from apps.failover.begun import PAGE, BegunPage, FailoverChoice, begun_page, binding_of, probe_turns
+from apps.console.page import Page, namespaced_attributes
+from apps.failover.begun import BegunPage, FailoverChoice, begun_page, binding_of, probe_turns
 from apps.objects import failovers
 from apps.objects.store import store
 from controlplane.apimachinery.errors import BadRequest, NotFound
@@ -25,6 +26,7 @@ from controlplane.kinds import BINDINGS
 from controlplane.kinds.failover_record import RESOURCE, RUNNING, FailoverRecord
 
 MOST_CHANGES: Final = 200  # newest changes of each binding that the lanes of a list are made from
+MOST_REPORTED: Final = 500  # failovers of one report
 _SECOND: Final = timedelta(seconds=1)
 MARKDOWN: Final = "text/markdown; charset=utf-8"
 STEP_BADGES: Final = {
@@ -58,6 +60,9 @@ class RecordsPage(Page):
     topics: ClassVar = {"records": BINDINGS}
     resource = RESOURCE
 
+    def attributes(self, request: Request) -> Attributes:
+        return namespaced_attributes(self, request, RESOURCE)
+
     def kubectl(self) -> str:
         namespace = self.query.get("namespace", "")
         return f"kubectl get failoverrecords {f'-n {namespace}' if namespace else '-A'}"
@@ -77,7 +82,7 @@ class RecordsPage(Page):
             "lines": [
                 Line(
                     begun,
-                    record_url(begun.name),
+                    record_url(begun.name, choice.namespace),
                     binding_url(begun.binding),
                     begun.name in page.running,
                     seconds_text(took.get(begun.name)),
@@ -94,7 +99,6 @@ class RecordsPage(Page):
             "missing": missing,
             "more": "" if page.after is None else urlencode({**_sent(query), "before": page.after}),
             "markdown": urlencode(_sent(query)),
-            "page_size": PAGE,
         }
 
 
@@ -103,8 +107,8 @@ class RecordsReport(RecordsPage):
 
     def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         choice, now = choice_of(request.query_params), store().now()
-        page = begun_page(choice, before=_before(request.query_params.get("before", "")))
-        records, missing = records_of(page, most_changes=failovers.MOST_CHANGES // PAGE)
+        page = begun_page(choice, before=_before(request.query_params.get("before", "")), limit=MOST_REPORTED)
+        records, missing = records_of(page, most_changes=MOST_CHANGES)
         omissions = [missing] if missing else []
         if page.after is not None:
             omissions.append(f"Only the {len(page.failovers)} newest failovers are in this report; narrow the times.")
@@ -121,15 +125,15 @@ class RecordPage(Page):
     template_name = "console/record.html"
     resource = RESOURCE
 
-    def kubectl(self) -> str:
-        return f"kubectl get failoverrecords -A --field-selector metadata.name={self.kwargs['name']} -o yaml"
+    def attributes(self, request: Request) -> Attributes:
+        return namespaced_attributes(self, request, RESOURCE)
 
     def subjects(self) -> dict[str, tuple[str, ...]]:
         ref = binding_of(self.kwargs["name"])
         return {"record": (str(ref),)} if ref is not None else {}
 
     def context(self, request: Request) -> dict[str, Any]:
-        record, now = find_record(self.kwargs["name"]), store().now()
+        record, now = find_record(self.kwargs["name"], namespace_of(request)), store().now()
         found = lanes([record], turned_at=probe_turns(store(), [record]), now=now)
         status = record.status
         template = Ref(
@@ -148,7 +152,7 @@ class RecordPage(Page):
             "chart": chart(found, now=now),
             "steps": [(step, STEP_BADGES.get(step.what, "info")) for step in status.steps],
             "total": seconds_text(status.durations.total),
-            "markdown": f"{record_url(record.metadata.name)}.md",
+            "markdown": record_url(f"{record.metadata.name}.md", namespace_of(request)),
         }
 
 
@@ -156,7 +160,7 @@ class RecordReport(RecordPage):
     """The report about one failover as Markdown."""
 
     def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        record, now = find_record(self.kwargs["name"]), store().now()
+        record, now = find_record(self.kwargs["name"], namespace_of(request)), store().now()
         title = f"Failover {record.metadata.name}"
         text = report([record], title=title, turned_at=probe_turns(store(), [record]), now=now)
         return markdown(text, name=record.metadata.name)
@@ -170,11 +174,16 @@ def markdown(text: str, *, name: str) -> HttpResponse:
     return response
 
 
-def find_record(name: str) -> FailoverRecord:
-    """Return a record by its name. Raises NotFound."""
+def namespace_of(request: Request) -> str:
+    """Return the namespace that a request is limited to; "": none."""
+    return request.query_params.get("namespace", "").strip()
+
+
+def find_record(name: str, namespace: str) -> FailoverRecord:
+    """Return a record by its name, and by its namespace unless that is "". Raises NotFound."""
     ref = binding_of(name)
     for record in failovers.of_binding(ref) if ref is not None else ():
-        if record.metadata.name == name:
+        if record.metadata.name == name and namespace in ("", record.metadata.namespace):
             return record
     raise NotFound.of(RESOURCE.plural, name, group=RESOURCE.group)
 

@@ -165,7 +165,7 @@ def _answers(request: Request, binding: Binding, now: datetime) -> dict[str, Any
         "queued": [_queued(row) for row in queued if row.due_at is not None],
         **explained(explained_placement(reading, binding.ref), binding, situation, settings, term=_term(request)),
         **prospects(binding, situation, settings, queued, now=now),
-        "records": [(one, record_url(one.name), one.name in begun.running) for one in begun.failovers],
+        "records": [(one, record_url(one.name, one.namespace), one.name in begun.running) for one in begun.failovers],
     }
 
 

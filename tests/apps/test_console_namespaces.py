@@ -1,0 +1,83 @@
+"""A user with rights in one namespace uses the pages of this namespace, and no others."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+
+from apps.objects.access import access
+from apps.objects.default_roles import make_roles
+from apps.objects.store import store
+from apps.objects.writer import Author, Writer
+from controlplane.eviction.operator_orders import HOLD
+from controlplane.kind import KINDS
+from controlplane.settings import Settings
+from tests.apps.credentials import PASSWORD
+from tests.apps.pages import in_queue, namespace, stored
+from tests.apps.test_console_queue import HTML, orders
+from tests.apps.test_console_records import outage
+
+GROUP = "rbac.authorization.k8s.io"
+
+
+@pytest.fixture
+def teammate(root: Client) -> Client:
+    """A browser of an operator of the namespace shop."""
+    from django.contrib.auth import get_user_model  # here: Django is not set up while fixtures are collected
+
+    user = get_user_model().objects.create_user("tina", password=PASSWORD)
+    stored(namespace("shop"))
+    make_roles(store())
+    bound = {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "tina", "namespace": "shop"},
+        "roleRef": {"kind": "ClusterRole", "name": "lifeboat:operator", "apiGroup": GROUP},
+        "subjects": [{"kind": "User", "name": "tina", "apiGroup": GROUP}],
+    }
+    Writer(store(), Settings(), Author("test", "Test")).create(KINDS[f"{GROUP}/RoleBinding"], bound)
+    access().policy(reread=True)
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def status(client: Client, path: str) -> int:
+    return int(client.get(path, HTTP_ACCEPT=HTML).status_code)
+
+
+def test_the_queue_and_orders_of_the_namespace_are_open_and_those_of_others_are_not(teammate: Client) -> None:
+    in_queue("web")
+
+    assert status(teammate, "/queue") == 403
+    shown = teammate.get("/queue?namespace=shop", HTTP_ACCEPT=HTML)
+    assert shown.status_code == 200
+    assert b'name="verb"' in shown.content
+    assert status(teammate, f"/queue/order?verb={HOLD}&item=bank/web.member1") == 403
+    assert status(teammate, f"/queue/order?verb={HOLD}&item=shop/web.member1&item=bank/web.member1") == 403
+    assert status(teammate, f"/queue/order?verb={HOLD}&everything=yes") == 403
+    assert status(teammate, "/queue/rates") == 403
+
+    done = teammate.post("/queue/order", {"verb": HOLD, "item": "shop/web.member1", "reason": "x", "concerned": "1"})
+    assert (done.status_code, orders("web")) == (303, [HOLD])
+
+
+def test_records_and_workloads_of_the_namespace_are_open_and_those_of_others_are_not(teammate: Client) -> None:
+    name = outage("web")["web"]
+
+    assert status(teammate, "/records") == 403
+    assert (
+        f"/records/{name}?namespace=shop" in teammate.get("/records?namespace=shop", HTTP_ACCEPT=HTML).content.decode()
+    )
+    assert status(teammate, f"/records/{name}") == 403
+    assert status(teammate, f"/records/{name}?namespace=shop") == 200
+    assert status(teammate, f"/records/{name}.md?namespace=shop") == 200
+    assert status(teammate, f"/records/{name}?namespace=bank") == 403
+    assert status(teammate, "/bindings/shop/web") == 200
+    assert status(teammate, "/bindings/bank/web") == 403
+
+
+def test_a_record_of_another_namespace_is_not_found_under_this_one(root: Client) -> None:
+    name = outage("web")["web"]
+
+    assert status(root, f"/records/{name}?namespace=bank") == 404
