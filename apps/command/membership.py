@@ -12,6 +12,7 @@ import yaml
 from apps.command import exit_codes, paths
 from apps.command.errors import CommandError, Document, Refused, usage
 from apps.command.options import command
+from apps.command.preview import preview
 from apps.command.progress import gone
 from apps.command.run import Run
 from apps.command.taints import PANEL, Cluster
@@ -130,9 +131,10 @@ def unjoin(
     if keep or delete:
         run.api.patch(path, wish, dry_run=True)
         run.remark(f"{cluster} is removed at once. Copies on it {'stay, unmanaged' if keep else 'are deleted'}.")
+        preview(run, {"type": "ClusterRemoved", "name": cluster, "copies": "keep" if keep else "delete"})
     else:
         run.api.delete(path, dry_run=True)
-        run.remark(f"{cluster} is removed. Nothing is placed on it.")
+        preview(run, {"type": "ClusterRemoved", "name": cluster})
     run.confirm(f"Unjoin {cluster}?")
     if keep or delete:
         run.api.patch(path, wish)

@@ -10,6 +10,7 @@ from apps.command import exit_codes, output, paths
 from apps.command.completing import clusters
 from apps.command.errors import CommandError, Document, usage
 from apps.command.options import Reason, command
+from apps.command.preview import preview
 from apps.command.progress import State, followed
 from apps.command.run import Run
 from apps.command.workloads import subject
@@ -61,6 +62,7 @@ def drain(
             "spec": {"cluster": cluster, "rate": rate, "reason": reason},
         }
         run.api.post(collection, body, dry_run=True)
+        preview(run, {"type": "ClustersDrained", "names": [cluster], "rate": rate})
         run.confirm(f"Drain {cluster}?")
         made = run.api.post(collection, body)
         name = made["metadata"]["name"]
@@ -133,7 +135,7 @@ def failback(
     spec: Document = {"rate": rate, "atOnce": at_once, "reason": reason, "dryRun": True}
     spec |= {key: value for key, value in (("cluster", cluster), ("binding", binding)) if value}
     if selector:
-        spec["selector"] = {"matchLabels": _labels(selector)}
+        spec["selector"] = {"matchLabels": labels_of(selector)}
     if not cluster and not binding and not selector:
         raise usage("name a cluster, or choose with --binding or --selector")
     collection = paths.failover("failbacks")
@@ -159,7 +161,8 @@ def failback(
     _report(run, ended, _failback_state(ended), problem=ended["status"].get("phase") != "Finished")
 
 
-def _labels(text: str) -> dict[str, str]:
+def labels_of(text: str) -> dict[str, str]:
+    """Return the labels of a text such as a=b,c=d. Raises CommandError for any other text."""
     pairs = [part.partition("=") for part in text.split(",")]
     if any(not key or not equals for key, equals, _ in pairs):
         raise usage(f'--selector: "{text}" is not a list of labels; write a=b,c=d')

@@ -233,12 +233,26 @@ def _user(run: Run) -> str:
     return str(made["status"]["userInfo"].get("username", ""))
 
 
+def _only_pause(run: Run) -> str:
+    """Return the name of the pause over the whole fleet. Raises CommandError if there is none, or more than one."""
+    status = run.api.get(paths.failover("fleetstatuses", "fleet"))["status"]
+    pauses: list[Document] = status.get("pauses") or []
+    if len(pauses) == 1:
+        return str(pauses[0]["name"])
+    if not pauses:
+        advice = "pauses of clusters and namespaces have names: kubectl get evictionholds; lifeboat resume NAME"
+        raise CommandError("the fleet is not paused", code=exit_codes.NOT_FOUND, advice=advice)
+    said = "; ".join(f"{one['name']} by {one.get('who') or 'a user'}: {one.get('reason', '')}" for one in pauses)
+    raise usage(f"{len(pauses)} pauses hold the fleet: {said}", advice="end each of them: lifeboat resume NAME")
+
+
 @command(app, panel=PANEL, dangerous=True)
 def resume(
     run: Run,
-    name: Annotated[str, typer.Argument(help="The EvictionHold to delete. Default: that of `lifeboat pause`.")] = PAUSE,
+    name: Annotated[str, typer.Argument(help="The EvictionHold. Default: the only pause over the whole fleet.")] = "",
 ) -> None:
     """End a pause: evictions that were held continue, in the order of the queue."""
+    name = name or _only_pause(run)
     path = paths.failover("evictionholds", name)
     try:
         hold = run.api.get(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
@@ -12,6 +12,7 @@ from apps.command import durations, exit_codes, paths
 from apps.command.completing import clusters
 from apps.command.errors import CommandError, Document, Refused, usage
 from apps.command.options import Reason, command
+from apps.command.preview import preview
 from apps.command.run import Run
 from controlplane.apimachinery.names import UNSCHEDULABLE_TAINT
 
@@ -62,10 +63,13 @@ def parsed(text: str) -> Edit:
     return Edit(found["key"], found["value"] or "", effect, bool(found["remove"]))
 
 
-def _change(run: Run, name: str, edit: Callable[[Taints], Taints], *, question: str) -> Document | None:
+def _change(
+    run: Run, name: str, edit: Callable[[Taints], Taints], *, question: str = "", supposed: Sequence[Document] = ()
+) -> Document | None:
     """Change the taints of a cluster after a dry run and a confirmation. None: they are already as wanted.
 
-    `question` "": the change is not dangerous. A change by another writer in between is not lost.
+    `question` "": the change is not dangerous. `supposed`: the changes of a WhatIf that is shown before the question.
+    A change by another writer in between is not lost.
     """
     confirmed = False
     for _ in range(ATTEMPTS):
@@ -79,6 +83,8 @@ def _change(run: Run, name: str, edit: Callable[[Taints], Taints], *, question: 
         try:
             if not confirmed:
                 run.api.patch(paths.cluster(name), body, dry_run=True)
+                if supposed:
+                    preview(run, *supposed)
                 if question or run.dry_run:
                     run.confirm(question)
                 confirmed = True
@@ -99,14 +105,14 @@ def _report(run: Run, name: str, changed: Document | None, did: str, already: st
 @command(app, panel=PANEL, dangerous=True)
 def cordon(run: Run, cluster: Cluster) -> None:
     """Let nothing new be placed on a cluster. What runs there stays."""
-    _report(run, cluster, _change(run, cluster, CORDON.applied, question=""), "cordoned", "is already cordoned")
+    _report(run, cluster, _change(run, cluster, CORDON.applied), "cordoned", "is already cordoned")
 
 
 @command(app, panel=PANEL, dangerous=True)
 def uncordon(run: Run, cluster: Cluster) -> None:
     """Let workloads be placed on a cluster again."""
     edit = CORDON._replace(remove=True)
-    _report(run, cluster, _change(run, cluster, edit.applied, question=""), "uncordoned", "is not cordoned")
+    _report(run, cluster, _change(run, cluster, edit.applied), "uncordoned", "is not cordoned")
 
 
 @command(app, panel=PANEL, dangerous=True)
@@ -125,7 +131,15 @@ def taint(
 
     evicting = [edit for edit in edits if not edit.remove and edit.effect.endswith("NoExecute")]
     question = f"Taint {cluster}, and evict what does not tolerate it?" if evicting else ""
-    _report(run, cluster, _change(run, cluster, edited, question=question), "tainted", "has these taints already")
+    supposed = [added(cluster, edit) for edit in evicting]
+    changed = _change(run, cluster, edited, question=question, supposed=supposed)
+    _report(run, cluster, changed, "tainted", "has these taints already")
+
+
+def added(cluster: str, edit: Edit) -> Document:
+    """Return the change of a WhatIf that adds a taint."""
+    taint = {"key": edit.key, "effect": edit.effect, **({"value": edit.value} if edit.value else {})}
+    return {"type": "TaintAdded", "cluster": cluster, "taint": taint}
 
 
 @command(app, panel=PANEL, dangerous=True)

@@ -69,7 +69,7 @@ def _of_fleet(queue: QueueStatus, pauses: Sequence[Pause], *, gate_is_on: bool) 
         yield Attention(
             *("Paused", WARN, f"All evictions are paused by {pause.who or pause.name}: {pause.reason}"),
             "resume when evictions may go on",
-            f"kubectl delete evictionhold {pause.name}",
+            f"lifeboat resume {pause.name}",
             since=pause.since,
         )
 
@@ -93,7 +93,8 @@ def _of_members(members: Sequence[MemberStatus], waiting_directly: Mapping[str, 
                 "cannot be reached"
             )
             remedy = "fence the cluster if you know that it is down"
-            yield Attention("DirectlyWaiting", BAD, message, remedy, describe, **about)
+            fence = f"lifeboat fence {one.name} --reason …"
+            yield Attention("DirectlyWaiting", BAD, message, remedy, fence, **about)
 
 
 def _of_queue(queue: QueueStatus) -> Iterator[Attention]:
@@ -113,7 +114,7 @@ def _of_queue(queue: QueueStatus) -> Iterator[Attention]:
                 f"{one.evictions} {'eviction' if one.evictions == 1 else 'evictions'} held: {one.message}",
             ),
             _HELD_REMEDIES.get(one.reason, "read the message of each held eviction"),
-            "kubectl get evictions -A",
+            "lifeboat queue -o wide",
         )
 
 

@@ -1,0 +1,86 @@
+"""The command `whatif`: what changes of the fleet would do, before they happen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+import yaml
+
+from apps.command import exit_codes
+from apps.command.errors import CommandError, Document, usage
+from apps.command.options import command
+from apps.command.preview import ask, show
+from apps.command.reading import PANEL
+from apps.command.run import Run
+from apps.command.taints import added, parsed
+
+app = typer.Typer()
+_SETTINGS: Final = "FailoverConfiguration"
+_POLICIES: Final = ("PropagationPolicy", "ClusterPropagationPolicy", "ClusterTaintPolicy")
+
+Several = list[str] | None
+
+
+@command(app, panel=PANEL)
+def whatif(
+    run: Run,
+    lost: Annotated[Several, typer.Option("--lost", help="This cluster stops answering. Repeatable.")] = None,
+    region: Annotated[Several, typer.Option("--region", help="All clusters of this region stop answering.")] = None,
+    provider: Annotated[Several, typer.Option("--provider", help="All clusters of this provider.")] = None,
+    drain: Annotated[Several, typer.Option("--drain", help="This cluster is drained.")] = None,
+    rate: Annotated[float, typer.Option(min=0.001, help="Bindings per second of --drain and --failback.")] = 0.5,
+    cordon: Annotated[Several, typer.Option("--cordon", help="This cluster takes nothing new.")] = None,
+    taint: Annotated[Several, typer.Option("--taint", help="CLUSTER:KEY=VALUE:EFFECT is added.")] = None,
+    failback: Annotated[Several, typer.Option("--failback", help="What left this cluster returns.")] = None,
+    unjoin: Annotated[Several, typer.Option("--unjoin", help="This cluster is removed.")] = None,
+    file: Annotated[
+        list[Path] | None, typer.Option("-f", "--filename", help="A policy or FailoverConfiguration is applied.")
+    ] = None,
+) -> None:
+    """Say what moves where, what has no place and when it is over, if clusters fail or something is changed."""
+    changes: list[Document] = []
+    if lost or region or provider:
+        changes.append(
+            {"type": "ClustersLost", "names": lost or [], "regions": region or [], "providers": provider or []}
+        )
+    changes += [{"type": "ClustersDrained", "names": drain, "rate": rate}] if drain else []
+    changes += [{"type": "Cordoned", "names": cordon}] if cordon else []
+    changes += [_tainted(text) for text in taint or ()]
+    changes += [{"type": "Failback", "cluster": name, "rate": rate} for name in failback or ()]
+    changes += [{"type": "ClusterRemoved", "name": name} for name in unjoin or ()]
+    changes += [change for path in file or () for change in _edits(path)]
+    if not changes:
+        raise usage("say what happens", advice="for example: lifeboat whatif --lost member1")
+    found = ask(run, changes)
+    if not run.show(found):
+        show(run, found)
+
+
+def _tainted(text: str) -> Document:
+    cluster, _, rest = text.partition(":")
+    edit = parsed(rest)
+    if not cluster or edit.remove:
+        raise usage(f'--taint: "{text}" is not CLUSTER:KEY=VALUE:EFFECT')
+    return added(cluster, edit)
+
+
+def _edits(path: Path) -> list[Document]:
+    """Return the changes that the documents of a file make."""
+    try:
+        documents: list[Any] = [one for one in yaml.safe_load_all(path.read_text()) if one]
+    except FileNotFoundError:
+        raise CommandError(f"there is no file {path}", code=exit_codes.NOT_FOUND) from None
+    except (OSError, yaml.YAMLError) as error:
+        raise usage(f"{path} is not a manifest: {error}") from None
+    changes: list[Document] = []
+    for one in documents:
+        kind = one.get("kind") if isinstance(one, dict) else None
+        if kind in _POLICIES:
+            changes.append({"type": "PolicyEdited", "policy": one})
+        elif kind == _SETTINGS:
+            changes.append({"type": "GateOrRateChanged", "configuration": one.get("spec") or {}})
+        else:
+            raise usage(f"{path}: what if knows {', '.join((*_POLICIES, _SETTINGS))}, not {kind}")
+    return changes
