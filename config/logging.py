@@ -6,12 +6,16 @@ from datetime import UTC, datetime
 
 import orjson
 
+LINES = "lines"
 # The attributes of every LogRecord. All others were passed by the caller in extra={...}.
 _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 class LineFormatter(logging.Formatter):
-    """Formats a record as {"at", "level", "logger", "pid", "message", …extra, "exception"}."""
+    """Formats a record as {"at", "level", "logger", "pid", "message", …extra, "exception"}.
+
+    A record with `lines` in its extra becomes a line for each of these; they have a message of their own.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
@@ -19,22 +23,36 @@ class LineFormatter(logging.Formatter):
             "level": record.levelname,
             "logger": record.name,
             "pid": record.process,
-            "message": record.getMessage(),
         }
-        line |= _extra(record)
+        if lines := getattr(record, LINES, None):
+            return "\n".join(_json({**line, **one}) for one in lines)
+        line |= {"message": record.getMessage()} | _extra(record)
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return orjson.dumps(line, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+        return _json(line)
 
 
 class TextFormatter(logging.Formatter):
-    """Formats a record as one line of text: time, level, logger, message, and the extra fields as name=value."""
+    """Formats a record as one line of text: time, level, logger, message, and the extra fields as name=value.
+
+    A record with `lines` in its extra becomes a line for each of these.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(sep=" ", timespec="milliseconds")
-        fields = "".join(f" {name}={value}" for name, value in _extra(record).items())
-        text = f"{at[:-6]}Z {record.levelname} {record.name}: {record.getMessage()}{fields}"
+        begin = f"{at[:-6]}Z {record.levelname} {record.name}: "
+        if lines := getattr(record, LINES, None):
+            return "\n".join(f"{begin}{one['message']}{_fields(one)}" for one in lines)
+        text = f"{begin}{record.getMessage()}{_fields(_extra(record))}"
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+
+def _json(line: dict[str, object]) -> str:
+    return orjson.dumps(line, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _fields(line: dict[str, object]) -> str:
+    return "".join(f" {name}={value}" for name, value in line.items() if name != "message")
 
 
 def _extra(record: logging.LogRecord) -> dict[str, object]:

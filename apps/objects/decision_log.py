@@ -6,7 +6,6 @@ The lines name objects, versions and rules. They never contain the contents of a
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
@@ -15,12 +14,13 @@ from apps.objects.batch import refs_of
 from apps.objects.instruments import REFUSED
 from controlplane.apimachinery.errors import StatusError
 from controlplane.apimachinery.meta import Ref
-from controlplane.engine.decision import Decision, Save
+from controlplane.engine.decision import Decision, Drop, Save
 from controlplane.engine.state import Actor, Claim, Outcome
 from controlplane.kinds.rows import Eviction
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Line = dict[str, Any]
 
 stored_log: Final = logging.getLogger("lifeboat.decisions")
 refused_log: Final = logging.getLogger("lifeboat.refused")
@@ -40,34 +40,52 @@ def log_outcomes(
     """
     if not stored_log.isEnabledFor(logging.INFO):
         return
-    by_whom = {"controller" if by.controller else "actor": by.name, "ms": round(seconds * 1000, 1)}
+    whose = {"controller" if by.controller else "actor": by.name, "ms": round(seconds * 1000, 1)}
+    stored: list[Line] = []
+    lost: list[Line] = []
     for (claim, decision), outcome in zip(decisions, outcomes, strict=False):  # an error ends `outcomes` early
         if outcome.lost:
-            about = _about(claim, refs_of(decision))
-            line = by_whom | {"ref": str(about), "reason": decision.reason, "why": outcome.lost}
-            refused_log.info("%s: %s was not stored, because it has changed", by.name, about, extra=line)
-            continue
-        changed = [ref for ref, version in zip(refs_of(decision), outcome.versions, strict=True) if version and ref]
-        queued = _queued(decision)
-        if not (changed or queued or decision.events):
-            continue
-        about = _about(claim, changed)
-        events = [event.reason for event in decision.events]
-        line = by_whom | {"ref": str(about), "reason": decision.reason or next(iter(events), "")}
-        line |= _listed("changed", [str(ref) for ref in changed if ref != about])
-        line |= _listed("versions", [version for version in outcome.versions if version]) | _listed("events", events)
-        line |= {name: value for name, value in (("queue", queued), ("cause", decision.cause)) if value}
-        stored_log.info("%s: %s %s", by.name, about, line["reason"], extra=line)
+            about = str(_about(claim, refs_of(decision)))
+            text = f"{by.name}: {about} was not stored, because it has changed"
+            lost.append({"message": text, **whose, "ref": about, "reason": decision.reason, "why": outcome.lost})
+        elif (line := _stored(claim, decision, outcome, whose)) is not None:
+            line["message"] = f"{by.name}: {line['ref']} {line['reason']}"
+            stored.append(line)
+    # One record has the lines of a batch, because records cost more than lines (`config.logging`).
+    if stored:
+        stored_log.info("%s: %d decisions were stored", by.name, len(stored), extra={"lines": stored})
+    if lost:
+        refused_log.info("%s: %d decisions were not stored", by.name, len(lost), extra={"lines": lost})
+
+
+def _stored(claim: Claim | None, decision: Decision, outcome: Outcome, whose: Line) -> Line | None:
+    """Return the fields of the line about a stored decision; None: it has no line."""
+    versions = [version for version in outcome.versions if version]
+    queued = _queued(decision)
+    if not (versions or queued or decision.events):
+        return None
+    changed = [ref for ref, version in zip(refs_of(decision), outcome.versions, strict=True) if version and ref]
+    about = _about(claim, changed)
+    events = [event.reason for event in decision.events]
+    line = {"message": "", **whose, "ref": str(about), "reason": decision.reason or next(iter(events), "")}
+    _add(line, "changed", [str(ref) for ref in changed if ref != about])
+    _add(line, "versions", versions)
+    _add(line, "events", events)
+    if queued:
+        line["queue"] = queued
+    if decision.cause:
+        line["cause"] = decision.cause
+    return line
 
 
 def log_refusal(error: StatusError, *, actor: str, way: str, ref: str = "") -> None:
     """Log a write that was refused. `way`: the way in, for example "PUT /api/v1/…" or "Admin"."""
     details = error.details
     REFUSED.labels(error.code).inc()
-    line: dict[str, Any] = {"actor": actor, "way": way, "code": error.code, "reason": error.reason}
+    line: Line = {"actor": actor, "way": way, "code": error.code, "reason": error.reason}
     line["ref"] = ref or f"{details.kind}/{details.name}".strip("/")
     if error.code in _WITH_VALUES:
-        line |= _listed("fields", [f"{one.field}: {one.reason}" for one in details.causes])
+        _add(line, "fields", [f"{one.field}: {one.reason}" for one in details.causes])
     else:
         line["why"] = error.message
     refused_log.warning("%s: %s was refused: %s", actor or "a caller without a login", way, error.reason, extra=line)
@@ -98,13 +116,17 @@ def _about(claim: Claim | None, refs: Sequence[Ref | None]) -> Ref | str:
 
 def _queued(decision: Decision) -> dict[str, int]:
     """Return how many items of the eviction queue a decision stored, by their new state, and how many it removed."""
-    rows = [change for change in decision.changes if isinstance(getattr(change, "row", None), Eviction)]
-    return dict(Counter(one.row.state if isinstance(one, Save) else "Removed" for one in rows))
+    found: dict[str, int] = {}
+    for change in decision.changes:
+        if isinstance(change, Save | Drop) and isinstance(change.row, Eviction):
+            state = change.row.state if isinstance(change, Save) else "Removed"
+            found[state] = found.get(state, 0) + 1
+    return found
 
 
-def _listed(name: str, values: Sequence[Any]) -> dict[str, Any]:
-    """Return the field of a list, cut to LONGEST_LIST; nothing for an empty list."""
-    if not values:
-        return {}
-    more = {f"{name}_more": len(values) - LONGEST_LIST} if len(values) > LONGEST_LIST else {}
-    return {name: list(values[:LONGEST_LIST])} | more
+def _add(line: Line, name: str, values: Sequence[Any]) -> None:
+    """Add a list to a line, cut to LONGEST_LIST; nothing for an empty list."""
+    if values:
+        line[name] = values[:LONGEST_LIST]
+    if len(values) > LONGEST_LIST:
+        line[f"{name}_more"] = len(values) - LONGEST_LIST

@@ -13,7 +13,7 @@ from struct import error as StructError
 from django.db import DataError, IntegrityError, OperationalError, transaction
 from psycopg.errors import ProgramLimitExceeded
 
-from apps.objects import change_log, due, instruments, leases
+from apps.objects import change_log, due, instruments, leases, tracing
 from apps.objects.apply import Timing, apply, binary_cursor
 from apps.objects.arrays import BinaryCursor
 from apps.objects.decision_log import log_outcomes
@@ -80,6 +80,7 @@ class DjangoStore(DjangoState):
         finally:
             if not dry_run:
                 instruments.conflicts(sum(bool(outcome.lost) for outcome in written), by=by)
+                tracing.mark_written((decision for _, decision in decisions), written)
                 log_outcomes(decisions, written, by=by, seconds=time.monotonic() - began)
 
     def claim(self, controller: str, *, shard: int, shards: int, limit: int, lease_seconds: float) -> Claims:

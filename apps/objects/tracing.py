@@ -5,12 +5,17 @@ The packages are optional (requirements-tracing.txt). Without an endpoint nothin
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 from django.conf import settings
 
+from controlplane.engine.decision import Decision
+from controlplane.engine.state import Outcome
+
 PACKAGES: Final = "pip install -r requirements-tracing.txt"
+LONGEST_LIST: Final = 20  # causes that a span names
 _tracer: Any = None  # None: no endpoint is set
 _NOTHING: Final = nullcontext()
 
@@ -47,6 +52,19 @@ def span(name: str, **attributes: Any) -> AbstractContextManager[Any]:
     marked = {f"lifeboat.{key}": value for key, value in attributes.items()}
     started: AbstractContextManager[Any] = _tracer.start_as_current_span(name, attributes=marked)
     return started
+
+
+def mark_written(decisions: Iterable[Decision], outcomes: Iterable[Outcome]) -> None:
+    """Add to the present span the versions that were written, and the versions that the decisions reacted to.
+
+    A cause is a version that an earlier span wrote. So the spans of one failover can be put in order.
+    """
+    if _tracer is None:
+        return
+    versions = [version for outcome in outcomes for version in outcome.versions if version]
+    if versions:
+        causes = sorted({decision.cause for decision in decisions if decision.cause})
+        mark(first_version=min(versions), last_version=max(versions), causes=causes[:LONGEST_LIST])
 
 
 def mark(**attributes: Any) -> None:

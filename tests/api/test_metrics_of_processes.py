@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -13,7 +15,8 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.api.server import SECONDS, Client, Server, free_ports
-from tests.processes import PROJECT, START_SECONDS, Processes, until
+from tests.apps.test_watched import Collector
+from tests.processes import PROJECT, START_SECONDS, Process, Processes, until
 
 FLEET = "lifeboat_resource_version"
 
@@ -23,18 +26,29 @@ def scraped(port: int) -> dict[str, Metric]:
         return {one.name: one for one in text_string_to_metric_families(answer.read().decode())}
 
 
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    receiving = Collector()
+    threading.Thread(target=receiving.serve_forever, daemon=True).start()
+    yield receiving
+    receiving.shutdown()
+    receiving.server_close()
+
+
 class Running(NamedTuple):
     """An API process with its ports."""
 
-    process: subprocess.Popen[bytes]
+    process: Process
     port: int
     metrics: int
 
 
 @pytest.fixture
-def two(server: Server) -> Iterator[list[Running]]:
+def two(server: Server, collector: Collector) -> Iterator[list[Running]]:
     """Two more API processes beside the server, which has no metrics port."""
     with Processes(server.folder / "more", server.environment) as processes:
+        processes.environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{collector.server_address[1]}"
+        processes.environment["OTEL_BSP_SCHEDULE_DELAY"] = "200"
         started: list[Running] = []
         for _ in range(2):
             port, metrics = free_ports(2)
@@ -59,14 +73,17 @@ def serving_fleet(running: Iterable[Running]) -> list[Running]:
 
 @pytest.mark.slow
 def test_a_process_counts_its_requests_and_one_process_serves_the_fleet(
-    server: Server, api: Client, two: list[Running]
+    server: Server, api: Client, two: list[Running], collector: Collector
 ) -> None:
     counting = two[0]
     client = Client(("127.0.0.1", counting.port), api.token)
     for path in ("/api/v1/namespaces", "/api/v1/namespaces/missing"):
         client.get(path)
     client.post("/api/v1/namespaces", {"metadata": {"name": "Not A Name"}})
+    client.post("/api/v1/namespaces", {"metadata": {"name": "seen-in-a-span"}})
     requests_are_counted_by_method_view_and_code(scraped(counting.metrics))
+    written = ("lifeboat-api", "POST /api/v1/namespaces")
+    until(lambda: written in collector.spans(having="lifeboat.first_version"), within=SECONDS)
 
     server.stop()  # it holds the first lease, and no port serves its metrics
     try:
@@ -74,7 +91,7 @@ def test_a_process_counts_its_requests_and_one_process_serves_the_fleet(
         (second,) = [one for one in two if one is not first]
         assert "process_resident_memory_bytes" in scraped(second.metrics)
 
-        first.process.terminate()
+        first.process.send_signal(signal.SIGTERM)
 
         until(lambda: FLEET in scraped(second.metrics), within=SECONDS)
     finally:

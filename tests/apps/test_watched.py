@@ -45,16 +45,19 @@ class Collector(ThreadingHTTPServer):
 
         super().__init__(("127.0.0.1", 0), Handler)
 
-    def spans(self) -> set[tuple[str, str]]:
-        """Return (process, name) of all spans so far."""
+    def spans(self, *, having: str = "") -> set[tuple[str, str]]:
+        """Return (process, name) of all spans so far; `having`: of those with this attribute."""
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+        def counts(span: Any) -> bool:
+            return not having or having in {one.key for one in span.attributes}
 
         found: set[tuple[str, str]] = set()
         for body in list(self.received):
             for spans in ExportTraceServiceRequest.FromString(body).resource_spans:
                 named = {one.key: one.value.string_value for one in spans.resource.attributes}
                 for scope in spans.scope_spans:
-                    found |= {(named["service.name"], span.name) for span in scope.spans}
+                    found |= {(named["service.name"], span.name) for span in scope.spans if counts(span)}
         return found
 
 
@@ -171,6 +174,7 @@ def turns_phases_and_requests_to_members_are_spans(watched: Watched) -> None:
     }
 
     until(lambda: wanted <= watched.collector.spans(), within=WITHIN)
+    assert ("lifeboat-worker", "apply") in watched.collector.spans(having="lifeboat.first_version")
 
 
 def every_metric_is_in_the_manual(watched: Watched) -> None:

@@ -44,3 +44,17 @@ def test_a_line_has_the_fields_of_its_caller_as_json_or_as_text() -> None:
     assert (line["logger"], line["versions"]) == ("lifeboat.decisions", [7, 8])
     text = TextFormatter().format(record)
     assert text == "1970-01-01 00:00:00.000Z INFO lifeboat.decisions: evictions: Evicted versions=[7, 8]"
+
+
+def test_a_record_of_several_lines_is_written_as_so_many_lines() -> None:
+    record = logging.makeLogRecord({"name": "lifeboat.decisions", "levelname": "INFO", "msg": "2 decisions"})
+    record.lines = [{"message": "first", "versions": [7]}, {"message": "second"}]
+
+    lines = [json.loads(line) for line in LineFormatter().format(record).splitlines()]
+
+    assert [(line["message"], line.get("versions")) for line in lines] == [("first", [7]), ("second", None)]
+    assert {line["logger"] for line in lines} == {"lifeboat.decisions"}
+    assert [line.partition(": ")[2] for line in TextFormatter().format(record).splitlines()] == [
+        "first versions=[7]",
+        "second",
+    ]
