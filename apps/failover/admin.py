@@ -10,15 +10,24 @@ from django.contrib.admin.helpers import ActionForm
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from apps.failover.models import Eviction, FleetState, GracefulEvictionTask, Notice, UnhealthyCopies
+from apps.failover.models import (
+    BindingReadiness,
+    Eviction,
+    FleetState,
+    GracefulEvictionTask,
+    Notice,
+    UnhealthyCopies,
+)
 from apps.failover.orders import order_all
 from apps.objects.access import authorize
 from apps.objects.changelist import choices, cluster_names
 from apps.objects.decision_log import log_refusal
 from apps.objects.rows_admin import RowAdmin
 from controlplane.apimachinery.errors import Conflict, StatusError
+from controlplane.apimachinery.meta import Ref
 from controlplane.authorization.attributes import Request
 from controlplane.eviction.operator_orders import EXPEDITE, HOLD, RELEASE, SKIP
+from controlplane.insight.readiness_row import VERDICTS
 from controlplane.kinds import EVICTION, KINDS
 from controlplane.kinds.rows import ENDED, HELD, QUEUED, RECOVERING
 
@@ -37,14 +46,20 @@ class EvictionAdmin(RowAdmin):
 
     actions = ("hold", "release", "skip", "expedite")
     action_form = OrderForm
-    list_display = ("cluster", "binding", "state", "due_at", "queued_at", "priority", "reason", "message")
-    list_display_links = ("binding",)
+    list_display = (
+        *("workload", "cluster", "state", "reason", "message", "due_at", "queued_at", "priority", "binding"),
+    )
+    list_display_links = ("workload",)
     list_filter = (
         choices("cluster", "cluster", cluster_names),
         choices("state", "state", [(state, state) for state in (QUEUED, HELD, RECOVERING, *ENDED)]),
     )
     ordering = ("-priority", "due_at", "key")
     search_fields = ("key",)
+
+    @admin.display(ordering="key")
+    def workload(self, row: Eviction) -> str:
+        return workload_name(row.resource_kind, row.binding)
 
     def has_order_permission(self, request: HttpRequest) -> bool:
         resource = KINDS[EVICTION].resource
@@ -94,10 +109,53 @@ class EvictionAdmin(RowAdmin):
 class TaskAdmin(RowAdmin):
     """Graceful evictions: old copies that are kept until the new copies are healthy."""
 
-    list_display = ("from_cluster", "binding", "purge_mode", "reason", "producer", "created_at", "grace_period_seconds")
-    list_display_links = ("binding",)
+    list_display = (
+        *("workload", "from_cluster", "reason", "producer", "purge_mode", "created_at", "grace_period_seconds"),
+        "binding",
+    )
+    list_display_links = ("workload",)
     list_filter = (choices("cluster", "cluster", cluster_names, column="from_cluster"),)
     search_fields = ("binding",)
+
+    @admin.display(ordering="binding")
+    def workload(self, row: GracefulEvictionTask) -> str:
+        return workload_name("", row.binding)
+
+
+class ReadinessAdmin(RowAdmin):
+    """Whether each binding would fail over. The page /readiness of the console has the remedies."""
+
+    list_display = ("workload", "verdict", "named", "clusters", "since", "key")
+    list_display_links = ("workload",)
+    list_filter = (choices("verdict", "verdict", [(verdict, verdict) for verdict in VERDICTS]),)
+    ordering = ("key",)
+    search_fields = ("key",)
+
+    @admin.display(ordering="key")
+    def workload(self, row: BindingReadiness) -> str:
+        return workload_name(row.workload, row.key)
+
+    @admin.display(description="obstacles", ordering="named")
+    def named(self, row: BindingReadiness) -> str:
+        return row.named.replace(",", ", ")
+
+    @admin.display(description="clusters")
+    def clusters(self, row: BindingReadiness) -> str:
+        return ", ".join(row.clusters)
+
+
+def workload_name(resource_kind: str, binding: str) -> str:
+    """Return the kind, namespace and name of the workload of a binding. `resource_kind` "": not known.
+
+    The name of a binding is that of its workload with the kind: Deployment shop/web of shop/web-deployment.
+    """
+    ref = Ref.parse(binding)
+    name, _, kind = ref.name.rpartition("-")
+    known = resource_kind.rpartition("/")[2]
+    if not name or (known and known.lower() != kind):
+        name, kind = ref.name, known
+    place = f"{ref.namespace}/{name}" if ref.namespace else name
+    return f"{known or kind.capitalize()} {place}".strip()
 
 
 class NoticeAdmin(RowAdmin):
@@ -114,3 +172,4 @@ admin.site.register(GracefulEvictionTask, TaskAdmin)
 admin.site.register(UnhealthyCopies, RowAdmin)
 admin.site.register(FleetState, RowAdmin)
 admin.site.register(Notice, NoticeAdmin)
+admin.site.register(BindingReadiness, ReadinessAdmin)

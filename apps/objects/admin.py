@@ -7,14 +7,11 @@ from django.contrib import admin
 
 from apps.objects.admin_for import ObjectAdmin, admin_for
 from apps.objects.changelist import choices
-from apps.objects.models import ChangeLog, Due, Event, Lease, Object, Origin, Sweep
+from apps.objects.models import ChangeLog, Due, Event, Lease, Object, Origin, Sweep, Tally, Topic
 from apps.objects.rows_admin import ChangeLogAdmin, RowAdmin
 from apps.objects.store import store
 from controlplane.controllers import CONTROLLERS
 from controlplane.kinds import EVICTION_HOLD, MAINTENANCE_WINDOW, eviction_hold, maintenance_window
-
-admin.site.site_header = admin.site.site_title = "Lifeboat"
-admin.site.index_title = "Fleet"
 
 STATES = {EVICTION_HOLD: eviction_hold.state, MAINTENANCE_WINDOW: maintenance_window.state}
 """Whether an object that holds evictions is in force now, by kind, as its column State shows it."""
@@ -100,3 +97,5 @@ admin.site.register(Due, DueAdmin)
 admin.site.register(Lease, LeaseAdmin)
 admin.site.register(Sweep, RowAdmin)
 admin.site.register(Origin, RowAdmin)
+admin.site.register(Topic, RowAdmin)
+admin.site.register(Tally, RowAdmin)

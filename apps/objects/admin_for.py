@@ -23,6 +23,7 @@ from apps.objects import edits, history
 from apps.objects.access import check_grant, may
 from apps.objects.admin_permissions import KindPermissions, allowed
 from apps.objects.changelist import CappedPaginator, Page, choices, search_objects
+from apps.objects.conditions import conditions_of
 from apps.objects.edits import Document, Edited
 from apps.objects.examples import example_of
 from apps.objects.forms import DocumentForm
@@ -208,6 +209,7 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
             "original": row,
             "ref": ref,
             "columns": columns,
+            "conditions": conditions_of(document),
             "metadata": document["metadata"],
             "manifest": to_yaml(edited(document)),
             "status": to_yaml(document["status"]) if document.get("status") else "",

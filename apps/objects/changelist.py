@@ -21,13 +21,19 @@ SEARCHED_VERSIONS = 100_000  # newest changes that a search looks through, excep
 
 
 class CappedPaginator(Paginator):
-    """Counts at most COUNTED rows, so that a list of millions of rows costs no more than one of ten thousand."""
+    """Counts at most COUNTED rows, so that a list of millions of rows costs no more than one of ten thousand.
+
+    `is_capped`: there are more rows.
+    """
+
+    is_capped = False
 
     @cached_property
     def count(self) -> int:
         rows: Any = self.object_list
-        counted: int = rows.order_by()[:COUNTED].count()
-        return counted
+        counted: int = rows.order_by()[: COUNTED + 1].count()
+        self.is_capped = counted > COUNTED
+        return min(counted, COUNTED)
 
 
 class Page(ChangeList):
@@ -38,7 +44,7 @@ class Page(ChangeList):
         self.result_list = list(self.result_list)
         page: Any = self.model_admin
         page.attach(self.result_list)
-        self.is_capped = self.result_count >= COUNTED
+        self.is_capped, self.counted = self.paginator.is_capped, f"{COUNTED:,}"
 
 
 def search_objects(rows: QuerySet[Any], text: str) -> QuerySet[Any]:
@@ -78,11 +84,18 @@ def choices(
     """Return a filter for lists whose values are declared, so that they need not be searched in the table.
 
     The filter compares a column (`column`, or else the one called `parameter`) or an index that the kind declares
-    (`index`). A filter without values is not shown, and other pages link to it.
+    (`index`). A filter without values is not shown, and other pages link to it. A filter with more than LINKED values
+    is a field that completes what is typed.
     """
 
     class Choice(SimpleListFilter):
         parameter_name = parameter
+
+        def __init__(self, request: Any, params: Any, model: Any, model_admin: Any) -> None:
+            super().__init__(request, params, model, model_admin)
+            if len(self.lookup_choices) > LINKED:
+                self.template = "admin/objects/typed_filter.html"
+            self.others = [(name, value) for name, value in request.GET.items() if name not in (parameter, "p")]
 
         def lookups(self, request: Any, model_admin: Any) -> list[tuple[str, str]]:
             return list(values() if callable(values) else values)
@@ -105,6 +118,7 @@ def cluster_names() -> Choices:
     return [(name, name) for name in names[:OFFERED]]
 
 
-OFFERED = 200  # clusters
+OFFERED = 1000  # clusters
+LINKED = 12  # values of a filter that are shown as links
 NONE = "none"  # stands for the empty text in a URL
 STATES = (("True", "True"), ("False", "False"), ("Unknown", "Unknown"), (NONE, "not reported"))

@@ -29,6 +29,15 @@ class Entry(NamedTuple):
     cause: int  # version of the change that the actor reacted to; 0: unknown
     fields: list[str]
 
+    @property
+    def sentence(self) -> str:
+        """What happened: who created, changed or removed which object, and which fields."""
+        verb = {"ADDED": "created", "DELETED": "removed"}.get(self.type, "changed")
+        kind, place = self.ref.kind.rpartition("/")[2], self.ref.namespace
+        name = f"{kind} {place}/{self.ref.name}" if place else f"{kind} {self.ref.name}"
+        what = f" {', '.join(self.fields)} of" if self.fields else ""
+        return f"{self.actor} {verb}{what} {name}"
+
 
 class EventEntry(NamedTuple):
     """An Event about an object. `times`: how often it happened."""

@@ -11,13 +11,14 @@ import orjson
 from django.contrib import admin
 from django.urls import reverse
 
-from apps.objects import history
+from apps.objects import failovers, history
 from apps.objects.admin_for import ObjectAdmin, admin_for
 from apps.objects.changelist import STATES, choices, cluster_names
 from apps.objects.rows_admin import RowAdmin
 from apps.objects.store import store
 from apps.resources.models import Binding, TargetCluster, Work
 from controlplane.apimachinery.meta import Ref
+from controlplane.insight.sentence import record_sentence
 from controlplane.kinds import CLUSTER, WORK
 from controlplane.kinds.binding import columns as binding_columns
 from controlplane.kinds.rows import Collected, FleetNames, PlacementNote
@@ -25,16 +26,17 @@ from controlplane.kinds.work import columns as work_columns
 from controlplane.scheduling import explanation_text
 
 SHOWN_CHANGES = 40
+SHOWN_FAILOVERS = 5
 
 
 class BindingAdmin(ObjectAdmin):
     """Bindings: the clusters on which templates run, and the clusters from which they are evicted."""
 
     list_display = (
-        *("namespace", "name", "targets", "healthy", "leaving", "eviction", "scheduled", "replicas"),
-        *("resource_kind", "priority", "last_known"),
+        *("workload", "targets", "healthy", "leaving", "eviction", "last_known", "scheduled", "replicas"),
+        *("priority", "namespace", "name"),
     )
-    list_display_links = ("name",)
+    list_display_links = ("workload",)
     relations: ClassVar = ("targets", "eviction_tasks")
 
     def attach(self, rows: Sequence[Any]) -> None:
@@ -46,6 +48,13 @@ class BindingAdmin(ObjectAdmin):
         for row in rows:
             cells = {column.name: column.cell(documents.get(row.pk, {}), now) for column in binding_columns.COLUMNS}
             row.__dict__["cells"] = cells
+            resource = documents.get(row.pk, {}).get("spec", {}).get("resource", {})
+            place = f"{resource['namespace']}/" if resource.get("namespace") else ""
+            row.__dict__["workload"] = f"{resource.get('kind', '')} {place}{resource.get('name', '')}"
+
+    @admin.display(ordering="name")
+    def workload(self, row: Binding) -> str:
+        return str(row.__dict__.get("workload", row.name))
 
     @admin.display(description="healthy")
     def healthy(self, row: Binding) -> str:
@@ -79,7 +88,8 @@ class BindingAdmin(ObjectAdmin):
             ("Evictions", reverse("admin:failover_eviction_changelist", query={"q": str(ref)})),
         ]
         changes = history.timeline([ref, *(work.ref for work in works)], limit=SHOWN_CHANGES)
-        return {"links": links, "buttons": [], "changes": changes, "with_objects": True, "why": why_there(ref)}
+        told = [record_sentence(record) for record in reversed(failovers.of_binding(ref)[-SHOWN_FAILOVERS:])]
+        return {"links": links, "buttons": [], "changes": changes, "failovers": told, "why": why_there(ref)}
 
 
 def _cell(row: Binding, name: str) -> str:

@@ -42,3 +42,7 @@ class PlacementNote(RowModel, row=rows.PlacementNote, prose=("decision", "detail
 
 class FleetNames(RowModel, row=rows.FleetNames, prose=("names",)):
     """A list of cluster names, kept once for all notes that refer to it by its digest."""
+
+    class Meta:
+        verbose_name = "list of cluster names"
+        verbose_name_plural = "lists of cluster names"

@@ -20,7 +20,8 @@ product.from_environment(os.environ)
 ALLOWED_HOSTS = env.words("LIFEBOAT_ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "apps.objects",  # before Django's admin, because templates of the admin are replaced there
+    "apps.console.admin_site.FleetAdmin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -29,7 +30,6 @@ INSTALLED_APPS = [
     "django.contrib.postgres",
     "rest_framework",
     "django_htmx",  # for its static files
-    "apps.objects",
     "apps.clusters",
     "apps.policies",
     "apps.resources",
@@ -169,6 +169,7 @@ REST_FRAMEWORK = {
 
 LANGUAGE_CODE = "en"
 USE_I18N = False
+FORMAT_MODULE_PATH = "config.formats"
 USE_TZ = True
 TIME_ZONE = "UTC"
 STATIC_URL = "/static/"

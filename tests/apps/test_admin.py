@@ -336,7 +336,7 @@ def test_the_page_of_a_binding_tells_its_story_with_its_works(root: Client) -> N
 
     assert "scheduler" in said
     assert "spec.replicas" in said
-    assert "work.karmada.io/Work:karmada-es-member1/web-1" in said
+    assert "created Work karmada-es-member1/web-1" in said
 
 
 def test_the_page_of_a_binding_says_why_it_is_there(root: Client) -> None:

@@ -1,0 +1,1 @@
+"""Formats of dates and times on pages."""
