@@ -1,8 +1,8 @@
-"""Latest changes: the newest Events, with repetitions of the same kind in one line."""
+"""Latest changes: the newest Events without ordinary steps, with repetitions of the same kind in one line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import groupby
 from typing import Final, NamedTuple
@@ -12,8 +12,20 @@ from controlplane.kind import KINDS, decode
 from controlplane.kinds import EVENT
 from controlplane.kinds.event import Event
 
+LOOKED_AT: Final = 2000  # newest Events among which others than steps are looked for
 READ: Final = 60  # Events that are read
 SHOWN: Final = 10  # lines
+# Reasons of Events that report each step of an ordinary placement. An operator looks for what was not ordinary.
+STEPS: Final = frozenset(
+    (
+        *("AggregateStatusSucceed", "ApplyPolicySucceed", "GetDependenciesSucceed", "GetReplicasSucceed"),
+        *("InterpretHealthSucceed", "ReflectStatusSucceed", "ScheduleBindingSucceed", "SyncSucceed", "SyncWorkSucceed"),
+        *("SyncScheduleResultToDependenciesSucceed", "WorkDispatching"),
+    )
+)
+
+
+_BINDINGS: Final = ("ResourceBinding", "ClusterResourceBinding")
 
 
 class Line(NamedTuple):
@@ -28,9 +40,19 @@ class Line(NamedTuple):
 
 
 def latest_changes() -> tuple[Line, ...]:
-    """Return the newest lines. One query, answered from the index of the newest Events."""
-    rows = EventRow.objects.exclude(last_at=None).order_by("-last_at").values_list("doc", flat=True)[:READ]
-    return tuple(lines_of(decode(KINDS[EVENT], doc) for doc in rows))[:SHOWN]
+    """Return the newest lines. One query, which reads at most LOOKED_AT rows from the index of the newest Events."""
+    newest = EventRow.objects.exclude(last_at=None).order_by("-last_at").values("pk")[:LOOKED_AT]
+    rows = EventRow.objects.filter(pk__in=newest).exclude(reason__in=STEPS).order_by("-last_at")
+    events = [decode(KINDS[EVENT], doc) for doc in rows.values_list("doc", flat=True)[:READ]]
+    return tuple(lines_of(_once(events)))[:SHOWN]
+
+
+def _once(events: Sequence[Event]) -> Iterator[Event]:
+    """Yield the Events, without those of a binding that its workload has as well, with the same reason and message."""
+    of_workloads = {(event.reason, event.message) for event in events if event.involved_object.kind not in _BINDINGS}
+    for event in events:
+        if event.involved_object.kind not in _BINDINGS or (event.reason, event.message) not in of_workloads:
+            yield event
 
 
 def lines_of(events: Iterable[Event]) -> Iterable[Line]:
