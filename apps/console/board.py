@@ -42,6 +42,8 @@ class Board:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._rounds = count()  # goes on when a new thread begins, so that no round has the number of another
+        self.begun = threading.Event()  # set when the board has read for the first time since a reader came
+        self.ended = threading.Event()  # set while no thread runs
         self._left = threading.Event()  # set when the last reader has left
 
     def join(self, reader: Notify) -> None:
@@ -50,6 +52,8 @@ class Board:
             self._readers.add(reader)
             self._left.clear()
             if self._thread is None:
+                self.begun.clear()
+                self.ended.clear()
                 self._thread = threading.Thread(target=self._run, name="board", daemon=True)
                 self._thread.start()
 
@@ -66,8 +70,10 @@ class Board:
             with self._lock:
                 if not self._readers:
                     self._thread = None
+                    self.ended.set()
                     return
             subjects = self._read(seen)
+            self.begun.set()
             if subjects or ticks() - sent_at >= SILENT_SECONDS:
                 sent_at = ticks()
                 self._notify(subjects, round_)
