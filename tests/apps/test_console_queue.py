@@ -211,3 +211,15 @@ def test_a_clerk_sees_the_queue_and_neither_orders_nor_sets_rates(clerk: Client)
         assert clerk.get(path, HTTP_ACCEPT=HTML).status_code == 403
         assert clerk.post(path, {"reason": "x"}).status_code == 403
     assert orders("web") == []
+
+
+def test_a_text_of_a_user_or_a_member_is_no_html_on_the_page(root: Client) -> None:
+    in_queue("web")
+    harm = '<script>alert("x")</script>'
+    saved(replace(eviction("web", "member1"), state=HELD, reason="NoRefuge", message=harm))
+
+    body = root.get(f"/queue?namespace={harm}&state=All", HTTP_ACCEPT=HTML).content.decode()
+    listed = root.get("/queue", HTTP_ACCEPT=HTML).content.decode()
+
+    assert harm not in body + listed
+    assert "&lt;script&gt;alert(&quot;x&quot;)" in listed

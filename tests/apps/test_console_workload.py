@@ -179,3 +179,15 @@ def test_a_page_costs_the_same_in_a_small_and_in_a_large_fleet(root: Client, pat
 
     assert "more19" in shown
     assert len(large) == len(small)
+
+
+def test_a_message_of_a_member_is_no_html_on_the_page(root: Client) -> None:
+    fleet("member1")
+    harm = '<img src=x onerror="alert(1)">'
+    refused = AggregatedStatusItem("member1", applied=False, applied_message=harm, health="Unhealthy")
+    stored(objects.deployment("web"), web(aggregated_status=(refused,)))
+
+    body = root.get(PAGE, HTTP_ACCEPT=HTML).content.decode()
+
+    assert harm not in body
+    assert "&lt;img src=x" in body

@@ -1,24 +1,27 @@
-"""Rows of tables with up to 100 rows. In Django's template language they would be most of the time of a page."""
+"""Rows of tables with up to 100 rows. In Django's template language they would be most of the time of a page.
+
+Every text from outside is escaped here by `escape`. Texts that are HTML already come from the tags of `console`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
+from functools import lru_cache
+from html import escape
 from typing import Any, Final
 
 from django import template
-from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from apps.console.object_links import cluster_url
-from apps.console.templatetags.console import badge, utc
+from apps.console.templatetags import console
 from controlplane.scheduling.filter_table import KEEPS, PASSES, REFUSES, Cell
 
 register = template.Library()
 
-NOTHING: Final = mark_safe('<span class="quiet">–</span>')
-_PASSES: Final = mark_safe('<td>✓<span class="hidden-text">passes</span></td>')
-_UNASKED: Final = mark_safe('<td><span class="quiet">–</span></td>')
-
+NOTHING: Final = '<span class="quiet">–</span>'
+_PASSES: Final = '<td>✓<span class="hidden-text">passes</span></td>'
 _CHOOSE: Final = '<td><input type="checkbox" name="item" value="{}" aria-label="Choose {}/{} on {}"></td>'
 _QUEUE_ROW: Final = (
     '<tr>{}<td class="num" data-label="No.">{}</td>'
@@ -36,73 +39,84 @@ _RECORD_ROW: Final = (
 _FILTER_ROW: Final = '<tr><td class="nowrap"><a href="{}">{}</a>{}</td>{}<td>{}</td></tr>\n'
 
 
+@lru_cache(maxsize=256)  # there are few states, and many rows have the same times
+def _badge(state: str, word: str) -> str:
+    return console.badge(state, word)
+
+
+@lru_cache(maxsize=1024)
+def _utc(moment: datetime | None, style: str = "time") -> str:
+    return console.utc(moment, style)
+
+
 @register.simple_tag
 def queue_rows(lines: Iterable[Any], may_order: bool) -> SafeString:
     """Return the rows of the queue (`queue.Line`), with checkboxes for readers who may order."""
-    return format_html_join("", "{}", ((_queue_row(line, may_order),) for line in lines))
+    return mark_safe("".join(_queue_row(line, may_order) for line in lines))
 
 
-def _queue_row(line: Any, may_order: bool) -> SafeString:
-    names = (line.value, line.namespace, line.name, line.cluster)
-    nowhere = "" if line.has_refuge or not line.destination else badge("bad", "nowhere")
-    return format_html(
-        _QUEUE_ROW,
-        format_html(_CHOOSE, *names) if may_order else "",
+def _queue_row(line: Any, may_order: bool) -> str:
+    name, namespace, cluster = escape(line.name), escape(line.namespace), escape(line.cluster)
+    kind, nowhere = escape(line.kind), "" if line.has_refuge else f"{_badge('bad', 'nowhere')} "
+    return _QUEUE_ROW.format(
+        _CHOOSE.format(escape(line.value), namespace, name, cluster) if may_order else "",
         "–" if line.position is None else line.position,
-        line.url,
-        line.name,
-        f"{line.kind} in {line.namespace}" if line.namespace else line.kind,
-        badge(line.badge, line.state),
-        line.why,
-        cluster_url(line.cluster),
-        line.cluster,
-        format_html("{} {}", nowhere, line.destination) if line.destination else NOTHING,
-        utc(line.due_at),
-        utc(line.at) if line.at is not None else line.unknown or NOTHING,
+        escape(line.url),
+        name,
+        f"{kind} in {namespace}" if namespace else kind,
+        _badge(line.badge, line.state),
+        escape(line.why),
+        escape(cluster_url(line.cluster)),
+        cluster,
+        f"{nowhere}{escape(line.destination)}" if line.destination else NOTHING,
+        _utc(line.due_at),
+        _utc(line.at) if line.at is not None else escape(line.unknown) or NOTHING,
     )
 
 
 @register.simple_tag
 def record_rows(lines: Iterable[Any]) -> SafeString:
     """Return the rows of a list of failovers (`records.Line`)."""
-    rows = (
-        (
-            line.workload_url,
-            line.begun.resource.name,
-            " in ".join(filter(None, (line.begun.resource.kind, line.begun.resource.namespace))),
-            ", ".join(line.begun.left),
-            badge("info", "Running") if line.is_running else badge("ok", "Finished"),
-            line.begun.reason,
-            utc(line.begun.at, "date"),
-            line.took,
-            line.url,
-            line.begun.name,
-        )
-        for line in lines
+    return mark_safe("".join(map(_record_row, lines)))
+
+
+def _record_row(line: Any) -> str:
+    begun = line.begun
+    kind, namespace = escape(begun.resource.kind), escape(begun.resource.namespace)
+    return _RECORD_ROW.format(
+        escape(line.workload_url),
+        escape(begun.resource.name),
+        f"{kind} in {namespace}" if namespace else kind,
+        escape(", ".join(begun.left)),
+        _badge("info", "Running") if line.is_running else _badge("ok", "Finished"),
+        escape(begun.reason),
+        _utc(begun.at, "date"),
+        escape(line.took),
+        escape(line.url),
+        escape(begun.name),
     )
-    return format_html_join("", _RECORD_ROW, rows)
 
 
 @register.simple_tag
 def filter_rows(table: Iterable[Any]) -> SafeString:
     """Return the rows of the table of clusters and filters (`workload_answers.TableRow`)."""
-    rows = (
-        (
-            cluster_url(line.row.name),
-            line.row.name,
-            "" if line.row.replicas is None else format_html(" {}", badge("info", "here")),
-            format_html_join("", "{}", ((_cell(cell),) for cell in line.cells)),
-            line.sentence or NOTHING,
-        )
-        for line in table
+    return mark_safe("".join(map(_filter_row, table)))
+
+
+def _filter_row(line: Any) -> str:
+    return _FILTER_ROW.format(
+        escape(cluster_url(line.row.name)),
+        escape(line.row.name),
+        "" if line.row.replicas is None else f" {_badge('info', 'here')}",
+        "".join(map(_cell, line.cells)),
+        escape(line.sentence) or NOTHING,
     )
-    return format_html_join("", _FILTER_ROW, rows)
 
 
-def _cell(cell: Cell) -> SafeString:
+def _cell(cell: Cell) -> str:
     if cell.says == PASSES:
         return _PASSES
     if cell.says in (REFUSES, KEEPS):
-        shown = badge("bad", "refuses") if cell.says == REFUSES else badge("warn", "keeps")
-        return format_html("<td>{} {}</td>", shown, cell.why)
-    return _UNASKED
+        shown = _badge("bad", "refuses") if cell.says == REFUSES else _badge("warn", "keeps")
+        return f"<td>{shown} {escape(cell.why)}</td>"
+    return f"<td>{NOTHING}</td>"
