@@ -17,13 +17,12 @@ from apps.api.views import KubernetesView, warning
 from apps.failover import what_if_runs
 from apps.objects.configuration import configuration
 from apps.objects.store import store
-from apps.objects.what_if import effects_of, is_small
+from apps.objects.what_if import effects_of, is_small, status_of
 from controlplane.admission.admit import admit_create
 from controlplane.apimachinery.errors import BadRequest, Invalid, MethodNotAllowed, NotFound
 from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.insight.changes import Change, decoded_changes
-from controlplane.insight.effects import Effects
-from controlplane.kinds.what_if import FINISHED, KIND, RESOURCE, WhatIf, WhatIfSpec, WhatIfStatus
+from controlplane.kinds.what_if import KIND, RESOURCE, WhatIf, WhatIfSpec, WhatIfStatus
 from controlplane.wire.prune import validate_fields
 
 
@@ -49,7 +48,7 @@ class WhatIfView(KubernetesView):
         warnings = bodies.complaints_or_warnings(RESOURCE, [*duplicates, *unknown], writing)
         asked, changes = _asked(document)
         if not asked.spec.background and is_small(store(), changes):
-            status = finished(effects_of(store(), changes))
+            status = status_of(effects_of(store(), changes))
             return warning(Response(_served("", changes, status), status=201), warnings)
         run = what_if_runs.start(changes, user=request.user.get_username())
         return warning(Response(_served(run, changes, what_if_runs.Run("", ()).status), status=202), warnings)
@@ -63,12 +62,6 @@ class WhatIfView(KubernetesView):
             raise NotFound(why, kind=RESOURCE.plural, group=RESOURCE.group, name=name)
         changes, _ = decoded_changes(run.changes)
         return Response(_served(name, changes, run.status))
-
-
-def finished(effects: Effects) -> WhatIfStatus:
-    """Return the status of a WhatIf with these effects."""
-    found: dict[str, Any] = msgspec.to_builtins(effects)
-    return WhatIfStatus(FINISHED, progress=1.0, sentence=effects.sentence, effects=found)
 
 
 def _asked(document: dict[str, Any]) -> tuple[WhatIf, tuple[Change, ...]]:

@@ -14,6 +14,7 @@ from apps.console.readiness import ReadinessFile, ReadinessPage
 from apps.console.records import RecordPage, RecordReport, RecordsPage, RecordsReport
 from apps.console.situation import SituationPage
 from apps.console.stream import StreamView
+from apps.console.what_if import WhatIfPage, WhatIfRunPage
 from apps.console.workload import BindingPage, WorkloadPage
 
 app_name = "console"
@@ -38,6 +39,8 @@ urlpatterns = [
     path("drills/start", StartPage.as_view(), name="drill-start"),
     path("drills/<name>", DrillPage.as_view(), name="drill"),
     path("drills/<name>/stop", StopPage.as_view(), name="drill-stop"),
+    path("what-if", WhatIfPage.as_view(), name="what-if"),
+    path("what-if/<str:name>", WhatIfRunPage.as_view(), name="what-if-run"),
     path("stream", StreamView.as_view(), name="stream"),
     path("pause", PausePage.as_view(), name="pause"),
     path("resume/<name>", ResumePage.as_view(), name="resume"),

@@ -55,11 +55,21 @@ def start(changes: Sequence[Change], *, user: str) -> str:
     if len(_running) >= MOST_AT_ONCE:
         raise TooManyRequests(f"{MOST_AT_ONCE} questions are being answered already: ask again in some seconds")
     name = uuid.uuid4().hex
-    documents = msgspec.to_builtins(changes, builtin_types=())
-    write(name, Run(user, tuple(documents)), seconds=ALIVE_SECONDS)
+    write(name, Run(user, _documents(changes)), seconds=ALIVE_SECONDS)
     command = [sys.executable, "-m", "django", COMMAND, name, "--settings", "config.settings"]
     _running.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL))
     return name
+
+
+def keep(changes: Sequence[Change], status: WhatIfStatus, *, user: str) -> str:
+    """Keep the answer to a question that was answered at once; return the name of the run. Raises as `write`."""
+    name = uuid.uuid4().hex
+    write(name, Run(user, _documents(changes), status), seconds=KEPT_SECONDS)
+    return name
+
+
+def _documents(changes: Sequence[Change]) -> tuple[dict[str, Any], ...]:
+    return tuple(msgspec.to_builtins(changes))
 
 
 def find(name: str, *, user: str) -> Run | None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from apps.objects.configuration import base, configuration
 from apps.objects.store import DjangoStore
 from controlplane.controllers.reads.supposed_snapshot import count_concerned, supposed_snapshot
 from controlplane.insight.changes import Change
 from controlplane.insight.effects import Effects
 from controlplane.insight.what_if import what_if
+from controlplane.kinds.what_if import FINISHED, WhatIfStatus
 
 SMALL = 200
 """Most bindings of a question that is answered within a request. It takes about 200 ms then."""
@@ -18,6 +21,11 @@ SMALL = 200
 def is_small(store: DjangoStore, changes: Sequence[Change]) -> bool:
     """Test whether a question concerns so few bindings that a request may wait for the answer."""
     return count_concerned(store, changes, limit=SMALL + 1) <= SMALL
+
+
+def status_of(effects: Effects) -> WhatIfStatus:
+    """Return the status of a WhatIf with these effects."""
+    return WhatIfStatus(FINISHED, progress=1.0, sentence=effects.sentence, effects=msgspec.to_builtins(effects))
 
 
 def effects_of(

@@ -17,6 +17,7 @@ import orjson
 
 from apps.objects import admission
 from apps.objects.definitions import definitions
+from apps.objects.preview import preview
 from apps.objects.store import DjangoStore
 from controlplane.admission import orphan_policy, state_checks
 from controlplane.admission.admit import Admitted
@@ -192,25 +193,27 @@ class Writer:
         unjoin.check(self.store, live.values(), self.settings)
         orphan_policy.check_orphan_policy(self.store, live.values(), policy)
         warnings = {ref: state_checks.deletion_warnings(self.store, obj) for ref, obj in live.items()}
-        outcomes = self.apply(
-            [
-                [Change(lifecycle.request_deletion(obj, now=self.now, policy=policy, exact=exact))]
-                for obj in live.values()
-            ]
-        )
-        return {
+        writes = [lifecycle.request_deletion(obj, now=self.now, policy=policy, exact=exact) for obj in live.values()]
+        effects = preview(self.store, writes, self.settings)
+        outcomes = self.apply([[Change(write)] for write in writes])
+        deleted = {
             ref: Deleted(obj, outcome.objects[0], warnings[ref])
             for (ref, obj), outcome in zip(live.items(), outcomes, strict=True)
             if not outcome.lost
         }
+        if effects and deleted:  # they are those of all deletions together, so one of these carries them
+            first, found = next(iter(deleted.items()))
+            deleted[first] = found._replace(warnings=(*found.warnings, *effects))
+        return deleted
 
     def attempt(self, change: Change) -> Written | None:
         """Store one change; None: another write was faster."""
+        effects = preview(self.store, [change.change], self.settings)
         (outcome,) = self.apply([[change]])
         if outcome.lost:
             return None
         obj = change.change.old if isinstance(change.change, Delete) else change.change.new
-        return Written(outcome.objects[0] or obj, list(change.warnings))
+        return Written(outcome.objects[0] or obj, [*change.warnings, *effects])
 
     def apply(self, groups: Sequence[Sequence[Change]]) -> list[Outcome]:
         """Store groups of changes, each group as a whole or not at all; return what became of each."""

@@ -39,6 +39,7 @@ PATHS = (
     *("/records", "/records.md", "/records/web.7", "/records/web.7.md"),
     *("/stream", "/queue", "/queue/order", "/queue/rates"),
     *("/readiness", "/readiness.csv"),
+    *("/what-if", "/what-if/1a2b"),
     *("/clusters", "/clusters/member1"),
     *(
         f"/clusters/member1/{act}"

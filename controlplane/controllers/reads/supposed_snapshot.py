@@ -45,6 +45,9 @@ from controlplane.propagation.bindings import binding_ref
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY
 from controlplane.settings import Settings
 
+FLEET_KINDS = frozenset((CLUSTER, CLUSTER_TAINT_POLICY, EVICTION_HOLD, MAINTENANCE_WINDOW, *POLICIES))
+"""Kinds whose deletion changes more than the deleted workloads."""
+
 
 def supposed_snapshot(
     state: State, changes: Sequence[Change], *, settings: Settings, base: Settings, now: datetime
@@ -54,6 +57,9 @@ def supposed_snapshot(
     These are the bindings on the named clusters, those on clusters with an evicting taint, because they are in the
     queue already, and those of deleted objects. `base`: the settings without FailoverConfiguration/default.
     """
+    if _only_removes(changes):
+        deleted = [Ref.parse(text) for change in changes if isinstance(change, ObjectsDeleted) for text in change.refs]
+        return Snapshot((), _in_order(_deleted(state, deleted)), base=base)
     stored = state.get(refs) if (refs := edited_refs(changes)) else {}
     edited, invalid = admitted_policies(changes, stored, settings, now=now)
     deleted = [Ref.parse(text) for change in changes if isinstance(change, ObjectsDeleted) for text in change.refs]
@@ -84,11 +90,19 @@ def supposed_snapshot(
     )
 
 
+def _only_removes(changes: Sequence[Change]) -> bool:
+    """Test whether nothing but workloads, bindings and namespaces is deleted. Copies are removed then, and none
+    moves."""
+    deleted = [change for change in changes if isinstance(change, ObjectsDeleted)]
+    kinds = {Ref.parse(text).kind for change in deleted for text in change.refs}
+    return len(deleted) == len(changes) and not kinds & FLEET_KINDS
+
+
 def count_concerned(state: State, changes: Sequence[Change], *, limit: int) -> int:
     """Return how many bindings the changes may concern, at most about `limit`. At most one query for each index."""
-    names = clusters_concerned(changes, state.list(CLUSTER))
+    names = [] if _only_removes(changes) else clusters_concerned(changes, state.list(CLUSTER))
     deleted = [Ref.parse(text) for change in changes if isinstance(change, ObjectsDeleted) for text in change.refs]
-    policies = [*edited_refs(changes), *deleted]
+    policies = [*edited_refs(changes), *(ref for ref in deleted if ref.kind in POLICIES)]
     returning = sorted({change.cluster for change in changes if isinstance(change, Failback)})
     found: set[Ref] = set(deleted[:limit])
     for index, values in (("placed", names), ("left", returning), ("policy", [str(ref) for ref in policies])):

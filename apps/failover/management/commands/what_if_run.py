@@ -14,9 +14,9 @@ from apps.failover import what_if_runs
 from apps.failover.what_if_runs import ALIVE_SECONDS, KEPT_SECONDS, Run
 from apps.objects.refusal import cause
 from apps.objects.store import store
-from apps.objects.what_if import effects_of
+from apps.objects.what_if import effects_of, status_of
 from controlplane.insight.changes import decoded_changes
-from controlplane.kinds.what_if import FAILED, FINISHED, RUNNING, WhatIfStatus
+from controlplane.kinds.what_if import FAILED, RUNNING, WhatIfStatus
 
 LONGEST_SECONDS: Final = 120
 MEMORY_BYTES: Final = 1 << 30
@@ -50,8 +50,7 @@ def _answered(name: str, run: Run) -> Run:
         return _with(run, phase=FAILED, message=why)
     except Exception as error:  # noqa: BLE001  # whatever happens, the user reads that it has happened
         return _with(run, phase=FAILED, message=f"the question could not be answered: {cause(error)}")
-    found = msgspec.to_builtins(effects)
-    return _with(run, phase=FINISHED, progress=1.0, sentence=effects.sentence, effects=found)
+    return msgspec.structs.replace(run, status=status_of(effects))
 
 
 def _with(run: Run, **status: Any) -> Run:

@@ -1,0 +1,66 @@
+"""Preview: what a dangerous write does to the workloads, as a warning for its author. A dry run returns it too.
+
+All ways in share it: it stands beside the writer (`apps/objects/writer.py`). Its cost is bounded: a write that concerns
+more than SMALL bindings gets their number, and the way to ask for the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from apps.objects.configuration import base
+from apps.objects.store import DjangoStore
+from apps.objects.what_if import SMALL
+from controlplane.apimachinery.meta import condition
+from controlplane.controllers.reads.supposed_snapshot import count_concerned, supposed_snapshot
+from controlplane.engine.decision import Delete, Put
+from controlplane.eviction.directly import DIRECTLY_WAITING
+from controlplane.insight.changes import Change
+from controlplane.insight.previews import fenced_cluster, has_effects, preview_text, questions
+from controlplane.insight.what_if import what_if
+from controlplane.kinds import BINDINGS
+from controlplane.settings import Settings
+
+log = logging.getLogger(__name__)
+
+ASK = "ask for the effects with lifeboat whatif, or POST /apis/failover.lifeboat.io/v1alpha1/whatifs"
+
+
+def preview(store: DjangoStore, writes: Sequence[Put | Delete], settings: Settings) -> tuple[str, ...]:
+    """Return what the writes do to the workloads, as warnings. (): nothing that is worth one.
+
+    A preview that fails is logged and left out, because it must not keep a person from writing.
+    """
+    changes, fenced = questions(writes), sorted(filter(None, map(fenced_cluster, writes)))
+    if not changes and not fenced:
+        return ()
+    try:
+        return (*_effects(store, changes, settings), *(text for name in fenced for text in _fence(store, name)))
+    except Exception:
+        log.exception("the effects of a write could not be worked out; it is stored without a preview")
+        return ()
+
+
+def _effects(store: DjangoStore, changes: Sequence[Change], settings: Settings) -> tuple[str, ...]:
+    if not changes:
+        return ()
+    if count_concerned(store, changes, limit=SMALL + 1) > SMALL:
+        return (f"effects: more than {SMALL} bindings are concerned; {ASK}",)
+    now = store.now()
+    snapshot = supposed_snapshot(store, changes, settings=settings, base=base(), now=now)
+    effects = what_if(snapshot, changes, settings, now=now)
+    return (preview_text(effects),) if has_effects(effects) else ()
+
+
+def _fence(store: DjangoStore, name: str) -> tuple[str, ...]:
+    """Return how many workloads have new copies that wait for the cluster to be confirmed as down."""
+    waiting = 0
+    for kind in BINDINGS:
+        for binding in store.by_index(kind, "leaving", [name], limit=SMALL).get(name, ()):
+            found = condition(binding.status.conditions, DIRECTLY_WAITING)
+            waiting += found is not None and found.status == "True" and binding.spec.task(name) is not None
+    if not waiting:
+        return ()
+    workloads = "1 workload starts" if waiting == 1 else f"{waiting} workloads start"
+    return (f"effects: the new copies of {workloads}, which wait until cluster {name} is confirmed as down",)

@@ -1,0 +1,140 @@
+"""Previews: which question of `insight.what_if` a write asks, so that its author reads the effects beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from controlplane.apimachinery.meta import Object
+from controlplane.apimachinery.names import UNJOIN_ANNOTATION, UNSCHEDULABLE_TAINT
+from controlplane.clusters import fence
+from controlplane.engine.decision import Delete, Put
+from controlplane.insight.changes import (
+    Change,
+    ClusterRemoved,
+    ClustersDrained,
+    Cordoned,
+    Failback,
+    GateOrRateChanged,
+    ObjectsDeleted,
+    PolicyEdited,
+    TaintAdded,
+)
+from controlplane.insight.effects import Effects
+from controlplane.kinds import (
+    BINDINGS,
+    CLUSTER,
+    CLUSTER_TAINT_POLICY,
+    EVICTION_HOLD,
+    FAILOVER_CONFIGURATION,
+    MAINTENANCE_WINDOW,
+    POLICIES,
+)
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.configuration import NAME, FailoverConfiguration
+from controlplane.kinds.drain import Drain
+from controlplane.kinds.failback import Failback as FailbackObject
+from controlplane.kinds.policy import Policy
+from controlplane.kinds.taint_policy import ClusterTaintPolicy
+from controlplane.kinds.template import Template
+
+# Kinds whose deletion has effects on workloads, besides Cluster, FailoverConfiguration and workloads themselves.
+DELETED = frozenset((*BINDINGS, *POLICIES, CLUSTER_TAINT_POLICY, EVICTION_HOLD, MAINTENANCE_WINDOW))
+
+
+def questions(writes: Iterable[Put | Delete]) -> tuple[Change, ...]:
+    """Return what the writes change for workloads. (): nothing that is dangerous.
+
+    All deletions of one batch are one change.
+    """
+    changes: list[Change] = []
+    deleted: list[str] = []
+    for write in writes:
+        if is_deletion(write):
+            old = write.old
+            assert old is not None, "a deletion has an old object"
+            if isinstance(old, Cluster):
+                changes.append(ClusterRemoved(old.metadata.name, old.metadata.annotations.get(UNJOIN_ANNOTATION, "")))
+            elif old.ref.kind == FAILOVER_CONFIGURATION and old.metadata.name == NAME:
+                changes.append(GateOrRateChanged({}))
+            elif old.ref.kind in DELETED or isinstance(old, Template):
+                deleted.append(str(old.ref))
+        elif isinstance(write, Put):
+            changes += _edited(write.new, write.old)
+    return (*changes, *((ObjectsDeleted(tuple(deleted)),) if deleted else ()))
+
+
+def is_deletion(write: Put | Delete) -> bool:
+    """Test whether a write deletes its object, at once or as soon as its finalizers are removed."""
+    if isinstance(write, Delete):
+        return True
+    new, old = write.new.metadata, None if write.old is None else write.old.metadata
+    return old is not None and new.deletion_timestamp is not None and old.deletion_timestamp is None
+
+
+def _edited(new: Object, old: Object | None) -> Iterable[Change]:
+    """Yield what a created or edited object changes for workloads."""
+    match new:
+        case Drain(spec=spec) if _starts(new, old):
+            yield ClustersDrained((spec.cluster,), spec.rate)
+        case FailbackObject(spec=spec) if _starts(new, old) and spec.cluster and not spec.dry_run:
+            yield Failback(spec.cluster, spec.rate)
+        case Policy() | ClusterTaintPolicy() if old is None or old.spec != new.spec:  # type: ignore[attr-defined]
+            yield PolicyEdited(msgspec.to_builtins(new))
+        case FailoverConfiguration(spec=spec) if new.metadata.name == NAME:
+            if not isinstance(old, FailoverConfiguration) or old.spec != spec:
+                yield GateOrRateChanged(spec)
+        case Cluster() if isinstance(old, Cluster) and old.spec.taints != new.spec.taints:
+            yield from _tainted(new, old)
+        case _:
+            return
+
+
+def _starts(new: Drain | FailbackObject, old: Object | None) -> bool:
+    """Test whether a Drain or Failback starts to work with this write, or goes on."""
+    if new.spec.stop:
+        return False
+    before = old.spec if isinstance(old, Drain | FailbackObject) else None
+    return before is None or before.stop or getattr(before, "dry_run", False) != getattr(new.spec, "dry_run", False)
+
+
+def _tainted(new: Cluster, old: Cluster) -> Iterable[Change]:
+    before = {(taint.key, taint.effect, taint.value) for taint in old.spec.taints}
+    for taint in new.spec.taints:
+        if (taint.key, taint.effect, taint.value) in before:
+            continue
+        if taint.key == UNSCHEDULABLE_TAINT:
+            yield Cordoned((new.metadata.name,))
+        else:
+            yield TaintAdded(new.metadata.name, taint)
+
+
+def fenced_cluster(write: Put | Delete) -> str:
+    """Return the name of the cluster that a write fences; "": it fences none."""
+    if not isinstance(write, Put) or not isinstance(write.new, Cluster) or write.new.ref.kind != CLUSTER:
+        return ""
+    before = fence.fence_of(write.old) if isinstance(write.old, Cluster) else None
+    made = fence.fence_of(write.new)
+    return write.new.metadata.name if made is not None and made != before else ""
+
+
+def has_effects(effects: Effects) -> bool:
+    """Test whether there is anything to report about a write."""
+    return any(
+        (
+            *(effects.moves, effects.without_place, effects.held, effects.removed, effects.overpacked),
+            effects.cancelled,
+        )
+    )
+
+
+def preview_text(effects: Effects) -> str:
+    """Return the warning for the author of a write: the effects in one line, and how long they take."""
+    if effects.eta_seconds is None:
+        return f"effects: {effects.sentence}"
+    return f"effects: {effects.sentence}; the last eviction takes place in about {_duration(effects.eta_seconds)}"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,79 @@
+"""Which writes have a preview: what is dangerous asks a question, everything else asks none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane.apimachinery.meta import ObjectMeta
+from controlplane.apimachinery.names import FENCE_ANNOTATION
+from controlplane.engine.decision import Delete, Put
+from controlplane.insight.effects import Effects
+from controlplane.insight.previews import fenced_cluster, preview_text, questions
+from controlplane.kinds.cluster import Taint
+from controlplane.kinds.configuration import FailoverConfiguration
+from controlplane.kinds.drain import Drain, DrainSpec
+from controlplane.kinds.failback import Failback, FailbackSpec
+from tests.builders.objects import START, cluster, deployment, policy
+
+OURS = "failover.lifeboat.io/v1alpha1"
+DRAIN = Drain(OURS, "Drain", ObjectMeta(name="d"), DrainSpec(cluster="member1"))
+FAILBACK = Failback(OURS, "Failback", ObjectMeta(name="f"), FailbackSpec(cluster="member1"))
+CONFIGURATION = FailoverConfiguration(
+    OURS, "FailoverConfiguration", ObjectMeta(name="default"), {"resourceEvictionRate": 1}
+)
+MEMBER = cluster("member1")
+CORDON = Taint("cluster.karmada.io/unschedulable", "NoSchedule")
+STOPPED = DRAIN.with_spec(stop=True)
+
+ASKS: dict[str, tuple[Any, list[str]]] = {
+    "a new drain": (Put(DRAIN, None), ["ClustersDrained"]),
+    "a drain that goes on": (Put(DRAIN, STOPPED), ["ClustersDrained"]),
+    "a drain that stops": (Put(STOPPED, DRAIN), []),
+    "a drain with another rate": (Put(DRAIN.with_spec(rate=2.0), DRAIN), []),
+    "a failback": (Put(FAILBACK, None), ["Failback"]),
+    "a planned failback": (Put(FAILBACK.with_spec(dry_run=True), None), []),
+    "a failback that is no plan any more": (Put(FAILBACK, FAILBACK.with_spec(dry_run=True)), ["Failback"]),
+    "a new policy": (Put(policy(), None), ["PolicyEdited"]),
+    "labels of a policy": (Put(policy().with_meta(labels={"a": "b"}), policy()), []),
+    "a deleted policy": (Delete(policy()), ["ObjectsDeleted"]),
+    "the configuration": (Put(CONFIGURATION, None), ["GateOrRateChanged"]),
+    "the configuration deleted": (Delete(CONFIGURATION), ["GateOrRateChanged"]),
+    "a taint": (Put(MEMBER.with_spec(taints=(Taint("gone", "NoExecute"),)), MEMBER), ["TaintAdded"]),
+    "a cordon": (Put(MEMBER.with_spec(taints=(CORDON,)), MEMBER), ["Cordoned"]),
+    "a new cluster": (Put(MEMBER, None), []),
+    "a deleted cluster": (Put(MEMBER.with_meta(deletion_timestamp=START), MEMBER), ["ClusterRemoved"]),
+    "a workload": (Put(deployment(), None), []),
+    "a deleted workload": (Delete(deployment()), ["ObjectsDeleted"]),
+    "a deleted drain": (Delete(DRAIN), []),
+}
+
+
+@pytest.mark.parametrize("case", ASKS)
+def test_a_write_asks_what_it_does_to_workloads(case: str) -> None:
+    write, asks = ASKS[case]
+
+    assert [type(change).__name__ for change in questions([write])] == asks
+
+
+def test_all_deletions_of_a_batch_are_one_question() -> None:
+    (change,) = questions([Delete(deployment("a")), Delete(deployment("b"))])
+
+    assert change.refs == ("apps/Deployment:default/a", "apps/Deployment:default/b")  # type: ignore[union-attr]
+
+
+def test_a_fence_is_recognised_when_it_is_made() -> None:
+    text = '{"by": "me", "reason": "fire", "madeAt": "2026-01-01T00:00:00Z", "expiresAt": "2026-01-02T00:00:00Z"}'
+    fenced = MEMBER.with_meta(annotations={FENCE_ANNOTATION: text})
+
+    assert (fenced_cluster(Put(fenced, MEMBER)), fenced_cluster(Put(fenced, fenced))) == ("member1", "")
+
+
+def test_the_text_has_the_time_that_the_evictions_take() -> None:
+    effects = Effects("moves 43, 5 namespaces", eta_seconds=86.0)
+
+    assert preview_text(effects) == "effects: moves 43, 5 namespaces; the last eviction takes place in about 86 s"
+    assert preview_text(replace(effects, eta_seconds=600.0)).endswith("about 10 min")
+    assert preview_text(replace(effects, eta_seconds=None)) == "effects: moves 43, 5 namespaces"
