@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import datetime
 
 from apps.objects.configuration import base
 from apps.objects.store import DjangoStore
@@ -27,7 +28,9 @@ log = logging.getLogger(__name__)
 ASK = "ask for the effects with lifeboat whatif, or POST /apis/failover.lifeboat.io/v1alpha1/whatifs"
 
 
-def preview(store: DjangoStore, writes: Sequence[Put | Delete], settings: Settings) -> tuple[str, ...]:
+def preview(
+    store: DjangoStore, writes: Sequence[Put | Delete], settings: Settings, *, now: datetime
+) -> tuple[str, ...]:
     """Return what the writes do to the workloads, as warnings. (): nothing that is worth one.
 
     A preview that fails is logged and left out, because it must not keep a person from writing.
@@ -36,18 +39,20 @@ def preview(store: DjangoStore, writes: Sequence[Put | Delete], settings: Settin
     if not changes and not fenced:
         return ()
     try:
-        return (*_effects(store, changes, settings), *(text for name in fenced for text in _fence(store, name)))
+        return (
+            *_effects(store, changes, settings, now=now),
+            *(text for name in fenced for text in _fence(store, name)),
+        )
     except Exception:
         log.exception("the effects of a write could not be worked out; it is stored without a preview")
         return ()
 
 
-def _effects(store: DjangoStore, changes: Sequence[Change], settings: Settings) -> tuple[str, ...]:
+def _effects(store: DjangoStore, changes: Sequence[Change], settings: Settings, *, now: datetime) -> tuple[str, ...]:
     if not changes:
         return ()
     if count_concerned(store, changes, limit=SMALL + 1) > SMALL:
         return (f"effects: more than {SMALL} bindings are concerned; {ASK}",)
-    now = store.now()
     snapshot = supposed_snapshot(store, changes, settings=settings, base=base(), now=now)
     effects = what_if(snapshot, changes, settings, now=now)
     return (preview_text(effects),) if has_effects(effects) else ()

@@ -194,7 +194,7 @@ class Writer:
         orphan_policy.check_orphan_policy(self.store, live.values(), policy)
         warnings = {ref: state_checks.deletion_warnings(self.store, obj) for ref, obj in live.items()}
         writes = [lifecycle.request_deletion(obj, now=self.now, policy=policy, exact=exact) for obj in live.values()]
-        effects = preview(self.store, writes, self.settings)
+        effects = preview(self.store, writes, self.settings, now=self.now)
         outcomes = self.apply([[Change(write)] for write in writes])
         deleted = {
             ref: Deleted(obj, outcome.objects[0], warnings[ref])
@@ -208,7 +208,7 @@ class Writer:
 
     def attempt(self, change: Change) -> Written | None:
         """Store one change; None: another write was faster."""
-        effects = preview(self.store, [change.change], self.settings)
+        effects = preview(self.store, [change.change], self.settings, now=self.now)
         (outcome,) = self.apply([[change]])
         if outcome.lost:
             return None
