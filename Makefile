@@ -3,6 +3,7 @@ PYTHON ?= python3
 DIR ?= .lifeboat
 ONLY ?=
 TESTS ?=
+MINUTES ?= 60
 SECONDS ?= 60
 SEED ?=
 CLUSTERS ?= 100
@@ -113,10 +114,11 @@ tested-seeds:
 tested-rest:
 	$(call tested,$$(($$(getconf _NPROCESSORS_ONLN) * 2)),--ignore=$(SEEDS))
 
-# Changes a module in small ways and prints the changes that no test notices. TESTS: test files, else those that import it.
+# Changes a module in small ways and prints the changes that no test notices. TESTS: test files, else those
+# that import it. MINUTES: later changes are not tried.
 mutate: $(DEV_STAMP)
 	@test -n "$(ONLY)" || { echo "ONLY is missing: make mutate ONLY=controlplane/eviction/rate.py" >&2; exit 2; }
-	@$(PY) -m tests.mutate $(ONLY) $(if $(TESTS),--tests $(TESTS))
+	@$(PY) -m tests.mutate $(ONLY) --minutes $(MINUTES) $(if $(TESTS),--tests $(TESTS))
 
 lint: $(DEV_STAMP)
 	$(PY) -m ruff check .

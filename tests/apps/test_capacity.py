@@ -115,12 +115,13 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path, redis_url: str, redis
     """Two small members that have reported; `request.param`: seconds between two reports."""
     with stack(tmp_path, redis_url, *ROOM, cluster_status_update_frequency=request.param) as running:
         stock(running, {name: Shown([node("only", "64", "256Gi", pods=pods)], []) for name, pods in ROOM.items()})
-        running.processes.members()
-        running.processes.beat()
-        first = running.processes.worker("first")
+        with running.processes.at_once():
+            running.processes.members()
+            running.processes.beat()
+            first = running.processes.worker("first")
         running.join(*ROOM)
         running.create(ANYWHERE)
-        running.processes.end(first)
+        running.processes.end(first, by=signal.SIGKILL)
         yield running
 
 
@@ -132,7 +133,8 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path, redis_url: str, redis
 )
 def test_workers_killed_at_any_moment_promise_no_room_twice(ledger: Stack, workers: int) -> None:
     chance = random.Random(4711)
-    crowd = {f"worker{number}": ledger.processes.worker(f"worker{number}") for number in range(workers)}
+    with ledger.processes.at_once():
+        crowd = {f"worker{number}": ledger.processes.worker(f"worker{number}") for number in range(workers)}
     names = [f"web-{number:02}" for number in range(1, 16)]
 
     for first in range(0, len(names), 3):

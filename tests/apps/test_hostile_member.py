@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 GOOD = ("member1", "member2")
 MORE_MEGABYTES = 200.0  # an attack adds at most 131; a gzip without the limit of decompression adds 251
-SECONDS = 4.0  # each attack lasts at least so long
+SECONDS = 2.0  # each attack lasts at least so long
 APPLIED_WITHIN = 20.0  # s; a workload on the good members meanwhile: 3.1 with load, and CI is slower
 LONGEST_GAP = 10.0  # s, between two probes of a good member, which are due every half second: 2.3 with load
 TELLING = {  # the attacks that exceed a limit of our own, and what is told of it

@@ -38,7 +38,8 @@ def test_a_worker_and_the_members_process_outlive_connections_that_break_while_t
     tmp_path: Path, redis_url: str, redis_client: object
 ) -> None:
     with stack(tmp_path, redis_url, "member1") as running:
-        processes = [running.processes.worker(), running.processes.beat(), running.processes.members()]
+        with running.processes.at_once():
+            processes = [running.processes.worker(), running.processes.beat(), running.processes.members()]
         running.join("member1")
         running.create(policy("member1"))
 
@@ -66,7 +67,8 @@ def test_workers_and_members_log_a_held_write_lock_and_go_on_when_it_is_free(
     tmp_path: Path, redis_url: str, redis_client: object
 ) -> None:
     with stack(tmp_path, redis_url, "member1", database_lock_seconds="1") as running:
-        processes = [running.processes.worker(), running.processes.beat(), running.processes.members()]
+        with running.processes.at_once():
+            processes = [running.processes.worker(), running.processes.beat(), running.processes.members()]
         running.join("member1")
         running.create(policy("member1"))
         running.create("\n---\n".join(deployment(f"web-{number}") for number in range(BREAKS)))

@@ -124,9 +124,10 @@ def test_a_killed_members_process_holds_up_its_successor_for_seconds_only(
 ) -> None:
     with stack(tmp_path, redis_url, "member1") as running:
         assert running.fleet is not None
-        running.processes.worker()
-        running.processes.beat()
-        first = running.processes.members()
+        with running.processes.at_once():
+            running.processes.worker()
+            running.processes.beat()
+            first = running.processes.members()
         running.join("member1")
         os.killpg(first.pid, signal.SIGKILL)
         running.store.mark(PROBES, [Ref(kinds.CLUSTER, "", "member1")])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -24,7 +25,7 @@ test-command = "{command}"
 [{tool}.distributor]
 name = "local"
 [{tool}.filters.operators-filter]
-exclude-operators = ["core/NumberReplacer", "core/ReplaceBinaryOperator_BitOr_.*", "core/RemoveDecorator"]
+exclude-operators = ["core/NumberReplacer", "core/ReplaceBinaryOperator_(BitOr|LShift)_.*", "core/RemoveDecorator"]
 """
 
 
@@ -61,11 +62,25 @@ def copied(target: Path) -> None:
             shutil.copy2(PROJECT / name, target / name)
 
 
-def run(folder: Path, *words: str) -> str:
-    """Run a program of cosmic-ray in the copy and return its output. Raises CalledProcessError if it fails."""
-    program = Path(sys.executable).with_name(words[0])
-    done = subprocess.run([str(program), *words[1:]], cwd=folder, capture_output=True, text=True, check=True)
+def run(folder: Path, *words: str, seconds: float | None = None) -> str:
+    """Run a program of cosmic-ray in the copy and return its output.
+
+    Raises CalledProcessError if it fails, TimeoutExpired after so many seconds.
+    """
+    command = [str(Path(sys.executable).with_name(words[0])), *words[1:]]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=seconds)
     return done.stdout
+
+
+def changes(report: str) -> list[str]:
+    """Return the changed lines of a report, with the place of each."""
+    found: list[str] = []
+    for line in report.splitlines():
+        if place := re.match(r"@@ -(\d+)", line):
+            found.append(f"near line {int(place[1]) + 3}:")
+        elif line.startswith(("-", "+")) and not line.startswith(("---", "+++")):
+            found.append(f"    {line}")
+    return found
 
 
 def main() -> int:
@@ -73,6 +88,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make mutate", description=__doc__)
     parser.add_argument("module", type=Path, help="file of the module, relative to the project")
     parser.add_argument("--tests", nargs="*", help="test files; default: pure tests that import the module")
+    parser.add_argument("--minutes", type=float, default=60.0, help="no new change is tried after this time")
     given = parser.parse_args()
     tests = given.tests or tests_of(given.module)
     if not tests or not (PROJECT / given.module).is_file():
@@ -89,10 +105,14 @@ def main() -> int:
         run(folder, "cosmic-ray", "init", "mutate.toml", "session.sqlite")
         run(folder, "cr-filter-operators", "session.sqlite", "mutate.toml")
         run(folder, "cosmic-ray", "baseline", "mutate.toml")
-        run(folder, "cosmic-ray", "exec", "mutate.toml", "session.sqlite")
-        report = run(folder, "cr-report", "session.sqlite", "--surviving-only", "--show-diff")
-    print(report)
-    return 0 if "surviving mutants: 0" in report else 1
+        try:
+            run(folder, "cosmic-ray", "exec", "mutate.toml", "session.sqlite", seconds=given.minutes * 60)
+        except subprocess.TimeoutExpired:
+            print(f"ended after {given.minutes:g} minutes: later changes were not tried")
+        survivors = changes(run(folder, "cr-report", "session.sqlite", "--surviving-only", "--show-diff"))
+        totals = run(folder, "cr-report", "session.sqlite").splitlines()[-3:]
+    print("\n".join([*survivors, "", *totals]))
+    return 1 if survivors else 0
 
 
 if __name__ == "__main__":
