@@ -106,7 +106,7 @@ class ActionView(TargetView):
         writer = Writer(store(), settings, Author(by, action.reason), dry_run=dry_run(request.query_params, {}))
         arguments = ActionRequest(target, _plain(document), writer.store, settings, by, writer.now)
         written = writer.act(target.ref, lambda live: action.change(live, arguments))
-        return Response(ObjectAnswer(resource, text_of(written.stored)), status=201)
+        return warning(Response(ObjectAnswer(resource, text_of(written.stored)), status=201), written.warnings)
 
 
 def _plain(document: Any) -> dict[str, Any]:

@@ -18,16 +18,19 @@ from apps.api.answer import ListAnswer, ObjectAnswer
 from apps.api.eviction_metrics import tokens
 from apps.api.query import Continue, Listing, dry_run, listing_of
 from apps.api.target import Target
-from apps.api.views import TargetView, refuse_watch
+from apps.api.views import TargetView, refuse_watch, warning
 from apps.failover import queue
+from apps.failover.destinations import destinations
 from apps.failover.orders import order as give_order
 from apps.objects.configuration import configuration
 from apps.objects.store import store
 from controlplane.apimachinery import causes as causes_of
 from controlplane.apimachinery.errors import BadRequest, Invalid, MethodNotAllowed, NotFound
 from controlplane.apimachinery.meta import Ref
+from controlplane.controllers.reads.situation import situation_of
 from controlplane.eviction import operator_orders
 from controlplane.insight.forecast import Forecast, queue_end
+from controlplane.insight.previews import order_text
 from controlplane.kinds.eviction import EvictionItem, Stopped, eviction_item, eviction_name
 from controlplane.kinds.rows import Eviction
 
@@ -82,12 +85,23 @@ class EvictionsView(TargetView):
             raise Invalid.of(target.resource.kind, target.name, causes, group=target.resource.group)
         item = _named(queue.read(store(), configuration().settings()).rows, target)
         verb, user = operator_orders.VERBS[target.subresource], request.user.get_username()
+        warnings = _effects(verb, item)
         if not give_order(item.key, verb, reason=reason, by=user, dry_run=dry_run(request.query_params, {})):
             raise _missing(target)
         found = queue.read(store(), configuration().settings())
         forecasts = found.forecast(tokens=tokens(found.buckets()))
         after = _item(_named(found.rows, target), forecasts, queue_end(forecasts.values()), found.stopped)
-        return Response(ObjectAnswer(target.resource, _encoded(after, store().current_version())), status=201)
+        answer = Response(ObjectAnswer(target.resource, _encoded(after, store().current_version())), status=201)
+        return warning(answer, warnings)
+
+
+def _effects(verb: str, row: Eviction) -> list[str]:
+    """Return what an order does to the workload, as a warning for its author; []: nothing."""
+    refuge = None
+    if verb == operator_orders.EXPEDITE:
+        refuge = destinations(store(), [row], situation_of(store()), configuration().settings()).get(row.key)
+    text = order_text(verb, row, refuge)
+    return [text] if text else []
 
 
 def _offset(listing: Listing) -> int:

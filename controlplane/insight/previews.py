@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from controlplane.apimachinery.meta import Object
+from controlplane.apimachinery.meta import Object, Ref
 from controlplane.apimachinery.names import UNJOIN_ANNOTATION, UNSCHEDULABLE_TAINT
 from controlplane.clusters import fence
 from controlplane.engine.decision import Delete, Put
+from controlplane.eviction import operator_orders
+from controlplane.eviction.refuge import Refuge
 from controlplane.insight.changes import (
     Change,
     ClusterRemoved,
@@ -36,6 +38,7 @@ from controlplane.kinds.configuration import NAME, FailoverConfiguration
 from controlplane.kinds.drain import Drain
 from controlplane.kinds.failback import Failback as FailbackObject
 from controlplane.kinds.policy import Policy
+from controlplane.kinds.rows import Eviction
 from controlplane.kinds.taint_policy import ClusterTaintPolicy
 from controlplane.kinds.template import Template
 
@@ -117,6 +120,24 @@ def fenced_cluster(write: Put | Delete) -> str:
     before = fence.fence_of(write.old) if isinstance(write.old, Cluster) else None
     made = fence.fence_of(write.new)
     return write.new.metadata.name if made is not None and made != before else ""
+
+
+def order_text(verb: str, row: Eviction, refuge: Refuge | None) -> str:
+    """Return the warning for the author of an order about an eviction; "": the order has no effect on workloads.
+
+    `refuge`: where the copy would go. None: not known.
+    """
+    workload = Ref.parse(row.binding)
+    name = f"{workload.namespace}/{workload.name}".lstrip("/")
+    if verb == operator_orders.SKIP:
+        return f"effects: the copy of {name} stays on cluster {row.cluster} while its present taints last"
+    if verb != operator_orders.EXPEDITE:
+        return ""
+    if refuge is None:
+        return f"effects: {name} leaves cluster {row.cluster} before all others"
+    if not refuge.found:
+        return f"effects: {name} goes first, but stays on cluster {row.cluster} for now: {refuge.why}"
+    return f"effects: {name} leaves cluster {row.cluster} before all others; {refuge.why}"
 
 
 def has_effects(effects: Effects) -> bool:

@@ -96,6 +96,9 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
+EFFECTS = {"skip": "stays on cluster member1 while its present taints last", "expedite": "goes first, but stays"}
+
+
 @pytest.mark.parametrize("verb", ["hold", "skip", "expedite", "release"])
 def test_an_order_is_kept_on_the_binding_and_in_the_change_log(
     api: Client, server: Server, namespace: str, verb: str
@@ -103,7 +106,10 @@ def test_an_order_is_kept_on_the_binding_and_in_the_change_log(
     path = queue(server, namespace, "web")
     where = f"/apis/work.karmada.io/v1alpha2/namespaces/{namespace}/resourcebindings/web"
     before = api.get(where).document["metadata"]
-    assert api.post(f"{path}/{verb}", {"reason": "we are on it"}, dryRun="All").status == 201
+    asked = api.post(f"{path}/{verb}", {"reason": "we are on it"}, dryRun="All")
+    assert asked.status == 201
+    assert EFFECTS.get(verb, "") in asked.headers.get("warning", "")
+    assert ("warning" in asked.headers) == (verb in EFFECTS)
     assert api.get(where).document["metadata"] == before
 
     done = api.post(f"{path}/{verb}", {"reason": "we are on it"})
