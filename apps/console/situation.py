@@ -14,10 +14,12 @@ from apps.api.health import HEALTH
 from apps.api.permissions import Scope, resource_attributes
 from apps.console import development
 from apps.console.changes import latest_changes
+from apps.console.drills import badge_of
 from apps.console.first_steps import first_steps
 from apps.console.page import Page
 from apps.console.shared import SharedPart
 from apps.console.troubles import troubles
+from apps.failover.drills import newest_drills
 from controlplane.kinds import CLUSTER, EVENT, EVICTION_HOLD, FAILOVER_CONFIGURATION, KINDS, MAINTENANCE_WINDOW
 from controlplane.kinds.drill import DRILL
 from controlplane.kinds.fleet_status import NAME, RESOURCE, Attention, FleetStatusStatus, MemberStatus, QueueStatus
@@ -51,6 +53,7 @@ class SituationPart:
         down = troubles(HEALTH.report())
         changes = latest_changes()
         steps = first_steps(status)
+        drills = [(one, badge_of(one)) for one in newest_drills(1)]
         simulated = development.members() if self.rights.change_clusters else {}
         shown = {
             "status": status,
@@ -68,10 +71,11 @@ class SituationPart:
             "troubles": down,
             "rights": self.rights,
             "steps": steps,
+            "drills": drills,
             "simulated": [(one, one.name in simulated) for one in status.members if one.name in simulated],
         }
         stable = _without_age(status)
-        return {**shown, "fingerprint": (stable, down, changes, steps, tuple(simulated))}
+        return {**shown, "fingerprint": (stable, down, changes, steps, tuple(simulated), drills)}
 
 
 class SituationPage(Page):
@@ -85,7 +89,8 @@ class SituationPage(Page):
     topics: ClassVar = {
         "situation": (
             *(CLUSTER, EVENT, EVICTION_HOLD, MAINTENANCE_WINDOW, FAILOVER_CONFIGURATION, DRILL),
-            *("Eviction", "FleetState", "work.karmada.io/ResourceBinding", "work.karmada.io/ClusterResourceBinding"),
+            *(DRILL, "Eviction", "FleetState", "ReadinessRound"),
+            *("work.karmada.io/ResourceBinding", "work.karmada.io/ClusterResourceBinding"),
         )
     }
 

@@ -6,6 +6,7 @@ from apps.console.cluster import ClusterPage, ClustersPage
 from apps.console.cluster_acts import ACTS
 from apps.console.development import FaultPage
 from apps.console.drills import DrillPage, DrillsPage, StartPage, StopPage
+from apps.console.order_acts import OrderActPage
 from apps.console.pause import PausePage, ResumePage
 from apps.console.queue import QueueView
 from apps.console.queue_orders import OrderPage
@@ -41,6 +42,7 @@ urlpatterns = [
     path("drills/<name>/stop", StopPage.as_view(), name="drill-stop"),
     path("what-if", WhatIfPage.as_view(), name="what-if"),
     path("what-if/<str:name>", WhatIfRunPage.as_view(), name="what-if-run"),
+    path("orders/<plural>/<name>/<verb>", OrderActPage.as_view(), name="order-act"),
     path("stream", StreamView.as_view(), name="stream"),
     path("pause", PausePage.as_view(), name="pause"),
     path("resume/<name>", ResumePage.as_view(), name="resume"),

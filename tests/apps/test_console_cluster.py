@@ -178,3 +178,22 @@ def test_the_expiry_of_a_token_is_read_from_a_json_web_token_and_from_nothing_el
     assert found.timestamp() == 1_800_000_000
     assert token_expiry("opaque") is token_expiry("a.b.c") is token_expiry("e30.e30.x") is None
     assert certificate_expiry("") is certificate_expiry("not PEM") is None
+
+
+def test_a_drain_is_stopped_and_resumed_and_a_maintenance_ended_from_the_page(root: Client, clerk: Client) -> None:
+    stored(ready("member1"), ready("member2"), binding("web", "member1"))
+    page(root, "/clusters/member1/drain", {"rate": "1", "reason": "swap"})
+    page(root, "/clusters/member1/maintenance", {"minutes": "5", "reason": "swap"})
+    (drain,), (window,) = store().list(DRAIN), store().list(MAINTENANCE_WINDOW)
+    stop, end = f"/orders/drains/{drain.metadata.name}", f"/orders/maintenancewindows/{window.metadata.name}/end"
+    assert f"{stop}/stop" in page(root, "/clusters/member1")
+    assert clerk.get(f"{stop}/stop", HTTP_ACCEPT=HTML).status_code == 403
+
+    assert f"{stop}/resume" in page(root, f"{stop}/stop", {"reason": "wait"})
+    assert live(drain.ref).spec.stop
+    page(root, f"{stop}/resume", {"reason": "go on"})
+    page(root, end, {"reason": "done"})
+
+    assert not live(drain.ref).spec.stop
+    assert not store().list(MAINTENANCE_WINDOW)
+    assert root.get("/orders/drains/nothing/explode", HTTP_ACCEPT=HTML).status_code == 404

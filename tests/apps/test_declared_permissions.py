@@ -40,7 +40,7 @@ PATHS = (
     *("/stream", "/queue", "/queue/order", "/queue/rates"),
     *("/readiness", "/readiness.csv"),
     *("/what-if", "/what-if/1a2b"),
-    *("/clusters", "/clusters/member1"),
+    *("/clusters", "/clusters/member1", "/orders/drains/member1-abc/stop"),
     *(
         f"/clusters/member1/{act}"
         for act in (
