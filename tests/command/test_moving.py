@@ -7,6 +7,8 @@ import pty
 import subprocess
 import sys
 
+import yaml
+
 from tests.api.controllers import work
 from tests.api.server import Client, Server
 from tests.api.test_failback import FAILBACKS, away, join
@@ -113,3 +115,41 @@ def test_a_revert_shows_what_changes_and_is_refused_without_a_failover(
     done = lifeboat("revert", "deployment/web", "-n", namespace, "--yes")
 
     assert (done.exit_code, "no failover of it is on record" in done.stderr) == (3, True), done.stderr
+
+
+LEAVES = """
+from apps.objects.store import store
+from controlplane.apimachinery.meta import Ref
+from controlplane.engine.decision import Decision, Put
+from controlplane.engine.state import Actor
+from controlplane.eviction.purge import with_task
+ref = Ref.parse({ref!r})
+live = store().get([ref])[ref]
+new = with_task(live, {cluster!r}, mode="Gracefully", reason="Drain", producer="", message="kernel", now=store().now())
+store().apply([(None, Decision(changes=(Put(new, live),), reason="Drain"))], by=Actor("drains"))
+"""
+
+
+def test_what_a_drain_moved_is_on_record_with_its_steps(
+    lifeboat: Lifeboat, api: Client, server: Server, namespace: str
+) -> None:
+    origin, refuge = (join(api, server, f"{namespace}-{one}") for one in "ab")
+    ref = f"work.karmada.io/ResourceBinding:{away(api, namespace, origin, refuge)}"
+    server.manage("shell", "--no-imports", "-c", LEAVES.format(ref=ref, cluster=refuge))  # as a Drain writes it
+    named = ("deployment/web", "-n", namespace)
+
+    table = lifeboat("record", *named)
+    listed = lifeboat("record", "-n", namespace, "--cluster", refuge, "--since", "1h", "-o", "yaml")
+    nothing = lifeboat("record", "-n", namespace, "--cluster", origin)
+    report = lifeboat("record", *named, "-o", "markdown")
+
+    assert table.exit_code == 0, table.stderr
+    first, heading, *steps = table.stdout.splitlines()
+    assert first.startswith(f"Deployment {namespace}/web left {refuge} for ")
+    assert heading.split() == ["AFTER", "STEP", "CLUSTER", "MESSAGE", "AT"]
+    assert [line.split()[1] for line in steps][:1] == ["Decided"]
+    (one,) = yaml.safe_load(listed.stdout)["items"]
+    assert (one["status"]["reason"], nothing.stderr) == ("Drain", "none\n")
+    assert lifeboat("record", one["metadata"]["name"], "-n", namespace).stdout.splitlines()[0] == first
+    assert f"## Deployment {namespace}/web" in report.stdout
+    assert "| Decided |" in report.stdout
