@@ -4,7 +4,7 @@ import atexit
 import os
 import shutil
 import sys
-import tempfile
+from pathlib import Path
 
 VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it when it is imported
 
@@ -15,14 +15,19 @@ def is_shared() -> bool:
 
 
 def prepare_metrics_folder() -> None:
-    """Create the folder of a Celery worker that serves metrics. Call this before prometheus_client is imported.
+    """Create the empty folder of a Celery worker that serves metrics. Call this before prometheus_client is imported.
 
-    The folder is removed when the worker ends. Other processes have no pool and need no folder.
+    It is below LIFEBOAT_HOME and has the name of the port, so that a worker that was killed leaves nothing behind that
+    grows. Other processes have no pool and need no folder.
     """
-    if os.environ.get("LIFEBOAT_METRICS_PORT", "0").strip() in ("", "0") or "worker" not in sys.argv:
+    port = os.environ.get("LIFEBOAT_METRICS_PORT", "").strip() or "0"
+    if port == "0" or "worker" not in sys.argv:
         return
-    folder, owner = tempfile.mkdtemp(prefix="lifeboat-metrics-"), os.getpid()
-    os.environ[VARIABLE] = folder
+    home = os.environ.get("LIFEBOAT_HOME") or str(Path(__file__).resolve().parents[1] / ".lifeboat")
+    folder, owner = Path(home) / "metrics" / port, os.getpid()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, mode=0o700)
+    os.environ[VARIABLE] = str(folder)
 
     def remove() -> None:
         if os.getpid() == owner:  # the processes of the pool inherit this function

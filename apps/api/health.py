@@ -24,6 +24,7 @@ from apps.failover.bucket import RedisBucket, refusal
 from apps.objects import origin
 from apps.objects.configuration import base
 from apps.objects.refusal import CAUSES, LOCKED, READ_ONLY, cause, sqlstate
+from apps.worker.beat_presence import BEAT
 from apps.worker.groups import GROUPS, MEMBERS, tick_names
 from controlplane.wire.negotiate import go_bool
 
@@ -123,12 +124,12 @@ class Health:
         yield Line("writes", self._writes(own) if own else missing)
         yield Line("redis", broker())
         if own is None:
-            yield from (Line(name, missing) for name in ("workers", "members", "restore"))
+            yield from (Line(name, missing) for name in ("workers", "members", "beat", "restore"))
             return
         try:
             yield from groups(own)
         except psycopg.Error as error:
-            yield from (Line(name, cause(error)) for name in ("workers", "members"))
+            yield from (Line(name, cause(error)) for name in ("workers", "members", "beat"))
         yield Line("restore", _problem(restore, own))
 
     def _connected(self) -> tuple[psycopg.Connection[Any] | None, str]:
@@ -221,7 +222,7 @@ def broker() -> str:
 
 
 def groups(own: psycopg.Connection[Any]) -> Iterator[Line]:
-    """Yield a line for each controller group that workers run, and one line for the members processes."""
+    """Yield a line for each controller group that workers run, one for the members processes, and one for beat."""
     ended = {(name, shard): float(ago) for name, shard, ago in own.execute(_LEASES)}
     enabled = [
         controller.name for group in GROUPS.values() for controller in group.controllers if base().runs(controller.name)
@@ -232,6 +233,17 @@ def groups(own: psycopg.Connection[Any]) -> Iterator[Line]:
         yield _line(f"workers {place}", name, ended.get((name, int(shard))), waits, "worker")
     latest = min((ago for (name, _), ago in ended.items() if name == MEMBERS), default=None)
     yield _line("members", MEMBERS, latest, waits, "members process")
+    yield _beat(min((ago for (name, _), ago in ended.items() if name == BEAT), default=None))
+
+
+def _beat(ended: float | None) -> Line:
+    """Return the line of beat. `ended`: as in `_line`, of the lease that shows that beat runs."""
+    without = "is beat running? Workers run without it, but take over from each other later"
+    if ended is None:
+        return Line("beat", f"never seen: {without}")
+    if ended > HELD_SECONDS:
+        return Line("beat", f"last seen {ended:.0f} s ago: {without}")
+    return Line("beat", "", "seen now" if ended <= 0 else f"seen {ended:.0f} s ago")
 
 
 def _line(title: str, group: str, ended: float | None, waits: dict[str, float], process: str) -> Line:
@@ -242,7 +254,7 @@ def _line(title: str, group: str, ended: float | None, waits: dict[str, float], 
     oldest = max((waits.get(controller.name, 0.0) for controller in GROUPS[group].controllers), default=0.0)
     waiting = f"the oldest due object waits for {oldest:.0f} s" if oldest >= 1 else "nothing waits"
     if ended is None:
-        return Line(title, f"never held, {waiting}: is a {process} running?")
+        return Line(title, f"never seen, {waiting}: is a {process} running?")
     if ended > HELD_SECONDS:
         return Line(title, f"not held, last held {ended:.0f} s ago, {waiting}: is a {process} running?")
     held = "held now" if ended <= 0 else f"held {ended:.0f} s ago"

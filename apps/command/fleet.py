@@ -123,7 +123,7 @@ def _checks(run: Run) -> Iterator[Check]:
 
 
 def _health(run: Run) -> Iterator[Check]:
-    """Yield the lines of /readyz?verbose, such as "[-]members never held, nothing waits: is a process running?"."""
+    """Yield the lines of /readyz?verbose, such as "[-]members never seen, nothing waits: is a process running?"."""
     _, text = run.api.health()
     for line in text.splitlines():
         if line.startswith("[+]"):

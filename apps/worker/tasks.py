@@ -23,6 +23,7 @@ from apps.objects.configuration import configuration
 from apps.objects.metrics_server import serve_metrics
 from apps.objects.outbox import channels
 from apps.objects.store import store
+from apps.worker.beat_presence import BeatPresence
 from apps.worker.clock import monotonic_seconds
 from apps.worker.groups import INTERVAL_SECONDS, tick_names
 from apps.worker.notices import Sender
@@ -76,6 +77,8 @@ def run_turn(name: str) -> None:
 @beat_init.connect
 def _start_beat(**_: object) -> None:
     serve_metrics()
+    tracing.start("beat")
+    BeatPresence(store()).start()
 
 
 # In the main process of the worker.

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import ssl
 import subprocess
 import sys
@@ -255,6 +256,30 @@ def test_the_image_installs_locked_packages_and_runs_as_no_root() -> None:
     assert re.search(r"^HEALTHCHECK ", image, re.MULTILINE)
     for name in re.findall(r"^COPY (?!--from)(\S+) ", image, re.MULTILINE):
         assert (PROJECT / name).exists(), name
+
+
+def test_the_files_that_the_image_copies_are_all_that_its_processes_import(tmp_path: Path) -> None:
+    image = (PROJECT / "docker" / "Dockerfile").read_text()
+    for name in re.findall(r"^COPY (?!--from)(\S+) \S+$", image, re.MULTILINE):
+        source = PROJECT / name
+        if source.is_dir():
+            shutil.copytree(source, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, tmp_path / name)
+    given = {"PATH": os.environ["PATH"], "DJANGO_SETTINGS_MODULE": "config.settings", "PYTHONDONTWRITEBYTECODE": "1"}
+    given |= {name: value for name, value in GIVEN.items() if name.endswith(("KEY", "KEYS"))}
+    code = "import django; django.setup(); import config.asgi, config.celery, apps.worker.tasks, apps.members.process"
+
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; print(config.__file__)"],
+        cwd=tmp_path,
+        env=given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.stdout.strip() == str(tmp_path / "config" / "__init__.py"), done.stderr
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from django.db import connection
 
 from apps.api import health, shell
 from apps.api.shell import Shell
+from apps.worker.beat_presence import BEAT
 from apps.worker.clock import monotonic_seconds
 from apps.worker.groups import GROUPS, MEMBERS, tick_names
 
@@ -54,8 +55,8 @@ def line(title: str) -> str:
 @pytest.mark.parametrize(
     ("ended", "waits", "said"),
     [
-        (None, None, "[-]{} never held, nothing waits: is a {} running?"),
-        (None, 40, "[-]{} never held, the oldest due object waits for 40 s: is a {} running?"),
+        (None, None, "[-]{} never seen, nothing waits: is a {} running?"),
+        (None, 40, "[-]{} never seen, the oldest due object waits for 40 s: is a {} running?"),
         (-10, None, "[+]{} ok: held now, nothing waits"),
         (-10, 40, "[+]{} ok: held now, the oldest due object waits for 40 s"),
         (
@@ -106,7 +107,7 @@ def test_each_group_has_a_line_of_its_own() -> None:
     with health._connect() as own:
         found = {one.name: not one.problem for one in health.groups(own)}
 
-    assert found == {f"workers {place}": place == PLACE for place in tick_names()} | {"members": False}
+    assert found == {f"workers {place}": place == PLACE for place in tick_names()} | {"members": False, "beat": False}
 
 
 @pytest.fixture
@@ -177,3 +178,22 @@ def test_readiness_is_answered_while_a_look_hangs(monkeypatch: pytest.MonkeyPatc
 
     assert status == 503
     assert text.startswith("[-]database failed: no answer within 0.2 s")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("ended", "said"),
+    [
+        (None, "[-]beat never seen: is beat running? Workers run without it, but take over from each other later"),
+        (
+            40,
+            "[-]beat last seen 40 s ago: is beat running? Workers run without it, but take over from each other later",
+        ),
+        (-5, "[+]beat ok: seen now"),
+    ],
+)
+def test_readiness_says_whether_beat_was_seen(ended: float | None, said: str) -> None:
+    if ended is not None:
+        lease(BEAT, 0, ended=ended)
+
+    assert line("beat") == said

@@ -17,6 +17,7 @@ from prometheus_client import REGISTRY, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from apps.api.debug import FLEET
+from apps.worker.groups import GROUPS, MEMBERS
 from tests.processes import PROJECT
 
 MONITORING = PROJECT / "docker" / "monitoring"
@@ -129,3 +130,17 @@ def test_promtool_accepts_the_rules_and_sees_every_alert_fire(promtool: str) -> 
 
 def test_promtool_accepts_the_configuration_of_prometheus(promtool: str) -> None:
     run(promtool, "check", "config", "prometheus.yaml")
+
+
+def test_the_rules_and_panels_about_leases_name_all_groups_of_workers() -> None:
+    """Other leases show only that a process runs, or who sends notices."""
+    groups = "|".join(sorted(set(GROUPS) - {MEMBERS}))
+    named = {
+        matcher.value
+        for _, expression in expressions()
+        for selector in selectors(expression)
+        for matcher in selector.matchers.matchers
+        if (selector.name, matcher.name) == ("lifeboat_lease_held", "group") and matcher.value != MEMBERS
+    }
+
+    assert named == {groups}

@@ -161,6 +161,11 @@ def fleet_metrics() -> set[str]:
     return {one.name for one in text_string_to_metric_families(generate_latest(FLEET).decode())}
 
 
+def beat_is_seen_and_the_pool_shares_its_metrics_in_a_folder_of_our_own(watched: Watched) -> None:
+    until(lambda: "beat" in watched.running.holders(), within=WITHIN)
+    assert list((watched.logs.parent / "metrics" / str(watched.ports["worker"])).glob("histogram_*.db"))
+
+
 def a_sum_over_processes_counts_nothing_of_the_fleet_twice(watched: Watched) -> None:
     """Figures of the fleet are read from the database, so only `/metrics` of the API may have them."""
     for port in watched.ports.values():
@@ -204,6 +209,7 @@ def test_a_failover_is_seen_in_log_lines_in_metrics_of_every_process_and_in_span
     every_eviction_has_a_line_of_the_worker_with_its_rule_and_versions(watched)
     ordinary_expired_ticks_leave_no_line(watched)
     every_process_serves_what_it_did(watched)
+    beat_is_seen_and_the_pool_shares_its_metrics_in_a_folder_of_our_own(watched)
     a_sum_over_processes_counts_nothing_of_the_fleet_twice(watched)
     the_webhook_is_sent_that_the_cluster_is_down_once(watched)
     every_metric_is_in_the_manual(watched)
