@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Console
+from tests.browser.test_console import SIZES, faults, sized
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -77,6 +78,24 @@ def test_a_failover_is_followed_and_released_on_the_console(
         page.locator("tbody").last.get_by_role("link", name="web-0", exact=True).click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Deployment web-0 in default: 1 of 1 copy healthy")
         assert console.errors == []
+
+
+def test_the_pages_are_usable_wide_and_narrow_light_and_dark_without_errors(console: Console) -> None:
+    from tests.apps.pages import in_queue
+    from tests.apps.test_console_records import outage
+
+    names = outage("web", "api")
+    in_queue("other", "more")
+    paths = ("/queue", "/queue/rates?rate=2&secondary=1", "/queue/order?verb=Hold&item=shop/other.member1")
+    paths += ("/records", f"/records/{names['web']}", "/bindings/shop/web")
+
+    for path in paths:
+        page = console.go(path)
+        for (width, height), scheme in zip(SIZES, ("dark", "light"), strict=True):
+            with sized(page, width, height, scheme):
+                assert faults(page) == [], (path, width)
+                assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
+    assert console.errors == []
 
 
 def test_an_order_is_given_without_javascript(plain_console: Console) -> None:
