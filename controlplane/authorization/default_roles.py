@@ -27,7 +27,7 @@ _LIFEBOAT: Final = "failover.lifeboat.io"
 _NAMESPACED: Final = (
     (
         "",
-        *("configmaps", "endpoints", "persistentvolumeclaims", "pods", "replicationcontrollers", "services"),
+        *("configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "services"),
         *("replicationcontrollers/scale", "serviceaccounts"),
     ),
     (
@@ -37,18 +37,28 @@ _NAMESPACED: Final = (
     ),
     ("autoscaling", "horizontalpodautoscalers"),
     ("batch", "cronjobs", "jobs"),
-    ("discovery.k8s.io", "endpointslices"),
     ("networking.k8s.io", "ingresses", "networkpolicies"),
     ("policy", "poddisruptionbudgets"),
     ("policy.karmada.io", "propagationpolicies", "overridepolicies"),
 )
 # What a reader of a namespace sees in addition: results, status and questions.
 _SEEN: Final = (
-    ("", "bindings", "events", "limitranges", "namespaces", "namespaces/status", "pods/log", "pods/status"),
+    (
+        "",
+        "bindings",
+        "endpoints",
+        "events",
+        "limitranges",
+        "namespaces",
+        "namespaces/status",
+        "pods/log",
+        "pods/status",
+    ),
     ("", "persistentvolumeclaims/status", "resourcequotas", "resourcequotas/status", "services/status"),
     ("apps", "daemonsets/status", "deployments/status", "replicasets/status", "statefulsets/status"),
     ("autoscaling", "horizontalpodautoscalers/status"),
     ("batch", "cronjobs/status", "jobs/status"),
+    ("discovery.k8s.io", "endpointslices"),
     ("events.k8s.io", "events"),
     ("networking.k8s.io", "ingresses/status"),
     ("policy", "poddisruptionbudgets/status"),
@@ -113,7 +123,8 @@ def _user_roles() -> list[Document]:
     view = [_rule(_READ, *row) for row in (*_NAMESPACED, *_SEEN)]
     edit = [_rule(_WRITE, *row) for row in _NAMESPACED]
     edit += [_rule(_READ, "", "secrets"), _rule(_WRITE, "", "secrets"), _rule(("create",), "", "serviceaccounts/token")]
-    edit += [_rule(("create",), "policy", "evictions")]
+    edit += [_rule(("create",), "policy", "evictions"), _rule(_WRITE, "", "events")]
+    edit += [_rule((*_READ, *_WRITE), "coordination.k8s.io", "leases")]
     admin = [
         _rule((*_READ, *_WRITE), GROUP, "roles", "rolebindings"),
         _rule(("create",), "authorization.k8s.io", "localsubjectaccessreviews"),
