@@ -14,6 +14,7 @@ from rest_framework.request import Request
 
 from apps.api.authorization import Attributes
 from apps.api.permissions import Scope, resource_attributes
+from apps.console.object_links import api_url, binding_url
 from apps.console.page import Page
 from apps.failover.models import BindingReadiness
 from apps.failover.readiness import stored_answers
@@ -22,7 +23,7 @@ from apps.objects.store import store
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.readiness import Readiness
 from controlplane.controllers.reads.situation import situation_of
-from controlplane.insight.fleet_answer import fleet_status
+from controlplane.insight.fleet_answer import WAITING, fleet_status
 from controlplane.insight.readiness import fleet_obstacles
 from controlplane.insight.readiness_row import ATTACHED, BLOCKED, IMPAIRED, READY, VERDICTS
 from controlplane.kind import KINDS
@@ -73,12 +74,14 @@ class ReadinessPage(Page):
         reading, settings = store(), configuration().settings()
         fleet_wide = fleet_obstacles(situation_of(reading), settings, now=reading.now())
         status = fleet_status(stored_answers(reading), fleet_wide, switched_on=settings.runs(Readiness.name))
+        everywhere = {WAITING.what, *(one.what for one in fleet_wide)}  # obstacles that no row has
         return {
             "fleet": status,
             "stopped": [one for one in fleet_wide if one.severity == BLOCKS],
             "verdicts": [(one.verdict, BADGES[one.verdict], one.bindings) for one in status.verdicts],
             "bar": [(BARS[one.verdict], one.bindings, one.verdict) for one in status.verdicts],
-            "names": [line.what for line in status.obstacles],
+            "names": [line.what for line in status.obstacles if line.what not in everywhere],
+            "everywhere": everywhere,
         }
 
     def _listed(self) -> dict[str, Any]:
@@ -151,10 +154,9 @@ def _cells(row: Any, obstacle: Mapping[str, str]) -> list[str]:
     return [f"'{cell}" if cell[:1] in ("=", "+", "-", "@") else cell for cell in (*own, *named, since)]
 
 
-def _shown(row: Any) -> dict[str, Any]:
-    """Return a row for the template, with the URL of its binding in the API."""
+def _shown(row: BindingReadiness) -> dict[str, Any]:
+    """Return a row for the template, with the page of its binding and the URL of its readiness in the API."""
     ref = Ref.parse(row.key)
-    resource = KINDS[ref.kind].resource
-    place = f"/namespaces/{ref.namespace}" if ref.namespace else ""
-    url = f"/apis/{resource.group}/{resource.version}{place}/{resource.plural}/{ref.name}"
-    return {"row": row, "badge": BADGES.get(row.verdict, "off"), "kind": row.workload.rpartition("/")[2], "url": url}
+    url = f"{api_url(ref)}/readiness"
+    kind = row.workload.rpartition("/")[2]
+    return {"row": row, "badge": BADGES.get(row.verdict, "off"), "kind": kind, "page": binding_url(ref), "api": url}

@@ -58,7 +58,7 @@ class EvictionAdmin(RowAdmin):
     search_fields = ("key",)
 
     @admin.display(ordering="key")
-    def workload(self, row: Eviction) -> str:
+    def workload(self, row: Any) -> str:
         return workload_name(row.resource_kind, row.binding)
 
     def has_order_permission(self, request: HttpRequest) -> bool:
@@ -132,15 +132,15 @@ class ReadinessAdmin(RowAdmin):
     search_fields = ("key",)
 
     @admin.display(ordering="key")
-    def workload(self, row: BindingReadiness) -> str:
+    def workload(self, row: Any) -> str:
         return workload_name(row.workload, row.key)
 
     @admin.display(description="obstacles", ordering="named")
-    def named(self, row: BindingReadiness) -> str:
+    def named(self, row: Any) -> str:
         return row.named.replace(",", ", ")
 
     @admin.display(description="clusters")
-    def clusters(self, row: BindingReadiness) -> str:
+    def clusters(self, row: Any) -> str:
         return ", ".join(row.clusters)
 
 

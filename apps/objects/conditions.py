@@ -40,5 +40,5 @@ def conditions_of(document: dict[str, Any]) -> list[ShownCondition]:
 def _shown(condition: dict[str, Any]) -> ShownCondition:
     type_, status = str(condition.get("type", "")), str(condition.get("status", ""))
     attention = (type_ in GOOD_IF_TRUE and status != "True") or (type_ in BAD_IF_TRUE and status == "True")
-    texts = (str(condition.get(name) or "") for name in ("reason", "message", "lastTransitionTime"))
-    return ShownCondition(type_, status, *texts, attention)
+    reason, message, since = (str(condition.get(name) or "") for name in ("reason", "message", "lastTransitionTime"))
+    return ShownCondition(type_, status, reason, message, since, attention)

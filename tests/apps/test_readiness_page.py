@@ -45,7 +45,7 @@ def page(client: Client, url: str) -> str:
 
 
 def listed(text: str) -> list[str]:
-    return re.findall(r'/resourcebindings/([a-z0-9-]+)">', text)
+    return re.findall(r'<a href="/bindings/[^/]+/([a-z0-9-]+)">', text)
 
 
 def test_each_binding_is_listed_with_its_obstacles_and_remedies(root: Client) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from controlplane.apimachinery.names import PROPAGATION_POLICY_NAME_ANNOTATION
 from controlplane.controllers.garbage import Garbage
 from controlplane.controllers.readiness import AFTER_CHANGE, PAGE, PAUSE, ROUND, Readiness
 from controlplane.controllers.reads.fleet_state import FLEET
+from controlplane.controllers.reads.situation import situation_of
 from controlplane.engine.decision import Decision, Delete
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.run import World, run_batch, run_until_idle
@@ -21,12 +23,14 @@ from controlplane.engine.state import Actor
 from controlplane.insight.fleet_answer import StoredAnswers, Tally, fleet_status
 from controlplane.insight.readiness import Situation, fleet_obstacles, readiness
 from controlplane.insight.readiness_row import FleetDigest, relevant_change, row_of
-from controlplane.kinds.binding import Binding, BindingSnapshot, ReplicaRequirements
+from controlplane.kinds.binding import Binding, BindingSnapshot, ReplicaRequirements, TargetCluster
 from controlplane.kinds.cluster import Cluster, ResourceSummary
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
+from controlplane.kinds.policy import Suspension
 from controlplane.kinds.rows import BindingReadiness, ReadinessRound
+from controlplane.kinds.taint_policy import TaintToAdd
 from controlplane.settings import Settings
-from tests.builders.objects import START, binding
+from tests.builders.objects import START, binding, no_execute
 from tests.builders.placements import duplicated
 from tests.core.fleet_story import FAILOVER
 from tests.core.test_readiness import MEMBERS, member, taint_policy
@@ -275,3 +279,51 @@ def test_the_digest_of_the_fleet_is_that_of_what_matters() -> None:
     assert of(replace(situation, clusters=MEMBERS[1:])) != of(situation)
     assert of(situation, Settings()) != of(situation)
     assert of(replace(situation, policies=())) != of(situation)
+
+
+def edited(office: Office, random: Random, number: int) -> None:
+    """Make one random change of a binding, a cluster, a policy or a hold, as users, members and controllers do."""
+    one = bound(f"w{random.randrange(8)}")
+    member_ = office.stored(random.choice(MEMBERS))
+    match random.randrange(8):
+        case 0:
+            office.change(
+                one, clusters=random.choice(((TargetCluster("member2", 2),), (TargetCluster("member1", 2),), ()))
+            )
+        case 1:
+            office.change(one, placement=random.choice((ANYWHERE, duplicated("member1"), duplicated("member2"))))
+        case 2:
+            office.change(one, suspension=random.choice((None, Suspension(scheduling=True))))
+        case 3:
+            office.change(member_, taints=random.choice(((), (no_execute(),))))
+        case 4:
+            ready = Condition("Ready", random.choice(("True", "False")))
+            chosen = random.choice(((), (ready,), (ready, Condition("AccessLost", "True"))))
+            office.store.put(member_.with_status(conditions=chosen), member_)
+        case 5:
+            office.store.put(member_.with_meta(labels={"tier": str(number)}), member_)
+        case 6:
+            spec = EvictionHoldSpec(reason="fair", expires_at=office.now + timedelta(seconds=random.randrange(5, 200)))
+            meta = ObjectMeta(name=f"h{number}", uid=f"h{number}", generation=1)
+            office.store.create(EvictionHold("failover.lifeboat.io/v1alpha1", "EvictionHold", meta, spec))
+        case 7:
+            policy = office.stored(taint_policy())
+            effect = random.choice(("NoExecute", "PreferNoExecute", "NoSchedule"))
+            spec = replace(policy.spec, taints_to_add=(TaintToAdd("down", effect),))
+            office.store.put(replace(policy, spec=spec).with_meta(generation=number + 2), policy)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_stored_answers_are_those_that_would_be_computed_now(seed: int) -> None:
+    random, names = Random(seed), [f"w{number}" for number in range(8)]
+    office = Office(*fleet(*(bound(name) for name in names)))
+
+    for number in range(20):
+        edited(office, random, number)
+        office.wait(30)
+
+        rows = office.rows(*names)
+        for name in names:
+            one = office.stored(bound(name))
+            found = readiness(one, situation_of(office.store, [one]), FAILOVER, fleet_wide=False, now=office.now)
+            assert replace(row_of(one, found), since=rows[name].since) == rows[name]
