@@ -22,7 +22,7 @@ folder=$(DIR)/$(1)-$$$$; environment=$$($(SUPERVISE) services --dir $$folder $(2
   status=0; $(3) || status=$$?; $(SUPERVISE) services --dir $$folder --stop --throwaway; exit $$status
 endef
 
-.PHONY: checked-beside-types tested-seeds tested-rest wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo replay fault lint format types contracts migrations-check services wheels docs docs-only lock image
+.PHONY: rbac-record checked-beside-types tested-seeds tested-rest wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo replay fault lint format types contracts migrations-check services wheels docs docs-only lock image
 
 help:
 	@echo "make run          start everything; Ctrl-C ends it           make up / make down   the same in the background"
@@ -77,6 +77,11 @@ chaos: $(DEV_STAMP)
 members-compare: $(DEV_STAMP)
 	@test -n "$(LAB)" || { echo "LAB is missing: make members-compare LAB=/tmp/lab" >&2; exit 2; }
 	@$(PY) -m tests.simulator.comparison $(LAB)/run/member1.config $(if $(RECORD),--record)
+
+# LAB: the folder of a Kubernetes cluster with kube-apiserver and controller-manager. Stores its answers about roles.
+rbac-record: $(DEV_STAMP)
+	@test -n "$(LAB)" || { echo "LAB is missing: make rbac-record LAB=/tmp/lab" >&2; exit 2; }
+	@$(PY) -m tests.rbac $(LAB)/run/member1.config
 
 conformance: $(DEV_STAMP)
 	@$(PY) -m tests.conformance
