@@ -1,5 +1,6 @@
 """Answers of a real kube-apiserver about roles, kept as data: `answers.json.gz`.
 
 `questions.py` makes the roles, bindings, questions and writes from a seed. `__main__.py` puts them to a kube-apiserver
-that runs with --authorization-mode=RBAC and stores its answers (`make rbac-record`). tests/core/test_rbac_answers.py compares ours.
+that runs with --authorization-mode=RBAC and stores its answers (`make rbac-record`). tests/core/test_rbac_answers.py
+compares ours.
 """
