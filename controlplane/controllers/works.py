@@ -34,7 +34,7 @@ from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
-from controlplane.propagation import bindings, works
+from controlplane.propagation import bindings, matching, works
 from controlplane.scheduling.completions import split
 from controlplane.settings import Settings
 
@@ -109,8 +109,9 @@ def _template_changed(old: Template | None, new: Template | None) -> Iterator[Re
     """The binding of a template is due when the content that is sent to members changed.
 
     A template that no policy claims may have a binding as well, because a workload needs it [dependency-propagation].
+    When a policy claims a template, its binding is created or changed with it; that makes the binding due.
     """
-    if old is None or new is None:
+    if old is None or new is None or (matching.claimant(old) is None and matching.claimant(new) is not None):
         return
     ref = new.ref
     if is_reserved_namespace(ref.namespace) or ref.kind not in PropagatedKinds():

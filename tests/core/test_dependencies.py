@@ -10,6 +10,9 @@ import pytest
 
 from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.controllers.dependencies import Dependencies
+from controlplane.controllers.works import Works
+from controlplane.engine.routing import Router
+from controlplane.engine.state import Actor
 from controlplane.kind import KINDS
 from controlplane.kinds.binding import Binding, GracefulEvictionTask
 from controlplane.kinds.event import Event
@@ -310,6 +313,17 @@ def test_an_edit_of_what_a_workload_needs_reaches_the_members_where_it_is() -> N
 
     sent = [work.spec.workload.manifests[0] for work in story.works().values()]
     assert [manifest["data"] for manifest in sent if manifest["kind"] == "ConfigMap"] == [{"a": "new"}] * 2
+
+
+def test_an_edit_makes_the_works_of_an_attached_binding_due_and_a_first_claim_does_not() -> None:
+    """A claim comes with a new binding, and 10,000 claims would make the Works controller look 10,000 times in vain."""
+    settings = config()
+    edited = settings.with_content({**settings.content, "data": {"a": "new"}})
+    claimed = settings.with_meta(annotations={"propagationpolicy.karmada.io/name": "all"})
+    router, by = Router([Works()]), Actor("jane")
+
+    assert [mark.ref for mark in router.marks(settings, edited, by=by)] == [bindings.binding_ref(settings.ref)]
+    assert list(router.marks(settings, claimed, by=by)) == []
 
 
 def test_those_that_agree_are_told_nothing() -> None:
