@@ -160,11 +160,12 @@ def mail_server(name: str) -> MailServer | None:
     text_ = _text(name).strip()
     if not text_:
         return None
+    example = f"{name}=smtp://user:password@mail.example.com:587?starttls=true"
     try:
-        parts, example = urlsplit(text_), f"{name}=smtp://user:password@mail.example.com:587?starttls=true"
+        parts = urlsplit(text_)
         port, options = parts.port, dict(parse_qsl(parts.query))
     except ValueError:
-        raise EnvironmentInvalid(f"{name}: the port is not a number") from None
+        raise EnvironmentInvalid(f"{name}: the port is not a number; e.g. {example}") from None
     starttls = options.pop("starttls", "false")
     if parts.scheme not in ("smtp", "smtps") or not parts.hostname or options or starttls not in ("true", "false"):
         raise EnvironmentInvalid(f"{name}: not the URL of an SMTP server; e.g. {example}")

@@ -203,3 +203,43 @@ def test_apps_read_the_environment_through_this_module() -> None:
     readers = [path for path in apps.rglob("*.py") if re.search(r"\bos\.environ\b|\bgetenv\b", path.read_text())]
 
     assert {path.relative_to(apps).parts[0] for path in readers} <= {"command", "development"}
+
+
+@pytest.mark.parametrize(
+    ("url", "server"),
+    [
+        ("smtp://mail.example.com", ("mail.example.com", 25, "", "", False, False)),
+        ("smtp://a:b%40c@mail.example.com:587?starttls=true", ("mail.example.com", 587, "a", "b@c", False, True)),
+        ("smtps://mail.example.com", ("mail.example.com", 465, "", "", True, False)),
+    ],
+)
+def test_a_mail_server_is_a_url(monkeypatch: pytest.MonkeyPatch, url: str, server: tuple[object, ...]) -> None:
+    monkeypatch.setenv("MAIL", url)
+    assert env.mail_server("MAIL") == server
+    monkeypatch.setenv("MAIL", "")
+    assert env.mail_server("MAIL") is None
+
+
+@pytest.mark.parametrize("url", ["mail.example.com", "smtp://:secret@", "smtp://h?tls=yes", "smtp://a:secret@h:port"])
+def test_another_url_is_refused_without_its_password(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("MAIL", url)
+    with pytest.raises(env.EnvironmentInvalid, match=r"^MAIL: ") as refused:
+        env.mail_server("MAIL")
+    assert "secret" not in str(refused.value)
+
+
+def test_addresses_and_choices_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOOK", "ftp://user:secret@h/")
+    with pytest.raises(env.EnvironmentInvalid, match="HOOK: not an http or https URL") as refused:
+        env.address("HOOK")
+    assert "secret" not in str(refused.value)
+    monkeypatch.setenv("FORM", "xml")
+    with pytest.raises(env.EnvironmentInvalid, match=r'FORM: "xml" is not one of json, text; e\.g\. FORM=json$'):
+        env.choice("FORM", "json", of=("json", "text"))
+
+
+def test_addresses_for_notices_without_a_mail_server_stop_the_start() -> None:
+    done = settings_read(LIFEBOAT_NOTIFY_EMAIL="operators@example.com")
+
+    assert done.returncode != 0
+    assert "LIFEBOAT_NOTIFY_SMTP=smtp://" in done.stderr

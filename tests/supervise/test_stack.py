@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from apps.development.supervise import lifetime, records
-from apps.development.supervise.stack import DEVELOPMENT_PROFILE, STARTED
+from apps.development.supervise.stack import DEVELOPMENT_PROFILE, STARTED, metrics_ports
 from config import product
 from controlplane.settings import all_settings
 from tests.supervise.conftest import CommandLine, bare_environment, eventually
@@ -168,3 +168,16 @@ def test_the_development_profile_is_made_of_settings_there_are() -> None:
     assert set(DEVELOPMENT_PROFILE) <= names
     assert settings.gate("Failover")
     assert warnings == []
+
+
+def test_the_processes_of_one_run_get_metrics_ports_of_their_own() -> None:
+    assert metrics_ports({}) == metrics_ports({"LIFEBOAT_METRICS_PORT": "0"}) == {}
+
+    found = metrics_ports({"LIFEBOAT_METRICS_PORT": "9464"})
+
+    assert {name: given["LIFEBOAT_METRICS_PORT"] for name, given in found.items()} == {
+        "api": "9464",
+        "worker": "9465",
+        "beat": "9466",
+        "members": "9467",
+    }

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -85,7 +85,25 @@ def programs(place: Place) -> dict[str, Program]:
         Program("members", [python, "manage.py", "members"], ready=has_logged("members", "members: ready")),
         Program("develop", develop, env=own, ready=has_logged("develop", PREPARED), ready_within=MIGRATED_WITHIN),
     )
-    return {program.name: replace(program, env={**place.environment, **program.env}, cwd=PROJECT) for program in table}
+    metrics = metrics_ports(os.environ)
+    return {
+        program.name: replace(
+            program, env={**place.environment, **metrics.get(program.name, {}), **program.env}, cwd=PROJECT
+        )
+        for program in table
+    }
+
+
+def metrics_ports(environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Return the variable with the metrics port of each process: LIFEBOAT_METRICS_PORT and the next three.
+
+    Empty: it is not set. The processes of one host cannot share a port.
+    """
+    first = environ.get("LIFEBOAT_METRICS_PORT", "")
+    if not first.isdecimal() or not int(first):
+        return {}
+    names = ("api", "worker", "beat", "members")
+    return {name: {"LIFEBOAT_METRICS_PORT": str(port)} for port, name in enumerate(names, start=int(first))}
 
 
 def fault_command(home: RunFolder, *, member: str, fault: str) -> list[str]:
