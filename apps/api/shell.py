@@ -33,6 +33,7 @@ from apps.api.outgoing import SLICE, Headers, Send, Stalled, send_parts, send_wh
 from apps.api.permissions import check_probe
 from apps.api.pushes import Push, PushResponse
 from apps.api.streams import Stream, WatchResponse
+from apps.api.unpacking import unpacked
 from apps.api.watch_hub import BOOKMARK_SECONDS, CHUNK, CatchUp, Event, Tailer, Watcher, shown
 from apps.objects.decision_log import log_refusal
 from apps.objects.listing import changes_between
@@ -139,9 +140,10 @@ class Shell:
                 check_probe(scope["method"], scope["path"])
                 return _plain(scope, 200, "ok") if scope["path"] in ALIVE else await self._ready(scope)
             body = await body_of(receive, budget=self.budget, identify=lambda: self._identify(scope))
+            request, body = await unpacked(scope, body, identify=lambda: self._identify(scope))
             try:
                 async with self._write_slot(scope["method"]):
-                    return await self._in_thread(self._call, environ_of(scope, body.data))
+                    return await self._in_thread(self._call, environ_of(request, body.data))
             finally:
                 body.hold.release()
         except StatusError as error:

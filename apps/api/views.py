@@ -63,7 +63,7 @@ class KubernetesView(APIView):
         if not request.user.is_authenticated:
             raise Unauthorized("Unauthorized: send a bearer token (manage.py token create), or log in")
         request.META[CALLER] = request.user.get_username()
-        _refuse_compressed_bodies(request)
+        _refuse_unknown_encodings(request)
         if (user := impersonated(request)) is not None:
             request.META[LOGIN_USER] = request.user
             request.user = user  # type: ignore[assignment]  # has what views ask of a user
@@ -257,11 +257,13 @@ def _response(answer: Answer, *, status: int = 200) -> Response:
     return Response(answer, status=status)
 
 
-def _refuse_compressed_bodies(request: Request) -> None:
-    """Raise UnsupportedMediaType for a compressed body."""
+def _refuse_unknown_encodings(request: Request) -> None:
+    """Raise UnsupportedMediaType for a body that is compressed in another way than gzip."""
     encoding = request.headers.get("Content-Encoding", "").strip().lower()
     if encoding not in ("", "identity"):
-        raise UnsupportedMediaType(f"Content-Encoding {encoding!r} is not supported; send the body uncompressed")
+        raise UnsupportedMediaType(
+            f"Content-Encoding {encoding!r} is not supported; send the body uncompressed, or with gzip"
+        )
 
 
 def refuse_watch(request: Request, resource: Resource) -> None:
