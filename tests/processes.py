@@ -80,7 +80,7 @@ class Processes:
         """Start `python <arguments>`; return when its log has said `says`. Raises RuntimeError with its log."""
         log = self.folder / f"{name}-{len(self._started)}.log"
         with log.open("wb") as output:
-            process = _started(arguments, self.environment, output.fileno())
+            process = started(arguments, self.environment, output.fileno())
         self._started.append(process)
         if says and self._starting is not None:
             self._starting.append(partial(_await_words, says, name, log, process))
@@ -132,17 +132,19 @@ class Processes:
         process.wait()
 
 
-def _started(arguments: Sequence[str], environment: Mapping[str, str], output: int) -> Process:
-    """Start `python <arguments>`. Benches start it as users do."""
+def started(
+    arguments: Sequence[str], environment: Mapping[str, str], output: int, errors: int | None = None
+) -> Process:
+    """Start `python <arguments>` with these file descriptors. Benches start it as users do."""
     if forked.AVAILABLE and "PYTEST_VERSION" in os.environ:
-        return forked.start(arguments, env=environment, output=output)
+        return forked.start(arguments, env=environment, output=output, errors=errors)
     return subprocess.Popen(
         [sys.executable, *arguments],
         cwd=PROJECT,
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=output,
-        stderr=subprocess.STDOUT,
+        stderr=subprocess.STDOUT if errors is None else errors,
         start_new_session=True,
         preexec_fn=_end_with_parent,
     )

@@ -159,7 +159,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
             try:
                 yield made
             finally:
-                made.stop()
+                made.processes.__exit__()
     finally:
         lifetime.down(home)
         process.wait(300)

@@ -2,8 +2,7 @@
 
 import json
 import os
-import subprocess
-import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from django.db import connection
 
 from apps.objects.store import DjangoStore
 from controlplane.kinds import RESOURCE_BINDING
+from tests.processes import Process, started
 from tests.stores.grounds import controllers, create, template
 
 WRITERS = 8
@@ -28,31 +28,27 @@ def database_url() -> str:
     return f"{before}/{connection.settings_dict['NAME']}{query}"
 
 
-def writer(number: int) -> subprocess.Popen[str]:
+def writer(number: int, folder: Path) -> Process:
     environment = {**os.environ, "DATABASE_URL": database_url(), "LIFEBOAT_DATABASE_POOL": "2"}
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.stores.writer", str(number), str(ROUNDS)],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    with (folder / str(number)).open("wb") as output, (folder / f"{number}.log").open("wb") as errors:
+        arguments = ["-m", "tests.stores.writer", str(number), str(ROUNDS)]
+        return started(arguments, environment, output.fileno(), errors.fileno())
 
 
-def test_a_tailer_sees_every_version_once_and_in_order_while_eight_processes_write() -> None:
+def test_a_tailer_sees_every_version_once_and_in_order_while_eight_processes_write(tmp_path: Path) -> None:
     store = DjangoStore(controllers=controllers())
     create(store, *(template(f"shared{one}", labels={"count": "0"}) for one in range(4)))
     seen: list[Any] = []
-    writers = [writer(number) for number in range(WRITERS)]
+    writers = [writer(number, tmp_path) for number in range(WRITERS)]
 
     while any(one.poll() is None for one in writers):
         seen += store.changes(seen[-1].version if seen else 0, limit=500)
     while rest := store.changes(seen[-1].version, limit=500):
         seen += rest
 
-    answers = [one.communicate() for one in writers]
-    assert [one.returncode for one in writers] == [0] * WRITERS, [stderr[-2000:] for _, stderr in answers]
-    achieved = [json.loads(stdout) for stdout, _ in answers]
+    said = [log.read_text()[-2000:] for log in tmp_path.glob("*.log")]
+    assert [one.returncode for one in writers] == [0] * WRITERS, said
+    achieved = [json.loads((tmp_path / str(number)).read_text()) for number in range(WRITERS)]
     assert [change.version for change in seen] == list(range(1, len(seen) + 1))
     assert store.current_version() == seen[-1].version
     shared = [one for one in store.list("ConfigMap") if one.metadata.name.startswith("shared")]
