@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from django import forms
@@ -12,15 +13,21 @@ from apps.api import authorization
 from apps.api.authorization import Attributes
 from apps.console.guard import Act, ActPage, Effects
 from apps.console.queue import choice_of
+from apps.failover.destinations import destinations
 from apps.failover.orders import Ordered, order_all
 from apps.failover.queue_page import EVERYTHING, WAITING, read_keys
+from apps.objects.configuration import configuration
+from apps.objects.store import store
 from controlplane.apimachinery.errors import BadRequest
 from controlplane.apimachinery.meta import Ref
+from controlplane.controllers.reads.situation import situation_of
 from controlplane.eviction.operator_orders import EXPEDITE, HOLD, RELEASE, SKIP, VERBS
+from controlplane.eviction.refuge import Refuge
+from controlplane.insight.previews import order_text
 from controlplane.kind import KINDS
 from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING
 from controlplane.kinds.eviction import CLUSTER_EVICTION, EVICTION
-from controlplane.kinds.rows import ENDED, eviction_key
+from controlplane.kinds.rows import ENDED, Eviction, eviction_key
 
 MOST: Final = 500  # evictions of one order: a request takes about a second for them
 SHOWN: Final = 10  # evictions that the dry run names
@@ -116,10 +123,7 @@ def effects(found: Ordered, verb: str) -> Effects:
     rows = sorted(found.done, key=lambda row: row.key)
     namespaces = {Ref.parse(row.binding).namespace for row in rows}
     clusters = sorted({row.cluster for row in rows})
-    lines = [
-        f"{Ref.parse(row.binding).namespace or '-'}/{Ref.parse(row.binding).name} on {row.cluster}"
-        for row in rows[:SHOWN]
-    ]
+    lines = list(_lines(rows[:SHOWN], verb))
     if len(rows) > SHOWN:
         lines.append(f"and {len(rows) - SHOWN} more")
     lines += found.refused.values()
@@ -131,6 +135,17 @@ def effects(found: Ordered, verb: str) -> Effects:
     count = f"{len(rows)} eviction{'' if len(rows) == 1 else 's'}"
     places = f"{len(namespaces)} namespace{'' if len(namespaces) == 1 else 's'}"
     return Effects(f"{verb}: {count} from {', '.join(clusters)}, in {places}.", len(rows), tuple(lines))
+
+
+def _lines(rows: Sequence[Eviction], verb: str) -> Iterator[str]:
+    """Yield a line about each eviction: what the order does to its workload, as the API says it, or its name."""
+    refuges: dict[str, Refuge] = {}
+    if verb == EXPEDITE:
+        refuges = destinations(store(), rows, situation_of(store()), configuration().settings())
+    for row in rows:
+        ref = Ref.parse(row.binding)
+        text = order_text(verb, row, refuges.get(row.key)).removeprefix("effects: ")
+        yield text or f"{ref.namespace}/{ref.name} on {row.cluster}".lstrip("/")
 
 
 def command(paths: str, verb: str) -> str:

@@ -119,6 +119,19 @@ def test_an_order_is_a_dry_run_first_and_then_stored_with_reason_and_name(root: 
     assert (logged.actor, logged.reason) == ("root", f"Eviction{verb}: we look")
 
 
+def test_the_dry_run_of_an_order_says_what_becomes_of_each_workload(root: Client) -> None:
+    anywhere = objects.binding("web", duplicated(least=1, most=1), on={"member1": 2}, scheduled=False)
+    stored(objects.cluster("member1", ready="False"), objects.cluster("member2"), anywhere)
+    saved(replace(eviction("web", "member1"), key=eviction_key(anywhere.ref, "member1"), binding=str(anywhere.ref)))
+    item = "item=default/web-deployment.member1"
+
+    skipped, first, held = (text(root, f"/queue/order?verb={verb}&{item}") for verb in ("Skip", EXPEDITE, HOLD))
+
+    assert "the copy of default/web-deployment stays on cluster member1 while its present taints last" in skipped
+    assert "leaves cluster member1 before all others; a replacement for each lost copy: member2" in first
+    assert "default/web-deployment on member1" in held
+
+
 def test_a_form_of_a_browser_needs_the_token_of_its_session(root: Client) -> None:
     in_queue("web")
     browser = Client(enforce_csrf_checks=True)
