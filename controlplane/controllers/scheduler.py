@@ -29,6 +29,7 @@ from controlplane.scheduling import binding_outcome, explanation_text
 from controlplane.scheduling.batch import Batch, Item, growth, ignores_capacity
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.colocation import Applications
+from controlplane.scheduling.departures import left_for_taints
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY, live
 from controlplane.scheduling.note import Notes, detail_of, summary_of
 from controlplane.scheduling.placement_plan import REFUSING
@@ -260,6 +261,7 @@ class _BatchScheduler:
             self.applications.seen_by(binding, now=self.now),
             {name: row.replicas for name, row in uncounted.items()},
             reserved.targets,
+            left_for_taints(binding, self.fleet),
         )
         question, verdict = self.batch.place(item)
         if isinstance(verdict.outcome, Refused):

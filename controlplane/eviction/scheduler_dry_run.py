@@ -19,6 +19,7 @@ from controlplane.scheduling import binding_outcome
 from controlplane.scheduling.batch import ignores_capacity
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.colocation import Applications
+from controlplane.scheduling.departures import left_for_taints
 from controlplane.scheduling.ledger import Ledger, live
 from controlplane.scheduling.question import Groups, Question, question_of
 from controlplane.scheduling.schedule import Placed, Refused, answer
@@ -83,6 +84,7 @@ class SchedulerDryRun:
             settings=self._settings,
             neighbours=self._groups.seen_by(binding),
             application=self._applications.seen_by(binding, now=now),
+            left=left_for_taints(binding, self._fleet),
         )
         reserved = self._reserved(binding)
         answers = self._lasting if ignores_capacity(question) else self._answers

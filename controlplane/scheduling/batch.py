@@ -24,7 +24,7 @@ from controlplane.settings import Settings
 
 class Item(msgspec.Struct, frozen=True):
     """One binding to schedule. `uncounted`: its reserved replicas by cluster that no report of the cluster counts
-    yet."""
+    yet. `left`: as in `question_of`."""
 
     spec: ResourceBindingSpec
     status: ResourceBindingStatus
@@ -32,6 +32,7 @@ class Item(msgspec.Struct, frozen=True):
     application: Application = NO_APPLICATION
     uncounted: dict[str, int] = {}
     hint: tuple[TargetCluster, ...] | None = None
+    left: tuple[str, ...] = ()
 
 
 class Batch:
@@ -52,7 +53,12 @@ class Batch:
         """
         settings = self._settings
         question = question_of(
-            item.spec, item.status, settings=settings, neighbours=item.neighbours, application=item.application
+            item.spec,
+            item.status,
+            settings=settings,
+            neighbours=item.neighbours,
+            application=item.application,
+            left=item.left,
         )
         verdict = self._known.get(question) if item.hint is None else None
         if verdict is None:

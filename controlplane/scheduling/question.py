@@ -74,8 +74,9 @@ def question_of(
     settings: Settings,
     neighbours: Neighbours = ALONE,
     application: Application = NO_APPLICATION,
+    left: Collection[str] = (),
 ) -> Question:
-    """Return the question of a binding.
+    """Return the question of a binding. `left`: the clusters that it has left because of a taint that is still there.
 
     Raises ValueError if the binding has no placement or requests something that is not a quantity.
     """
@@ -95,7 +96,7 @@ def question_of(
         fails_over=spec.failover is not None and spec.failover.cluster is not None,
         larger_name_first=descending(spec.resource.uid),
         fresh=fresh,
-        evicted=evicted_from(spec.graceful_eviction_tasks),
+        evicted=tuple(sorted({*evicted_from(spec.graceful_eviction_tasks), *left})),
         first_term=0 if fresh else first_term(spec.placement, status.scheduler_observed_affinity_name),
         neighbours=neighbours if settings.gate("WorkloadAffinity") else ALONE,
         application=application,

@@ -73,8 +73,7 @@ def placement(chance: random.Random) -> dict[str, Any]:
             made["spreadConstraints"] = [{"minGroups": 1, "maxGroups": 2}]
     if chance.random() < 0.3:
         toleration: dict[str, Any] = {"operator": "Exists", "effect": "NoExecute"}
-        limited = how not in ("duplicated", "everywhere") and chance.random() < 0.5
-        toleration |= {"tolerationSeconds": chance.randint(0, 20)} if limited else {}
+        toleration |= {} if chance.random() < 0.5 else {"tolerationSeconds": chance.randint(0, 20)}
         made["clusterTolerations"] = [toleration]
     return made
 

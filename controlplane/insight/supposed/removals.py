@@ -17,6 +17,7 @@ from controlplane.scheduling import binding_outcome
 from controlplane.scheduling.batch import Batch, Item
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.colocation import Applications
+from controlplane.scheduling.departures import left_for_taints
 from controlplane.scheduling.schedule import Placed
 from controlplane.scheduling.trigger import needs_scheduling
 from controlplane.scheduling.workload_affinity import WorkloadGroups
@@ -72,7 +73,8 @@ class Rescheduler:
         if needs_scheduling(binding, self._fleet) is None:
             return None
         application = self._applications.seen_by(binding, now=self._now)
-        item = Item(spec, binding.status, self._groups.seen_by(binding), application)
+        left = left_for_taints(binding, self._fleet)
+        item = Item(spec, binding.status, self._groups.seen_by(binding), application, left=left)
         _, verdict = self._batch.place(item)
         if not isinstance(verdict.outcome, Placed):
             return verdict.outcome.message
