@@ -51,11 +51,12 @@ def preview(run: Run, *changes: Document) -> None:
             raise
         run.remark(f"what would happen is not known: {error.message}", style="yellow")
         return
-    run.remark(sentence(run, status), style="bold")
+    run.effects_known = True
+    run.remark(sentence(status), style="bold")
     _list(run, status["effects"], ("withoutPlace", "waitsForPerson", "held", "removed"), run.remark)
 
 
-def sentence(run: Run, status: Document) -> str:
+def sentence(status: Document) -> str:
     """Return the effects in a line: "Moves 43, 2 without a place, 5 namespaces. The last one leaves after 86s."."""
     said = str(status.get("sentence", ""))
     eta = status["effects"].get("etaSeconds")
@@ -67,7 +68,7 @@ def show(run: Run, found: Document) -> None:
     """Print a whole answer."""
     status = found["status"]
     effects = status["effects"]
-    run.say(sentence(run, status), style="bold")
+    run.say(sentence(status), style="bold")
     tier = effects.get("tier")
     if tier and tier != "Normal":
         run.say(f"Eviction tier {tier}: {effects.get('tierBecause', '')}", style="yellow")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import typer
 
@@ -16,6 +16,8 @@ from apps.command.api import Api
 from apps.command.errors import CommandError, Document
 from apps.command.kubeconfig import Access
 from apps.command.output import Output
+
+EFFECTS: Final = "effects: "  # with this begins the warning of the API about what a write does to the workloads
 
 
 class Run:
@@ -35,6 +37,9 @@ class Run:
         self.how = str(output)
         self.dry_run = dry_run
         self._kubeconfig, self._context, self._yes = kubeconfig, context, yes
+        self._warned: dict[str, None] = {}  # warnings that were printed
+        self._effects: dict[str, None] = {}  # what the act does, as the API warns; printed before the question
+        self.effects_known = False  # they were printed, or a preview has said more
 
     @cached_property
     def out(self) -> Any:
@@ -50,7 +55,21 @@ class Run:
 
     @cached_property
     def api(self) -> Api:
-        return Api(self._access, warn=lambda text: self.remark(f"Warning: {text}", style="yellow"))
+        return Api(self._access, warn=self._warn)
+
+    def _warn(self, text: str) -> None:
+        """Print a warning of the API, each once. What an act does is printed before its question."""
+        if text.startswith(EFFECTS):
+            self._effects[text.removeprefix(EFFECTS)] = None
+        elif text not in self._warned:
+            self._warned[text] = None
+            self.remark(f"Warning: {text}", style="yellow")
+
+    def _show_effects(self) -> None:
+        if not self.effects_known:
+            for text in self._effects:
+                self.remark(f"{text[:1].upper()}{text[1:]}.", style="bold")
+        self.effects_known = True
 
     @property
     def namespace(self) -> str:
@@ -82,6 +101,7 @@ class Run:
 
     def done(self, text: str, document: Document) -> None:
         """Report what was done: a sentence, or the object as the API returned it."""
+        self._show_effects()
         if not self.show(document):
             self.say(text)
 
@@ -106,6 +126,7 @@ class Run:
 
         Raises CommandError if the answer is no, or if no terminal can ask.
         """
+        self._show_effects()
         if self.dry_run:
             self.remark("dry run: nothing was changed")
             raise typer.Exit(exit_codes.OK.code)

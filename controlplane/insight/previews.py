@@ -36,6 +36,7 @@ from controlplane.kinds import (
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.configuration import NAME, FailoverConfiguration
 from controlplane.kinds.drain import Drain
+from controlplane.kinds.drill import DRAIN, Drill
 from controlplane.kinds.failback import Failback as FailbackObject
 from controlplane.kinds.policy import Policy
 from controlplane.kinds.rows import Eviction
@@ -81,6 +82,8 @@ def _edited(new: Object, old: Object | None) -> Iterable[Change]:
     match new:
         case Drain(spec=spec) if _starts(new, old):
             yield ClustersDrained((spec.cluster,), spec.rate)
+        case Drill(spec=spec) if old is None and spec.mode == DRAIN:
+            yield ClustersDrained(spec.clusters, spec.rate)
         case FailbackObject(spec=spec) if _starts(new, old) and spec.cluster and not spec.dry_run:
             yield Failback(spec.cluster, spec.rate)
         case Policy() | ClusterTaintPolicy() if old is None or old.spec != new.spec:  # type: ignore[attr-defined]

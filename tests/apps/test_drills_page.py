@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from html import unescape
 from typing import Any
 
 import pytest
 from django.test import Client
 
+from apps.api.health import HEALTH
 from apps.objects.store import store
 from controlplane.apimachinery.meta import Ref
 from controlplane.kinds.drill import DRAIN, DRILL, SIMULATED, Drill, DrillSpec, DrillStatus, Finding, Verdict
@@ -18,6 +20,13 @@ from tests.stores.grounds import CREATED, binding, cluster, meta
 HTML = "text/html"
 FORM = {"mode": SIMULATED, "clusters": "member1", "seconds": "600", "without_place": "0", "healthy": "1"}
 STARTED = {"start_time": CREATED, "phase": "Running", "message": "1 of 3 workloads moved, 1 leaving"}
+
+
+@pytest.fixture(autouse=True)
+def checks_are_closed() -> Iterator[None]:
+    """Close the connection of health checks, which the first page runs, before the database is dropped."""
+    yield
+    HEALTH.close()
 
 
 def drill(name: str, **status: Any) -> Drill:

@@ -15,11 +15,13 @@ from controlplane.insight.previews import fenced_cluster, preview_text, question
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.drain import Drain, DrainSpec
+from controlplane.kinds.drill import Drill, DrillSpec
 from controlplane.kinds.failback import Failback, FailbackSpec
 from tests.builders.objects import START, cluster, deployment, policy
 
 OURS = "failover.lifeboat.io/v1alpha1"
 DRAIN = Drain(OURS, "Drain", ObjectMeta(name="d"), DrainSpec(cluster="member1"))
+DRILL = Drill(OURS, "Drill", ObjectMeta(name="g"), DrillSpec("Drain", ("member1",)))
 FAILBACK = Failback(OURS, "Failback", ObjectMeta(name="f"), FailbackSpec(cluster="member1"))
 CONFIGURATION = FailoverConfiguration(
     OURS, "FailoverConfiguration", ObjectMeta(name="default"), {"resourceEvictionRate": 1}
@@ -33,6 +35,9 @@ ASKS: dict[str, tuple[Any, list[str]]] = {
     "a drain that goes on": (Put(DRAIN, STOPPED), ["ClustersDrained"]),
     "a drain that stops": (Put(STOPPED, DRAIN), []),
     "a drain with another rate": (Put(DRAIN.with_spec(rate=2.0), DRAIN), []),
+    "a drill that drains": (Put(DRILL, None), ["ClustersDrained"]),
+    "a drill that drains, stopped": (Put(DRILL.with_spec(stop=True), DRILL), []),
+    "a simulated drill": (Put(DRILL.with_spec(mode="Simulated"), None), []),
     "a failback": (Put(FAILBACK, None), ["Failback"]),
     "a planned failback": (Put(FAILBACK.with_spec(dry_run=True), None), []),
     "a failback that is no plan any more": (Put(FAILBACK, FAILBACK.with_spec(dry_run=True)), ["Failback"]),
