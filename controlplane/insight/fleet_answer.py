@@ -94,7 +94,6 @@ def _obstacles(
     lines = [
         ObstacleCount(one.what, one.severity, total, one.remedy, tuple(everyone))
         for one in {one.what: one for one in fleet_wide}.values()
-        if total
     ]
     if waiting:
         lines.append(ObstacleCount(WAITING.what, WAITING.severity, waiting, WAITING.remedy))

@@ -87,6 +87,12 @@ def test_revert_takes_a_binding_back_to_where_it_was(fleet: Live, ns: str) -> No
     fleet.until(lambda: fleet.ready(ns, "nginx") == {"member1": 1, "member2": 2})
 
 
+def checked(fleet: Live, *, bindings: int) -> dict[str, Any]:
+    """Return the status of the answer about the fleet once it covers the bindings as they are now; {}: not yet."""
+    status = fleet.get(FLEET_READINESS)["status"]
+    return status if status.get("bindings") == bindings and not status.get("bindingsOutdated") else {}
+
+
 def test_readiness_foretells_what_a_failure_then_does(fleet: Live, ns: str) -> None:
     preferring = {
         "clusterAffinities": [{"affinityName": "home", "clusterNames": ["member1"]}, {"affinityName": "away"}]
@@ -105,7 +111,7 @@ def test_readiness_foretells_what_a_failure_then_does(fleet: Live, ns: str) -> N
     assert all(set(fleet.placed(ns, name)) == {"member1"} for name in bindings)
 
     foretold = {name: fleet.get(f"{BINDINGS.format(ns)}/{name}/readiness") for name in bindings}
-    summary = fleet.get(FLEET_READINESS)["status"]
+    summary = fleet.until(lambda: checked(fleet, bindings=3))
     fleet.fail("member1")
     fleet.until(lambda: "member1" not in fleet.placed(ns, "moves-deployment") and fleet.settled(ns, "moves-deployment"))
     waiting = fleet.until(lambda: len(found := held_for(fleet, ns)) == 2 and found)

@@ -51,6 +51,12 @@ def judged(fleet: Live, effect: str) -> bool:
     return all(one["status"]["state"] not in ("Queued", "Held") for one in queue)
 
 
+def gate_off(fleet: Live, *, bindings: int) -> dict[str, Any]:
+    """Return what the answer about the fleet says of the gate, once the bindings are checked; {}: not yet."""
+    obstacles = fleet.get(FLEET_READINESS)["status"].get("obstacles", ())
+    return next((one for one in obstacles if (one["what"], one.get("bindings")) == ("GateOff", bindings)), {})
+
+
 def test_story_1_an_operator_sees_switch_rule_and_strategy(fleet: Live, ns: str) -> None:
     fleet.apply(taint_policy(effect="PreferNoExecute"))
     deploy(fleet, ns, "patient", PREFERS_HOME, {"cluster": {"tolerationSeconds": 100}})
@@ -60,9 +66,7 @@ def test_story_1_an_operator_sees_switch_rule_and_strategy(fleet: Live, ns: str)
     patient = fleet.get(f"{BINDINGS.format(ns)}/patient-deployment/readiness")
     stays = fleet.get(f"{BINDINGS.format(ns)}/stays-deployment/readiness")
     fleet.configure(featureGates={"Failover": False})
-    closed = fleet.until(
-        lambda: next((one for one in fleet.get(FLEET_READINESS)["status"]["obstacles"] if one["what"] == "GateOff"), {})
-    )
+    closed = fleet.until(lambda: gate_off(fleet, bindings=2))
 
     assert patient["ready"], patient
     assert patient["prospects"][0]["afterSeconds"] == 100.0
