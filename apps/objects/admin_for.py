@@ -35,7 +35,7 @@ from controlplane.apimachinery.errors import BadRequest, NotFound, StatusError
 from controlplane.apimachinery.meta import Ref
 from controlplane.kind import KINDS, Kind
 from controlplane.kinds import EVENT
-from controlplane.wire.table import table
+from controlplane.wire.table import Beside, table
 
 SHOWN_CHANGES, SHOWN_EVENTS, SHOWN_NAMES = 20, 10, 100
 _AT_ONCE = 500  # objects that are deleted with one call
@@ -194,6 +194,10 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
             return HttpResponseRedirect(self.url("changelist"))
         return HttpResponseRedirect(self.url("change", row.pk))
 
+    def beside(self) -> Beside | None:
+        """Return what columns show and the objects do not contain. None: nothing."""
+        return None
+
     def _facts(self, row: Any) -> dict[str, Any]:
         """Return what the page of an object shows, with the values of Secrets hidden, so that no template gets them."""
         ref = _ref(row)
@@ -201,7 +205,8 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
         kind = KINDS.get(ref.kind)
         columns: list[tuple[str, Any]] = []
         if kind is not None:
-            shown = table(kind.resource, [document], now=store().now(), include_object="None")
+            now, beside = store().now(), self.beside()
+            shown = table(kind.resource, [document], now=now, include_object="None", beside=beside)
             names = [column["name"] for column in shown["columnDefinitions"]]
             columns = list(zip(names, shown["rows"][0]["cells"], strict=True))
         uid = document["metadata"].get("uid", "")

@@ -24,6 +24,7 @@ from controlplane.kinds.binding import columns as binding_columns
 from controlplane.kinds.rows import Collected, FleetNames, PlacementNote
 from controlplane.kinds.work import columns as work_columns
 from controlplane.scheduling import explanation_text
+from controlplane.wire.table import Beside
 
 SHOWN_CHANGES = 40
 SHOWN_FAILOVERS = 5
@@ -125,6 +126,9 @@ class WorkAdmin(ObjectAdmin):
             since = None if cluster is None else cluster.out_of_reach_since
             row.__dict__["applied_now"] = work_columns.applied(row.applied, since)
             row.__dict__["last_known"] = work_columns.last_known(row.applied, since, now=now)
+
+    def beside(self) -> Beside:
+        return work_columns.beside(store().list(CLUSTER))
 
     @admin.display(description="applied", ordering="applied")
     def applied_now(self, row: Work) -> str:

@@ -15,6 +15,7 @@ from apps.objects import changelist
 from apps.objects.models import ChangeLog, Due, Event, Object
 from apps.objects.store import store
 from apps.objects.tables import object_table
+from apps.resources.models import Work
 from controlplane.apimachinery.meta import Condition
 from controlplane.engine.decision import Decision, Save
 from controlplane.engine.decision import Event as Told
@@ -144,3 +145,6 @@ def test_lists_of_bindings_and_works_say_what_is_only_last_known(root: Client) -
     assert "member1: out of reach for 15m, last known Healthy" in bindings
     assert '<td class="field-applied_now">Unknown</td>' in works
     assert '<td class="field-last_known">True, 15m ago</td>' in works
+    page = root.get(f"{list_of(WORK)}{Work.objects.get(name='web').pk}/change/").content.decode()
+    assert '<th scope="row">Applied</th><td>Unknown</td>' in page
+    assert '<th scope="row">Last-Known</th><td>True, 15m ago</td>' in page

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final
 
+from controlplane.apimachinery.names import cluster_of_execution_namespace, is_execution_namespace
 from controlplane.kinds import cells
+from controlplane.kinds.cluster import Cluster
 from controlplane.wire.resource import Column, age
+from controlplane.wire.table import Beside
 
 OUT_OF_REACH: Final = "outOfReachSince"
 """The name under which a Table gives a Work the time since when its cluster cannot be reached."""
@@ -27,6 +31,21 @@ def last_known(status: str, since: datetime | None, *, now: datetime) -> str:
     "": the cluster can be reached, so that its status is current.
     """
     return "" if since is None else f"{status or 'nothing'}, {age(since, now)} ago"
+
+
+def beside(clusters: Iterable[Cluster]) -> Beside:
+    """Return a function that returns since when the cluster of a Work cannot be reached; {}: it can."""
+    since = {
+        cluster.metadata.name: {OUT_OF_REACH: cluster.out_of_reach_since}
+        for cluster in clusters
+        if cluster.out_of_reach_since is not None
+    }
+
+    def extra(doc: dict[str, Any]) -> dict[str, Any]:
+        namespace = doc.get("metadata", {}).get("namespace", "")
+        return since.get(cluster_of_execution_namespace(namespace), {}) if is_execution_namespace(namespace) else {}
+
+    return extra
 
 
 def _manifest(doc: dict[str, Any]) -> dict[str, Any]:
