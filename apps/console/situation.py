@@ -189,11 +189,14 @@ def remedy_link(one: Attention, rights: Rights) -> Link | None:
 def _without_age(status: FleetStatusStatus) -> tuple[Any, ...]:
     """Return what a reader sees of a status, without the time at which it was computed.
 
-    The end of a queue moves with every second in which nothing is evicted. It counts in steps of 10 s.
+    The end of a queue moves with every second in which nothing is evicted, and so do ages in the sentence while
+    clusters are down. Both count in steps of 10 s.
     """
-    ends = status.queue.ends_at
+    ends, now = status.queue.ends_at, status.as_of
+    counts = int(now.timestamp()) // 10 if status.severity == "Bad" and now is not None else None
     queue = tuple(getattr(status.queue, name) for name in status.queue.__struct_fields__ if name != "ends_at")
     return (
         *(status.members, status.attention, status.pauses, status.readiness, status.last_drill, status.severity, queue),
         None if ends is None else int(ends.timestamp()) // 10,
+        counts,
     )

@@ -345,16 +345,14 @@ def _clusters_sentence(status: FleetStatusStatus, *, now: datetime) -> str:
         return (
             f"{status.ready} of {total} {_clusters(total)} Ready; {len(joining)} not yet ({_names(joining, now=now)})."
         )
-    if status.ready_since is not None:
-        prepared = status.readiness
-        ready = "" if prepared is None else f"; {prepared.ready} of {prepared.workloads} workloads would fail over"
-        since = (
-            f"{status.ready_since:%H:%M}"
-            if now - status.ready_since < timedelta(days=1)
-            else (f"{status.ready_since:%Y-%m-%d}")
-        )
-        return f"{'All ' if total > 1 else ''}{total} {_clusters(total)} Ready since {since}{ready}."
-    return f"{status.ready} of {total} {_clusters(total)} Ready."
+    if status.ready_since is None:
+        return f"{status.ready} of {total} {_clusters(total)} Ready."
+    pattern = "%H:%M" if now - status.ready_since < timedelta(days=1) else "%Y-%m-%d"
+    since = f"{'All ' if total > 1 else ''}{total} {_clusters(total)} Ready since {status.ready_since:{pattern}}"
+    prepared = status.readiness
+    if prepared is None or not prepared.workloads:
+        return f"{since}."
+    return f"{since}; {prepared.ready} of {prepared.workloads} workloads would fail over."
 
 
 def _clusters(number: int) -> str:

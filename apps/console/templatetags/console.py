@@ -54,6 +54,18 @@ def age(context: Context, moment: datetime | None) -> SafeString:
     )
 
 
+@register.simple_tag(takes_context=True)
+def ahead(context: Context, moment: datetime) -> str:
+    """Return how far ahead a time is at the time of the page: 4 min."""
+    return in_words((moment - context["now"]).total_seconds())
+
+
+@register.filter
+def rate(number: float) -> str:
+    """Return a rate without zeros at its end: 0.5."""
+    return f"{number:g}"
+
+
 @register.filter
 def span(seconds: float | None) -> str:
     """Return a number of seconds as text: 4 min."""
