@@ -30,7 +30,8 @@ from tests.processes import PROJECT, Processes, until
 
 COMPOSE = yaml.safe_load((PROJECT / "docker" / "compose.yaml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
-BOUGHT = ("postgres", "valkey")  # images of others: servers of this run stand in for them
+WATCHING = tuple(name for name, service in SERVICES.items() if service.get("profiles") == ["monitoring"])
+BOUGHT = ("postgres", "valkey", *WATCHING)  # images of others: servers of this run stand in for the first two
 HOST = "lifeboat.example.com"
 PASSWORD = "correct-horse-battery"
 GIVEN = {
@@ -246,6 +247,20 @@ def test_a_container_of_ours_has_no_rights_and_writes_to_tmp_only(name: str) -> 
     service = SERVICES[name]
 
     assert (service["read_only"], service["tmpfs"], service["cap_drop"]) == (True, ["/tmp"], ["ALL"])
+
+
+def test_the_profile_for_monitoring_mounts_files_that_exist_and_scrapes_our_services() -> None:
+    """Their images are not started here; promtool reads the files in tests/apps/test_monitoring.py."""
+    assert set(WATCHING) == {"prometheus", "alertmanager", "grafana"}
+    for name in WATCHING:
+        for source, target, *_ in (volume.split(":") for volume in SERVICES[name]["volumes"]):
+            assert (PROJECT / "docker" / source).is_dir() if source.startswith(".") else source in COMPOSE["volumes"]
+            for word in SERVICES[name].get("command", ()):
+                if word.startswith(f"--config.file={target}/"):
+                    assert (PROJECT / "docker" / source / word.removeprefix(f"--config.file={target}/")).is_file()
+    scraped = yaml.safe_load((PROJECT / "docker" / "monitoring" / "prometheus.yaml").read_text())["scrape_configs"]
+    targets = {target for job in scraped for one in job["static_configs"] for target in one["targets"]}
+    assert targets == {f"{name}:9464" for name in SERVICES if name not in (*BOUGHT, "prepare")}
 
 
 def test_the_image_installs_locked_packages_and_runs_as_no_root() -> None:

@@ -22,7 +22,7 @@ from tests.processes import PROJECT
 
 MONITORING = PROJECT / "docker" / "monitoring"
 RULES = [rule for group in yaml.safe_load((MONITORING / "rules.yaml").read_text())["groups"] for rule in group["rules"]]
-PANELS = json.loads((MONITORING / "grafana" / "lifeboat.json").read_text())["panels"]
+PANELS = json.loads((MONITORING / "grafana" / "dashboards" / "lifeboat.json").read_text())["panels"]
 OF_PROMETHEUS = {"up"}
 ENDINGS = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
 

@@ -31,7 +31,11 @@ FULL: Mapping[str, Any] = {
     "settings": {"resource_eviction_rate": "0.5", "eviction.ageing_seconds": 300},
     "extraEnv": [{"name": "LIFEBOAT_LOG_LEVEL", "value": "WARNING"}],
     "ingress": {"enabled": True, "className": "nginx", "annotations": {"a": "b"}, "tlsSecretName": "tls"},
-    "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
+    "metrics": {
+        "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+        "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
+        "dashboard": {"enabled": True},
+    },
     "networkPolicy": {
         "apiFrom": [{"podSelector": {"matchLabels": {"app": "proxy"}}}],
         "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}],
@@ -226,3 +230,15 @@ def test_the_service_monitor_scrapes_the_service_of_all_metrics_ports(helm: Any)
     assert [one["port"] for one in monitor["spec"]["endpoints"]] == [one["name"] for one in service["spec"]["ports"]]
     assert service["metadata"]["labels"][monitor["spec"]["jobLabel"]] == "lifeboat", "the alert rules name this job"
     assert rendered("default").of("ServiceMonitor") == {}
+
+
+def test_the_alert_rules_and_the_dashboard_are_those_that_are_tested(helm: Any) -> None:
+    """The files of the chart are links to docker/monitoring, which tests/apps/test_monitoring.py checks."""
+    monitoring = PROJECT / "docker" / "monitoring"
+    (rule,) = rendered("full").of("PrometheusRule").values()
+    (board,) = rendered("full").of("ConfigMap").values()
+
+    assert rule["spec"] == yaml.safe_load((monitoring / "rules.yaml").read_text())
+    assert board["data"]["lifeboat.json"] == (monitoring / "grafana" / "dashboards" / "lifeboat.json").read_text()
+    assert board["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert rendered("default").of("PrometheusRule") == rendered("default").of("ConfigMap") == {}
