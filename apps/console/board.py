@@ -122,7 +122,9 @@ class _Seen:
                 cursor.execute(_CHANGED, (self.version, newest, MAX_REFS + 1))
                 refs = cursor.fetchall()
         found = (
-            {name for name, number in numbers.items() if self.numbers.get(name) != number} if self.numbers else set()
+            {name for name, number in numbers.items() if self.numbers.get(name) != number}
+            if self.version >= 0
+            else set()
         )
         if self.lost or newest < self.version or len(refs) > MAX_REFS:
             found = {EVERYTHING}
