@@ -8,7 +8,7 @@ import msgspec
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.api import bodies
+from apps.api import bodies, pages
 from apps.api.answer import ObjectAnswer
 from apps.api.authorization import Attributes
 from apps.api.permissions import Scope, resource_attributes
@@ -33,6 +33,7 @@ class WhatIfView(KubernetesView):
     """
 
     http_method_names = ["get", "head", "post", "options"]
+    renderer_classes = pages.OBJECTS
 
     def attributes(self, request: Request) -> Attributes:
         return resource_attributes(request, RESOURCE, Scope(name=self.kwargs.get("name") or ""))

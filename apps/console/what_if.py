@@ -132,7 +132,9 @@ class WhatIfPage(Page):
 
     def context(self, request: Request) -> dict[str, Any]:
         given = request.query_params
-        initial = {name: given.getlist(name) for name in ("lost", "regions", "providers", "drained") if name in given}
+        initial: dict[str, Any] = {
+            name: given.getlist(name) for name in ("lost", "regions", "providers", "drained") if name in given
+        }
         initial |= {name: given[name] for name in ("tainted", "key", "value", "effect") if name in given}
         return {"form": QuestionForm(clusters=store().list(CLUSTER), initial={"effect": NO_EXECUTE, **initial})}
 

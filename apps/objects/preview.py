@@ -18,13 +18,14 @@ from controlplane.controllers.reads.supposed_snapshot import count_concerned, su
 from controlplane.engine.decision import Delete, Put
 from controlplane.eviction.directly import DIRECTLY_WAITING
 from controlplane.insight.changes import Change
-from controlplane.insight.previews import fenced_cluster, has_effects, preview_text, questions
+from controlplane.insight.previews import fenced_cluster, has_effects, named_clusters, preview_text, questions
 from controlplane.insight.what_if import what_if
 from controlplane.kinds import BINDINGS
 from controlplane.settings import Settings
 
 log = logging.getLogger(__name__)
 
+COUNTED = 3  # clusters whose bindings are counted if there are too many to work out what happens to them
 ASK = "ask for the effects with lifeboat whatif, or POST /apis/failover.lifeboat.io/v1alpha1/whatifs"
 
 
@@ -52,10 +53,19 @@ def _effects(store: DjangoStore, changes: Sequence[Change], settings: Settings, 
     if not changes:
         return ()
     if count_concerned(store, changes, limit=SMALL + 1) > SMALL:
-        return (f"effects: more than {SMALL} bindings are concerned; {ASK}",)
+        return (f"effects: {_counted(store, changes)}; {ASK}",)
     snapshot = supposed_snapshot(store, changes, settings=settings, base=base(), now=now)
     effects = what_if(snapshot, changes, settings, now=now)
     return (preview_text(effects),) if has_effects(effects) else ()
+
+
+def _counted(store: DjangoStore, changes: Sequence[Change]) -> str:
+    """Return how many bindings are on the clusters that the changes name, or that there are more than SMALL."""
+    names = named_clusters(changes)[:COUNTED]
+    if not names:
+        return f"more than {SMALL} bindings are concerned"
+    counts = {name: sum(store.count_by_index(kind, "placed", name) for kind in BINDINGS) for name in names}
+    return ", ".join(f"{count} bindings are on cluster {name}" for name, count in counts.items())
 
 
 def _fence(store: DjangoStore, name: str) -> tuple[str, ...]:

@@ -116,6 +116,18 @@ def _tainted(new: Cluster, old: Cluster) -> Iterable[Change]:
             yield TaintAdded(new.metadata.name, taint)
 
 
+def named_clusters(changes: Iterable[Change]) -> list[str]:
+    """Return the sorted names of the clusters that drains, taints and deletions name."""
+    names: set[str] = set()
+    for change in changes:
+        match change:
+            case ClustersDrained(names=drained):
+                names.update(drained)
+            case TaintAdded(cluster=name) | ClusterRemoved(name=name):
+                names.add(name)
+    return sorted(names)
+
+
 def fenced_cluster(write: Put | Delete) -> str:
     """Return the name of the cluster that a write fences; "": it fences none."""
     if not isinstance(write, Put) or not isinstance(write.new, Cluster) or write.new.ref.kind != CLUSTER:

@@ -78,6 +78,8 @@ def test_a_large_question_is_answered_in_the_background_for_its_user_only(
     status = api.get(where).document["status"]
     assert (status["phase"], status["progress"]) == ("Finished", 1), status
     assert len([*status["effects"].get("withoutPlace", []), *status["effects"].get("held", [])]) == 1
+    table = api.ask("GET", where, accept="application/json;as=Table;v=v1;g=meta.k8s.io").document
+    assert table["rows"][0]["cells"][1:3] == ["Finished", status["sentence"]]
 
     with redis.Redis.from_url(server.environment["REDIS_URL"]) as client:
         kept = json.loads(client.get(f"lifeboat:what-if:{where.rpartition('/')[2]}"))

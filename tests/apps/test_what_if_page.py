@@ -12,9 +12,14 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 
 from apps.failover import what_if_runs
+from apps.objects.configuration import configuration
+from apps.objects.preview import preview
 from apps.objects.store import store
 from apps.objects.what_if import effects_of, status_of
+from controlplane.apimachinery.meta import ObjectMeta
+from controlplane.engine.decision import Put
 from controlplane.insight.changes import ClustersDrained, ClustersLost
+from controlplane.kinds.drain import Drain, DrainSpec
 from controlplane.kinds.what_if import WhatIfStatus
 from tests.apps.pages import stored
 from tests.apps.statements import statements
@@ -120,3 +125,17 @@ def test_an_answer_about_many_workloads_costs_as_few_queries_as_one_about_few(fl
     with statements() as shown:
         page(fleet, f"/what-if/{name}")
     assert len(shown) < 10
+
+
+def test_a_write_about_too_many_bindings_is_answered_with_their_number(
+    root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("apps.objects.preview.SMALL", 3)
+    stored(cluster("member1"), *(binding(f"web{number}", "member1") for number in range(4)))
+    drain = Drain("failover.lifeboat.io/v1alpha1", "Drain", ObjectMeta(name="d"), DrainSpec(cluster="member1"))
+
+    with statements() as asked:
+        (found,) = preview(store(), [Put(drain, None)], configuration().settings(), now=store().now())
+
+    assert found.startswith("effects: 4 bindings are on cluster member1; ask for the effects with lifeboat whatif")
+    assert len(asked) < 12

@@ -5,17 +5,23 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from resource import RUSAGE_SELF, getrusage
 from time import perf_counter, process_time
 
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref
+from controlplane.controllers.reads.fleet_state import FLEET_ROW
+from controlplane.controllers.reads.supposed_snapshot import supposed_snapshot
+from controlplane.engine.decision import Decision, Put, Save
+from controlplane.engine.state import Actor
 from controlplane.insight.changes import Change, ClustersDrained, ClustersLost
 from controlplane.insight.effects import Effects
 from controlplane.insight.supposed.snapshot import Snapshot
 from controlplane.insight.what_if import what_if
-from controlplane.kinds.binding import Binding
+from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.drain import Drain, DrainSpec
 from controlplane.kinds.rows import FleetState
 from controlplane.scheduling.batch import Batch
 from controlplane.scheduling.cluster_arrays import Fleet
@@ -82,4 +88,50 @@ def run() -> list[Figure]:
             about = f"{name}, {'5 placements' if shared else 'all different'}: {answer.sentence}"
             figures.append(Figure("whatif", took, "s", len(placed), about))
             figures.append(Figure("whatif.cpu", used, "s", len(placed), about))
-    return figures
+    return [*figures, *stored(members, placed, questions["half of all clusters lost"])]
+
+
+def stored(members: Sequence[Cluster], placed: dict[Ref, Binding], change: Change) -> list[Figure]:
+    """Return how long a question takes on PostgreSQL, with what it reads, and the preview of a Drain of SMALL
+    bindings."""
+    from apps.development.fleet import store_all  # here: Django is set up by now
+    from apps.objects.preview import preview
+    from apps.objects.store import store
+    from apps.objects.what_if import SMALL
+
+    quiet, database = replace(members[0], metadata=ObjectMeta(name="quiet", uid="uid-quiet")), store()
+    some = [one for one in placed.values() if one.spec.clusters][:SMALL]
+    alone = [
+        one.with_meta(name=f"quiet-{number}").with_spec(clusters=(TargetCluster("quiet", one.spec.replicas),))
+        for number, one in enumerate(some)
+    ]
+    store_all(database, [*members, quiet, *placed.values(), *alone], by="bench")
+    opened = FleetState(FLEET_ROW, failover_on_since=NOW)
+    database.apply([(None, Decision(changes=(Save(opened),)))], by=Actor("bench"))
+    begin, used = perf_counter(), process_time()
+    snapshot = supposed_snapshot(database, [change], settings=SETTINGS, base=SETTINGS, now=NOW)
+    answer = what_if(snapshot, [change], SETTINGS, now=NOW)
+    took, cpu = perf_counter() - begin, process_time() - used
+    figures = [
+        Figure(
+            "whatif.stored",
+            took,
+            "s",
+            len(placed),
+            f"half of all clusters lost, read from PostgreSQL: {answer.sentence}",
+        ),
+        Figure("whatif.stored.cpu", cpu, "s", len(placed), "of our process"),
+        Figure(
+            "whatif.stored.memory", getrusage(RUSAGE_SELF).ru_maxrss / 1024, "MiB", len(placed), "at most, of the bench"
+        ),
+    ]
+    drain = Drain("failover.lifeboat.io/v1alpha1", "Drain", ObjectMeta(name="d"), DrainSpec(cluster="quiet"))
+    costs = []
+    for _ in range(5):
+        begin = process_time()
+        found = preview(database, [Put(drain, None)], SETTINGS, now=database.now())
+        costs.append((process_time() - begin) * 1000)
+    return [
+        *figures,
+        Figure("whatif.preview", min(costs), "ms", SMALL, f"CPU of the warning of a Drain: {', '.join(found)}"),
+    ]

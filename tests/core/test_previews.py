@@ -11,7 +11,7 @@ from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.apimachinery.names import FENCE_ANNOTATION
 from controlplane.engine.decision import Delete, Put
 from controlplane.insight.effects import Effects
-from controlplane.insight.previews import fenced_cluster, preview_text, questions
+from controlplane.insight.previews import fenced_cluster, named_clusters, preview_text, questions
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.drain import Drain, DrainSpec
@@ -67,6 +67,13 @@ def test_all_deletions_of_a_batch_are_one_question() -> None:
     (change,) = questions([Delete(deployment("a")), Delete(deployment("b"))])
 
     assert change.refs == ("apps/Deployment:default/a", "apps/Deployment:default/b")  # type: ignore[union-attr]
+
+
+def test_the_clusters_that_changes_name_are_known() -> None:
+    taint = Put(MEMBER.with_spec(taints=(Taint("gone", "NoExecute"),)), MEMBER)
+
+    assert named_clusters(questions([Put(DRAIN, None), taint, Delete(cluster("member2"))])) == ["member1", "member2"]
+    assert named_clusters(questions([Delete(deployment())])) == []
 
 
 def test_a_fence_is_recognised_when_it_is_made() -> None:
