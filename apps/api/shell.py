@@ -14,7 +14,7 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple, TypeVar
 
 import orjson
@@ -26,6 +26,7 @@ from apps.api import authorization, callers
 from apps.api.answer import ReadBeside
 from apps.api.budget import Budget
 from apps.api.clock import ticks
+from apps.api.fairness import Clients, Turns
 from apps.api.health import HEALTH, unanswered
 from apps.api.heartbeat_intake import Listening
 from apps.api.incoming import Disconnected, Receive, Scope, body_of, environ_of
@@ -47,7 +48,6 @@ log = logging.getLogger(__name__)
 
 Wsgi = Callable[..., Iterable[bytes]]
 
-MAX_WAITING = 1000  # requests that wait for a thread; further requests get 429
 BUSY_SECONDS = 5  # Retry-After while the database accepts no writes
 READY_SECONDS = 5.0  # /readyz answers within this time
 READERS = 2  # threads that writes do not use
@@ -76,15 +76,17 @@ class Shell:
 
     `threads`: the number of threads, at most the number of database connections. `buffer`: bytes of requests and
     answers that may be in progress together. A user may use half of them, all callers without a login an eighth.
+    `waiting`: requests of one client that may wait for a thread; clients take turns.
     """
 
-    def __init__(self, wsgi: Wsgi, *, threads: int, buffer: int) -> None:
+    def __init__(self, wsgi: Wsgi, *, threads: int, buffer: int, waiting: int = 250) -> None:
         self.wsgi = wsgi
         self.budget = Budget(limit=buffer, share=buffer // 2, anonymous=buffer // 8)
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix="django")
         self.health = ThreadPoolExecutor(1, thread_name_prefix="health")
-        self.writing = asyncio.Semaphore(max(1, threads - READERS))
-        self.waiting = 0
+        self.clients = Clients()
+        self.running = Turns(threads, per_client=waiting)
+        self.writing = Turns(max(1, threads - READERS), per_client=waiting)
         self.tailer: Tailer | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -142,8 +144,11 @@ class Shell:
             body = await body_of(receive, budget=self.budget, identify=lambda: self._identify(scope))
             request, body = await unpacked(scope, body, identify=lambda: self._identify(scope))
             try:
-                async with self._write_slot(scope["method"]):
-                    return await self._in_thread(self._call, environ_of(request, body.data))
+                async with self._write_slot(scope):
+                    reply = await self._in_thread(self._call, request, body.data)
+                if reply.user:
+                    self.clients.remember(scope)
+                return reply
             finally:
                 body.hold.release()
         except StatusError as error:
@@ -179,36 +184,27 @@ class Shell:
         return _plain(scope, *report.response(verbose=verbose))
 
     async def _identify(self, scope: Scope) -> str:
-        return await self._in_thread(callers.name_of, environ_of(scope, b""))
+        return await self._in_thread(callers.name_of, scope, b"")
 
-    async def _in_thread(self, function: Callable[[dict[str, Any]], T], environ: dict[str, Any]) -> T:
-        if self.waiting >= MAX_WAITING:
-            raise TooManyRequests("too many requests wait for this server; try again", retry_after_seconds=1)
-        self.waiting += 1
-        try:
+    async def _in_thread(self, function: Callable[[dict[str, Any]], T], scope: Scope, body: bytes) -> T:
+        """Run a function with the WSGI environment of a request, when the client has its turn."""
+        async with self.running.turn(self.clients.of(scope)):
+            environ = environ_of(scope, body)
             return await asyncio.get_running_loop().run_in_executor(self.pool, function, environ)
-        finally:
-            self.waiting -= 1
 
     @asynccontextmanager
-    async def _write_slot(self, method: str) -> AsyncIterator[None]:
+    async def _write_slot(self, scope: Scope) -> AsyncIterator[None]:
         """Wait until a write may use a thread. Raises ServiceUnavailable after DATABASE_LOCK_SECONDS."""
-        if method in READS:
+        if scope["method"] in READS:
             yield
             return
-        try:
-            async with asyncio.timeout(settings.DATABASE_LOCK_SECONDS):
-                await self.writing.acquire()
-        except TimeoutError:
-            raise ServiceUnavailable(
-                f"this write waited {settings.DATABASE_LOCK_SECONDS} s for earlier writes that do not finish; "
-                "try again, and see /readyz?verbose for the state of the database",
-                retry_after_seconds=BUSY_SECONDS,
-            ) from None
-        try:
+        async with AsyncExitStack() as held:
+            try:
+                async with asyncio.timeout(settings.DATABASE_LOCK_SECONDS):
+                    await held.enter_async_context(self.writing.turn(self.clients.of(scope)))
+            except TimeoutError:
+                raise _writes_wait() from None
             yield
-        finally:
-            self.writing.release()
 
     def _call(self, environ: dict[str, Any]) -> Reply:
         """Run Django for one request, in a thread. A stream is authorised here again, whichever view returned it."""
@@ -367,6 +363,15 @@ def _take(watcher: Watcher, event: Event, lines: list[bytes]) -> None:
     type_ = event.type_for(watcher.stream)
     if type_:
         lines.append(event.frame(watcher.stream, type_, definitions=watcher.defines()))
+
+
+def _writes_wait() -> ServiceUnavailable:
+    seconds = settings.DATABASE_LOCK_SECONDS
+    return ServiceUnavailable(
+        f"this write waited {seconds} s for earlier writes that do not finish; try again, and see /readyz?verbose for "
+        "the state of the database",
+        retry_after_seconds=BUSY_SECONDS,
+    )
 
 
 def _history(kind: str, since: int, until: int) -> list[Any]:
