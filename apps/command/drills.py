@@ -24,6 +24,9 @@ def drill(
     run: Run,
     names: Annotated[list[str], typer.Argument(help="The clusters, all at the same time.", autocompletion=clusters)],
     real: Annotated[bool, typer.Option("--real", help="Really drain them. They stay cordoned.")] = False,
+    returns: Annotated[
+        bool, typer.Option("--and-return", help="--real: afterwards uncordon them and return the workloads.")
+    ] = False,
     within: Annotated[str, typer.Option(help="Within which all workloads have to be moved.")] = "1h",
     without_place: Annotated[int, typer.Option(min=0, help="How many workloads may stay without a place.")] = 0,
     healthy: Annotated[int, typer.Option(min=0, help="--real: healthy copies of each workload, all the time.")] = 1,
@@ -46,6 +49,8 @@ def drill(
         "reason": reason,
         "criteria": criteria,
     }
+    if returns:
+        spec["returns"] = True
     if run.chosen_namespace:
         spec["namespaces"] = [run.chosen_namespace]
     if selector:

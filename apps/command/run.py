@@ -19,6 +19,8 @@ from apps.command.output import Output
 
 EFFECTS: Final = "effects: "  # with this begins the warning of the API about what a write does to the workloads
 
+MOST_EFFECTS: Final = 10  # of many orders, those of the first are printed
+
 
 class Run:
     """One call of the command. The API is connected to when `api` is first read."""
@@ -67,8 +69,10 @@ class Run:
 
     def _show_effects(self) -> None:
         if not self.effects_known:
-            for text in self._effects:
-                self.remark(f"{text[:1].upper()}{text[1:]}.", style="bold")
+            for text in list(self._effects)[:MOST_EFFECTS]:
+                self.remark(f"Effects: {text}", style="bold")
+            if (more := len(self._effects) - MOST_EFFECTS) > 0:
+                self.remark(f"… and {more} more")
         self.effects_known = True
 
     @property

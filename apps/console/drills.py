@@ -19,11 +19,11 @@ from controlplane.apimachinery.errors import NotFound, StatusError
 from controlplane.apimachinery.meta import Ref
 from controlplane.insight.changes import ClustersDrained
 from controlplane.kinds import KINDS
-from controlplane.kinds.drill import DRAIN, DRILL, FAILED, MODES, PASSED, RUNNING, SIMULATED, Drill
+from controlplane.kinds.drill import DRAIN, DRILL, FAILED, MODES, PASSED, RETURNING, RUNNING, SIMULATED, Drill
 
 RESOURCE: Final = KINDS[DRILL].resource
 SHOWN: Final = 100  # drills on the page
-BADGES: Final = {PASSED: "ok", FAILED: "bad", RUNNING: "info"}
+BADGES: Final = {PASSED: "ok", FAILED: "bad", RUNNING: "info", RETURNING: "info"}
 
 
 def badge_of(drill: Drill) -> tuple[str, str]:
@@ -88,6 +88,11 @@ class StartForm(forms.Form):
         ]
     )
     clusters = forms.CharField(help_text="Names, with commas. All at the same time.")
+    returns = forms.BooleanField(
+        label="And return",
+        required=False,
+        help_text="Drain: afterwards uncordon the clusters and return the workloads.",
+    )
     namespaces = forms.CharField(required=False, help_text="The criteria count workloads in these. Empty: in all.")
     labels = forms.CharField(
         required=False, help_text="The criteria count workloads with these labels: app=web,tier=shop. Empty: all."
@@ -126,6 +131,8 @@ def drill_of(values: dict[str, Any]) -> dict[str, Any]:
     }
     if values["rate"]:
         spec["rate"] = values["rate"]
+    if values["returns"]:
+        spec["returns"] = True
     if namespaces := _names(values["namespaces"]):
         spec["namespaces"] = namespaces
     if values["labels"]:
@@ -175,9 +182,15 @@ class StartPage(ActPage):
             effects=effects,
             apply=apply,
             kubectl="kubectl create -f drill.yaml   # kind: Drill, group failover.lifeboat.io/v1alpha1",
-            explanation="The clusters are cordoned, and stay cordoned afterwards." if is_real else "",
+            explanation=_explanation(document["spec"]) if is_real else "",
             is_destructive=is_real,
         )
+
+
+def _explanation(spec: dict[str, Any]) -> str:
+    if spec.get("returns"):
+        return "The clusters are cordoned. Afterwards they are uncordoned, and the workloads return with Failbacks."
+    return "The clusters are cordoned, and stay cordoned afterwards."
 
 
 class StopPage(ActPage):

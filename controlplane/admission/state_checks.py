@@ -87,9 +87,10 @@ def _check_drill(state: State, kind: Kind, drill: Any) -> None:
         if Ref(CLUSTER, "", name) not in known
     ]
     if drill.spec.mode != SIMULATED:
-        named = [Ref(DRAIN, "", drain_name(drill, name)) for name in drill.spec.clusters]
+        orders = (DRAIN, FAILBACK) if drill.spec.returns else (DRAIN,)
+        named = [Ref(order, "", drain_name(drill, name)) for order in orders for name in drill.spec.clusters]
         causes += [
-            invalid("metadata.name", drill.metadata.name, f"Drain {ref.name} exists; choose another name")
+            invalid("metadata.name", drill.metadata.name, f"{ref.kind} {ref.name} exists; choose another name")
             for ref in state.get(named)
         ]
     if causes:

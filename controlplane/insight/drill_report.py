@@ -17,6 +17,7 @@ from controlplane.kinds.drill import (
     FINISHED,
     HEALTHY_COPIES,
     PASSED,
+    RETURNING,
     SIMULATED,
     STOPPED,
     WITHOUT_PLACE,
@@ -82,6 +83,40 @@ def report(drill: Drill, measured: Measured, *, now: datetime) -> DrillStatus:
     )
     message = _sentence(drill.spec, status, failed)
     complete = Condition(COMPLETE, "True", result, message)
+    return replace(status, message=message, conditions=with_condition(drill.status.conditions, complete, now=now))
+
+
+def returning(drill: Drill, measured: Measured, *, now: datetime) -> DrillStatus:
+    """Return the status of a drill whose clusters are empty, and whose workloads return now."""
+    found = report(drill, measured, now=now)
+    incomplete = Condition(COMPLETE, "False", RETURNING, found.message)
+    return replace(
+        found,
+        phase=RETURNING,
+        result="",
+        message=f"{found.message}; the workloads return",
+        finish_time=None,
+        conditions=with_condition(drill.status.conditions, incomplete, now=now),
+    )
+
+
+def returned(drill: Drill, count: int, away: Sequence[Finding], *, now: datetime) -> DrillStatus:
+    """Return the report of a drill whose workloads have returned, as far as they could.
+
+    `count`: how many have returned. `away`: those that have not, and why.
+    """
+    failed = [one for one in drill.status.verdicts if not one.passed]
+    status = replace(
+        drill.status,
+        phase=FINISHED,
+        result=FAILED if failed or away else PASSED,
+        returned=count,
+        findings=_first(drill.status.findings, away),
+        finish_time=to_seconds(now),
+    )
+    what = f"{count} returned" + (f", {len(away)} did not" if away else "")
+    message = f"{_sentence(drill.spec, status, failed)}; {what}"
+    complete = Condition(COMPLETE, "True", status.result, message)
     return replace(status, message=message, conditions=with_condition(drill.status.conditions, complete, now=now))
 
 

@@ -22,11 +22,11 @@ from controlplane.wire.structs import schema_of
 DRILL: Final = "failover.lifeboat.io/Drill"
 SIMULATED, DRAIN = "Simulated", "Drain"
 MODES: Final = (SIMULATED, DRAIN)
-RUNNING, FINISHED, STOPPED = "Running", "Finished", "Stopped"
+RUNNING, RETURNING, FINISHED, STOPPED = "Running", "Returning", "Finished", "Stopped"
 PASSED, FAILED = "Passed", "Failed"
 COMPLETE: Final = "Complete"  # condition type; the reason is the phase, later the result
 OF_DRILL: Final = "failover.lifeboat.io/drill"
-"""Label of a Drain that a Drill has created: the name of the Drill."""
+"""Label of a Drain or Failback that a Drill has created: the name of the Drill."""
 
 # Criteria, as `status.verdicts` names them.
 DURATION, WITHOUT_PLACE, HEALTHY_COPIES = "maxDurationSeconds", "maxWithoutPlace", "minHealthyCopies"
@@ -63,7 +63,7 @@ class DrillSpec(UserStruct, frozen=True):
         str,
         Meta(
             description="Simulated: computes what the loss of the clusters would do, and changes nothing. Drain: "
-            "empties the clusters with Drains. They stay cordoned afterwards."
+            "empties the clusters with Drains. They stay cordoned afterwards, unless spec.returns is set."
         ),
     ] = SIMULATED
     clusters: Annotated[
@@ -78,8 +78,17 @@ class DrillSpec(UserStruct, frozen=True):
         Meta(description="The criteria count workloads with these labels. Unset: all. All workloads move."),
     ] = None
     rate: Annotated[float, Meta(description="Mode Drain: maximum number of bindings per second and cluster.")] = 0.5
+    returns: Annotated[
+        bool,
+        Meta(
+            description="Mode Drain: afterwards uncordon the clusters, and return the workloads with Failbacks. "
+            "Clusters that were cordoned before stay cordoned. The drill has failed if not all workloads return."
+        ),
+    ] = False
     criteria: DrillCriteria = DrillCriteria()
-    stop: Annotated[bool, Meta(description="true ends the drill and stops its Drains. It cannot be resumed.")] = False
+    stop: Annotated[
+        bool, Meta(description="true ends the drill and stops its Drains and Failbacks. It cannot be resumed.")
+    ] = False
     reason: Annotated[str, Meta(description="What the drill is about. It is shown in Events and in the Drains.")] = ""
 
     def watches(self, namespace: str, labels: dict[str, str]) -> bool:
@@ -109,7 +118,7 @@ class Finding(Struct, frozen=True):
 class DrillStatus(Struct, frozen=True):
     """The progress, and the report when it is over."""
 
-    phase: Annotated[str, Meta(description="Running, Finished or Stopped.")] = ""
+    phase: Annotated[str, Meta(description="Running, Returning, Finished or Stopped.")] = ""
     result: Annotated[str, Meta(description="Passed or Failed. Unset: the drill is not over, or was stopped.")] = ""
     message: Annotated[str, Meta(description="The result in a sentence, or the progress.")] = ""
     start_time: Annotated[datetime | None, Meta(description="When the drill began.")] = None
@@ -119,6 +128,10 @@ class DrillStatus(Struct, frozen=True):
     ] = None
     workloads: Annotated[int, Meta(description="Workloads on the clusters that the criteria count.")] = 0
     moved: Annotated[int, Meta(description="Those that left the clusters, or would leave them.")] = 0
+    returned: Annotated[int, Meta(description="Workloads that the Failbacks have returned.")] = 0
+    cordoned_before: Annotated[
+        tuple[str, ...], Meta(description="Clusters that were cordoned when the drill began.")
+    ] = ()
     without_place: Annotated[
         int, Meta(description="Those that stayed because there was no place for them, or because of a hold.")
     ] = 0
@@ -156,7 +169,7 @@ class Drill(Object, frozen=True):
 
 
 def drain_name(drill: Drill, cluster: str) -> str:
-    """Return the name of the Drain that a drill creates for a cluster."""
+    """Return the name of the Drain, and of the Failback, that a drill creates for a cluster."""
     return f"{drill.metadata.name}-{cluster}"
 
 

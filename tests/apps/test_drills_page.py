@@ -114,11 +114,13 @@ def test_a_drain_says_first_what_moves_and_what_is_wrong(root: Client) -> None:
     query = "&".join(f"{key}={value}" for key, value in {**FORM, "mode": DRAIN, "rate": "2"}.items())
 
     shown = page(root, f"/drills/start?{query}")
+    back = page(root, f"/drills/start?{query}&returns=on")
     unknown = page(root, f"/drills/start?{query}".replace("member1", "nowhere"))
     labels = page(root, f"/drills/start?{query}&labels=web")
 
     assert "stay cordoned" in shown
     assert "The last copy leaves" in shown or "without a place" in shown
+    assert "Afterwards they are uncordoned, and the workloads return" in back
     assert "there is no such cluster" in unknown
     assert "Write labels as app=web" in labels
     assert drills() == []

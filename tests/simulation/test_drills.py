@@ -9,7 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref, condition
-from controlplane.kinds import EVENT
+from controlplane.apimachinery.names import UNSCHEDULABLE_TAINT
+from controlplane.kinds import CLUSTER, EVENT
+from controlplane.kinds.cluster import Taint
 from controlplane.kinds.drain import DRAIN
 from controlplane.kinds.drill import COMPLETE, DRILL, Drill, DrillStatus
 from controlplane.settings import GATES
@@ -181,6 +183,45 @@ def test_a_workload_without_enough_healthy_copies_fails_the_drill() -> None:
     assert found.result == "Failed"
     assert {one.criterion for one in found.verdicts if not one.passed} == {"minHealthyCopies"}
     assert "healthy copies" in found.findings[0].message
+
+
+def taint_keys(world: Simulation, name: str) -> set[str]:
+    ref = Ref(CLUSTER, "", name)
+    return {taint.key for taint in world.store.get([ref])[ref].spec.taints}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_real_drill_brings_the_workloads_back_and_uncordons_what_it_has_cordoned(seed: int) -> None:
+    world = filled(seed=seed)
+    for cluster in world.store.list(CLUSTER):  # all have been Ready for an hour, so that workloads may return
+        since = world.now - timedelta(hours=1)
+        conditions = tuple(replace(one, last_transition_time=since) for one in cluster.status.conditions)
+        world.store.put(cluster.with_status(conditions=conditions), cluster)
+
+    drill(world, mode="Drain", rate=5, returns=True, criteria={"maxDurationSeconds": 120})
+    wait(world, 120)
+
+    found = status(world)
+    assert (found.phase, found.result, found.moved, found.returned) == ("Finished", "Passed", 3, 3), found
+    assert found.message.endswith("3 returned")
+    assert copies_on(world, "member1") == 3
+    assert taint_keys(world, "member1") == set()
+    assert {"DrillStarted", "DrillReturning", "DrillPassed"} <= events(world)
+
+
+def test_a_drill_whose_workloads_cannot_return_has_failed() -> None:
+    world = filled()
+    cordoned = next(one for one in world.store.list(CLUSTER) if one.metadata.name == "member1")
+    taint = Taint(UNSCHEDULABLE_TAINT, "NoSchedule", time_added=world.now)
+    world.store.put(cordoned.with_spec(taints=(taint,)), cordoned)
+
+    drill(world, mode="Drain", rate=5, returns=True)
+    wait(world, 700)
+
+    found = status(world)
+    assert (found.phase, found.result, found.returned) == ("Finished", "Failed", 0), found
+    assert "has not returned" in found.findings[0].message
+    assert taint_keys(world, "member1") == {UNSCHEDULABLE_TAINT}  # it was cordoned before
 
 
 def test_a_drill_is_stopped_with_its_drain_and_has_no_result() -> None:
