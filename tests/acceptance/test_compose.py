@@ -31,7 +31,7 @@ from tests.processes import PROJECT, Processes, until
 COMPOSE = yaml.safe_load((PROJECT / "docker" / "compose.yaml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
 WATCHING = tuple(name for name, service in SERVICES.items() if service.get("profiles") == ["monitoring"])
-BOUGHT = ("postgres", "valkey", *WATCHING)  # images of others: servers of this run stand in for the first two
+BOUGHT = ("postgres", "valkey", "proxy", *WATCHING)  # images of others: servers of this run stand in for the first two
 HOST = "lifeboat.example.com"
 PASSWORD = "correct-horse-battery"
 GIVEN = {
