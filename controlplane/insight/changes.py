@@ -40,6 +40,14 @@ class TaintAdded(_Change, frozen=True):
     taint: Taint
 
 
+class TaintRemoved(_Change, frozen=True):
+    """A user removes a taint from a cluster. A taint that has an owner may be added again by its owner."""
+
+    cluster: str
+    key: str
+    effect: str
+
+
 class Cordoned(_Change, frozen=True):
     """Clusters take no new copies, as after `kubectl cordon`."""
 
@@ -89,6 +97,7 @@ Change = (
     ClustersLost
     | ClustersDrained
     | TaintAdded
+    | TaintRemoved
     | Cordoned
     | ClusterRemoved
     | GateOrRateChanged

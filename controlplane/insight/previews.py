@@ -22,6 +22,7 @@ from controlplane.insight.changes import (
     ObjectsDeleted,
     PolicyEdited,
     TaintAdded,
+    TaintRemoved,
 )
 from controlplane.insight.effects import Effects
 from controlplane.kinds import (
@@ -33,7 +34,7 @@ from controlplane.kinds import (
     MAINTENANCE_WINDOW,
     POLICIES,
 )
-from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.configuration import NAME, FailoverConfiguration
 from controlplane.kinds.drain import Drain
 from controlplane.kinds.drill import DRAIN, Drill
@@ -107,6 +108,10 @@ def _starts(new: Drain | FailbackObject, old: Object | None) -> bool:
 
 def _tainted(new: Cluster, old: Cluster) -> Iterable[Change]:
     before = {(taint.key, taint.effect, taint.value) for taint in old.spec.taints}
+    kept = {(taint.key, taint.effect) for taint in new.spec.taints}
+    for taint in old.spec.taints:
+        if taint.effect in EVICTING_EFFECTS and (taint.key, taint.effect) not in kept:
+            yield TaintRemoved(new.metadata.name, taint.key, taint.effect)
     for taint in new.spec.taints:
         if (taint.key, taint.effect, taint.value) in before:
             continue
@@ -123,7 +128,7 @@ def named_clusters(changes: Iterable[Change]) -> list[str]:
         match change:
             case ClustersDrained(names=drained):
                 names.update(drained)
-            case TaintAdded(cluster=name) | ClusterRemoved(name=name):
+            case TaintAdded(cluster=name) | TaintRemoved(cluster=name) | ClusterRemoved(name=name):
                 names.add(name)
     return sorted(names)
 

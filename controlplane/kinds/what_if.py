@@ -22,7 +22,8 @@ class WhatIfSpec(Struct, frozen=True):
         Meta(
             description=(
                 "Changes that all happen now, each with its type: ClustersLost (names, regions, providers), "
-                "ClustersDrained (names, rate), TaintAdded (cluster, taint), Cordoned (names), ClusterRemoved (name, "
+                "ClustersDrained (names, rate), TaintAdded (cluster, taint), TaintRemoved (cluster, key, effect), "
+                "Cordoned (names), ClusterRemoved (name, "
                 "copies), Failback (cluster, rate), GateOrRateChanged (configuration), PolicyEdited (policy), "
                 "ObjectsDeleted (refs)."
             )

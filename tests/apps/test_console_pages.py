@@ -18,7 +18,7 @@ from tests.apps.statements import statements
 from tests.stores.grounds import cluster
 
 HTML = "text/html,application/xhtml+xml,*/*;q=0.8"
-PAGES = ("/", "/queue", "/records", "/readiness", "/drills")
+PAGES = ("/", "/queue", "/records", "/readiness", "/drills", "/what-if")
 
 
 @pytest.fixture(autouse=True)

@@ -48,6 +48,8 @@ ASKS: dict[str, tuple[Any, list[str]]] = {
     "the configuration deleted": (Delete(CONFIGURATION), ["GateOrRateChanged"]),
     "a taint": (Put(MEMBER.with_spec(taints=(Taint("gone", "NoExecute"),)), MEMBER), ["TaintAdded"]),
     "a cordon": (Put(MEMBER.with_spec(taints=(CORDON,)), MEMBER), ["Cordoned"]),
+    "a taint taken away": (Put(MEMBER, MEMBER.with_spec(taints=(Taint("gone", "NoExecute"),))), ["TaintRemoved"]),
+    "an uncordon": (Put(MEMBER, MEMBER.with_spec(taints=(CORDON,))), []),
     "a new cluster": (Put(MEMBER, None), []),
     "a deleted cluster": (Put(MEMBER.with_meta(deletion_timestamp=START), MEMBER), ["ClusterRemoved"]),
     "a workload": (Put(deployment(), None), []),

@@ -8,7 +8,7 @@ import msgspec
 
 from controlplane.clusters.taint_policies import rule_of
 from controlplane.clusters.taints import Ownership, with_owned
-from controlplane.insight.changes import Failback, ObjectsDeleted, PolicyEdited
+from controlplane.insight.changes import Failback, ObjectsDeleted, PolicyEdited, TaintRemoved
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.binding.origin import with_departures
 from controlplane.kinds.cluster import Taint
@@ -94,7 +94,7 @@ def test_an_edited_taint_policy_evicts_from_the_clusters_that_match_it_now() -> 
     assert [one.workload for one in found.moves] == ["Deployment default/web"]
 
 
-def test_a_deleted_taint_policy_cancels_the_evictions_of_its_taints() -> None:
+def test_a_deleted_taint_policy_and_a_removed_taint_cancel_evictions() -> None:
     made = taint_policy()
     rule = rule_of(made.spec, TaintToAdd("down", "NoExecute"))
     taint = Taint("down", "NoExecute", time_added=START)
@@ -104,9 +104,10 @@ def test_a_deleted_taint_policy_cancels_the_evictions_of_its_taints() -> None:
     judged = (Judgement("down", "NoExecute", START, START, 0.0),)
     row = Eviction(eviction_key(web().ref, "member1"), str(web().ref), "member1", due_at=START, judged=judged)
 
-    found = asked(down, web(), row, change=ObjectsDeleted((str(made.ref),)))
+    changes = (ObjectsDeleted((str(made.ref),)), TaintRemoved("member1", "down", "NoExecute"))
+    answers = [asked(down, web(), row, change=change) for change in changes]
 
-    assert (found.moves, found.cancelled, found.sentence) == ((), 1, "cancels 1 eviction")
+    assert [(one.moves, one.cancelled, one.sentence) for one in answers] == [((), 1, "cancels 1 eviction")] * 2
 
 
 def test_a_failback_returns_what_left_a_cluster_that_is_ready_for_long_enough() -> None:

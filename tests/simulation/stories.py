@@ -61,12 +61,17 @@ def joined(
 def in_service(*names: str, settings: Settings = QUICK) -> Simulation:
     """Return a simulation whose members have been Ready for an hour."""
     simulation = joined(*names, settings=settings)
+    ready_for_an_hour(simulation)
+    simulation.run(JOINED)
+    return simulation
+
+
+def ready_for_an_hour(simulation: Simulation) -> None:
+    """Let all conditions of all clusters be as they are since an hour ago."""
     for cluster_ in simulation.store.list(kinds.CLUSTER):
         since = simulation.now - SERVED
         conditions = tuple(replace(one, last_transition_time=since) for one in cluster_.status.conditions)
         assert not simulation.store.put(cluster_.with_status(conditions=conditions), cluster_).lost
-    simulation.run(JOINED)
-    return simulation
 
 
 def again(before: Simulation, *, seed: int) -> Simulation:

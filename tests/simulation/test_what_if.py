@@ -14,12 +14,15 @@ from controlplane.admission.admit import admit_update
 from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.names import UNJOIN_ANNOTATION
 from controlplane.controllers.reads.supposed_snapshot import supposed_snapshot
+from controlplane.engine.decision import Decision, deleting
+from controlplane.engine.state import Actor
 from controlplane.insight.changes import (
     Change,
     ClusterRemoved,
     ClustersDrained,
     ClustersLost,
     Failback,
+    ObjectsDeleted,
     PolicyEdited,
     TaintAdded,
 )
@@ -31,7 +34,7 @@ from controlplane.kinds.policy import Policy
 from controlplane.kinds.rows import HELD, Eviction
 from tests.simulation.manifests import HELD as HOLD
 from tests.simulation.outages import wait
-from tests.simulation.stories import apply, joined
+from tests.simulation.stories import apply, joined, ready_for_an_hour
 from tests.simulation.world import Simulation
 
 MEMBERS = tuple(f"member{number}" for number in range(1, 7))
@@ -171,7 +174,8 @@ def returned(world: Simulation) -> Case:
     world.fault("member1", "down")
     wait(world, 60)
     world.fault("member1", "none")
-    wait(world, 900)
+    wait(world, 60)
+    ready_for_an_hour(world)
     failback = {
         "apiVersion": "failover.lifeboat.io/v1alpha1",
         "kind": "Failback",
@@ -179,6 +183,18 @@ def returned(world: Simulation) -> Case:
         "spec": {"cluster": "member1", "rate": 0.5},
     }
     return Case(Failback("member1"), lambda world: apply(world, failback))
+
+
+def deleted(world: Simulation) -> Case:
+    """A workload is deleted."""
+    template = world.store.list("apps/Deployment")[0]
+
+    def make(world: Simulation) -> None:
+        world.excused[template.metadata.name] = world.now + timedelta(hours=1)
+        decision = Decision(changes=(deleting(template, now=world.now),))
+        assert not world.store.apply([(None, decision)], by=Actor("jane"))[0].lost
+
+    return Case(ObjectsDeleted((str(template.ref),)), make)
 
 
 def bindings(world: Simulation) -> dict[str, Binding]:
@@ -205,12 +221,12 @@ def ask(world: Simulation, change: Change) -> Effects:
 
 def compare(world: Simulation, answer: Effects, before: dict[str, Placed]) -> None:
     """Assert that every binding is where the answer places it, and that those without a place are held for that."""
-    moves = {one.binding: one for one in answer.moves}
+    moves, gone = {one.binding: one for one in answer.moves}, {one.binding for one in answer.removed}
     after = {name: placed(one) for name, one in bindings(world).items()}
     expected = {name: foreseen(where, moves.get(name)) for name, where in before.items()}
-    assert {name: after[name] for name in after if after[name] != expected[name]} == {
-        name: expected[name] for name in after if after[name] != expected[name]
-    }
+    expected = {name: where for name, where in expected.items() if name not in gone}
+    differing = [name for name in {*after, *expected} if after.get(name) != expected.get(name)]
+    assert {name: after.get(name) for name in differing} == {name: expected.get(name) for name in differing}
 
 
 CASES: dict[str, Callable[[Simulation], Case]] = {
@@ -221,6 +237,7 @@ CASES: dict[str, Callable[[Simulation], Case]] = {
     "a cluster removed": lambda world: removed(world, "member5"),
     "a policy edited": edited,
     "a failback": returned,
+    "a workload deleted": deleted,
 }
 
 

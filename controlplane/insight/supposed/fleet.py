@@ -24,6 +24,7 @@ from controlplane.insight.changes import (
     ObjectsDeleted,
     PolicyEdited,
     TaintAdded,
+    TaintRemoved,
     lost_clusters,
 )
 from controlplane.insight.supposed.snapshot import Snapshot
@@ -113,6 +114,10 @@ class _Supposing:
                 for known in self._known([name]):
                     self._taint(known, replace(taint, time_added=taint.time_added or to_seconds(self._now)))
                     self._touched.add(known)
+            case TaintRemoved(name, key, effect):
+                for known in self._known([name]):
+                    self._untaint(known, key, effect)
+                    self._touched.add(known)
             case ClusterRemoved(name, copies):
                 for known in self._known([name]):
                     self._remove(known, copies)
@@ -155,6 +160,11 @@ class _Supposing:
         cluster = self._clusters[name]
         rest = (one for one in cluster.spec.taints if (one.key, one.effect) != (taint.key, taint.effect))
         self._clusters[name] = cluster.with_spec(taints=(*rest, taint))
+
+    def _untaint(self, name: str, key: str, effect: str) -> None:
+        cluster = self._clusters[name]
+        rest = tuple(one for one in cluster.spec.taints if (one.key, one.effect) != (key, effect))
+        self._clusters[name] = cluster.with_spec(taints=rest)
 
     def _cordon(self, name: str) -> None:
         self._taint(name, Taint(UNSCHEDULABLE_TAINT, NO_SCHEDULE, time_added=to_seconds(self._now)))
