@@ -44,8 +44,8 @@ SETTINGS = {
     "log_timezone": "UTC",
     "log_line_prefix": "%m [%p] %u@%d ",
 }
-# For tests only: after a crash their data is lost.
-THROWAWAY = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "128MB"}
+# For tests only: after a crash their data is lost. Several processes of a test run have a whole stack each.
+THROWAWAY = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "128MB", "max_connections": "600"}
 
 
 @dataclass(frozen=True)
