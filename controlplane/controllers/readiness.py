@@ -46,6 +46,7 @@ CHANGED_GROUPS = (
 GROUPS = Ref(FAILOVER_CONFIGURATION, "", "groups")  # stands for all bindings in groups
 PAGE = 250  # bindings of a round that are checked at once
 STEP = timedelta(seconds=0.5)  # between two pages: a round leaves most of the time to other controllers
+BUSY_STEP = timedelta(seconds=3)  # the same while evictions are due, which go first
 PAUSE = timedelta(seconds=10)  # between two rounds, at least
 AFTER_CHANGE = timedelta(seconds=5)  # a binding that changes often changes again within this time
 
@@ -64,6 +65,7 @@ class RoundSnapshot(msgspec.Struct, frozen=True):
     round: ReadinessRound
     groups_changed_at: datetime | None
     situation: Situation
+    next_eviction: datetime | None = None  # due time of the first queued eviction; None: the queue is empty
     page: tuple[ReadinessSnapshot, ...] = ()
 
 
@@ -138,7 +140,9 @@ class Readiness(Controller):
             for ref, binding in bindings.items()
         }
         changed_at = rounds[CHANGED_GROUPS].began_at if CHANGED_GROUPS in rounds else None
-        found[FLEET] = RoundSnapshot(round_, changed_at, situation, tuple(found[one.ref] for one in page))
+        due = state.next_eviction() if page else None
+        checked = tuple(found[binding.ref] for binding in page)
+        found[FLEET] = RoundSnapshot(round_, changed_at, situation, due, checked)
         found[GROUPS] = GroupsSnapshot()
         return [found.get(ref) for ref in refs]
 
@@ -170,7 +174,9 @@ class Readiness(Controller):
         checked = stored.checked + len(snapshot.page)
         if len(snapshot.page) >= PAGE:
             row = replace(stored, after=str(snapshot.page[-1].subject.ref), checked=checked)
-            return Decision(changes=(*changes, Save(row)), wake_at=now + STEP, reason="Readiness")
+            is_busy = snapshot.next_eviction is not None and snapshot.next_eviction <= now
+            step = BUSY_STEP if is_busy else STEP
+            return Decision(changes=(*changes, Save(row)), wake_at=now + step, reason="Readiness")
         row = replace(stored, ended_at=now, after="", checked=checked, settled_at=stored.began_at)
         wake_at = now + PAUSE if digest != stored.digest else snapshot.situation.holds.next_change(now=now)
         return Decision(changes=(*changes, Save(row)), wake_at=wake_at, reason="Readiness")

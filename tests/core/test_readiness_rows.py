@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref
 from controlplane.apimachinery.names import PROPAGATION_POLICY_NAME_ANNOTATION
 from controlplane.controllers.garbage import Garbage
-from controlplane.controllers.readiness import AFTER_CHANGE, PAGE, PAUSE, ROUND, Readiness
+from controlplane.controllers.readiness import AFTER_CHANGE, BUSY_STEP, PAGE, PAUSE, ROUND, Readiness
 from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.reads.situation import situation_of
-from controlplane.engine.decision import Decision, Delete
+from controlplane.engine.decision import Decision, Delete, Save
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.run import World, run_batch, run_until_idle
 from controlplane.engine.state import Actor
@@ -27,7 +27,7 @@ from controlplane.kinds.binding import Binding, BindingSnapshot, ReplicaRequirem
 from controlplane.kinds.cluster import Cluster, ResourceSummary
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.policy import Suspension
-from controlplane.kinds.rows import BindingReadiness, ReadinessRound
+from controlplane.kinds.rows import BindingReadiness, Eviction, ReadinessRound
 from controlplane.kinds.taint_policy import TaintToAdd
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding, no_execute
@@ -184,6 +184,22 @@ def test_a_round_checks_page_by_page_and_says_how_far_it_is() -> None:
     assert first is not None
     assert office.round.settled_at is not None
     assert office.round.settled_at > first
+
+
+def test_a_round_is_slower_while_evictions_are_due() -> None:
+    """A lost cluster makes all answers due at the time at which its evictions need the process."""
+    office = Office(*fleet(*(bound(f"w{number:04}") for number in range(PAGE + 1))))
+    waiting = Eviction("web|member1", "web", "member1", due_at=START, queued_at=START)
+    office.store.apply([(None, Decision(changes=(Save(waiting),)))], by=Actor("test"))
+
+    office.store.create(member(4))
+    while office.round.ended_at is not None or office.round.checked != PAGE:
+        office.wait(0.5)
+    at = office.now
+    while office.round.ended_at is None:
+        office.wait(0.5)
+
+    assert office.now - at >= BUSY_STEP - timedelta(seconds=0.5)
 
 
 def test_a_hold_that_expires_is_noticed_without_a_change() -> None:
