@@ -18,7 +18,7 @@ from apps.objects import failovers
 from apps.objects.store import store
 from controlplane.apimachinery.errors import BadRequest, NotFound
 from controlplane.apimachinery.meta import Ref, kind_key
-from controlplane.insight.begun import Begun, outages
+from controlplane.insight.begun import Begun, Outage, outages
 from controlplane.insight.lane_chart import chart
 from controlplane.insight.lanes import PHASES, lanes
 from controlplane.insight.report import report, seconds_text, stamp
@@ -76,7 +76,6 @@ class RecordsPage(Page):
         took = {record.metadata.name: record.status.durations.total for record in records}
         return {
             "now": now,
-            "choice": choice,
             "filtered": choice != FailoverChoice(),
             "values": {name: query.get(name, "").strip() for name in ("cluster", "namespace", "since", "until")},
             "lines": [
@@ -90,7 +89,7 @@ class RecordsPage(Page):
                 for begun in page.failovers
             ],
             "outages": [
-                {"outage": outage, "query": urlencode(_times(outage.cluster, outage.since, outage.until))}
+                {"outage": outage, "query": urlencode(_times(outage, choice.namespace))}
                 for outage in outages(page.failovers)
             ],
             "lanes": [(lane, seconds_text(lane.longest_seconds)) for lane in found],
@@ -233,9 +232,11 @@ def _sent(query: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _times(cluster: str, since: datetime, until: datetime) -> dict[str, str]:
+def _times(outage: Outage, namespace: str) -> dict[str, str]:
     """Return the filter for an outage, to whole seconds around it."""
-    return {"cluster": cluster, "since": stamp(since), "until": stamp(until.replace(microsecond=0) + _SECOND)}
+    place = {"namespace": namespace} if namespace else {}
+    until = outage.until.replace(microsecond=0) + _SECOND
+    return {"cluster": outage.cluster, **place, "since": stamp(outage.since), "until": stamp(until)}
 
 
 def _title(choice: FailoverChoice) -> str:

@@ -15,7 +15,10 @@ from controlplane.propagation.bindings import template_ref
 
 
 class Link(NamedTuple):
-    """A link of the chain. `url` "": it has no page. `at`: when it was last written; None: unknown."""
+    """A link of the chain. `url` "": it has no page. `at`: when it was last written; None: unknown.
+
+    `since` "created": the change log does not reach back to the last write, so `at` is when the object was created.
+    """
 
     title: str
     name: str
@@ -24,6 +27,7 @@ class Link(NamedTuple):
     word: str
     text: str
     at: datetime | None = None
+    since: str = "written"
 
 
 class Chain(NamedTuple):
@@ -52,7 +56,7 @@ def links(chain: Chain) -> Iterator[Link]:
         badge,
         "scheduled" if badge == "ok" else "not scheduled",
         _message(scheduled),
-        _at(binding, at),
+        *_age(binding, at),
     )
     if chain.works:
         applied = [work for work in chain.works if _status(work) == "True"]
@@ -79,8 +83,8 @@ def _policy_link(chain: Chain) -> Link:
     if policy is None:
         return Link("Policy", "none", "", "warn", "unclaimed", "no policy claims it any more; its placement stays")
     word = ("ok", "claims it") if chain.stored_policy is not None else ("warn", "deleted")
-    at = _at(chain.stored_policy, chain.written)
-    return Link(policy.kind.rpartition("/")[2], _place(policy), api_url(policy), *word, "", at)
+    age = _age(chain.stored_policy, chain.written)
+    return Link(policy.kind.rpartition("/")[2], _place(policy), api_url(policy), *word, "", *age)
 
 
 def _copies_link(copies: Sequence[Copy]) -> Link:
@@ -93,11 +97,19 @@ def _copies_link(copies: Sequence[Copy]) -> Link:
 
 def _template_link(ref: Ref, template: Object | None, at: Mapping[int, datetime]) -> Link:
     word = ("ok", "stored", "") if template is not None else ("bad", "gone", "its copies are removed")
-    return Link(ref.kind.rpartition("/")[2], _place(ref), api_url(ref), *word, _at(template, at))
+    return Link(ref.kind.rpartition("/")[2], _place(ref), api_url(ref), *word, *_age(template, at))
 
 
 def _at(obj: Object | None, at: Mapping[int, datetime]) -> datetime | None:
     return None if obj is None else at.get(int(obj.metadata.resource_version or 0))
+
+
+def _age(obj: Object | None, at: Mapping[int, datetime]) -> tuple[datetime | None, str]:
+    """Return when an object was last written, or created if that is not known any more; and which of the two it is."""
+    written = _at(obj, at)
+    if obj is None or written is not None:
+        return written, "written"
+    return obj.metadata.creation_timestamp, "created"
 
 
 def _status(work: Work) -> str:

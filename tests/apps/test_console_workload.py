@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
 from msgspec.structs import replace
 
@@ -191,3 +192,15 @@ def test_a_message_of_a_member_is_no_html_on_the_page(root: Client) -> None:
 
     assert harm not in body
     assert "&lt;img src=x" in body
+
+
+def test_what_the_change_log_has_forgotten_is_as_old_as_its_creation(root: Client) -> None:
+    fleet("member1")
+    stored(objects.deployment("web"), web())
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM objects_changelog")
+
+    shown = text(root, PAGE)
+
+    assert "created" in shown
+    assert "written" not in shown.partition("Copies")[0]
