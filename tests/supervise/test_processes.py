@@ -119,9 +119,19 @@ def test_a_program_that_does_not_exist_is_reported_by_name(supervisor: Superviso
 
 
 def test_each_crash_in_a_row_waits_longer_before_the_restart(home: RunFolder) -> None:
+    assert back_offs(home, Program("crashing", ("sh", "-c", "exit 1"))) == ["0.5", "1", "2"]
+
+
+def test_a_crash_after_a_stable_time_counts_as_the_first_one(home: RunFolder) -> None:
+    """Without that, a program that is killed every half a minute would be away for most of the time."""
+    assert back_offs(home, Program("killed", ("sh", "-c", "sleep 0.3"), stable_after=0.2)) == ["0.5", "0.5", "0.5"]
+
+
+def back_offs(home: RunFolder, program: Program) -> list[str]:
+    """Return for how many seconds the supervisor waits after each of the first three crashes."""
     said: list[str] = []
     supervisor = Supervisor(home, say=said.append)
-    supervisor.start(Program("crashing", ("sh", "-c", "exit 1")))
+    supervisor.start(program)
 
     def stop_after_three() -> None:
         eventually(lambda: len(said) >= 3)
@@ -133,7 +143,7 @@ def test_each_crash_in_a_row_waits_longer_before_the_restart(home: RunFolder) ->
     watcher.join()
     supervisor.stop()
 
-    assert [line.partition("again in ")[2].split(" ")[0] for line in said[:3]] == ["0.5", "1", "2"]
+    return [line.partition("again in ")[2].split(" ")[0] for line in said[:3]]
 
 
 def test_what_a_crashed_run_left_is_ended_with_its_children(home: RunFolder) -> None:

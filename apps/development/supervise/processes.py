@@ -18,7 +18,7 @@ from apps.development.supervise.run_folder import RunFolder
 PR_SET_PDEATHSIG = 1
 SHORTEST_BACK_OFF = 0.5  # seconds before the first restart; doubled for each further crash
 LONGEST_BACK_OFF = 30.0
-STABLE_SECONDS = 60.0  # after so long a crash counts as the first one again
+STABLE_SECONDS = 10.0  # after so long a crash counts as the first one again
 
 
 def always_ready() -> bool:
@@ -36,6 +36,7 @@ class Program:
     ready_within: float = 60.0  # seconds
     stop_signal: int = signal.SIGTERM
     grace: float = 10.0  # seconds between stop_signal and SIGKILL
+    stable_after: float = STABLE_SECONDS
     group: bool = True  # True: the stop signal goes to the whole process group
     uid: int | None = None  # None: the user of the supervisor
     gid: int | None = None
@@ -187,7 +188,7 @@ class Supervisor:
             if child.process.poll() is None:
                 return
             records.end(child.record, grace=0.0)  # its children, before their pids can be used again
-            child.crashes = 1 if now - child.since > STABLE_SECONDS else child.crashes + 1
+            child.crashes = 1 if now - child.since > child.program.stable_after else child.crashes + 1
             pause = min(SHORTEST_BACK_OFF * 2 ** (child.crashes - 1), LONGEST_BACK_OFF)
             child.restart_at = now + pause
             self._say(
