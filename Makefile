@@ -22,10 +22,11 @@ folder=$(DIR)/$(1)-$$$$; environment=$$($(SUPERVISE) services --dir $$folder $(2
   status=0; $(3) || status=$$?; $(SUPERVISE) services --dir $$folder --stop --throwaway; exit $$status
 endef
 
-.PHONY: rbac-record checked-beside-types tested-seeds tested-rest wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo replay fault lint format types contracts migrations-check services wheels docs docs-only lock image
+.PHONY: rbac-record checked-beside-types tested-seeds tested-rest wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo picture replay fault lint format types contracts migrations-check services wheels docs docs-only lock image
 
 help:
 	@echo "make run          start everything; Ctrl-C ends it           make up / make down   the same in the background"
+	@echo "make picture      the picture of the console in README.md, from real processes"
 	@echo "make fault        MEMBER=member1 FAULT=down|blackhole|slow|unauthorized|notready|none"
 	@echo "make demo         two failovers from manifest to timeline    make fleet            CLUSTERS=100 BINDINGS=10000"
 	@echo "make check        lint, types, contracts, pure tests         make test             every test"
@@ -57,6 +58,10 @@ fault: $(RUN_STAMP)
 
 demo: $(RUN_STAMP)
 	@$(PY) -m apps.development.demo
+
+# Needs Chromium. Writes docs/images/situation.png.
+picture: $(DEV_STAMP)
+	@$(PY) -m tests.picture
 
 fleet: $(RUN_STAMP)
 	@environment=$$($(SUPERVISE) env --dir $(DIR)) && eval "$$environment" && \

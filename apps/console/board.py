@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 EVERY_SECONDS: Final = 1.0
 SILENT_SECONDS: Final = 10.0  # after this silence parts are compared again, and proxies get a sign of life
 MAX_REFS: Final = 2000  # references that are read at once; beyond that every subject counts as changed
-EVERYTHING: Final = "*"
+EVERYTHING: Final = "*"  # the subject of a change that may concern every page
+AWAY: Final = "!"  # the subject while the database cannot be read
 
 _NEWEST: Final = "SELECT version FROM objects_counter WHERE id = 1"
 _CHANGED: Final = """
@@ -76,7 +77,7 @@ class Board:
             self.begun.set()
             if subjects or ticks() - sent_at >= SILENT_SECONDS:
                 sent_at = ticks()
-                self._notify(subjects, round_)
+                self._notify(frozenset((AWAY,)) if seen.lost else subjects, round_)
             self._left.wait(EVERY_SECONDS)
 
     def _notify(self, subjects: frozenset[str], round_: int) -> None:
@@ -90,14 +91,14 @@ class Board:
         close_old_connections()
 
     def _read(self, seen: _Seen) -> frozenset[str]:
-        """Return the subjects that have changed. While the database is away: none; afterwards: everything."""
+        """Return the subjects that have changed. AWAY when the database goes; EVERYTHING when it is back."""
         try:
             return frozenset(seen.changes())
         except Error as error:
             if not seen.lost:
                 log.warning("live pages wait for the database: %s", type(error).__name__)
             first, seen.lost = not seen.lost, True
-            return frozenset((EVERYTHING,) if first else ())
+            return frozenset((AWAY,) if first else ())
         finally:
             close_old_connections()
 

@@ -11,16 +11,19 @@ from django.http import HttpResponseBase, QueryDict
 from django.urls import Resolver404, resolve
 from rest_framework.request import Request
 
-from apps.api.authorization import Attributes
+from apps.api.authorization import Attributes, authorize
 from apps.api.logins import login_of
 from apps.api.pushes import Push, PushResponse
 from apps.api.renderers import JSONRenderer
 from apps.api.views import KubernetesView
-from apps.console.board import BOARD, EVERYTHING
+from apps.console.board import AWAY, BOARD, EVERYTHING
 from apps.console.page import Page
 from apps.console.shared import SHARED, SharedPart
 from controlplane.apimachinery.errors import NotFound
 
+_ENDED = b"event: login\ndata: ended\n\n"  # the browser loads the page again, which says what the reader may do
+_AWAY = b"event: away\ndata: database\n\n"
+_BACK = b"event: back\ndata: database\n\n"
 COMMENT = b": \n\n"  # keeps the connection, and means nothing to a browser
 
 
@@ -37,8 +40,9 @@ class StreamView(KubernetesView):
 
     def get(self, request: Request) -> HttpResponseBase:
         page = self._page(request)
-        source = Topics(page.subjects(), page.shared_part(request))
-        return PushResponse(Push(allowed=page.attributes(request), login=login_of(request), source=source))
+        allowed = page.attributes(request)
+        source = Topics(page.subjects(), page.shared_part(request), allowed=allowed)
+        return PushResponse(Push(allowed=allowed, login=login_of(request), source=source))
 
     def _page(self, request: Request) -> Page:
         """Return the page that the query names. Raises NotFound."""
@@ -62,7 +66,10 @@ class Topics:
     An event has the name of a part, or the whole part if it is shared.
     """
 
-    def __init__(self, subjects: Mapping[str, Sequence[str]], shared: SharedPart | None) -> None:
+    def __init__(
+        self, subjects: Mapping[str, Sequence[str]], shared: SharedPart | None, *, allowed: Attributes
+    ) -> None:
+        self._allowed = allowed
         self._parts = {part: frozenset(names) for part, names in subjects.items()}
         self._shared = shared
         self._sent: Any = None  # fingerprint of the shared part that was sent last
@@ -90,17 +97,28 @@ class Topics:
 
     def _notify(self, subjects: frozenset[str], round_: int) -> None:
         """Remember what a change concerns, and wake the sender. Without subjects: keep the connection."""
+        if AWAY in subjects:
+            return self._send(_AWAY)
+        if not authorize(self._allowed).allowed:  # the rights of the reader have changed since the stream began
+            return self._send(_ENDED)
         everything = EVERYTHING in subjects
         parts = {part for part, names in self._parts.items() if everything or names & subjects}
-        event = b""
+        event = _BACK if everything else b""
         if self._shared is not None and (self._shared.name in parts or not subjects):
             parts.discard(self._shared.name)
             fingerprint, rendered = SHARED.event(self._shared, round_=round_)
             if fingerprint != self._sent:
-                self._sent, event = fingerprint, rendered
+                self._sent, event = fingerprint, event + rendered
         with self._lock:
             self._changed |= parts
             self._event = event or self._event
             self._silent = not subjects
         if (parts or event or not subjects) and self._wake is not None:
+            self._wake()
+
+    def _send(self, event: bytes) -> None:
+        """Send an event instead of all that was to be sent."""
+        with self._lock:
+            self._changed, self._event = set(), event
+        if self._wake is not None:
             self._wake()

@@ -5,23 +5,27 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from django.contrib.auth.models import User
 from django.test import Client
 
-from apps.console.board import Board
+from apps.api.authorization import Attributes
+from apps.console.board import AWAY, EVERYTHING, Board
 from apps.console.shared import SharedParts
 from apps.console.situation import Rights, SituationPart
+from apps.console.stream import Topics
+from controlplane.kinds import CLUSTER
 from tests.apps.pages import stored
 from tests.stores.grounds import cluster, template
 
-NOBODY, EVERYTHING = Rights(False, False, False, False), Rights(True, True, True, True)
+NO_RIGHTS, ALL_RIGHTS = Rights(False, False, False, False), Rights(True, True, True, True)
 
 
 def test_readers_with_equal_rights_get_the_same_rendering_and_others_their_own(root: Client) -> None:
     stored(cluster("member1"))
     shared = SharedParts()
 
-    first = [shared.event(SituationPart(NOBODY), round_=1)[1] for _ in range(3)]
-    other = shared.event(SituationPart(EVERYTHING), round_=1)[1]
+    first = [shared.event(SituationPart(NO_RIGHTS), round_=1)[1] for _ in range(3)]
+    other = shared.event(SituationPart(ALL_RIGHTS), round_=1)[1]
 
     assert first[0] is first[1] is first[2]
     assert b"/pause" in other
@@ -30,7 +34,7 @@ def test_readers_with_equal_rights_get_the_same_rendering_and_others_their_own(r
 
 def test_a_part_is_rendered_again_only_if_it_shows_something_else(root: Client) -> None:
     stored(cluster("member1"))
-    shared, part = SharedParts(), SituationPart(NOBODY)
+    shared, part = SharedParts(), SituationPart(NO_RIGHTS)
 
     before = shared.event(part, round_=1)
     stored(template("unseen"))
@@ -65,3 +69,35 @@ def test_the_board_names_kinds_references_and_tables_that_changed(root: Client) 
 def until_begun(board: Any) -> None:
     """Wait until the board has read for the first time: it names what changes after that."""
     assert board.begun.wait(30)
+
+
+def test_a_reader_whose_rights_are_gone_gets_nothing_more(root: Client) -> None:
+    reader = User.objects.create(username="reader", is_superuser=True)
+    topics = topics_of(reader)
+
+    topics._notify(frozenset((CLUSTER,)), 1)
+    allowed = topics.take()
+    reader.is_superuser = False
+    topics._notify(frozenset((CLUSTER,)), 2)
+
+    assert b"data: clusters" in allowed
+    assert topics.take() == b"event: login\ndata: ended\n\n"
+
+
+def test_a_page_is_notified_when_the_database_goes_and_when_it_is_back(root: Client) -> None:
+    topics = topics_of(User.objects.get(username="root"))
+
+    topics._notify(frozenset((AWAY,)), 1)
+    away = topics.take()
+    topics._notify(frozenset((EVERYTHING,)), 2)
+    back = topics.take()
+
+    assert away.startswith(b"event: away")
+    assert back.startswith(b"event: back")
+    assert b"data: clusters" in back
+
+
+def topics_of(user: User) -> Topics:
+    """Return the source of events of the page /clusters for a user."""
+    allowed = Attributes(user, "list", "cluster.karmada.io", "clusters")
+    return Topics({"clusters": (CLUSTER,)}, None, allowed=allowed)

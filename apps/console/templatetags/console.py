@@ -67,6 +67,12 @@ def rate(number: float) -> str:
 
 
 @register.filter
+def tail(name: str) -> str:
+    """Return a name without the part before its last slash: not-ready:NoExecute."""
+    return name.rpartition("/")[2]
+
+
+@register.filter
 def span(seconds: float | None) -> str:
     """Return a number of seconds as text: 4 min."""
     return "unknown" if seconds is None else in_words(seconds)

@@ -58,6 +58,18 @@
     live.className = `live ${state ? "on" : "off"}`;
     live.textContent = state ? "live" : "not live";
   }
+  function away(isAway) { // the figures stay, and say how old they are
+    const shown = document.getElementById("away");
+    if (!isAway) return shown?.remove();
+    if (shown) return;
+    const notice = document.createElement("p");
+    notice.id = "away";
+    notice.className = "notice error";
+    notice.setAttribute("role", "alert");
+    const at = new Date().toISOString().slice(11, 19);
+    notice.textContent = `✕ The database does not answer since about ${at} UTC. This page shows nothing newer.`;
+    document.getElementById("main").prepend(notice);
+  }
   function open() {
     const url = document.body.dataset.stream;
     if (!url || source || document.hidden || !window.EventSource) return;
@@ -72,6 +84,8 @@
       const sent = JSON.parse(event.data), place = document.getElementById(`part-${sent.name}`);
       if (place && !busy(place)) htmx.swap(place, sent.html, { swapStyle: "innerHTML" });
     });
+    source.addEventListener("away", () => away(true));
+    source.addEventListener("back", () => away(false));
     source.addEventListener("login", () => { close(); location.reload(); });
   }
   function close() {
