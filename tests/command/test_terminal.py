@@ -20,6 +20,7 @@ from tests.command.conftest import Lifeboat
 from tests.command.test_moving import SECONDS, started
 from tests.processes import PROJECT
 
+ALTERNATE, LEFT = b"\x1b[?1049h", b"\x1b[?1049l"  # a screen of its own is entered and left
 COLOUR = re.compile(r"\x1b\[(?:\d+;)*3\dm")
 
 
@@ -64,6 +65,24 @@ def test_a_watched_queue_is_printed_again_when_it_changes_until_ctrl_c(
     watching.send_signal(signal.SIGINT)
 
     assert watching.wait(timeout=SECONDS) == 130
+
+
+def test_a_watched_status_fills_the_terminal_and_leaves_it_as_it_was(server: Server) -> None:
+    reader, terminal = pty.openpty()
+    told = {**os.environ, "KUBECONFIG": str(server.kubeconfig), "TERM": "xterm-256color", "COLUMNS": "200"}
+    call = [sys.executable, "-m", "apps.command", "status", "-w", "--interval", "1s"]
+    process = subprocess.Popen(call, cwd=PROJECT, env=told, stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    printed = b""
+    while printed.count(b"As of ") < 2:
+        printed += os.read(reader, 65536)
+    process.send_signal(signal.SIGINT)
+    while chunk := _read(reader):
+        printed += chunk
+    os.close(reader)
+
+    assert process.wait(timeout=SECONDS) == 130
+    assert (ALTERNATE in printed, LEFT in printed, b"Traceback" in printed) == (True, True, False)
 
 
 def kubeconfig(server: Server, **user: Any) -> dict[str, Any]:
