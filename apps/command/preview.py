@@ -19,6 +19,7 @@ _LISTED: Final = (  # field of the effects, heading, style
     ("held", "Held", "yellow"),
     ("removed", "Copies are removed", "red"),
     ("moves", "Move", ""),
+    ("placed", "Placed", ""),
     ("stays", "Stay", ""),
 )
 

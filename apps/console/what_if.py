@@ -40,6 +40,7 @@ from controlplane.kinds.what_if import FINISHED, RESOURCE, RUNNING, WhatIfStatus
 SHOWN: Final = 100  # workloads of each table
 GROUPS: Final = {  # field of Effects → title, badge, what it means
     "moves": ("Moves", "info", "leaves a cluster"),
+    "placed": ("Placed", "info", "is on no cluster now, and gets a place"),
     "without_place": ("Without a place", "bad", "stays, because the scheduler finds no other cluster"),
     "waits_for_person": ("Waits for a person", "warn", "leaves, but starts elsewhere only after an action"),
     "held": ("Held", "warn", "stays for now"),

@@ -39,6 +39,7 @@ class Effects(Struct, frozen=True):
     """What follows from changes.
 
     moves: bindings that leave clusters, those of `waits_for_person` included.
+    placed: bindings that are on no cluster now, and get a place.
     without_place: bindings that stay, because the scheduler finds no other cluster.
     waits_for_person: bindings that leave, but whose new copies start only after an action of a person.
     held: bindings whose evictions are held, or are not processed because no evictions take place.
@@ -53,6 +54,7 @@ class Effects(Struct, frozen=True):
 
     sentence: str
     moves: tuple[Affected, ...] = ()
+    placed: tuple[Affected, ...] = ()
     without_place: tuple[Affected, ...] = ()
     waits_for_person: tuple[Affected, ...] = ()
     held: tuple[Affected, ...] = ()
@@ -73,6 +75,7 @@ class Effects(Struct, frozen=True):
 def sentence_of(
     *,
     moves: int = 0,
+    placed: int = 0,
     without_place: int = 0,
     waiting: int = 0,
     held: int = 0,
@@ -84,6 +87,7 @@ def sentence_of(
 ) -> str:
     """Return the effects in one line, for example "moves 43, 2 without a place, 5 namespaces"."""
     parts = [f"moves {moves}"] if moves else []
+    parts += [f"places {placed}"] if placed else []
     parts += [f"removes the copies of {removed}"] if removed else []
     parts += [f"cancels {_counted(cancelled, 'eviction', 'evictions')}"] if cancelled else []
     parts = parts or ["moves nothing"]

@@ -72,7 +72,8 @@ def _effects(
 ) -> Effects:
     """Return the outcomes as lists, in the order of the bindings."""
     found = outcomes.in_order()
-    moving = [one for one in found if one.moves]
+    moving = [one for one in found if one.moves and one.binding.spec.clusters]
+    placed = [one for one in found if one.moves and not one.binding.spec.clusters]
     without_place = list(_stuck(found, lambda reason: reason == NO_REFUGE))
     held = list(_stuck(found, lambda reason: reason != NO_REFUGE))
     waiting = [
@@ -80,13 +81,14 @@ def _effects(
         for one in moving
         if one.waits[0]
     ]
-    gained = [(one.binding, gains(one.binding, one.after or ())) for one in moving]
+    gained = [(one.binding, gains(one.binding, one.after or ())) for one in (*moving, *placed)]
     packed = overpacked(gained, fleet.clusters, snapshot.reserved_capacity.totals, fleet.settings)
     namespaces = _namespaces(found, outcomes.removed)
     tier = queue.tier
     return Effects(
         sentence=sentence_of(
             moves=len(moving),
+            placed=len(placed),
             without_place=len(without_place),
             waiting=len(waiting),
             held=len(held),
@@ -97,6 +99,7 @@ def _effects(
             refused=fleet.refused,
         ),
         moves=tuple(one.move() for one in moving),
+        placed=tuple(one.move() for one in placed),
         without_place=tuple(without_place),
         waits_for_person=tuple(waiting),
         held=tuple(held),

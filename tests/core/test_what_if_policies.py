@@ -83,7 +83,8 @@ def test_a_deleted_policy_leaves_the_copies_and_another_one_takes_over() -> None
 def test_a_new_policy_places_a_workload_for_the_first_time() -> None:
     found = asked(deployment("web", replicas=2), change=edited(of_web("web", "member3")))
 
-    assert [(one.from_, one.to) for one in found.moves] == [({}, {"member3": 2})]
+    assert [(one.from_, one.to) for one in found.placed] == [({}, {"member3": 2})]
+    assert (found.moves, found.sentence) == ((), "places 1, 1 namespace")
 
 
 def test_an_edited_taint_policy_evicts_from_the_clusters_that_match_it_now() -> None:

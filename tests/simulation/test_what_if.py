@@ -221,7 +221,7 @@ def ask(world: Simulation, change: Change) -> Effects:
 
 def compare(world: Simulation, answer: Effects, before: dict[str, Placed]) -> None:
     """Assert that every binding is where the answer places it, and that those without a place are held for that."""
-    moves, gone = {one.binding: one for one in answer.moves}, {one.binding for one in answer.removed}
+    moves, gone = {one.binding: one for one in (*answer.moves, *answer.placed)}, {one.binding for one in answer.removed}
     after = {name: placed(one) for name, one in bindings(world).items()}
     expected = {name: foreseen(where, moves.get(name)) for name, where in before.items()}
     expected = {name: where for name, where in expected.items() if name not in gone}
