@@ -13,12 +13,14 @@ import sys
 import uuid
 from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import redis
 from django.conf import settings
 
+import config
 from controlplane.apimachinery.errors import ServiceUnavailable, TooManyRequests
 from controlplane.insight.changes import Change
 from controlplane.kinds.what_if import RUNNING, WhatIfStatus
@@ -28,6 +30,7 @@ KEPT_SECONDS: Final = 900  # the answer, after it was found
 ALIVE_SECONDS: Final = 30  # a run that has not reported for so long has died
 MOST_AT_ONCE: Final = 2  # processes of one API process
 COMMAND: Final = "what_if_run"
+PROJECT: Final = Path(config.__file__).parents[1]  # `python -m` finds packages there, wherever this process was started
 
 _running: list[subprocess.Popen[bytes]] = []
 
@@ -57,7 +60,8 @@ def start(changes: Sequence[Change], *, user: str) -> str:
     name = uuid.uuid4().hex
     write(name, Run(user, _documents(changes)), seconds=ALIVE_SECONDS)
     command = [sys.executable, "-m", "django", COMMAND, name, "--settings", "config.settings"]
-    _running.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL))
+    process = subprocess.Popen(command, cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    _running.append(process)
     return name
 
 
