@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from django.contrib import admin
 from django.contrib.admin.apps import AdminConfig
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
+
+from controlplane.authorization.attributes import Request
+from controlplane.kinds import FAILOVER_CONFIGURATION, KINDS
+from controlplane.kinds.failover_record import RESOURCE as RECORDS
+from controlplane.wire.resource import Resource
 
 HEADINGS: Final = {
     "Fleet": ("clusters.Cluster", "resources.Binding", "resources.Work"),
@@ -21,8 +27,27 @@ HEADINGS: Final = {
 }
 """The tables under each heading, by label, in order. All other tables are under INTERNALS."""
 INTERNALS: Final = "Internals"
-PAGES: Final = {"Failover": (("Failover records", "failovers"),), "Fleet": (("Settings in force", "settings"),)}
-"""Pages that are no tables, under their headings: title and name of the URL."""
+
+
+class PageOf(NamedTuple):
+    """A page of the admin that is no table, for users who may list a resource. `name`: of its URL."""
+
+    title: str
+    name: str
+    resource: Resource
+
+    def may_be_read(self, request: HttpRequest) -> bool:
+        """Test whether the user may list the resource, by the same rules as in the API."""
+        from apps.objects.access import authorize  # here: models are loaded after this module
+
+        return authorize(request.user, Request("list", self.resource.group, self.resource.plural)).allowed
+
+
+PAGES: Final = {
+    "Fleet": (PageOf("Settings in force", "settings", KINDS[FAILOVER_CONFIGURATION].resource),),
+    "Failover": (PageOf("Failover records", "failovers", RECORDS),),
+}
+"""Pages that are no tables, under their headings."""
 
 
 class FleetSite(admin.AdminSite):
@@ -40,7 +65,7 @@ class FleetSite(admin.AdminSite):
         found = []
         for title, labels in HEADINGS.items():
             own = [tables.pop(label) for label in labels if label in tables]
-            own += [_page(text, f"admin:{name}") for text, name in PAGES.get(title, ())]
+            own += [_entry(page) for page in PAGES.get(title, ()) if page.may_be_read(request)]
             found.append(_heading(title, own))
         found.append(_heading(INTERNALS, sorted(tables.values(), key=lambda table: str(table["name"]))))
         return [heading for heading in found if heading["models"]]
@@ -48,16 +73,19 @@ class FleetSite(admin.AdminSite):
     def get_urls(self) -> list[Any]:
         from apps.console import admin_records, admin_settings  # here: this module is read before the models
 
-        def page(template: str, context: Any) -> Any:
+        contexts = {"settings": admin_settings.context, "failovers": admin_records.context}
+
+        def view_of(page: PageOf) -> Any:
             def view(request: HttpRequest) -> HttpResponse:
-                return TemplateResponse(request, template, {**self.each_context(request), **context(request)})
+                if not page.may_be_read(request):
+                    raise PermissionDenied
+                shown = {**self.each_context(request), **contexts[page.name](request)}
+                return TemplateResponse(request, f"admin/{page.name}.html", shown)
 
             return self.admin_view(view)
 
-        own = [
-            path("settings/", page("admin/settings.html", admin_settings.context), name="settings"),
-            path("failovers/", page("admin/failovers.html", admin_records.context), name="failovers"),
-        ]
+        pages = [page for some in PAGES.values() for page in some]
+        own = [path(f"{page.name}/", view_of(page), name=page.name) for page in pages]
         return own + super().get_urls()
 
 
@@ -72,5 +100,6 @@ def _heading(title: str, tables: list[Any]) -> dict[str, Any]:
     return {"name": title, "app_label": label, "app_url": reverse("admin:index"), "models": tables}
 
 
-def _page(text: str, url: str) -> dict[str, Any]:
-    return {"name": text, "object_name": text.replace(" ", ""), "admin_url": reverse(url), "view_only": True}
+def _entry(page: PageOf) -> dict[str, Any]:
+    name = page.title.replace(" ", "")
+    return {"name": page.title, "object_name": name, "admin_url": reverse(f"admin:{page.name}"), "view_only": True}

@@ -53,7 +53,7 @@ class ReadinessPage(Page):
 
     def attributes(self, request: Request) -> Attributes:
         """Return what a request attempts: to list the bindings of all namespaces, or of the namespace of the filter."""
-        scope = Scope(namespace=request.query_params.get("namespace", ""))
+        scope = Scope(namespace=request.query_params.get("namespace", "").strip())
         return resource_attributes(request, self.resource, scope)
 
     def kubectl(self) -> str:
@@ -154,7 +154,7 @@ def _cells(row: Any, obstacle: Mapping[str, str]) -> list[str]:
     return [f"'{cell}" if cell[:1] in ("=", "+", "-", "@") else cell for cell in (*own, *named, since)]
 
 
-def _shown(row: BindingReadiness) -> dict[str, Any]:
+def _shown(row: Any) -> dict[str, Any]:
     """Return a row for the template, with the page of its binding and the URL of its readiness in the API."""
     ref = Ref.parse(row.key)
     url = f"{api_url(ref)}/readiness"

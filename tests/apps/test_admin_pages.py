@@ -7,6 +7,7 @@ from html import unescape
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 from msgspec.structs import replace
@@ -233,3 +234,13 @@ def test_no_plural_is_a_word_with_two_s(root: Client) -> None:
     assert names
     assert not [name for name in names if name.endswith(("ss", "ys")) and not name.endswith("days")]
     assert CLUSTER
+
+
+def test_pages_of_the_admin_are_for_users_who_may_read_what_they_show(root: Client) -> None:
+    staff = Client()
+    staff.force_login(User.objects.create_user("guest", is_staff=True))
+
+    for name in ("settings", "failovers"):
+        assert root.get(reverse(f"admin:{name}")).status_code == 200
+        assert staff.get(reverse(f"admin:{name}")).status_code == 403
+    assert reverse("admin:settings") not in staff.get(reverse("admin:index")).content.decode()
