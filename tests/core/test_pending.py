@@ -6,9 +6,18 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition, condition
-from controlplane.eviction.pending import EVICTION_PENDING, evicted_condition, waits_for, with_eviction_pending
+from controlplane.eviction.operator_orders import EXPEDITE, SKIP, with_order
+from controlplane.eviction.pending import (
+    EVICTION_PENDING,
+    RECOVERED,
+    evicted_condition,
+    pending_evictions,
+    waits_for,
+    with_eviction_pending,
+)
 from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding, GracefulEvictionTask
 from controlplane.kinds.rows import (
     ABANDONED,
@@ -21,6 +30,7 @@ from controlplane.kinds.rows import (
     RECOVERING,
     STATE_MISSING,
     Eviction,
+    Judgement,
 )
 from tests.builders.objects import START, binding
 from tests.builders.placements import duplicated
@@ -104,9 +114,35 @@ def test_rows_of_copies_that_stay_do_not_end_a_condition_twice() -> None:
     assert said([row("a", due_at=None)], WAITED) == ("False", "Abandoned", "no taint evicts this workload any more")
 
 
-@pytest.mark.parametrize("before", [None, Condition(EVICTION_PENDING, "False", ABANDONED, "cluster a: x")])
+@pytest.mark.parametrize(
+    "before",
+    [
+        None,
+        Condition(EVICTION_PENDING, "False", ABANDONED, "cluster a: x"),
+        Condition(EVICTION_PENDING, "False", RECOVERED, "cluster a: x"),
+    ],
+)
 def test_nothing_is_said_where_nothing_waits_and_nothing_waited(before: Condition | None) -> None:
     assert said([], before) is None
+
+
+def test_an_evicted_workload_whose_rows_are_gone_has_recovered() -> None:
+    evicted = Condition(EVICTION_PENDING, "False", EVICTED, "cluster a: no room")
+
+    told = "no eviction waits any more; before: evicted, cluster a: no room"
+    assert said([], evicted) == ("False", "Recovered", told)
+
+
+def test_an_order_to_expedite_is_named_while_its_taint_evicts_and_no_other_order_is() -> None:
+    taint, other = Judgement("gone", "NoExecute", START), Judgement("full", "NoExecute", START)
+
+    def named(verb: str, judged: Judgement) -> str:
+        web = with_order(WEB, row("a", judged=(judged,)), verb, reason="now", by="ana", now=START)
+        (pending,) = pending_evictions(web, [row("a", judged=(taint,))])
+        return pending.message
+
+    assert named(EXPEDITE, taint) == "due 2026-01-01T00:00:00Z, expedited by ana: now"
+    assert named(EXPEDITE, other) == named(SKIP, taint) == "due 2026-01-01T00:00:00Z"
 
 
 def test_the_end_of_the_rows_is_told_once_by_what_the_binding_shows() -> None:
@@ -140,7 +176,7 @@ def test_what_an_eviction_waits_for_is_kept_as_fields() -> None:
     assert waits_for(web, "a") == "Queued: due 2026-01-01T00:00:00Z"
     assert waits_for(web, "a.b") == "OnHold: freeze; cluster b: until Monday"
     assert waits_for(web, "b") == "NoRefuge: two\nlines"
-    assert waits_for(web, "c") == waits_for(WEB, "a") == ""
+    assert waits_for(web, "c") == waits_for(web, "0") == waits_for(WEB, "a") == ""
 
 
 def test_once_nothing_waits_the_fields_are_empty() -> None:
@@ -159,6 +195,7 @@ def test_evicted_is_read_from_the_condition() -> None:
 
     assert evicted_condition(WEB) is None
     assert evicted_condition(WEB.with_status(conditions=(WAITED,))) is None
+    assert evicted_condition(WEB.with_status(conditions=(replace(evicted, reason=ABANDONED),))) is None
     assert evicted_condition(WEB.with_status(conditions=(evicted,))) == evicted
     other = Condition("Scheduled", "True", EVICTED, "")
     assert evicted_condition(WEB.with_status(conditions=(other,))) is None
