@@ -2,6 +2,10 @@
 
 The functions that decide about evictions, drains and placements are the same as in operation. So the answer is what
 then happens, as far as nothing else changes.
+
+Two things are left out, because they follow from later reports of members. Room that is freed after the moment of the
+snapshot is not counted: old copies that are removed, and reservations that expire. Drains, failbacks and evictions
+without a place try again later, and may find a place in that room.
 """
 
 from __future__ import annotations
