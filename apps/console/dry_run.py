@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Final
+from urllib.parse import urlencode
 
 from apps.console.guard import Effects
 from apps.objects.models import Tally
@@ -12,7 +13,7 @@ from apps.objects.what_if import SMALL, effects_of, is_small
 from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.times import in_words
 from controlplane.controllers.reads.supposed_snapshot import clusters_concerned
-from controlplane.insight.changes import Change
+from controlplane.insight.changes import Change, ClustersDrained, ClustersLost, TaintAdded
 from controlplane.insight.effects import Affected
 from controlplane.insight.situation import TARGETS
 from controlplane.kinds import CLUSTER
@@ -30,6 +31,7 @@ def dry_run(changes: Sequence[Change]) -> Effects:
             f"Concerns up to {copies} copies on {', '.join(names[:NAMED])}.",
             max(copies, SMALL),
             (f"A dry run of more than {SMALL} workloads takes longer than a page may: What if makes it.",),
+            what_if=question_url(changes),
         )
     found = effects_of(reading, changes)
     concerned = len({one.binding for one in (*found.moves, *found.without_place, *found.removed, *found.held)})
@@ -44,6 +46,20 @@ def dry_run(changes: Sequence[Change]) -> Effects:
         lines.append(f"The last copy leaves after about {in_words(found.eta_seconds)}, at {found.rate:g}/s.")
     sentence = found.sentence[:1].upper() + found.sentence[1:]
     return Effects(f"{sentence}.", concerned, tuple(lines), "; ".join(found.refused))
+
+
+def question_url(changes: Sequence[Change]) -> str:
+    """Return the URL of What if with a question about these changes, without those that its form does not have."""
+    query: list[tuple[str, str]] = []
+    for change in changes:
+        match change:
+            case ClustersLost(names):
+                query += [("lost", name) for name in names]
+            case ClustersDrained(names, rate):
+                query += [*(("drained", name) for name in names), ("rate", f"{rate:g}")]
+            case TaintAdded(cluster, taint):
+                query += [("tainted", cluster), ("key", taint.key), ("effect", taint.effect)]
+    return f"/what-if?{urlencode(query)}" if query else "/what-if"
 
 
 def _named(title: str, affected: Sequence[Affected]) -> Iterable[str]:

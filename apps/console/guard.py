@@ -48,13 +48,15 @@ MANAGER: Final = "lifeboat-console"  # field manager of the writes
 class Effects(NamedTuple):
     """What an act would do now, as its dry run found.
 
-    `concerned`: workloads that move or stop. `refused`: why the act is not possible; "": it is possible.
+    `concerned`: workloads that move or stop. `refused`: why the act is not possible; "": it is possible. `what_if`: the
+    URL of the same question on the page What if; "": there is none.
     """
 
     sentence: str
     concerned: int = 0
     lines: tuple[str, ...] = ()
     refused: str = ""
+    what_if: str = ""
 
 
 class Act(NamedTuple):

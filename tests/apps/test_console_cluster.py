@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from apps.api.expiries import certificate_expiry, token_expiry
 from apps.objects.models import ChangeLog
 from apps.objects.store import store
+from apps.objects.what_if import SMALL
 from controlplane.apimachinery.meta import Condition, Ref
 from controlplane.engine.decision import Decision, Save
 from controlplane.engine.state import Actor
@@ -158,6 +159,18 @@ def test_a_fence_is_refused_while_the_cluster_answers_and_needs_the_typed_name(r
     assert "power is off" in page(root, "/clusters/member1")
     page(root, "/clusters/member1/unfence", {"reason": "it is back"})
     assert "confirmed that the cluster is down" not in page(root, "/clusters/member1")
+
+
+def test_a_dry_run_over_many_workloads_names_their_number_and_leads_to_what_if(root: Client) -> None:
+    stored(ready("member1"), ready("member2"))
+    stored(*(binding(f"b{number}", "member1") for number in range(SMALL + 1)))
+
+    text = page(root, "/clusters/member1/drain?rate=2")
+
+    assert f"Concerns up to {SMALL + 1} copies on member1." in text
+    assert 'href="/what-if?drained=member1&amp;rate=2"' in text
+    assert "Type <code>member1</code> to confirm" in text
+    assert root.get("/what-if?drained=member1&rate=2", HTTP_ACCEPT=HTML).status_code in (200, 303)
 
 
 def test_a_form_that_is_wrong_says_so_at_the_field_and_shows_no_dry_run(root: Client) -> None:

@@ -20,7 +20,9 @@ def k(kubectl: Path, server: Server, namespace: str, tmp_path: Path) -> Kubectl:
     return Kubectl(kubectl, server, namespace, tmp_path)
 
 
-@pytest.mark.parametrize("plural", ["evictions", "clusterevictions", "failoverrecords", "fleetreadinesses"])
+@pytest.mark.parametrize(
+    "plural", ["evictions", "clusterevictions", "failoverrecords", "fleetreadinesses", "fleetstatuses"]
+)
 def test_what_is_made_when_it_is_read_is_got_and_not_watched(k: Kubectl, plural: str) -> None:
     full = f"{plural}.failover.lifeboat.io"
     listed = k("api-resources", "--api-group=failover.lifeboat.io", "--verbs=watch", "-o", "name").split()
