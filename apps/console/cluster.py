@@ -233,6 +233,13 @@ class TaintLine(NamedTuple):
     until: str
 
 
+_OWNERS: Final = {
+    taints.BY_READY: "the condition Ready",
+    taints.BY_ACCESS: "the condition AccessLost",
+    taints.BY_DELETION: "the deletion of the cluster",
+}
+
+
 def taints_of(cluster: Cluster) -> Iterator[TaintLine]:
     """Yield the taints of a cluster with who owns them and when they go."""
     known = taints.owned(cluster)
@@ -241,7 +248,7 @@ def taints_of(cluster: Cluster) -> Iterator[TaintLine]:
         if ownership is None:
             yield TaintLine(taint, "a user", "until it is removed by hand")
             continue
-        owners = [f"ClusterTaintPolicy {one.removeprefix('policy/')}" if "/" in one else one for one in ownership.by]
+        owners = [_OWNERS.get(one, f"ClusterTaintPolicy {one.removeprefix('policy/')}") for one in ownership.by]
         until = "its cause is over; its removal window runs" if ownership.ending else "while its cause lasts"
         yield TaintLine(taint, ", ".join(owners), until)
 
