@@ -30,7 +30,8 @@ def test_a_fence_says_who_why_and_until_when() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ready", "after", "counts"), [("False", 599, True), ("Unknown", 599, True), ("False", 600, False)]
+    ("ready", "after", "counts"),
+    [("False", 599, True), ("Unknown", 599, True), ("False", 600, False), ("False", 601, False)],
 )
 def test_a_fence_counts_until_it_expires(ready: str, after: int, counts: bool) -> None:
     down = fenced(cluster("member1", ready=ready), GOOD, by="ana", now=START)
@@ -53,10 +54,20 @@ def test_a_cluster_that_is_ready_by_its_last_word_only_may_be_fenced() -> None:
     assert in_force(fenced(shut, GOOD, by="ana", now=START), now=START) is not None
 
 
-def test_an_empty_request_takes_the_fence_away() -> None:
-    down = fenced(cluster("member1", ready="False"), GOOD, by="ana", now=START)
+def test_an_empty_request_takes_the_fence_away_and_nothing_else() -> None:
+    others = {"a.example.io/first": "1", "z.example.io/last": "2"}
+    down = fenced(cluster("member1", ready="False").with_meta(annotations=others), GOOD, by="ana", now=START)
 
-    assert fence_of(fenced(down, FenceRequest(), by="ana", now=START)) is None
+    after = fenced(down, FenceRequest(), by="ana", now=START)
+
+    assert fence_of(after) is None
+    assert after.metadata.annotations == others
+
+
+def test_a_fence_may_last_a_week_to_the_second() -> None:
+    week = FenceRequest("the building is gone", 7 * 24 * 3600)
+
+    assert fence_of(fenced(cluster("member1", ready="False"), week, by="ana", now=START)) is not None
 
 
 @pytest.mark.parametrize(
