@@ -158,7 +158,8 @@ class Writer:
     def _change(self, change: Callable[[Document], Document], *, exact: bool, tracked: bool = False) -> writer.Written:
         """Store what `change` makes of the live document.
 
-        `exact`: the client named a version, so any faster write wins. Otherwise the change is made again.
+        `exact`: the client named a version, so a faster write by another client raises Conflict. Otherwise the change
+        is made again. `tracked`: the document of `change` has its managedFields already.
         """
 
         def build() -> Change:

@@ -40,7 +40,8 @@ def command(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that adds a function to the app.
 
-    The first argument of the function is the Run, the others are its own arguments and options. `dangerous`: the
+    The first argument of the function is the Run, the others are its own arguments and options. `panel`: the heading
+    under which --help lists the command. `name` "": the function's name. `output`: the formats of -o. `dangerous`: the
     command also has --yes and --dry-run. Errors of the command are printed, and end it with their exit code.
     """
 

@@ -145,7 +145,11 @@ def _path(eviction: Document) -> str:
 
 
 def _chosen(run: Run, names: Sequence[str], *, cluster: str) -> list[Document]:
-    """Return the evictions of the arguments. A name may have its namespace before it: shop/web.member1."""
+    """Return the named evictions, or all waiting evictions of `cluster`.
+
+    A name may have its namespace before it: shop/web.member1. Raises CommandError if both names and a cluster are
+    given, or neither, or if no eviction of the cluster waits.
+    """
     if bool(names) == bool(cluster):
         raise usage("name evictions, or all of a cluster with --cluster", advice="lifeboat queue shows their names")
     if cluster:

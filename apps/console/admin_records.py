@@ -11,7 +11,7 @@ from django.urls import reverse
 from apps.console.object_links import binding_url, record_url
 from apps.console.records import records_of
 from apps.failover.begun import FailoverChoice, begun_page
-from controlplane.insight.sentence import begun_sentence, record_sentence
+from controlplane.insight.failover_sentence import begun_sentence, record_sentence
 
 SHOWN: Final = 50  # failovers on a page
 MOST_CHANGES: Final = 200  # newest changes of each binding that are read

@@ -56,7 +56,7 @@ def _once(events: Sequence[Event]) -> Iterator[Event]:
 
 
 def lines_of(events: Iterable[Event]) -> Iterable[Line]:
-    """Yield a line for each run of Events with the same reason, the newest first."""
+    """Yield a line for each run of Events with the same reason and kind of object. The newest Event must come first."""
     for reason, run in groupby(events, key=lambda event: (event.reason, event.involved_object.kind)):
         found = list(run)
         newest, about = found[0], found[0].involved_object

@@ -296,7 +296,7 @@ class Workload(NamedTuple):
 
 
 def workload_of(target: TargetCluster, binding: Binding | None, row: Any) -> Workload:
-    """Return a line of the table of workloads."""
+    """Return a line of the table of workloads. `row`: the stored BindingReadiness; None: there is none yet."""
     ref = Ref.parse(target.binding)
     copy = None
     if binding is not None:

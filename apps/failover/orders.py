@@ -93,7 +93,7 @@ def _change(live: Binding, rows: Iterable[Eviction], given: _Order, writer: Writ
 
 
 def _queued(keys: Iterable[str]) -> tuple[list[Eviction], dict[str, str]]:
-    """Return the evictions of the queue with these keys; and by key, why a copy is not in the queue: it was evicted."""
+    """Return the waiting and abandoned evictions with these keys, and by key a message for each evicted copy."""
     found = [row for some in store().rows(Eviction, "key", list(keys)).values() for row in some]
     rows = [row for row in found if row.due_at is not None or row.state in ENDED]
     evicted = {

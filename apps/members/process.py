@@ -209,6 +209,7 @@ class Members:
             await asyncio.sleep(REFRESH_SECONDS)
 
     def _wanted(self) -> dict[tuple[str, str, str], Target]:
+        """Return what to watch: each kind on each Ready cluster that is called directly, with its endpoint."""
         try:
             listed = self.store.list(kinds.CLUSTER)
             keep_clusters({item.metadata.name for item in listed})

@@ -18,7 +18,7 @@ from apps.objects.rows_admin import RowAdmin
 from apps.objects.store import store
 from apps.resources.models import Binding, TargetCluster, Work
 from controlplane.apimachinery.meta import Ref
-from controlplane.insight.sentence import record_sentence
+from controlplane.insight.failover_sentence import record_sentence
 from controlplane.kinds import CLUSTER, WORK
 from controlplane.kinds.binding import columns as binding_columns
 from controlplane.kinds.rows import Collected, FleetNames, PlacementNote
@@ -34,7 +34,7 @@ class BindingAdmin(ObjectAdmin):
     """Bindings: the clusters on which templates run, and the clusters from which they are evicted."""
 
     list_display = (
-        *("workload", "targets", "healthy", "leaving", "eviction", "last_known", "scheduled", "replicas"),
+        *("workload", "targets", "healthy", "leaving", "eviction", "message", "scheduled", "replicas"),
         *("priority", "namespace", "name"),
     )
     list_display_links = ("workload",)
@@ -66,7 +66,7 @@ class BindingAdmin(ObjectAdmin):
         return _cell(row, "Eviction")
 
     @admin.display(description="out of reach, waiting")
-    def last_known(self, row: Binding) -> str:
+    def message(self, row: Binding) -> str:
         return _cell(row, "Message")
 
     @admin.display(description="targets")

@@ -87,7 +87,10 @@ class Sender:
             close_old_connections()
 
     def send_due(self) -> None:
-        """Send one message for each channel that has due notices, mark them, and remove old ones."""
+        """Send one message for each channel that has due notices, mark them, and remove old ones.
+
+        A channel that sent within QUIET_SECONDS is left for the next call.
+        """
         now = self._store.now()
         for channel, send in SENDERS.items():
             last = self._sent_at.get(channel)

@@ -388,10 +388,10 @@ def _cluster(
 
 
 def _with_taint_owners(cluster: Cluster, old: Cluster | None) -> Cluster:
-    """Return the cluster with the stored annotation of its taints' owners, even if the document lacks it.
+    """Return the cluster with the stored owners of its taints if the document has no such annotation.
 
-    A PUT of a manifest from elsewhere does not have the annotation. Without an owner, no controller would remove the
-    taints after the cluster recovers [taint-ownership].
+    An annotation in the document is kept. A PUT of a manifest from elsewhere does not have the annotation. Without an
+    owner, no controller would remove the taints after the cluster recovers [taint-ownership].
     """
     known = None if old is None else old.metadata.annotations.get(OWNERS_ANNOTATION)
     if known is None or OWNERS_ANNOTATION in cluster.metadata.annotations:

@@ -181,7 +181,7 @@ def _is_inactive(known: Failback) -> bool:
 
 
 def _queued_evictions(state: State, kind: Kind, edited: Object, settings: Settings) -> tuple[str, ...]:
-    """Warn that an edit of a policy or binding does not change the evictions of its bindings in the queue.
+    """Return a warning if evictions of an edited policy or binding are queued; it says whether the edit changes them.
 
     Eligibility is decided when the taint appears [judged-once], unless eviction.reevaluatePolicies is on.
     """

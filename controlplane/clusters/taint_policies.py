@@ -217,7 +217,10 @@ def _windowed(
     counting_since: datetime | None,
     now: datetime,
 ) -> tuple[Want | None, datetime | None]:
-    """Return the want of one taint of a policy, and when its window ends. None: it is not wanted; no window runs."""
+    """Return the want of one taint of a policy, and when to look again.
+
+    Want None: the taint is not wanted. Time None: time alone changes nothing.
+    """
     name, began, rule = owner(policy), window.since or now, rule_of(policy.spec, taint)
     owned = owns(known, (taint.key, taint.effect), name, rule)
     want = Want(

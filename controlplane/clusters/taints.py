@@ -171,7 +171,10 @@ def settled(
 def _withdrawn(
     taints: Sequence[Taint], known: Owners, wanted: Mapping[Identity, list[Want]]
 ) -> tuple[list[Taint], Owners]:
-    """Return taints and owners without the taints that their owners all want under another rule [taint-ownership]."""
+    """Return taints and owners without the taints whose policies were edited [taint-ownership].
+
+    A taint stays if it is waived, or if an owner that asks for it still wants it under the stored rule.
+    """
     edited = {
         identity
         for identity in ((taint.key, taint.effect) for taint in taints)
@@ -182,6 +185,7 @@ def _withdrawn(
 
 
 def _edited(how: Ownership, asking: Iterable[Want]) -> bool:
+    """Test whether every owner that still asks for a taint asks under another rule. False: no owner asks for it."""
     rules = [(how.by[want.owner], want.rule) for want in asking if want.owner in how.by]
     return bool(rules) and all(before != rule for before, rule in rules)
 

@@ -42,14 +42,14 @@ def evicts(settings: Settings) -> bool:
 
 
 def placed_on(state: State, cluster: str) -> list[Ref]:
-    """Return the first bindings of each kind that have a target or a graceful eviction task on a cluster."""
-    return [ref for kind in BINDINGS for ref in state.refs_by_index(kind, "placed", cluster, limit=SHOWN)]
+    """Return references of bindings with a target or eviction task on a cluster: at most SHOWN + 1 of a kind."""
+    return [ref for kind in BINDINGS for ref in state.refs_by_index(kind, "placed", cluster, limit=SHOWN + 1)]
 
 
 def named(bindings: Sequence[Ref]) -> str:
     """Return the names of bindings for a message, at most SHOWN."""
     shown = ", ".join(f"{ref.namespace}/{ref.name}".lstrip("/") for ref in bindings[:SHOWN])
-    return f"{shown}, …" if len(bindings) >= SHOWN else shown
+    return f"{shown}, …" if len(bindings) > SHOWN else shown
 
 
 def credentials(cluster: Cluster, secret: Template | None, others: Iterable[Cluster]) -> Template | None:
@@ -82,7 +82,7 @@ def check(state: State, objects: Iterable[Object], settings: Settings) -> None:
     if not clusters or evicts(settings):
         return
     names = [cluster.metadata.name for cluster in clusters]
-    placed = {ref for kind in BINDINGS for ref in state.refs_by_index(kind, "placed", names, limit=SHOWN)}
+    placed = {ref for kind in BINDINGS for ref in state.refs_by_index(kind, "placed", names, limit=SHOWN + 1)}
     if not placed:
         return
     bindings: dict[Ref, Binding] = state.get(sorted(placed))

@@ -139,7 +139,7 @@ def collected(
 
 
 def _is_postponed(row: Collected, before: Collected | None) -> bool:
-    """Test whether a report is not stored yet: it differs only in what pods use, and the last one is recent."""
+    """Test whether to store a report later: only the use by pods differs, and the last stored report is recent."""
     if before is None or before.at is None or row.at is None or row.at - before.at >= USE_SHOWN_EVERY:
         return False
     return row.resource_summary != before.resource_summary and _without_usage(row) == _without_usage(before)

@@ -97,7 +97,10 @@ def _violation(owns: Ownership, change: Put | Delete | Save | Drop) -> str:
 
 
 def changed_paths(old: Any, new: Any) -> Iterator[str]:
-    """Yield the paths that differ between two objects, for example "metadata.labels", "spec.clusters" or "content"."""
+    """Yield the paths that differ between two objects, for example "metadata.labels", "spec.clusters" or "content".
+
+    metadata.generation and metadata.resourceVersion are never among them.
+    """
     for part in ("metadata", "spec", "status", "content"):
         before, after = getattr(old, part, None), getattr(new, part, None)
         if before is after or before == after:

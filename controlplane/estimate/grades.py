@@ -77,7 +77,10 @@ class Grades:
         return min(bound, LARGEST)
 
     def _node_takes(self, grade: int, request: Request) -> int:
-        """Return how many replicas the simulation puts on one node of a grade; 0 if the models lack a resource."""
+        """Return how many replicas `replicas_by_nodes` puts on one node of a grade: at most NODE_PODS.
+
+        0: the models lack a requested resource.
+        """
         if any(name not in self._minima for name, _ in request.amounts):
             return 0
         return min(NODE_PODS, self._fits(grade, request))
@@ -126,7 +129,10 @@ LARGEST: Final = 2**31 - 1
 
 
 def _place(replicas: int, demand: Sequence[int], nodes: Sequence[list[int]]) -> bool:
-    """Take `replicas` times `demand` from the first nodes that have enough. Return False if not all fit."""
+    """Place replicas on the nodes, the first node first, and subtract their demand.
+
+    Return False if some do not fit; those that were placed stay subtracted.
+    """
     left = replicas
     for node in nodes:
         fits = min((have // need for have, need in zip(node, demand, strict=True) if need), default=left)

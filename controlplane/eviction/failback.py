@@ -300,7 +300,10 @@ class FailbackPlanner:
     def _with_task(
         self, binding: Binding, target: TargetCluster, rest: int | None, state: PreservedState, request: FailbackRequest
     ) -> Binding:
-        """Return the binding with a task for what leaves a target. `rest`: replicas that stay there; None: none."""
+        """Return the binding with a task for what leaves a target.
+
+        `rest`: the replicas that stay there; None: the whole copy leaves. A part that leaves Directly gets no task.
+        """
         mode, now, name = purge_mode(binding, self._settings), self._now, target.name
         producer, message = request.producer, request.message
         if rest is None:

@@ -74,7 +74,8 @@ def is_late_removal(work: Work, cluster: Cluster | None) -> bool:
     """Test whether the removal of a Work, or of some of its replicas, was decided at an earlier time.
 
     Other copies may have failed since. True if the cluster came back since, if the Work is a leftover, or if an earlier
-    try failed.
+    try failed. False if the cluster is gone or terminating. A lower number of replicas is late only while more replicas
+    are ready than requested.
     """
     deleted, applied = work.metadata.deletion_timestamp, condition(work.status.conditions, APPLIED)
     if cluster is None or cluster.terminating:

@@ -315,7 +315,10 @@ def _waiting_directly(facts: Facts) -> dict[str, int]:
 
 
 def sentence(status: FleetStatusStatus, *, now: datetime) -> str:
-    """Return the state of the fleet in one to three sentences: what fails, what moves, and at which rate."""
+    """Return the state of the fleet in one to three sentences, and one for each pause.
+
+    They say what fails, what moves, and at which rate.
+    """
     if not status.clusters:
         return "No cluster has joined yet."
     parts = [_clusters_sentence(status, now=now)]

@@ -86,7 +86,10 @@ def secret(desired: Document, observed: Document) -> Document:
 
 
 def _mounted(containers: Any, present: Any) -> list[Document]:
-    """Return the containers, each with the volume mounts of the member's container of the same name."""
+    """Return the containers with their volume mounts replaced by those of the member's container of the same name.
+
+    A container that the member does not have stays as it is.
+    """
     mounts = {container.get("name"): container.get("volumeMounts") for container in present}
     return [
         {**container, "volumeMounts": mounts[container.get("name")] or []}

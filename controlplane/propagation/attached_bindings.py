@@ -90,7 +90,10 @@ def annotated(binding: Binding, needs: Iterable[Dependency]) -> Binding:
 
 
 def places(parent: Binding) -> tuple[TargetCluster, ...]:
-    """Return the clusters of a workload: its targets, and the clusters that its copies have not left yet."""
+    """Return the targets of a workload, and the clusters that a copy is leaving gracefully.
+
+    Clusters that a copy leaves Directly are not included.
+    """
     targets = {target.name: TargetCluster(target.name, target.replicas) for target in parent.spec.clusters}
     for task in parent.spec.graceful_eviction_tasks:
         if task.purge_mode != DIRECTLY:

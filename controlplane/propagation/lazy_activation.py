@@ -15,7 +15,9 @@ LAZY_ANNOTATION: Final = "policy.lifeboat.io/template-seen"  # the digest of the
 
 
 def lazily_active(template: Template, policy: Policy, current: str) -> bool:
-    """Test whether the user edited the template since its Lazy policy claimed it, or created it under that policy.
+    """Test whether a Lazy policy applies to a template now.
+
+    It does if the user edited the template since the policy claimed it, or created the template after the policy.
 
     `current`: the digest of the template now.
     """

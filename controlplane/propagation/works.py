@@ -272,8 +272,9 @@ def conflict_resolution(binding: Binding, template: Template) -> str:
 def preserved_labels(binding: Binding, cluster: str) -> Mapping[str, str]:
     """Return the labels that transfer preserved state to a new copy [state-preservation] [state-injection].
 
-    They are set only if the copy moves from one cluster to one cluster with purge mode Directly. {}: otherwise, and on
-    a cluster that ran a copy before the failover.
+    Only the newest graceful eviction task counts. Its purge mode must be Directly, and the binding must have one
+    target.
+    {}: otherwise, and on a cluster that ran a copy before the failover.
     """
     tasks = binding.spec.graceful_eviction_tasks
     if not tasks or len(binding.spec.clusters) != 1:

@@ -53,8 +53,9 @@ class Shares(msgspec.Struct, frozen=True):
 def by_free_capacity(replicas: int, given: Shares, tiers: Counts | None = None) -> Counts:
     """Return replicas divided by free capacity. Raises NotEnoughCapacity if they do not fit.
 
-    Placed replicas stay. Only the difference is added by free capacity, or removed in proportion to the replicas.
-    `tiers`: the clusters of one tier are filled completely before the next tier is used. None: there is one tier.
+    Within one tier placed replicas stay: only the difference is added by free capacity, or removed in proportion to the
+    replicas. `tiers`: the clusters of one tier are filled completely before the next tier is used, so a placed replica
+    of a later tier moves if an earlier tier has room. None: there is one tier.
     """
     if tiers is None:
         return _within(replicas, given)

@@ -113,7 +113,7 @@ def clusters(part: Part, reported_at: Mapping[str, datetime]) -> Iterator[Cluste
 
 
 def accounts(part: Part, reported_at: Mapping[str, datetime]) -> Iterator[ClusterAccount]:
-    """Yield what the last affinity term that was tried made of every cluster, without sentences."""
+    """Yield an account of each cluster: refused, chosen or not chosen by the last affinity term that was tried."""
     detail, term = part.detail, part.detail.terms[-1]
     held, reserved = dict(detail.held), frozenset(detail.reserved)
     refused = {name: (filter_, value) for filter_, value, mask in term.refused for name in _named(mask, part.names)}

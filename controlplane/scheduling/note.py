@@ -188,7 +188,8 @@ def _weights(plan: Plan, chosen: Places) -> tuple[int, ...]:
 def _seen(attempt: Attempt, question: Question) -> Places:
     """Return the positions of the clusters whose free capacity is stored: the feasible ones, at most CAPACITIES_KEPT.
 
-    If there are more, the chosen clusters come first, then those with most free capacity.
+    If there are more, the chosen clusters are kept first, then those with most free capacity. Positions are sorted.
+    Empty for an object without replicas.
     """
     feasible, capacity = attempt.feasible, attempt.capacity
     if feasible is None or capacity is None or not question.workload:

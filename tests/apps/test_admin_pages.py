@@ -17,7 +17,7 @@ from apps.failover.admin import workload_name
 from apps.objects.conditions import conditions_of
 from apps.objects.configuration import configuration
 from controlplane.apimachinery.meta import Condition, ObjectMeta
-from controlplane.insight.sentence import record_sentence
+from controlplane.insight.failover_sentence import record_sentence
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING
 from controlplane.kinds.binding import ObjectReference, TargetCluster
 from controlplane.kinds.configuration import FailoverConfiguration

@@ -13,7 +13,10 @@ from controlplane.kinds import BINDINGS
 
 
 def next_bindings(state: State, index: str, value: str, *, after: str, limit: int) -> tuple[Ref, ...]:
-    """Return the next bindings of a round, in the order of their references, namespaced ones first."""
+    """Return references of at most `limit` bindings with an index value that come after the cursor `after`.
+
+    They are in the order of their references, namespaced bindings first.
+    """
     found: list[Ref] = []
     for kind, begin in remaining_kinds(after):
         found += state.refs_by_index(kind, index, value, after=begin, limit=limit - len(found))

@@ -12,7 +12,8 @@ from controlplane.kinds.policy.affinity import affinities, affinity_index_values
 def follows(binding: Binding) -> bool:
     """Test whether the targets of a binding follow the clusters that its placement chooses, whenever clusters change.
 
-    Copies and objects without replicas do. A divided workload keeps its targets [recovered-clusters].
+    Duplicated workloads and objects without replicas do. A divided workload keeps its targets [recovered-clusters]. A
+    binding without a placement does not.
     """
     placement = binding.spec.placement
     return placement is not None and not (placement.divided and binding.workload)
