@@ -31,8 +31,7 @@ from controlplane.kinds.taint_policy import (
     PolicyTaint,
     TaintToAdd,
 )
-
-OPERATORS = ("In", "NotIn")
+from controlplane.kinds.taint_policy.rules import OPERATORS
 
 
 class Sight(msgspec.Struct, frozen=True):

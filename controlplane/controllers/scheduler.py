@@ -28,6 +28,7 @@ from controlplane.propagation.bindings import template_of
 from controlplane.scheduling import binding_outcome, explanation_text
 from controlplane.scheduling.batch import Batch, Item, growth, ignores_capacity
 from controlplane.scheduling.cluster_arrays import Fleet
+from controlplane.scheduling.cluster_facts import facts
 from controlplane.scheduling.colocation import Applications
 from controlplane.scheduling.departures import left_for_taints
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY, live
@@ -86,8 +87,7 @@ def _cluster_changed(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
 
 def _filtered_fields(cluster: Cluster) -> tuple[Any, ...]:
     """Return what placements and filters read of a cluster, apart from its capacity."""
-    metadata = cluster.metadata
-    return metadata.generation, metadata.labels, metadata.deletion_timestamp, cluster.status.api_enablements
+    return cluster.metadata.generation, *facts(cluster), cluster.status.api_enablements
 
 
 def _only_more_taints(old: Cluster, new: Cluster) -> bool:

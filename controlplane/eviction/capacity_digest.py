@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from controlplane.kinds.cluster import Cluster
+from controlplane.scheduling.cluster_facts import facts
 
 
 class CapacityDigest:
@@ -25,13 +26,13 @@ class CapacityDigest:
         """Return the digest of these clusters. It is the same in all processes."""
         served = {cluster.metadata.name: self._apis(cluster) for cluster in clusters}
         self._served = served
-        facts = [
-            (name, item.metadata.labels, item.spec, item.ready, item.status.resource_summary, served[name][1])
+        parts = [
+            (name, *facts(item), item.spec, item.ready, item.status.resource_summary, served[name][1])
             for item in clusters
             for name in (item.metadata.name,)
         ]
-        if self._seen[0] != facts:
-            self._seen = facts, digest(map(msgspec.json.encode, facts))
+        if self._seen[0] != parts:
+            self._seen = parts, digest(map(msgspec.json.encode, parts))
         return self._seen[1]
 
     def _apis(self, cluster: Cluster) -> tuple[Any, str]:

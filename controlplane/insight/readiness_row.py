@@ -16,6 +16,7 @@ from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import AllocatableModeling, Cluster, ResourceSummary
 from controlplane.kinds.obstacle import BLOCKS, Obstacle
 from controlplane.kinds.rows import BindingReadiness
+from controlplane.scheduling.cluster_facts import facts
 from controlplane.settings import Settings
 
 READY, IMPAIRED, BLOCKED, ATTACHED = "Ready", "Impaired", "Blocked", "Attached"
@@ -95,7 +96,7 @@ def relevant_change(old: Cluster | None, new: Cluster | None) -> bool:
     """Test whether a change of a cluster may change answers. A heartbeat or a new Pod is no such change."""
     if old is None or new is None:
         return True
-    if old.metadata.labels != new.metadata.labels or old.terminating != new.terminating:
+    if facts(old) != facts(new):
         return True
     if old.spec != new.spec or old.status.api_enablements != new.status.api_enablements:
         return True

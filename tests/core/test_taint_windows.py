@@ -162,3 +162,9 @@ def test_a_window_that_is_opened_late_does_not_count_what_nobody_observed(
 
     assert not wanted(seconds - 1)
     assert wanted(seconds)
+
+
+def test_an_upgrade_keeps_the_digests_of_stored_policies() -> None:
+    """With another digest, every taint of every policy would be removed and added again after an upgrade."""
+    assert taint_policies.digest(policy().spec) == "039027fdfb64"
+    assert taint_policies.digest(windowed().spec) == "3c925b9370c4"
