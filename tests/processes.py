@@ -189,6 +189,11 @@ def peak_megabytes(pid: int) -> float:
     return 0.0
 
 
+def hear_interrupts() -> None:
+    """Let a new process end at SIGINT, for `preexec_fn`: a job that a shell starts in the background ignores it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def until(holds: Callable[[], Any], *, within: float, alive: Process | None = None, every: float = 0.05) -> Any:
     """Return what `holds` returns as soon as it is true. Raises AssertionError after `within` seconds."""
     ends = time.monotonic() + within

@@ -14,12 +14,10 @@ from apps.api.health import HEALTH
 from apps.api.permissions import Scope, resource_attributes
 from apps.console import development
 from apps.console.changes import latest_changes
-from apps.console.drills import badge_of
 from apps.console.first_steps import first_steps
 from apps.console.page import Page
 from apps.console.shared import SharedPart
 from apps.console.troubles import troubles
-from apps.failover.drills import newest_drills
 from controlplane.kinds import CLUSTER, EVENT, EVICTION_HOLD, FAILOVER_CONFIGURATION, KINDS, MAINTENANCE_WINDOW
 from controlplane.kinds.drill import DRILL
 from controlplane.kinds.fleet_status import NAME, RESOURCE, Attention, FleetStatusStatus, MemberStatus, QueueStatus
@@ -53,7 +51,6 @@ class SituationPart:
         down = troubles(HEALTH.report())
         changes = latest_changes()
         steps = first_steps(status)
-        drills = [(one, badge_of(one)) for one in newest_drills(1)]
         simulated = development.members() if self.rights.change_clusters else {}
         shown = {
             "status": status,
@@ -71,11 +68,10 @@ class SituationPart:
             "troubles": down,
             "rights": self.rights,
             "steps": steps,
-            "drills": drills,
             "simulated": [(one, one.name in simulated) for one in status.members if one.name in simulated],
         }
         stable = _without_age(status)
-        return {**shown, "fingerprint": (stable, down, changes, steps, tuple(simulated), drills)}
+        return {**shown, "fingerprint": (stable, down, changes, steps, tuple(simulated))}
 
 
 class SituationPage(Page):
@@ -89,7 +85,7 @@ class SituationPage(Page):
     topics: ClassVar = {
         "situation": (
             *(CLUSTER, EVENT, EVICTION_HOLD, MAINTENANCE_WINDOW, FAILOVER_CONFIGURATION, DRILL),
-            *(DRILL, "Eviction", "FleetState", "ReadinessRound"),
+            *("Eviction", "FleetState", "ReadinessRound"),
             *("work.karmada.io/ResourceBinding", "work.karmada.io/ClusterResourceBinding"),
         )
     }

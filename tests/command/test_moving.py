@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+from typing import Any
 
 import yaml
 
@@ -14,7 +15,7 @@ from tests.api.server import Client, Server
 from tests.api.test_failback import FAILBACKS, away, join
 from tests.builders.documents import CLUSTERS
 from tests.command.conftest import Lifeboat
-from tests.processes import PROJECT
+from tests.processes import PROJECT, hear_interrupts
 
 DRAINS = "/apis/failover.lifeboat.io/v1alpha1/drains"
 SECONDS = 60
@@ -25,7 +26,8 @@ def started(server: Server, *arguments: str, **more: int) -> subprocess.Popen[st
     environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig), "NO_COLOR": "1"}
     call = [sys.executable, "-m", "apps.command", *arguments]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
-    return subprocess.Popen(call, cwd=PROJECT, env=environment, text=True, **pipes)  # type: ignore[call-overload,no-any-return]
+    options: Any = {**pipes, "preexec_fn": hear_interrupts}
+    return subprocess.Popen(call, cwd=PROJECT, env=environment, text=True, **options)
 
 
 def drains_of(api: Client, cluster: str) -> list[str]:

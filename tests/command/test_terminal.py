@@ -18,7 +18,7 @@ from tests.api.server import Client, Server
 from tests.api.test_evictions import queue
 from tests.command.conftest import Lifeboat
 from tests.command.test_moving import SECONDS, started
-from tests.processes import PROJECT
+from tests.processes import PROJECT, hear_interrupts
 
 ALTERNATE, LEFT = b"\x1b[?1049h", b"\x1b[?1049l"  # a screen of its own is entered and left
 COLOUR = re.compile(r"\x1b\[(?:\d+;)*3\dm")
@@ -30,7 +30,9 @@ def on_a_terminal(server: Server, *arguments: str, **environment: str) -> str:
     plain = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     told = {**plain, "KUBECONFIG": str(server.kubeconfig), "TERM": "xterm-256color", "COLUMNS": "200", **environment}
     call = [sys.executable, "-m", "apps.command", *arguments]
-    process = subprocess.Popen(call, cwd=PROJECT, env=told, stdout=terminal, stderr=terminal)
+    process = subprocess.Popen(
+        call, cwd=PROJECT, env=told, stdout=terminal, stderr=terminal, preexec_fn=hear_interrupts
+    )
     os.close(terminal)
     printed = b""
     while chunk := _read(reader):
