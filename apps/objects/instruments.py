@@ -53,12 +53,6 @@ MEMBER_ERRORS: Final = Counter(
     "Requests that a member cluster did not answer, refused (401, 403) or failed (5xx).",
     ["cluster_name", "request"],
 )
-API_REQUESTS: Final = Histogram(
-    "lifeboat_api_request_seconds",
-    "Seconds until the API or the admin answered a request; of a watch, until it began.",
-    ["method", "view", "code"],
-    buckets=_LONG,
-)
 REFUSED: Final = Counter("lifeboat_refused_writes", "Requests to write that were refused, by HTTP code.", ["code"])
 NOTICES: Final = Counter("lifeboat_notices", "Messages with notices, by channel and result.", ["channel", "result"])
 TICKS: Final = Counter("lifeboat_ticks", "Ticks that beat has sent, or the broker has refused.", ["result"])

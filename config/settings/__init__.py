@@ -29,6 +29,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "django.contrib.postgres",
     "rest_framework",
+    "django_prometheus",
     "django_htmx",  # for its static files
     "apps.clusters",
     "apps.policies",
@@ -128,6 +129,8 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LIFEBOAT_HOME = Path(env.text("LIFEBOAT_HOME", default=str(BASE_DIR / ".lifeboat")))
 REDIS_URL = env.text("REDIS_URL", default="redis://127.0.0.1:6379/0")
 
+# Bounds of the duration of requests, in seconds.
+PROMETHEUS_LATENCY_BUCKETS = (0.005, 0.025, 0.1, 0.3, 1, 3, 10, 30, float("inf"))
 # Where Prometheus scrapes this process; port 0: nowhere. Figures of the fleet are at /metrics of the API.
 METRICS_PORT = env.number("LIFEBOAT_METRICS_PORT", default=0, at_least=0)
 METRICS_HOST = env.text("LIFEBOAT_METRICS_HOST", default="127.0.0.1")

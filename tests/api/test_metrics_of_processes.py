@@ -81,7 +81,7 @@ def test_a_process_counts_its_requests_and_one_process_serves_the_fleet(
         client.get(path)
     client.post("/api/v1/namespaces", {"metadata": {"name": "Not A Name"}})
     client.post("/api/v1/namespaces", {"metadata": {"name": "seen-in-a-span"}})
-    requests_are_counted_by_method_view_and_code(scraped(counting.metrics))
+    requests_are_counted_by_method_view_and_status(scraped(counting.metrics))
     written = ("lifeboat-api", "POST /api/v1/namespaces")
     until(lambda: written in collector.spans(having="lifeboat.first_version"), within=SECONDS)
 
@@ -98,10 +98,10 @@ def test_a_process_counts_its_requests_and_one_process_serves_the_fleet(
         server.start()
 
 
-def requests_are_counted_by_method_view_and_code(found: dict[str, Metric]) -> None:
+def requests_are_counted_by_method_view_and_status(found: dict[str, Metric]) -> None:
     counted = {
-        (one.labels["method"], one.labels["view"], one.labels["code"])
-        for one in found["lifeboat_api_request_seconds"].samples
+        (one.labels["method"], one.labels["view"], one.labels["status"])
+        for one in found["django_http_responses_total_by_status_view_method"].samples
     }
     assert {("GET", "ObjectView", "200"), ("GET", "ObjectView", "404"), ("POST", "ObjectView", "422")} <= counted
     assert [one.value for one in found["lifeboat_refused_writes"].samples if one.labels["code"] == "422"] == [1]

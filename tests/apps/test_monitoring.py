@@ -17,6 +17,7 @@ from prometheus_client import REGISTRY, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from apps.api.debug import FLEET
+from apps.api.request_metrics import KeptMetrics
 from apps.worker.groups import GROUPS, MEMBERS
 from tests.processes import PROJECT
 
@@ -59,6 +60,7 @@ def selectors(expression: str) -> Selectors:
 def served() -> dict[str, str]:
     """Return the type of each metric that the product serves, by family: of a process, and of the fleet."""
     families: dict[str, str] = {}
+    KeptMetrics.get_instance()  # as the middleware of a server does
     for registry in (REGISTRY, FLEET):
         for family in text_string_to_metric_families(generate_latest(registry).decode()):
             families[family.name] = family.type
