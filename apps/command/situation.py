@@ -37,6 +37,8 @@ def status(
 
 def _page(run: Run, found: Document) -> Group:
     parts: list[Any] = [Text(found.get("sentence", ""), style=_STYLES.get(found.get("severity", ""), ""))]
+    if as_of := found.get("asOf"):  # near the top: a terminal cuts off the end of a long answer
+        parts.append(Text(f"As of {durations.relative(as_of, now=run.now)}", style="dim"))
     for pause in found.get("pauses") or ():
         until = f" until {durations.relative(pause['until'], now=run.now)}" if pause.get("until") else ""
         said = f"Paused by {pause.get('who') or 'a user'}{until}: {pause.get('reason', '')}"
@@ -56,8 +58,6 @@ def _page(run: Run, found: Document) -> Group:
             shown = rows if wide else rows[:SHOWN]
             parts += ["", Text(title, style="bold"), output.table(columns, shown, now=run.now)]
             parts += [f"… and {len(rows) - len(shown)} more (-o wide)"] if len(rows) > len(shown) else []
-    if as_of := found.get("asOf"):
-        parts += ["", Text(f"As of {durations.relative(as_of, now=run.now)}", style="dim")]
     return Group(*parts)
 
 

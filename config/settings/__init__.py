@@ -29,7 +29,6 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "django.contrib.postgres",
     "rest_framework",
-    "django_prometheus",
     "django_htmx",  # for its static files
     "apps.clusters",
     "apps.policies",
@@ -44,7 +43,7 @@ INSTALLED_APPS = [
     "apps.simulator",
 ]
 MIDDLEWARE = [
-    "apps.api.request_metrics.RequestMetrics",
+    "apps.api.request_metrics.RequestMetrics",  # of django-prometheus; its app would register families that nothing reads
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",

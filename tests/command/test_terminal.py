@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import pty
 import re
+import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +77,11 @@ def test_a_watched_status_fills_the_terminal_and_leaves_it_as_it_was(server: Ser
     call = [sys.executable, "-m", "apps.command", "status", "-w", "--interval", "1s"]
     process = subprocess.Popen(call, cwd=PROJECT, env=told, stdout=terminal, stderr=terminal)
     os.close(terminal)
-    printed = b""
+    printed, ends = b"", time.monotonic() + SECONDS
     while printed.count(b"As of ") < 2:
-        printed += os.read(reader, 65536)
+        assert time.monotonic() < ends, printed[-2000:]
+        if select.select([reader], [], [], 1.0)[0]:
+            printed += os.read(reader, 65536)
     process.send_signal(signal.SIGINT)
     while chunk := _read(reader):
         printed += chunk
