@@ -43,7 +43,7 @@ INSTALLED_APPS = [
     "apps.simulator",
 ]
 MIDDLEWARE = [
-    "apps.api.request_metrics.RequestMetrics",  # of django-prometheus; its app would register families that nothing reads
+    "apps.api.request_metrics.RequestMetrics",  # django-prometheus without its app, which registers too much
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
