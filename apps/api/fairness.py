@@ -71,7 +71,7 @@ class Turns:
 
 
 class Clients:
-    """Tells clients apart before a login is checked: by credentials that were valid before, else by address.
+    """Distinguishes clients before a login is checked: by credentials that were valid before, else by address.
 
     Invented credentials therefore give an address no additional turns. Credentials are kept as hashes.
     """

@@ -16,7 +16,7 @@ from apps.objects.apply import binary_cursor
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.authorization.attributes import AUTHENTICATED, SERVICE_ACCOUNT, Caller
 
-PREFIX = "lbsa_"  # tells these tokens from those of users
+PREFIX = "lbsa_"  # distinguishes these tokens from those of users
 AUDIENCE = "https://lifeboat"  # of tokens for this API; a token for another audience is refused here
 BOUND_KINDS = ("Pod", "Secret")
 _CREDENTIAL = "authentication.kubernetes.io/credential-id"

@@ -187,7 +187,7 @@ class Pump:
             request.answer = await asyncio.wait_for(self.answer(question), seconds)
         except TimeoutError:
             request.answer = Answer(0, problem=f"no answer within {seconds:g} s")
-        except Exception as error:  # an error with request object affects only that object
+        except Exception as error:  # an error with one object affects only that object
             log.exception("%s: the request to member %s failed", self.controller.name, member)
             request.answer = Answer(0, problem=f"the request failed: {type(error).__name__}: {error}")
         finally:
