@@ -1,4 +1,8 @@
-"""Tokens of ServiceAccounts: they expire, and end with the ServiceAccount or the object to which they are bound."""
+"""Tokens of ServiceAccounts: they end with the ServiceAccount, and with the object to which they are bound.
+
+Requested tokens also expire. `controllers.token_secrets` issues a token in a Secret, which is valid until the Secret is
+deleted.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +25,23 @@ AUDIENCE = "https://lifeboat"  # of tokens for this API; a token for another aud
 BOUND_KINDS = ("Pod", "Secret")
 _CREDENTIAL = "authentication.kubernetes.io/credential-id"
 
-# The token of a ServiceAccount that exists with the same uid, and of an object bound to it that does.
+# The requested token of a ServiceAccount that exists with the same uid, and whose bound object does. Or the token in a
+# Secret that exists with the same uid.
 _VALID = """
+    SELECT t.digest, t.namespace, t.name, t.account_uid, t.id::text, t.audiences
     FROM api_serviceaccounttoken t JOIN objects_object a
       ON a.kind = 'ServiceAccount' AND a.namespace = t.namespace AND a.name = t.name AND a.uid = t.account_uid
     WHERE t.digest = ANY(%s) AND t.expires > now() AND (t.bound_kind = '' OR EXISTS (
         SELECT 1 FROM objects_object b WHERE b.kind = t.bound_kind AND b.namespace = t.namespace
-          AND b.name = t.bound_name AND b.uid = t.bound_uid))"""
+          AND b.name = t.bound_name AND b.uid = t.bound_uid))
+    UNION ALL
+    SELECT t.key, t.namespace, t.account, t.account_uid, t.secret_uid, NULL::text[]
+    FROM resources_issuedtoken t
+    JOIN objects_object a
+      ON a.kind = 'ServiceAccount' AND a.namespace = t.namespace AND a.name = t.account AND a.uid = t.account_uid
+    JOIN objects_object s
+      ON s.kind = 'Secret' AND s.namespace = t.namespace AND s.name = t.secret AND s.uid = t.secret_uid
+    WHERE t.key = ANY(%s)"""
 
 
 def create(account: Object, *, audiences: Sequence[str], seconds: int, bound: Object | None, now: datetime) -> str:
@@ -56,12 +70,12 @@ def create(account: Object, *, audiences: Sequence[str], seconds: int, bound: Ob
 def find(secret: str, *, audiences: Sequence[str] = (AUDIENCE,)) -> Identity | None:
     """Return the ServiceAccount of a valid token for one of these audiences; None: the token is not valid."""
     with binary_cursor() as cursor:
-        columns = f"SELECT t.namespace, t.name, t.account_uid, t.id::text, t.audiences {_VALID}"
-        row = cursor.run(columns, ([digest_of(secret)],)).fetchone()
-    if row is None or not set(row[4]) & set(audiences):
+        digests = [digest_of(secret)]
+        row = cursor.run(_VALID, (digests, digests)).fetchone()
+    if row is None or not set(row[5] or (AUDIENCE,)) & set(audiences):
         return None
-    namespace, name, uid, credential, _ = row
-    extra = {_CREDENTIAL: (credential,)}
+    _, namespace, name, uid, credential, _ = row
+    extra = {_CREDENTIAL: (f"JTI={credential}",)}
     return Identity(Caller(f"{SERVICE_ACCOUNT}{namespace}:{name}", groups_of(namespace), uid, extra))
 
 
@@ -75,5 +89,5 @@ def valid(digests: Sequence[str]) -> dict[str, bool]:
     if not digests:
         return {}
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT t.digest {_VALID}", [list(digests)])
+        cursor.execute(_VALID, [list(digests), list(digests)])
         return {row[0]: False for row in cursor.fetchall()}

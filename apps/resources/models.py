@@ -10,7 +10,9 @@ from apps.objects.fields import CodePointTextField
 from apps.objects.models import Child, StoredObject, search_indexes
 from apps.objects.read_only import ReadOnlyModel
 from apps.objects.relations import ReadRelation
+from apps.objects.row_model import RowModel
 from controlplane.apimachinery.meta import Condition
+from controlplane.kinds import rows
 from controlplane.kinds.binding import SCHEDULED
 from controlplane.kinds.binding import Binding as BindingObject
 from controlplane.kinds.work import APPLIED
@@ -121,4 +123,14 @@ class Work(StoredObject):
             *search_indexes(pending=("labels",)),
             # read by state.kinds_on_members: the kinds that the members process watches
             models.Index(fields=["cluster", "manifest_api_version", "manifest_kind"], name="work_kinds"),
+        ]
+
+
+class IssuedToken(RowModel, row=rows.IssuedToken):
+    """A bearer token of a ServiceAccount that a Secret holds."""
+
+    class Meta:
+        indexes = [
+            # read by controllers.token_secrets: the tokens of a Secret
+            models.Index(fields=["place"], name="issuedtoken_place"),
         ]

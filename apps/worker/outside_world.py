@@ -7,8 +7,9 @@ from typing import Any
 
 from apps.failover.bucket import RedisBucket
 from apps.objects.instruments import phase
-from apps.worker import broker
+from apps.worker import broker, credentials
 from apps.worker.failures import keep
+from controlplane.authentication.questions import NewTokens
 from controlplane.engine.run import World
 from controlplane.eviction.rate import TakeTokens
 
@@ -21,6 +22,8 @@ def world() -> World:
     def answer(question: Any) -> Any:
         if isinstance(question, TakeTokens):
             return bucket.answer(question)
+        if isinstance(question, NewTokens):
+            return credentials.issued(question)
         raise TypeError(f"no answer exists for a question of type {type(question).__name__}")
 
     return World(answer=answer, report=keep, phase=phase)

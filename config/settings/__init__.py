@@ -148,6 +148,13 @@ if NOTIFY_EMAIL and NOTIFY_SMTP is None:
         "e.g. LIFEBOAT_NOTIFY_SMTP=smtp://user:password@mail.example.com:587?starttls=true"
     )
 
+# PEM file of the authority that signed the certificate under which clients reach the API; "": a public authority.
+_development_authority = str(LIFEBOAT_HOME / "tls" / "ca.crt") if DEVELOPMENT else ""
+API_AUTHORITY = env.text("LIFEBOAT_API_AUTHORITY", default=_development_authority)
+if API_AUTHORITY and not DEVELOPMENT and not Path(API_AUTHORITY).is_file():
+    raise env.EnvironmentInvalid(
+        f'LIFEBOAT_API_AUTHORITY: there is no file "{API_AUTHORITY}"; e.g. LIFEBOAT_API_AUTHORITY=/etc/lifeboat/ca.crt'
+    )
 TOKEN_DAYS = env.number("LIFEBOAT_TOKEN_DAYS", default=90, at_least=1)  # validity of a new token without --days
 
 # Requests that one process answers at the same time: as many threads as database connections.

@@ -33,6 +33,7 @@ from controlplane.controllers.rebalancer import Rebalancer
 from controlplane.controllers.reservations import Reservations
 from controlplane.controllers.scheduler import Scheduler
 from controlplane.controllers.template_status import TemplateStatus
+from controlplane.controllers.token_secrets import TokenSecrets
 from controlplane.controllers.unjoin import Unjoin
 from controlplane.controllers.work_status import WorkStatus
 from controlplane.controllers.works import Works
@@ -64,6 +65,7 @@ CONTROLLERS: tuple[Controller, ...] = (
     Definitions(),
     Owners(),
     ClusterRoles(),
+    TokenSecrets(),
     BindingStatus(),
     TemplateStatus(),
     EvictionPending(),

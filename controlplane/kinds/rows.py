@@ -297,6 +297,23 @@ class Notice(Row, frozen=True):
     error: str = ""  # why the last attempt failed
 
 
+class IssuedToken(Row, frozen=True):
+    """A bearer token of a ServiceAccount that a Secret holds. key: the SHA-256 of the token, in hexadecimal.
+
+    The token is valid while the Secret and the ServiceAccount with these uids exist.
+    """
+
+    namespace: str = ""
+    account: str = ""
+    account_uid: str = ""
+    secret: str = ""
+    secret_uid: str = ""
+    place: str = ""  # namespace/name of the Secret
+    last_used: datetime | None = None  # None: never; the API stores it at most every few minutes
+
+    INDEXES: ClassVar[dict[str, str]] = {"place": "controllers.token_secrets: the tokens of a Secret in one query"}
+
+
 ROWS: tuple[type[Row], ...] = (
     Observation,
     Collected,
@@ -312,6 +329,7 @@ ROWS: tuple[type[Row], ...] = (
     BindingReadiness,
     ReadinessRound,
     Notice,
+    IssuedToken,
 )
 
 

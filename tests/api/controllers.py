@@ -9,6 +9,7 @@ from tests.api.server import Server
 _PROGRAM = """
 from apps.objects.configuration import configuration
 from apps.objects.store import store
+from apps.worker import credentials
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers import CONTROLLERS
 from controlplane.engine.run import World, run_until_idle
@@ -17,7 +18,7 @@ chosen = [one for one in CONTROLLERS if one.name in names]
 assert len(chosen) == len(names), names
 for name in names if {refs!r} else ():
     store().mark(name, [Ref.parse(ref) for ref in {refs!r}])
-run_until_idle(chosen, store(), configuration().settings(), world=World())
+run_until_idle(chosen, store(), configuration().settings(), world=World(answer=credentials.issued))
 """
 
 

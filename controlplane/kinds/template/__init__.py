@@ -11,6 +11,7 @@ from controlplane.wire import definition
 
 NAMESPACE = "Namespace"
 SECRET = "Secret"
+SERVICE_ACCOUNT = "ServiceAccount"
 LEASE = "coordination.k8s.io/Lease"
 DEFINITION = definition.KEY
 NEVER_PROPAGATED = frozenset({NAMESPACE, "Node", "Endpoints", LEASE, "discovery.k8s.io/EndpointSlice"})

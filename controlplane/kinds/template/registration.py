@@ -19,6 +19,7 @@ from controlplane.kinds.template import (
     config_map_rules,
     rbac_rules,
     secret_rules,
+    token_secret,
     workload_rules,
 )
 from controlplane.kinds.template.claim_column import with_policy
@@ -28,6 +29,9 @@ from controlplane.wire.resource import Resource
 
 _CLAIMED = Index("policy", claimed_by, "controllers.policies: templates that a policy claims")
 _COMPANIONS = Index("companions", companion_keys, "controllers.graceful_eviction: workloads that need an object")
+_ACCOUNT = Index(
+    token_secret.ACCOUNT, token_secret.account_keys, "controllers.token_secrets: token Secrets of a ServiceAccount"
+)
 _NOT_TEMPLATES = {EVENT, "events.k8s.io/Event"}  # Event has a type of its own
 _ROLES = tuple(f"{rbac_rules.GROUP}/{kind}" for kind in ("Role", "ClusterRole"))
 _ROLE_BINDINGS = tuple(f"{rbac_rules.GROUP}/{kind}" for kind in ("RoleBinding", "ClusterRoleBinding"))
@@ -67,7 +71,11 @@ def _template(resource: Resource) -> Kind:
         schema=lambda: builtin.schema(resource.group, resource.version, resource.kind),
         normalise=_NORMALISE.get(resource.key, lambda doc: []),
         validate=_RULES.get(resource.key, lambda new, old, settings: []),
-        indexes=(_CLAIMED, OWNED, *((_COMPANIONS,) if resource.key in COMPANIONS else ())),
+        indexes=(
+            *(_CLAIMED, OWNED),
+            *((_COMPANIONS,) if resource.key in COMPANIONS else ()),
+            *((_ACCOUNT,) if resource.key == SECRET else ()),
+        ),
         has_generation=has_status and resource.key not in _WITHOUT_GENERATION,
         has_status=has_status,
     )

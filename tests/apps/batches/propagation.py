@@ -48,6 +48,30 @@ def cluster_roles(size: int) -> Case:
     return Case([part_of_roles(), *found], [FLEET], size)
 
 
+def token_secrets(size: int) -> Case:
+    found = [token_secret(name) for name in many(size)]
+    return Case([service_account(), *found], refs(found), 2 * size)
+
+
+def to_token_secrets(size: int) -> Case:
+    account = service_account()
+    return Case([account, *(token_secret(name) for name in many(size))], [account.ref], size)
+
+
+def service_account() -> Template:
+    metadata = ObjectMeta(name="ci", namespace="default", uid="uid-ci", creation_timestamp=START)
+    return Template("v1", "ServiceAccount", metadata)
+
+
+def token_secret(name: str) -> Template:
+    """A Secret that waits for its token."""
+    annotations = {"kubernetes.io/service-account.name": "ci"}
+    metadata = ObjectMeta(
+        name=name, namespace="default", uid=f"uid-secret-{name}", creation_timestamp=START, annotations=annotations
+    )
+    return Template("v1", "Secret", metadata, {"type": "kubernetes.io/service-account-token"})
+
+
 def part_of_roles() -> Template:
     """A ClusterRole that the aggregated ones select."""
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
@@ -179,6 +203,7 @@ def to_named(size: int) -> Case:
 
 BATCHES: dict[str, Callable[[int], Case]] = {
     "cluster_roles": cluster_roles,
+    "token_secrets": token_secrets,
     "policies": policies,
     "policy_release": policy_release,
     "dependencies": dependencies,
@@ -201,4 +226,5 @@ FAN_OUTS: dict[str, Callable[[int], Case]] = {
     "binding_status": to_reported,
     "namespaces": to_namespaces,
     "definitions": to_definitions,
+    "token_secrets": to_token_secrets,
 }
