@@ -9,11 +9,11 @@ import psycopg
 from psycopg_pool import PoolTimeout
 
 TOO_MANY, NOT_YET, NO_LOGIN, NO_DATABASE = "53300", "57P03", "28000", "3D000"
-LOCKED, READ_ONLY = "55P03", "25006"
+LOCKED, READ_ONLY, DISK_FULL, FILES = "55P03", "25006", "53100", "58030"
 
 # By SQLSTATE. Appendix A of the manual of PostgreSQL lists all of them.
 CAUSES: Final[Mapping[str, str]] = {
-    "53100": "the disk of PostgreSQL is full",
+    DISK_FULL: "the disk of PostgreSQL is full",
     "53200": "PostgreSQL is out of memory",
     TOO_MANY: "PostgreSQL accepts no more connections (max_connections)",
     "53400": "PostgreSQL has reached a limit of its configuration",
@@ -27,13 +27,17 @@ CAUSES: Final[Mapping[str, str]] = {
     "57P04": "the database was dropped",
     "25P03": "PostgreSQL ended a transaction that was idle for LIFEBOAT_LEASE_SECONDS",
     "40P01": "PostgreSQL ended a transaction to resolve a deadlock",
-    "58030": "PostgreSQL cannot read or write its files",
+    FILES: "PostgreSQL cannot read or write its files",
     NO_LOGIN: "PostgreSQL refuses the login",
     "28P01": "PostgreSQL refuses the login: the password is wrong",
     NO_DATABASE: "PostgreSQL has no database of that name",
 }
 # The error of a failed connection has no SQLSTATE: libpq reports only the text of the server or of the system.
 _WORDS: Final = (
+    ("No space left on device", DISK_FULL),
+    ("Disk quota exceeded", DISK_FULL),
+    ("Input/output error", FILES),
+    ("out of memory", "53200"),
     ("too many clients", TOO_MANY),
     ("remaining connection slots", TOO_MANY),
     ("too many connections", TOO_MANY),
@@ -59,6 +63,7 @@ _SYSTEM_WORDS: Final = (
 )
 POOL_EMPTY: Final = "no connection to PostgreSQL became free in time"
 UNKNOWN: Final = "PostgreSQL is not reachable"
+REFUSES: Final = "PostgreSQL refuses connections; its log has the reason"
 
 
 def sqlstate(error: BaseException) -> str:
@@ -77,6 +82,8 @@ def cause(error: BaseException) -> str:
         return f"{CAUSES.get(state, 'PostgreSQL refuses')} (SQLSTATE {state})"
     if isinstance(error, PoolTimeout) or isinstance(error.__cause__, PoolTimeout):
         return POOL_EMPTY
+    if "FATAL:" in str(error):
+        return REFUSES
     text = str(error).lower()
     return next((message for words, message in _SYSTEM_WORDS if words in text), UNKNOWN)
 

@@ -12,7 +12,7 @@ from django.db import DatabaseError, InternalError, connection, transaction
 
 from apps.api.error_mapping import is_away, status_error
 from apps.objects.apply import binary_cursor
-from apps.objects.refusal import UNKNOWN, cause, sqlstate
+from apps.objects.refusal import REFUSES, UNKNOWN, cause, sqlstate
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -152,5 +152,9 @@ def test_a_read_only_database_is_a_503_for_the_writes_of_django_as_well() -> Non
     assert not is_away(InternalError("something else"))
 
 
-def test_an_error_of_nobody_knows_what_is_told_as_not_reachable() -> None:
+def test_an_unknown_error_is_reported_as_not_reachable() -> None:
     assert cause(psycopg.OperationalError(f"something about {SECRET}")) == UNKNOWN
+
+
+def test_an_unknown_refusal_of_a_connection_names_the_log_of_the_server() -> None:
+    assert cause(psycopg.OperationalError(f"connection failed: FATAL:  something about {SECRET}")) == REFUSES
