@@ -75,6 +75,7 @@ def test_a_fence_may_last_a_week_to_the_second() -> None:
     [
         (FenceRequest("", 600), "False", "reason"),
         (FenceRequest("no power", 0), "False", "expiresInSeconds"),
+        (FenceRequest("no power", -600), "False", "expiresInSeconds"),
         (FenceRequest("no power", 10**9), "False", "expiresInSeconds"),
         (GOOD, "True", "cluster"),
     ],
@@ -94,7 +95,7 @@ def test_text_that_is_no_fence_confirms_nothing() -> None:
     assert in_force(odd, now=START) is None
 
 
-@pytest.mark.parametrize(("answered", "counts"), [(-1, True), (0, True), (0.5, False)])
+@pytest.mark.parametrize(("answered", "counts"), [(-1, True), (0, True), (0.25, True), (0.5, False)])
 def test_a_fence_ends_for_good_with_an_answer_after_it_was_made(answered: float, counts: bool) -> None:
     made_at = START + timedelta(seconds=0.25)
     down = fenced(cluster("member1", ready="False"), GOOD, by="ana", now=made_at)
@@ -105,7 +106,13 @@ def test_a_fence_ends_for_good_with_an_answer_after_it_was_made(answered: float,
 
 @pytest.mark.parametrize(
     ("began", "why", "counts"),
-    [(-60, "AccessRefused", True), (60, "AccessRefused", False), (60, "Misconfigured", True)],
+    [
+        (-60, "AccessRefused", True),
+        (0, "AccessRefused", True),  # conditions know whole seconds: within that of the fence, the operator knew
+        (1, "AccessRefused", False),
+        (60, "AccessRefused", False),
+        (60, "Misconfigured", True),
+    ],
 )
 def test_a_member_that_begins_to_refuse_us_after_the_fence_was_made_is_up(began: int, why: str, counts: bool) -> None:
     lost = Condition("AccessLost", "True", why, last_transition_time=START + timedelta(seconds=began))
@@ -131,6 +138,28 @@ def test_settling_says_how_a_fence_stands_and_takes_away_one_that_has_ended() ->
     assert standing.wake_at == START + timedelta(seconds=600)
     assert fence_of(ended.cluster) is None
     assert untouched.cluster is ended.cluster
+
+
+@pytest.mark.parametrize(
+    ("answered", "after", "reason", "message"),
+    [
+        (None, 600, "Expired", "it expired at 2026-01-01T00:10:00Z"),
+        (60, 90, "ClusterAnswered", "the cluster answered after the fence was made at 2026-01-01T00:00:00Z"),
+        (60, 600, "ClusterAnswered", "the cluster answered after the fence was made at 2026-01-01T00:00:00Z"),
+    ],
+)
+def test_the_condition_reports_why_a_fence_has_ended(
+    answered: int | None, after: int, reason: str, message: str
+) -> None:
+    down = fenced(cluster("member1", ready="False"), GOOD, by="ana", now=START)
+    answered_at = None if answered is None else START + timedelta(seconds=answered)
+
+    ended = settle(down, answered_at=answered_at, now=START + timedelta(seconds=after)).cluster
+
+    reported = condition(ended.status.conditions, "Fenced")
+    assert reported is not None
+    assert (reported.status, reported.reason) == ("False", reason)
+    assert reported.message == f"the fence of ana has ended: {message}"
 
 
 def test_a_fence_that_was_taken_away_leaves_a_condition_that_says_so() -> None:

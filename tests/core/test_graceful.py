@@ -18,6 +18,7 @@ from controlplane.kinds.binding import (
     GracefulEvictionTask,
 )
 from controlplane.kinds.configuration import FailoverConfiguration
+from controlplane.kinds.policy import DIRECTLY, GRACEFULLY
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding, cluster, no_execute
 from tests.builders.placements import by_weight, duplicated
@@ -33,8 +34,8 @@ PLACES = {"member1": ClusterState(ready=False, evicting=True), "member2": UP, "m
 
 
 def task(cluster_name: str = "member1", **more: object) -> GracefulEvictionTask:
-    told = {"reason": TAINT_UNTOLERATED, "replicas": 2, "creation_timestamp": START} | more
-    return GracefulEvictionTask(cluster_name, **told)  # type: ignore[arg-type]
+    fields = {"reason": TAINT_UNTOLERATED, "replicas": 2, "creation_timestamp": START} | more
+    return GracefulEvictionTask(cluster_name, **fields)  # type: ignore[arg-type]
 
 
 def moving(*tasks: GracefulEvictionTask, on: dict[str, int], **health: AggregatedStatusItem | str) -> Binding:
@@ -97,6 +98,99 @@ def test_health_that_only_lacks_a_newer_look_is_looked_at_again_soon() -> None:
 
 
 SICK = moving(task(), on={"member2": 2}, member2="Unhealthy")
+
+
+@pytest.mark.parametrize(("after", "overdue", "wake"), [(599, 0, 600), (600, 0, 600), (600.000_001, 1, None)])
+def test_the_time_of_a_task_ends_after_its_last_moment(after: float, overdue: int, wake: float | None) -> None:
+    found = assess_tasks(SICK, HOLD, clusters=PLACES, now=START + timedelta(seconds=after))
+
+    assert len(found.overdue) == overdue
+    assert found.wake_at == (None if wake is None else START + timedelta(seconds=wake, microseconds=1))
+
+
+def test_a_task_that_is_stamped_now_is_assessed_again_when_its_time_is_over() -> None:
+    one = moving(task(creation_timestamp=None), on={"member2": 2}, member2="Unhealthy")
+
+    found = assess_tasks(one, HOLD, clusters=PLACES, now=LATER)
+
+    assert found.wake_at == LATER + timedelta(seconds=HOLD.graceful_eviction_timeout, microseconds=1)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [task("member4", creation_timestamp=None), task("gone"), task("member4", suppress_deletion=True)],
+    ids=["stamped now", "cleared", "kept by suppressDeletion"],
+)
+def test_each_task_is_assessed_whatever_became_of_those_before_it(first: GracefulEvictionTask) -> None:
+    places = {**PLACES, "member4": UP}
+    one = moving(first, task("gone too"), on={"member2": 2}, member2="Unhealthy")
+
+    assert cleared(one, places=places)[-1] == "gone too"
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("a", "b", "c"), "a, b, c no longer runs on the cluster"),
+        (("a", "b", "c", "d"), "a, b, c and 1 more no longer runs on the cluster"),
+        (("a", "b", "c", "d", "e"), "a, b, c and 2 more no longer runs on the cluster"),
+    ],
+)
+def test_the_first_three_dependents_are_named_and_the_others_counted(names: tuple[str, ...], message: str) -> None:
+    one = moving(task(), on={"member2": 2}, member2="Healthy")
+
+    (found,) = assess_tasks(one, HOLD, clusters=PLACES, dependents={"member1": names}, now=LATER).waiting
+
+    assert found.waits_for == message
+
+
+@pytest.mark.parametrize(
+    ("on", "seen", "waits_for"),
+    [
+        ({"member2": 2}, 0, "member2: health is Unhealthy"),
+        ({"member2": 2}, 1, "member2: health is Unhealthy; the scheduler has not processed the latest change"),
+        ({}, 1, "no cluster was found for the copy"),
+    ],
+)
+def test_a_stuck_task_reports_a_change_that_the_scheduler_has_not_processed(
+    on: dict[str, int], seen: int, waits_for: str
+) -> None:
+    """`seen`: how many generations the scheduler is behind."""
+    one = moving(task(), on=on, **dict.fromkeys(on, "Unhealthy"))
+    one = one.with_status(scheduler_observed_generation=one.metadata.generation - seen)
+
+    (found,) = assess_tasks(one, HOLD, clusters=PLACES, now=LATE).overdue
+
+    assert found.waits_for == waits_for
+
+
+@pytest.mark.parametrize(
+    ("places", "mode", "gone"),
+    [
+        (None, DIRECTLY, ["member1"]),
+        (None, GRACEFULLY, ["member1"]),
+        (PLACES, DIRECTLY, []),
+        (PLACES, GRACEFULLY, ["member1"]),
+    ],
+)
+def test_purge_clears_no_directly_task_while_the_clusters_are_known(
+    places: dict[str, ClusterState] | None, mode: str, gone: list[str]
+) -> None:
+    one = moving(task(purge_mode=mode), on={"member2": 2}, member2="Unhealthy")
+
+    assert cleared(one, PURGE, at=LATE, places=places) == gone
+
+
+@pytest.mark.parametrize(
+    ("state", "health", "gone"),
+    [({}, "Unhealthy", ["gone"]), ({"a": "1"}, "Unhealthy", []), ({"a": "1"}, "Healthy", ["gone"])],
+)
+def test_preserved_state_outlasts_its_cluster_until_a_new_copy_is_healthy(
+    state: dict[str, str], health: str, gone: list[str]
+) -> None:
+    one = moving(task("gone", preserved_label_state=state), on={"member2": 2}, member2=health)
+
+    assert cleared(one) == gone
 
 
 @pytest.mark.parametrize(
@@ -212,6 +306,69 @@ def test_divided_gets_back_what_found_no_other_place() -> None:
     after, _ = with_copies_restored(scheduled(one, "False", seen=False), {**PLACES, "member1": UP})
 
     assert {target.name: target.replicas for target in after.spec.clusters} == {"member1": 2, "member2": 3}
+
+
+@pytest.mark.parametrize(
+    ("behind", "status", "nothing"),
+    [(None, "False", True), (0, "False", True), (-1, "False", True), (1, "False", False), (1, "True", False)],
+)
+def test_a_failure_counts_for_the_generation_it_was_reported_for_and_not_for_a_later_one(
+    behind: int | None, status: str, nothing: bool
+) -> None:
+    """`behind`: generations between the failure and the binding; None: a scheduler that reports no generation."""
+    one = moving(task(), on={})
+    generation = one.metadata.generation
+    observed = None if behind is None else generation - behind
+    failure = Condition(SCHEDULED, status, "Unschedulable", observed_generation=observed)
+    one = one.with_status(conditions=(failure,), scheduler_observed_generation=generation - 1)
+
+    assert scheduling_found_nothing(one) is nothing
+
+
+@pytest.mark.parametrize(("behind", "nothing"), [(0, True), (-1, True), (1, False)])
+def test_an_empty_result_counts_once_the_scheduler_has_seen_the_generation(behind: int, nothing: bool) -> None:
+    one = moving(task(), on={})
+
+    assert scheduling_found_nothing(
+        one.with_status(scheduler_observed_generation=one.metadata.generation - behind)
+    ) is (nothing)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "lost", "back"),
+    [(5, 4, {"member1": 2, "member2": 3}), (3, 4, {"member2": 3}), (0, 0, {"member1": 0, "member2": 3})],
+    ids=["a part is missing", "all replicas run", "no workload"],
+)
+def test_a_recovered_cluster_gets_back_what_is_missing(replicas: int, lost: int, back: dict[str, int]) -> None:
+    one = moving(task(replicas=lost), on={"member2": 3}).with_spec(
+        placement=by_weight(member1=1, member2=1), replicas=replicas
+    )
+    if not replicas:
+        one = one.with_spec(replica_requirements=None)
+    assert one.workload is bool(replicas)
+
+    after, undone = with_copies_restored(scheduled(one, "False", seen=False), {**PLACES, "member1": UP})
+
+    assert {target.name: target.replicas for target in after.spec.clusters} == back
+    assert len(undone) == 1
+
+
+def test_without_a_placement_all_lost_replicas_are_restored() -> None:
+    one = moving(task(replicas=4), on={"member2": 3}).with_spec(placement=None, replicas=5)
+
+    after, _ = with_copies_restored(scheduled(one, "False", seen=False), {**PLACES, "member1": UP})
+
+    assert after.spec.target("member1") is not None
+    assert {target.name: target.replicas for target in after.spec.clusters} == {"member1": 4, "member2": 3}
+
+
+def test_a_cluster_that_has_not_recovered_does_not_hide_the_next() -> None:
+    one = scheduled(moving(task("member1"), task("member3"), on={}), "False", seen=False)
+
+    after, undone = with_copies_restored(one, PLACES)
+
+    assert [target.name for target in after.spec.clusters] == ["member3"]
+    assert [gone.task.from_cluster for gone in undone] == ["member3"]
 
 
 def test_scheduling_still_to_come_is_neither_empty_nor_failed() -> None:
