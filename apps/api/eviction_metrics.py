@@ -22,11 +22,13 @@ from prometheus_client.registry import Collector
 from apps.api.clock import ticks
 from apps.failover import queue
 from apps.failover.bucket import RedisBucket
+from apps.failover.queue_page import Pace
 from apps.objects.configuration import configuration
 from apps.objects.store import store
 from apps.worker import broker
 from controlplane.eviction.rate import FLEET_BUCKET, bucket_of
 from controlplane.insight.figures import ClusterFigures, QueueFigures, combined_figures, cumulative_buckets
+from controlplane.settings import Settings
 
 FRESH_SECONDS = 1.0
 _STUCK = """
@@ -55,6 +57,12 @@ def tokens(buckets: Iterable[str]) -> dict[str, float]:
         return RedisBucket(broker.client()).levels(buckets)
     except (redis.RedisError, OSError):
         return {}
+
+
+def pace_of(rate: float, settings: Settings, clusters: Iterable[str]) -> Pace:
+    """Return how fast the queue is processed at a rate, with the tokens that the buckets of these clusters have now."""
+    scope = settings.eviction.bucket_scope
+    return Pace(rate, settings.eviction, tokens({bucket_of(cluster, scope) for cluster in clusters} or {FLEET_BUCKET}))
 
 
 class EvictionCollector(Collector):

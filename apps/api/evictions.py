@@ -15,13 +15,14 @@ from rest_framework.response import Response
 
 from apps.api import pages
 from apps.api.answer import ListAnswer, ObjectAnswer
-from apps.api.eviction_metrics import tokens
+from apps.api.eviction_metrics import pace_of, tokens
 from apps.api.query import Continue, Listing, dry_run, listing_of
 from apps.api.target import Target
 from apps.api.views import TargetView, refuse_watch, warning
 from apps.failover import queue
 from apps.failover.destinations import destinations
 from apps.failover.orders import order as give_order
+from apps.failover.queue_page import EVERYTHING, QueueChoice, read_counts, read_page
 from apps.objects.configuration import configuration
 from apps.objects.store import store
 from controlplane.apimachinery import causes as causes_of
@@ -31,6 +32,7 @@ from controlplane.controllers.reads.situation import situation_of
 from controlplane.eviction import operator_orders
 from controlplane.insight.forecast import Forecast, queue_end
 from controlplane.insight.previews import order_text
+from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING
 from controlplane.kinds.eviction import EvictionItem, Stopped, eviction_item, eviction_name
 from controlplane.kinds.rows import Eviction
 
@@ -55,20 +57,27 @@ class EvictionsView(TargetView):
                 f"{target.subresource} takes only POST; the command is: lifeboat {target.subresource} {target.name} "
                 "--reason …"
             )
-        queued = queue.read(store(), configuration().settings())
-        forecasts = queued.forecast(rate=_rate(request.query_params.get("rate", "")), tokens=tokens(queued.buckets()))
-        version = store().current_version()
+        rate, version = _rate(request.query_params.get("rate", "")), store().current_version()
         if target.name:
+            queued = queue.read(store(), configuration().settings())
+            forecasts = queued.forecast(rate=rate, tokens=tokens(queued.buckets()))
             item = _item(_named(queued.rows, target), forecasts, queue_end(forecasts.values()), queued.stopped)
             return Response(ObjectAnswer(target.resource, _encoded(item, version)))
         listing = self.limited(listing_of(request.query_params, target.resource, namespace=target.namespace))
-        items = _selected(queued, forecasts, target, listing)
-        begin = _offset(listing)
-        page = items[begin : begin + listing.limit] if listing.limit else items[begin:]
-        meta = {"resourceVersion": str(version)}
-        if begin + len(page) < len(items):
-            meta["continue"] = Continue(version, "", str(begin + len(page))).token()
-        return Response(ListAnswer(target.resource, [_encoded(item, version) for item in page], meta))
+        offset = _offset(listing)
+        if listing.limit and listing.choice.is_everything:
+            items, in_all = _page(target, limit=listing.limit, offset=offset, rate=rate)
+        else:
+            queued = queue.read(store(), configuration().settings())
+            forecasts = queued.forecast(rate=rate, tokens=tokens(queued.buckets()))
+            found = _selected(queued, forecasts, target, listing)
+            items, in_all = found[offset : offset + listing.limit] if listing.limit else found[offset:], len(found)
+        meta: dict[str, Any] = {"resourceVersion": str(version)}
+        if remaining := max(0, in_all - offset - len(items)):
+            meta["continue"] = Continue(version, "", str(offset + len(items))).token()
+            if listing.choice.is_everything:
+                meta["remainingItemCount"] = remaining
+        return Response(ListAnswer(target.resource, [_encoded(item, version) for item in items], meta))
 
     def post(self, request: Request) -> Response:
         """Give an order about one eviction. The order is stored on the binding, with the name of the user."""
@@ -162,6 +171,22 @@ def _item(row: Eviction, forecasts: dict[str, Forecast], end: datetime | None, s
         queue_ends_at=end,
         stopped=stopped,
     )
+
+
+def _page(target: Target, *, limit: int, offset: int, rate: float | None) -> tuple[list[EvictionItem], int]:
+    """Return a page of the list and the length of the list. Only the rows of the page are read.
+
+    `rate`: evictions a second, for the estimates; None: the rate in force.
+    """
+    settings = configuration().settings()
+    _, tier, now = queue.read_tier(store(), settings)
+    kind = RESOURCE_BINDING if target.resource.namespaced else CLUSTER_RESOURCE_BINDING
+    choice = QueueChoice(namespace=target.namespace, state=EVERYTHING, kind=kind)
+    pace = pace_of(tier.rate if rate is None else rate, settings, read_counts().clusters)
+    page = read_page(store(), pace, choice, offset=offset, limit=limit, now=now)
+    stopped = queue.stopped_by(tier)
+    made = [_item(item.row, {item.row.key: item.forecast}, page.ends_at, stopped) for item in page.items]
+    return made, page.in_all
 
 
 def _selected(

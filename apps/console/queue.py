@@ -11,17 +11,16 @@ from django.http import QueryDict
 from rest_framework.request import Request
 
 from apps.api.authorization import Attributes
-from apps.api.eviction_metrics import tokens
+from apps.api.eviction_metrics import pace_of
 from apps.console.object_links import binding_url
 from apps.console.page import Page, namespaced_attributes
 from apps.failover.destinations import destinations
-from apps.failover.queue import tier_of
+from apps.failover.queue import stopped_by, tier_of
 from apps.failover.queue_page import (
     EVERYTHING,
     PAGE,
     WAITING,
     Item,
-    Pace,
     QueueChoice,
     QueueCounts,
     QueuePage,
@@ -34,7 +33,6 @@ from controlplane import kinds
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.reads.situation import situation_of
 from controlplane.eviction.operator_orders import VERBS
-from controlplane.eviction.rate import FLEET_BUCKET, bucket_of
 from controlplane.insight.readiness import Situation
 from controlplane.kind import KINDS
 from controlplane.kinds.eviction import EVICTION, Stopped, eviction_item, eviction_name
@@ -90,9 +88,9 @@ class QueueView(Page):
         settings, counts = configuration().settings(), read_counts()
         situation = situation_of(store())
         fleet, tier, now = tier_of(situation, settings, now=store().now())
-        pace = pace_of(tier.rate, settings, counts)
+        pace = pace_of(tier.rate, settings, counts.clusters)
         page = read_page(store(), pace, choice, offset=offset, now=now)
-        stopped = None if tier.rate > 0 else Stopped(tier.name, tier.why or "the rate of evictions is 0")
+        stopped = stopped_by(tier)
         return {
             "now": now,
             "counts": counts,
@@ -124,13 +122,6 @@ def choice_of(values: Mapping[str, Any]) -> QueueChoice:
     """Return what the parameters of a query choose. A state that does not exist chooses the waiting items."""
     found = {name: str(values.get(name) or "").strip() for name in FILTERS}
     return QueueChoice(**{**found, "state": found["state"] if found["state"] in STATES else WAITING})
-
-
-def pace_of(rate: float, settings: Settings, counts: QueueCounts) -> Pace:
-    """Return how fast the queue is processed at a rate, with the tokens that its buckets have now."""
-    scope = settings.eviction.bucket_scope
-    buckets = {bucket_of(cluster, scope) for cluster in counts.clusters} or {FLEET_BUCKET}
-    return Pace(rate, settings.eviction, tokens(buckets))
 
 
 def sections(counts: QueueCounts) -> list[tuple[str, int, str]]:

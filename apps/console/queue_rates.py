@@ -10,8 +10,8 @@ from django import forms
 from rest_framework.request import Request
 
 from apps.api.authorization import Attributes
+from apps.api.eviction_metrics import pace_of
 from apps.console.guard import Act, ActPage, Effects
-from apps.console.queue import pace_of
 from apps.failover.queue import read_tier
 from apps.failover.queue_page import QueueCounts, read_counts, read_page
 from apps.failover.rates import rates_of, set_rates
@@ -113,7 +113,7 @@ def rate_of(tier: health.Tier, rate: float, secondary: float) -> float:
 
 
 def _end(rate: float, settings: Settings, counts: QueueCounts, now: datetime) -> datetime | None:
-    return read_page(store(), pace_of(rate, settings, counts), now=now).ends_at
+    return read_page(store(), pace_of(rate, settings, counts.clusters), now=now).ends_at
 
 
 def _words(end: datetime | None, now: datetime) -> str:

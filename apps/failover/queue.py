@@ -36,9 +36,7 @@ class Queue(msgspec.Struct, frozen=True):
     @property
     def stopped(self) -> Stopped | None:
         """Why nothing is evicted at present; None: evictions go on."""
-        if self.tier.rate > 0:
-            return None
-        return Stopped(self.tier.name, self.tier.why or "the rate of evictions is 0")
+        return stopped_by(self.tier)
 
     def forecast(self, *, rate: float | None = None, tokens: Mapping[str, float]) -> dict[str, Forecast]:
         """Return the position and the expected time of each eviction. `rate`: evictions a second; None: the tier's.
@@ -63,6 +61,11 @@ class FleetTier(NamedTuple):
     fleet: health.FleetHealth
     tier: health.Tier
     now: datetime
+
+
+def stopped_by(tier: health.Tier) -> Stopped | None:
+    """Return why nothing is evicted in a tier of the rate; None: evictions go on."""
+    return None if tier.rate > 0 else Stopped(tier.name, tier.why or "the rate of evictions is 0")
 
 
 def tier_of(situation: Situation, settings: Settings, *, now: datetime) -> FleetTier:

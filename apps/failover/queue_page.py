@@ -35,6 +35,7 @@ _REASON: Final = (
     f"CASE WHEN state <> '{QUEUED}' OR reason IN ('{NO_REFUGE}', '{STATE_MISSING}') THEN reason ELSE '' END"
 )
 _CHOSEN: Final = f"""(of_cluster = '' OR cluster = of_cluster) AND (of_reason = '' OR reason = of_reason)
+    AND (of_kind = '' OR starts_with(binding, of_kind || ':'))
     AND (of_namespace = '' OR starts_with(binding, '{RESOURCE_BINDING}:' || of_namespace || '/'))
     AND CASE of_state WHEN '{EVERYTHING}' THEN true WHEN '{WAITING}' THEN state NOT IN ({_ENDED})
         ELSE state = of_state END"""
@@ -44,7 +45,8 @@ _CHOSEN: Final = f"""(of_cluster = '' OR cluster = of_cluster) AND (of_reason = 
 _PAGE_QUERY: Final = f"""
     WITH asked AS (SELECT %s::timestamptz AS now, %s::float8 AS rate, %s::float8 AS capacity, %s::float8 AS ageing,
         %s::boolean AS per_cluster, %s::jsonb AS tokens,
-        %s::text AS of_cluster, %s::text AS of_namespace, %s::text AS of_state, %s::text AS of_reason),
+        %s::text AS of_cluster, %s::text AS of_namespace, %s::text AS of_state, %s::text AS of_reason,
+        %s::text AS of_kind),
     waiting AS (
         SELECT key, binding, cluster, {_REASON} AS reason, due_at, due_at > now AS is_later, rate, capacity,
             greatest(0, extract(epoch FROM due_at - now))::float8 AS d,
@@ -74,7 +76,8 @@ _PAGE_QUERY: Final = f"""
     ORDER BY page.position, page.state, page.key"""
 _KEYS_QUERY: Final = f"""
     WITH asked AS (
-        SELECT %s::text AS of_cluster, %s::text AS of_namespace, %s::text AS of_state, %s::text AS of_reason)
+        SELECT %s::text AS of_cluster, %s::text AS of_namespace, %s::text AS of_state, %s::text AS of_reason,
+            %s::text AS of_kind)
     SELECT key FROM (
         SELECT key, binding, cluster, state, {_REASON} AS reason FROM {_TABLE}
         WHERE due_at IS NOT NULL OR state IN ({_ENDED})) one
@@ -86,12 +89,13 @@ _COUNTS_QUERY: Final = f"""
 
 class QueueChoice(NamedTuple):
     """Which items a page lists; "": all. `state`: a state of an Eviction, WAITING for those that have not ended, or
-    EVERYTHING."""
+    EVERYTHING. `kind`: of their bindings."""
 
     cluster: str = ""
     namespace: str = ""
     state: str = WAITING
     reason: str = ""
+    kind: str = ""
 
 
 NO_CHOICE: Final = QueueChoice()
@@ -138,16 +142,22 @@ class QueueCounts(NamedTuple):
 
 
 def read_page(
-    store: DjangoStore, pace: Pace, choice: QueueChoice = NO_CHOICE, *, offset: int = 0, now: datetime
+    store: DjangoStore,
+    pace: Pace,
+    choice: QueueChoice = NO_CHOICE,
+    *,
+    offset: int = 0,
+    limit: int = PAGE,
+    now: datetime,
 ) -> QueuePage:
-    """Return PAGE items of the queue. Two queries, whatever the length of the queue."""
+    """Return `limit` items of the queue. Two queries, whatever the length of the queue."""
     settings = pace.settings
     tokens = {_bucket_key(bucket): level for bucket, level in pace.tokens.items()}
     rate = None if pace.rate <= 0 else max(pace.rate, LEAST_RATE)
     asked: tuple[Any, ...] = (now, rate, capacity(pace.rate), settings.ageing_seconds)
     asked += (settings.bucket_scope != "Fleet", orjson.dumps(tokens).decode())
     with binary_cursor() as cursor:
-        found = cursor.run(_PAGE_QUERY, (*asked, *choice, PAGE, offset)).fetchall()
+        found = cursor.run(_PAGE_QUERY, (*asked, *choice, limit, offset)).fetchall()
     in_all, last = found[0][:2]
     keys = [key for _, _, key, _, _ in found if key is not None]
     rows = {row.key: row for some in store.rows(Eviction, "key", keys).values() for row in some}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from django.contrib.admin import SimpleListFilter
@@ -99,6 +100,10 @@ def choices(
 
         def lookups(self, request: Any, model_admin: Any) -> list[tuple[str, str]]:
             return list(values() if callable(values) else values)
+
+        def choices(self, changelist: Any) -> Iterator[Any]:
+            shown = super().choices(changelist)
+            return islice(shown, 1) if len(self.lookup_choices) > LINKED else shown  # the first link is to all rows
 
         def queryset(self, request: Any, queryset: QuerySet[Any]) -> QuerySet[Any]:
             value = self.value()

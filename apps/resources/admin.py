@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 import orjson
@@ -28,6 +27,7 @@ from controlplane.wire.table import Beside
 
 SHOWN_CHANGES = 40
 SHOWN_FAILOVERS = 5
+_SHOWN = tuple(column for column in binding_columns.COLUMNS if column.name in ("Healthy", "Eviction", "Message"))
 
 
 class BindingAdmin(ObjectAdmin):
@@ -38,18 +38,19 @@ class BindingAdmin(ObjectAdmin):
         *("priority", "namespace", "name"),
     )
     list_display_links = ("workload",)
-    relations: ClassVar = ("targets", "eviction_tasks")
 
     def attach(self, rows: Sequence[Any]) -> None:
-        """Compute the columns that kubectl shows too, from the documents of the rows; one query for all of them."""
+        """Compute the columns that kubectl shows too, and the clusters, from the documents; one query for all rows."""
         super().attach(rows)
         texts = Binding.objects.filter(pk__in=[row.pk for row in rows]).values_list("pk", "doc")
         documents = {key: orjson.loads(text) for key, text in texts}
         now = store().now()
         for row in rows:
-            cells = {column.name: column.cell(documents.get(row.pk, {}), now) for column in binding_columns.COLUMNS}
-            row.__dict__["cells"] = cells
-            resource = documents.get(row.pk, {}).get("spec", {}).get("resource", {})
+            document = documents.get(row.pk, {})
+            spec = document.get("spec", {})
+            row.__dict__["spec"] = spec
+            row.__dict__["cells"] = {column.name: column.cell(document, now) for column in _SHOWN}
+            resource = spec.get("resource", {})
             place = f"{resource['namespace']}/" if resource.get("namespace") else ""
             row.__dict__["workload"] = f"{resource.get('kind', '')} {place}{resource.get('name', '')}"
 
@@ -71,14 +72,12 @@ class BindingAdmin(ObjectAdmin):
 
     @admin.display(description="targets")
     def targets(self, row: Binding) -> str:
-        targets = sorted(row.targets.all(), key=attrgetter("pk"))
-        return ", ".join(
-            f"{target.cluster}:{target.replicas}" if target.replicas else target.cluster for target in targets
-        )
+        targets = _spec(row).get("clusters", ())
+        return ", ".join(f"{at['name']}:{at['replicas']}" if at.get("replicas") else at["name"] for at in targets)
 
     @admin.display(description="leaving")
     def leaving(self, row: Binding) -> str:
-        return ", ".join(task.from_cluster for task in sorted(row.eviction_tasks.all(), key=attrgetter("pk")))
+        return ", ".join(task["fromCluster"] for task in _spec(row).get("gracefulEvictionTasks", ()))
 
     def more(self, row: Any) -> dict[str, Any]:
         """Return links, and the timeline of the binding with its Works, so that one table shows a whole failover."""
@@ -91,6 +90,11 @@ class BindingAdmin(ObjectAdmin):
         changes = history.timeline([ref, *(work.ref for work in works)], limit=SHOWN_CHANGES)
         told = [record_sentence(record) for record in reversed(failovers.of_binding(ref)[-SHOWN_FAILOVERS:])]
         return {"links": links, "buttons": [], "changes": changes, "failovers": told, "why": why_there(ref)}
+
+
+def _spec(row: Binding) -> dict[str, Any]:
+    spec: dict[str, Any] = row.__dict__.get("spec", {})
+    return spec
 
 
 def _cell(row: Binding, name: str) -> str:

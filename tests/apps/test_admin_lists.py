@@ -6,15 +6,18 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin.templatetags.admin_list import results
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from apps.api.pagination import PAGE_SIZE
 from apps.objects import changelist
 from apps.objects.models import ChangeLog, Due, Event, Object
 from apps.objects.store import store
 from apps.objects.tables import object_table
+from apps.objects.templatetags.object_lists import object_rows
 from apps.resources.models import Work
 from controlplane.apimachinery.meta import Condition
 from controlplane.engine.decision import Decision, Save
@@ -24,9 +27,19 @@ from controlplane.kinds import CLUSTER, RESOURCE_BINDING, WORK
 from controlplane.kinds.binding import AggregatedStatusItem
 from controlplane.kinds.rows import Observation, PlacementHint
 from tests.apps.pages import eviction, list_of, stored, work
+from tests.apps.statements import statements
 from tests.stores.grounds import binding, cluster, template
 
 FEW, MANY = 10, 500
+API_LISTS = (
+    "/apis/cluster.karmada.io/v1alpha1/clusters",
+    "/apis/failover.lifeboat.io/v1alpha1/evictions",
+    "/apis/failover.lifeboat.io/v1alpha1/namespaces/shop/evictions",
+    "/apis/failover.lifeboat.io/v1alpha1/failoverrecords",
+    "/apis/work.karmada.io/v1alpha1/works",
+    "/apis/work.karmada.io/v1alpha2/resourcebindings",
+    "/api/v1/configmaps",
+)
 
 
 def _fill(start: int, stop: int) -> None:
@@ -70,6 +83,26 @@ def test_a_list_costs_as_many_queries_for_five_hundred_rows_as_for_ten(root: Cli
     assert max(few.values()) <= 10
     assert Due.objects.count() >= MANY
     assert Event.objects.count() >= MANY
+
+
+def test_a_list_page_of_the_api_costs_the_same_statements_for_any_number_of_objects(
+    root: Client,
+) -> None:
+    def cost() -> dict[str, int]:
+        found = {}
+        for path in API_LISTS:
+            assert root.get(path, HTTP_ACCEPT="text/html").status_code == 200
+            with statements() as asked:
+                root.get(path, HTTP_ACCEPT="text/html")
+            found[path] = len(asked)
+        return found
+
+    _fill(0, PAGE_SIZE + 1)  # more pages follow: their number is one statement
+    few = cost()
+    _fill(PAGE_SIZE + 1, MANY)
+
+    assert cost() == few
+    assert max(few.values()) <= 20
 
 
 def test_no_list_reads_the_documents_it_does_not_show(root: Client) -> None:
@@ -148,3 +181,17 @@ def test_lists_of_bindings_and_works_say_what_is_only_last_known(root: Client) -
     page = root.get(f"{list_of(WORK)}{Work.objects.get(name='web').pk}/change/").content.decode()
     assert '<th scope="row">Applied</th><td>Unknown</td>' in page
     assert '<th scope="row">Last-Known</th><td>True, 15m ago</td>' in page
+
+
+def test_rows_are_the_ones_that_djangos_own_list_would_show(root: Client) -> None:
+    _fill(0, FEW)
+    stored(template("quoted", labels={"app": "<b>\"&'</b>"}))
+    pages = [*_pages(), f"{list_of(RESOURCE_BINDING)}?o=-2.1&q=web", f"{list_of('ConfigMap')}?q=quoted"]
+
+    lists = [root.get(url).context_data["cl"] for url in pages]  # type: ignore[attr-defined]  # of the test client
+    own = [page for page in lists if page.model_admin.change_list_template == "admin/objects/list.html"]
+
+    for page in own:
+        usual = [f"<tr>{''.join(row)}</tr>" for row in results(page)]
+        assert object_rows(page) == "\n".join(usual), page.model
+    assert len([page for page in own if page.result_list]) > 10

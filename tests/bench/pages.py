@@ -1,5 +1,5 @@
-"""pages: what one request for a page of the console costs during an outage, in milliseconds of time and of processor
-time."""
+"""pages: what one request for a page of the console, of the admin or of the browsable API costs during an outage, in
+milliseconds of time and of processor time."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from io import StringIO
 from statistics import median
 from time import perf_counter, process_time
 
+from django.contrib import admin
 from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.db import connection
 from django.test import Client
+from django.urls import reverse
 
+from apps.api.places import list_url
 from apps.console.object_links import binding_url, record_url
 from apps.failover.begun import FailoverChoice, begun_page
 from apps.failover.models import Eviction
@@ -26,7 +29,7 @@ from controlplane.apimachinery.meta import Condition, Ref, to_seconds, with_cond
 from controlplane.engine.decision import Decision, Put
 from controlplane.engine.state import Actor
 from controlplane.kind import KINDS
-from controlplane.kinds import CLUSTER, FAILOVER_CONFIGURATION
+from controlplane.kinds import CLUSTER, EVICTION, FAILOVER_CONFIGURATION, RESOURCE_BINDING, WORK
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.rows import EVICTED, QUEUED
 from tests.bench.figure import Figure
@@ -34,6 +37,7 @@ from tests.bench.figure import Figure
 CLUSTERS, BINDINGS, LOST = 100, 10_000, 2
 MOVED = 120  # evictions that have taken place when the pages are read
 REQUESTS = 12  # for each page; the first is not counted
+LISTED = (CLUSTER, RESOURCE_BINDING, WORK, EVICTION)  # lists of the browsable API
 SPEC = {"featureGates": {"Failover": True}, "resourceEvictionRate": 20.0}
 
 
@@ -65,6 +69,12 @@ def _paths() -> Iterator[tuple[str, str]]:
     yield "records", "/records"
     yield "record", record_url(failover.name)
     yield "readiness", "/readiness"
+    for model in admin.site._registry:
+        if model.__module__.startswith("apps."):
+            name = f"{model._meta.app_label}_{model._meta.model_name}"
+            yield f"admin.{name}", reverse(f"admin:{name}_changelist")
+    for key in LISTED:
+        yield f"api.{KINDS[key].resource.plural}", list_url(KINDS[key].resource, namespace="")
 
 
 def _cost(browser: Client, path: str) -> tuple[float, float]:
