@@ -25,6 +25,7 @@ from apps.api.streams import Stream
 from apps.objects import change_log
 from apps.objects.apply import CHANGES_CHANNEL
 from apps.objects.arrays import BinaryCursor, register_arrays
+from apps.objects.instruments import STREAMS
 from apps.objects.listing import Logged, read_changes
 from apps.objects.notifications import listening
 from apps.objects.refusal import cause
@@ -235,6 +236,7 @@ class Tailer:
             )
         self._users[user] = self._users.get(user, 0) + 1
         self._watchers.setdefault(watcher.stream.kind, set()).add(watcher)
+        STREAMS.labels(_sort(watcher)).inc()
         if self._ending:
             watcher.end()
             return
@@ -250,6 +252,7 @@ class Tailer:
         if not self._users[user]:
             del self._users[user]
         self._watchers[kind].discard(watcher)
+        STREAMS.labels(_sort(watcher)).dec()
         if not self._watchers[kind]:
             del self._watchers[kind]
 
@@ -370,6 +373,11 @@ class Tailer:
         done: Future[None] = Future()
         self.loop.call_soon_threadsafe(self._hand_out, batch, done)
         done.result(timeout=HAND_OVER_SECONDS)
+
+
+def _sort(watcher: Watcher) -> str:
+    """Return the label of a stream in metrics."""
+    return "browser" if isinstance(watcher.stream, Push) else "watch"
 
 
 def _ended(streams: set[logins.Login]) -> set[logins.Login]:

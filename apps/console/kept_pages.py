@@ -33,7 +33,7 @@ class KeptPage(NamedTuple):
     def text_with(self, why: str) -> str:
         """Return the page with a notice that says why it is old."""
         notice = render_to_string("console/away.html", {"at": self.at, "why": why})
-        return self.text.replace(NOTICE_PLACE, notice, 1).replace("data-stream=", "data-stream-off=", 1)
+        return self.text.replace(NOTICE_PLACE, notice, 1).replace("data-stream=", "data-kept data-stream=", 1)
 
 
 class KeptPages:

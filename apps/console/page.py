@@ -21,10 +21,11 @@ NAVIGATION (`apps/console/navigation.py`) then appears in the navigation.
   attempts, as in every view of the API; 403 comes before 404. Add a path of the page to
   `tests/apps/test_declared_permissions.py`. For a button, ask `self.may(request, verb, resource, name=..., ...)`.
 - **Live parts.** A part is a template `console/parts/<name>.html`. The page shows it with `{% part "queue" %}`, and
-  `?part=queue` answers with this part alone. The stream of a browser names the parts whose subjects have changed, at
-  most once a second, and htmx then fetches those parts. Subjects are keys of kinds (`kinds.CLUSTER`), references as
-  text (`str(ref)`) and the types of row-native values with a trigger ("Eviction", "FleetState": a migration such as
-  `apps/failover/migrations/0014_topics.py` adds more). Subjects that depend on the URL: override `subjects()`.
+  `?part=queue` answers with this part alone. The stream of a browser, which all its tabs share, names the parts whose
+  subjects have changed, at most once a second, and htmx then fetches those parts. Subjects are keys of kinds
+  (`kinds.CLUSTER`), references as text (`str(ref)`) and the types of row-native values with a trigger ("Eviction",
+  "FleetState": a migration such as `apps/failover/migrations/0014_topics.py` adds more). Subjects that depend on the
+  URL: override `subjects()`.
   Without JavaScript the page is complete, and the reader reloads it. A part that many watch at once is a SharedPart
   (`apps/console/shared.py`): it is rendered once for all browsers with equal rights.
 - **Times.** `{% utc moment %}` shows a time in UTC, with the zone of the reader beside it. `{% age moment %}` shows
@@ -70,6 +71,7 @@ POLICY: Final = "; ".join(
         "script-src 'self'",
         "style-src 'self'",
         "img-src 'self' data:",
+        "worker-src 'self'",
         "connect-src 'self'",
         "form-action 'self'",
         "base-uri 'none'",
@@ -185,7 +187,7 @@ def frame(page: Page, request: Request) -> dict[str, Any]:
         "user": request.user,
         "development": settings.DEVELOPMENT,
         "notices": get_messages(request._request) if not page.part else (),
-        "stream": f"/stream?{urlencode({'page': request._request.get_full_path()})}" if page.subjects() else "",
+        "stream": request._request.get_full_path() if page.subjects() else "",
     }
 
 

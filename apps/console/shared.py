@@ -34,7 +34,7 @@ class SharedPart(Protocol):
 class _Rendered(NamedTuple):
     round: int  # of the board, in which the part was rendered
     fingerprint: Any
-    event: bytes
+    document: bytes
 
 
 class SharedParts:
@@ -44,27 +44,26 @@ class SharedParts:
         self._rendered: OrderedDict[Hashable, _Rendered] = OrderedDict()
         self._lock = threading.Lock()
 
-    def event(self, part: SharedPart, *, round_: int) -> tuple[Any, bytes]:
-        """Return the fingerprint of a part and the event that renews it, rendered at most once in each round."""
+    def document(self, part: SharedPart, *, round_: int) -> tuple[Any, bytes]:
+        """Return the fingerprint of a part, and its name and HTML as JSON, rendered at most once in each round."""
         with self._lock:
             known = self._rendered.get(part.key)
             if known is None or known.round != round_:
                 variables = part.variables()
                 if known is None or known.fingerprint != variables["fingerprint"]:
-                    event = _event(part.name, variables)
-                    known = _Rendered(round_, variables["fingerprint"], event)
+                    known = _Rendered(round_, variables["fingerprint"], _document(part.name, variables))
                 else:
                     known = known._replace(round=round_)
                 self._rendered[part.key] = known
             self._rendered.move_to_end(part.key)
             while len(self._rendered) > MAX_PARTS:
                 self._rendered.popitem(last=False)
-            return known.fingerprint, known.event
+            return known.fingerprint, known.document
 
 
-def _event(name: str, variables: dict[str, Any]) -> bytes:
+def _document(name: str, variables: dict[str, Any]) -> bytes:
     html = render_to_string(f"console/parts/{name}.html", variables)
-    return b"event: part\ndata: " + orjson.dumps({"name": name, "html": html}) + b"\n\n"
+    return orjson.dumps({"name": name, "html": html})
 
 
 SHARED: Final = SharedParts()

@@ -1,12 +1,16 @@
-"""GET /stream?page=<path>: the events of a page, as server-sent events. It is authorised as the page itself is."""
+"""GET /stream?page=<path>&page=<path>: the events of pages, as server-sent events, in one connection for each browser.
+
+Each page is authorised as the page itself is. Every event names its page.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
+import orjson
 from django.http import HttpResponseBase, QueryDict
 from django.urls import Resolver404, resolve
 from rest_framework.request import Request
@@ -19,45 +23,73 @@ from apps.api.views import KubernetesView
 from apps.console.board import AWAY, BOARD, EVERYTHING
 from apps.console.page import Page
 from apps.console.shared import SHARED, SharedPart
-from controlplane.apimachinery.errors import NotFound
+from controlplane.apimachinery.errors import BadRequest, NotFound
 
-_ENDED = b"event: login\ndata: ended\n\n"  # the browser loads the page again, which says what the reader may do
-_AWAY = b"event: away\ndata: database\n\n"
-_BACK = b"event: back\ndata: database\n\n"
-COMMENT = b": \n\n"  # keeps the connection, and means nothing to a browser
+MOST_PAGES: Final = 50  # pages of a stream: the visible tabs of a browser
+COMMENT: Final = b": \n\n"  # keeps the connection, and means nothing to a browser
 
 
 class StreamView(KubernetesView):
-    """Serves the stream of a page: the names of its parts, whenever their subjects have changed."""
+    """Serves the stream of pages: the names of their parts, whenever the subjects of a part have changed."""
 
     http_method_names = ["get", "options"]
 
     def attributes(self, request: Request) -> Attributes:
-        return self._page(request).attributes(request)
+        """Return what the first page that the reader may read attempts. Without such a page the request is refused."""
+        asked = [page.attributes(request) for _, page in self._pages(request)]
+        return next((one for one in asked[:-1] if authorize(one).allowed), asked[-1])
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
         return JSONRenderer(), "application/json"  # of errors; the stream has its own type, which is not negotiated
 
     def get(self, request: Request) -> HttpResponseBase:
-        page = self._page(request)
-        allowed = page.attributes(request)
-        source = Topics(page.subjects(), page.shared_part(request), allowed=allowed)
-        return PushResponse(Push(allowed=allowed, login=login_of(request), source=source))
+        topics = [
+            Topics(url, page.subjects(), page.shared_part(request), allowed=page.attributes(request))
+            for url, page in self._pages(request)
+        ]
+        return PushResponse(Push(allowed=self.attributes(request), login=login_of(request), source=Pages(topics)))
 
-    def _page(self, request: Request) -> Page:
-        """Return the page that the query names. Raises NotFound."""
-        path = urlsplit(request.query_params.get("page", "/"))
-        try:
-            match = resolve(path.path)
-        except Resolver404:
-            match = None
-        view: Any = getattr(match.func, "cls", None) if match is not None else None
-        if match is None or view is None or not issubclass(view, Page):
-            raise NotFound(f"{path.path} is no page of the console")
-        page: Page = view(**match.func.initkwargs)  # type: ignore[attr-defined]  # what as_view() adds to a view
-        page.args, page.kwargs = match.args, match.kwargs
-        page.query = QueryDict(path.query)
-        return page
+    def _pages(self, request: Request) -> list[tuple[str, Page]]:
+        """Return the pages that the query names, by their URLs. Raises NotFound and BadRequest."""
+        urls = list(dict.fromkeys(request.query_params.getlist("page"))) or ["/"]
+        if len(urls) > MOST_PAGES:
+            raise BadRequest(f"a stream serves at most {MOST_PAGES} pages, and {len(urls)} are named; close some tabs")
+        return [(url, _page(url)) for url in urls]
+
+
+def _page(url: str) -> Page:
+    """Return the page at a URL, as the view that would serve it. Raises NotFound."""
+    path = urlsplit(url)
+    try:
+        match = resolve(path.path)
+    except Resolver404:
+        match = None
+    view: Any = getattr(match.func, "cls", None) if match is not None else None
+    if match is None or view is None or not issubclass(view, Page):
+        raise NotFound(f"{path.path} is no page of the console")
+    page: Page = view(**match.func.initkwargs)  # type: ignore[attr-defined]  # what as_view() adds to a view
+    page.args, page.kwargs = match.args, match.kwargs
+    page.query = QueryDict(path.query)
+    return page
+
+
+class Pages:
+    """The source of the events of all pages of a stream."""
+
+    def __init__(self, topics: Sequence[Topics]) -> None:
+        self._topics = topics
+
+    def open(self, wake: Callable[[], None]) -> None:
+        for one in self._topics:
+            one.open(wake)
+
+    def close(self) -> None:
+        for one in self._topics:
+            one.close()
+
+    def take(self) -> bytes:
+        taken = [one.take() for one in self._topics]
+        return b"".join(one for one in taken if one != COMMENT) or (COMMENT if COMMENT in taken else b"")
 
 
 class Topics:
@@ -67,8 +99,9 @@ class Topics:
     """
 
     def __init__(
-        self, subjects: Mapping[str, Sequence[str]], shared: SharedPart | None, *, allowed: Attributes
+        self, url: str, subjects: Mapping[str, Sequence[str]], shared: SharedPart | None, *, allowed: Attributes
     ) -> None:
+        self._url = orjson.dumps(url)
         self._allowed = allowed
         self._parts = {part: frozenset(names) for part, names in subjects.items()}
         self._shared = shared
@@ -92,29 +125,34 @@ class Topics:
             silent, self._silent = self._silent, False
             event, self._event = self._event, b""
         if changed or event:
-            return event + b"".join(f"event: topic\ndata: {part}\n\n".encode() for part in changed)
+            topics = (self._written(b"topic", b',"name":' + orjson.dumps(part) + b"}") for part in changed)
+            return event + b"".join(topics)
         return COMMENT if silent else b""
 
     def _notify(self, subjects: frozenset[str], round_: int) -> None:
         """Remember what a change concerns, and wake the sender. Without subjects: keep the connection."""
         if AWAY in subjects:
-            return self._send(_AWAY)
-        if not authorize(self._allowed).allowed:  # the rights of the reader have changed since the stream began
-            return self._send(_ENDED)
+            return self._send(self._written(b"away"))
+        if not authorize(self._allowed).allowed:  # the browser loads the page again, which says what the reader may do
+            return self._send(self._written(b"login"))
         everything = EVERYTHING in subjects
         parts = {part for part, names in self._parts.items() if everything or names & subjects}
-        event = _BACK if everything else b""
+        event = self._written(b"back") if everything else b""
         if self._shared is not None and (self._shared.name in parts or not subjects):
             parts.discard(self._shared.name)
-            fingerprint, rendered = SHARED.event(self._shared, round_=round_)
+            fingerprint, rendered = SHARED.document(self._shared, round_=round_)
             if fingerprint != self._sent:
-                self._sent, event = fingerprint, event + rendered
+                self._sent, event = fingerprint, event + self._written(b"part", b"," + rendered[1:])
         with self._lock:
             self._changed |= parts
             self._event = event or self._event
             self._silent = not subjects
         if (parts or event or not subjects) and self._wake is not None:
             self._wake()
+
+    def _written(self, name: bytes, rest: bytes = b"}") -> bytes:
+        """Return an event about the page. `rest`: what its JSON has after the page."""
+        return b"event: " + name + b'\ndata: {"page":' + self._url + rest + b"\n\n"
 
     def _send(self, event: bytes) -> None:
         """Send an event instead of all that was to be sent."""

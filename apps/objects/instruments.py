@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from prometheus_client import Counter, Histogram, disable_created_metrics
+from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 
 from apps.objects.apply import Timing
 from apps.objects.tracing import span
@@ -55,6 +55,12 @@ MEMBER_ERRORS: Final = Counter(
 )
 REFUSED: Final = Counter("lifeboat_refused_writes", "Requests to write that were refused, by HTTP code.", ["code"])
 NOTICES: Final = Counter("lifeboat_notices", "Messages with notices, by channel and result.", ["channel", "result"])
+STREAMS: Final = Gauge(
+    "lifeboat_streams",
+    "Streams that this process serves: watches, and one for each browser with live pages.",
+    ["kind"],
+    multiprocess_mode="livesum",
+)
 TICKS: Final = Counter("lifeboat_ticks", "Ticks that beat has sent, or the broker has refused.", ["result"])
 
 _clusters: set[str] = set()  # clusters that have series

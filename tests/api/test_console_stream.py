@@ -13,6 +13,7 @@ from tests.api.server import SECONDS, Client, Server
 from tests.builders.documents import taint_policy
 
 STREAM = "/stream?page="
+TOPIC = ("topic", json.dumps({"page": "/clusters?q=a", "name": "clusters"}, separators=(",", ":")))
 POLICIES = "/apis/policy.karmada.io/v1alpha1/clustertaintpolicies"
 CLUSTERS = "/apis/cluster.karmada.io/v1alpha1/clusters"
 
@@ -56,12 +57,24 @@ def test_the_stream_of_another_page_names_the_parts_that_changed(api: Client) ->
     with opened(api, "%2Fclusters%3Fq%3Da") as stream:
         api.post(CLUSTERS, {"metadata": {"name": "named"}, "spec": {"syncMode": "Pull"}})
 
-        assert next(events(stream)) == ("topic", "clusters")
+        assert next(events(stream)) == TOPIC
         api.post(POLICIES, taint_policy("quiet"))  # concerns no part of the page
         api.ask("DELETE", f"{CLUSTERS}/named")
 
-        assert next(events(stream)) == ("topic", "clusters")
+        assert next(events(stream)) == TOPIC
     api.ask("DELETE", f"{POLICIES}/quiet")
+
+
+def test_a_stream_serves_several_pages_and_every_event_names_its_page(api: Client) -> None:
+    with opened(api, "%2Fclusters&page=%2F&page=%2Fdrills") as stream:
+        api.post(CLUSTERS, {"metadata": {"name": "shared"}, "spec": {"syncMode": "Pull"}})
+
+        sent = events(stream)
+        found = {json.loads(data)["page"]: (kind, json.loads(data)["name"]) for kind, data in (next(sent), next(sent))}
+    assert found == {"/clusters": ("topic", "clusters"), "/": ("part", "situation")}
+    api.ask("DELETE", f"{CLUSTERS}/shared")
+    with opened(api, "&page=".join(f"%2Fclusters%3Fq%3D{number}" for number in range(51))) as stream:
+        assert (stream.status, b"at most 50 pages" in stream.read()) == (400, True)
 
 
 @pytest.mark.parametrize("page", ["%2Fapis", "%2Fnothing", "%2Fclusters%2Fx%2Fdrain%2Fy"])

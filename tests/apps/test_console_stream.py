@@ -24,8 +24,8 @@ def test_readers_with_equal_rights_get_the_same_rendering_and_others_their_own(r
     stored(cluster("member1"))
     shared = SharedParts()
 
-    first = [shared.event(SituationPart(NO_RIGHTS), round_=1)[1] for _ in range(3)]
-    other = shared.event(SituationPart(ALL_RIGHTS), round_=1)[1]
+    first = [shared.document(SituationPart(NO_RIGHTS), round_=1)[1] for _ in range(3)]
+    other = shared.document(SituationPart(ALL_RIGHTS), round_=1)[1]
 
     assert first[0] is first[1] is first[2]
     assert b"/pause" in other
@@ -36,11 +36,11 @@ def test_a_part_is_rendered_again_only_if_it_shows_something_else(root: Client) 
     stored(cluster("member1"))
     shared, part = SharedParts(), SituationPart(NO_RIGHTS)
 
-    before = shared.event(part, round_=1)
+    before = shared.document(part, round_=1)
     stored(template("unseen"))
-    same = shared.event(part, round_=2)
+    same = shared.document(part, round_=2)
     stored(cluster("member2"))
-    changed = shared.event(part, round_=3)
+    changed = shared.document(part, round_=3)
 
     assert same[1] is before[1]
     assert b"member2" in changed[1]
@@ -80,8 +80,8 @@ def test_a_reader_whose_rights_are_gone_gets_nothing_more(root: Client) -> None:
     reader.is_superuser = False
     topics._notify(frozenset((CLUSTER,)), 2)
 
-    assert b"data: clusters" in allowed
-    assert topics.take() == b"event: login\ndata: ended\n\n"
+    assert allowed == b'event: topic\ndata: {"page":"/clusters","name":"clusters"}\n\n'
+    assert topics.take() == b'event: login\ndata: {"page":"/clusters"}\n\n'
 
 
 def test_a_page_is_notified_when_the_database_goes_and_when_it_is_back(root: Client) -> None:
@@ -94,10 +94,10 @@ def test_a_page_is_notified_when_the_database_goes_and_when_it_is_back(root: Cli
 
     assert away.startswith(b"event: away")
     assert back.startswith(b"event: back")
-    assert b"data: clusters" in back
+    assert b'"name":"clusters"' in back
 
 
 def topics_of(user: User) -> Topics:
     """Return the source of events of the page /clusters for a user."""
     allowed = Attributes(user, "list", "cluster.karmada.io", "clusters")
-    return Topics({"clusters": (CLUSTER,)}, None, allowed=allowed)
+    return Topics("/clusters", {"clusters": (CLUSTER,)}, None, allowed=allowed)

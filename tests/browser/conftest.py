@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -34,16 +35,23 @@ class Server(NamedTuple):
 
     url: str
     kubeconfig: Path
+    metrics: int  # port
+
+    def streams(self) -> int:
+        """Return the number of browsers with live pages that are connected now."""
+        with urlopen(f"http://{LOOPBACK}:{self.metrics}/metrics", timeout=5) as answer:
+            found = re.search(r'lifeboat_streams{kind="browser"} (\d+)', answer.read().decode())
+        return int(found[1]) if found else 0
 
 
 @pytest.fixture
 def server(transactional_db: None, tmp_path: Path, redis_url: str) -> Iterator[Server]:
     """The product's own server process on this test's database."""
-    port, tls_port = free_ports(2)
-    with Processes(tmp_path, environment(tmp_path, redis_url=redis_url)) as processes:
+    port, tls_port, metrics = free_ports(3)
+    with Processes(tmp_path, environment(tmp_path, redis_url=redis_url, metrics_port=str(metrics))) as processes:
         process = processes.start("api", ["manage.py", "serve", "--port", str(port), "--tls-port", str(tls_port)])
         until(lambda: _is_live(port), within=START_SECONDS, alive=process)
-        yield Server(f"http://{LOOPBACK}:{port}", _kubeconfig(tmp_path, tls_port))
+        yield Server(f"http://{LOOPBACK}:{port}", _kubeconfig(tmp_path, tls_port), metrics)
 
 
 def _kubeconfig(folder: Path, port: int) -> Path:

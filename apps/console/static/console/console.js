@@ -39,9 +39,11 @@
     }
   }
 
-  // Live parts: one stream while the page is visible. An event names a part; htmx fetches it, or the event contains it.
+  // Live parts: a stream that all tabs of the browser share (live.js) names a part, which htmx fetches, or contains it.
   const live = document.getElementById("live");
-  let source = null;
+  const page = document.body.dataset.stream;
+  const script = document.getElementById("live-script");
+  let port = null;
   function renew(name) {
     const url = new URL(location.href);
     url.searchParams.set("part", name);
@@ -70,36 +72,47 @@
     notice.textContent = `✕ The database does not answer since about ${at} UTC. This page shows nothing newer.`;
     document.getElementById("main").prepend(notice);
   }
-  function open() {
-    const url = document.body.dataset.stream;
-    if (!url || source || document.hidden || !window.EventSource) return;
-    source = new EventSource(url);
-    source.addEventListener("open", () => show(true));
-    source.addEventListener("error", () => show(false));
-    source.addEventListener("topic", (event) => {
-      const place = document.getElementById(`part-${event.data}`);
-      if (place && !busy(place)) renew(event.data);
-    });
-    source.addEventListener("part", (event) => {
-      const sent = JSON.parse(event.data), place = document.getElementById(`part-${sent.name}`);
-      if (place && !busy(place)) htmx.swap(place, sent.html, { swapStyle: "innerHTML" });
-    });
-    source.addEventListener("away", () => away(true));
-    source.addEventListener("back", () => away(false));
-    source.addEventListener("login", () => { close(); location.reload(); });
+  function renewAll() {
+    for (const place of document.querySelectorAll("[data-part]")) if (!busy(place)) renew(place.dataset.part);
   }
-  function close() {
-    source?.close();
-    source = null;
+  function received({ data }) {
+    if (data.login) return location.reload(); // the page says what the reader may do now
+    if ("live" in data) show(data.live);
+    if (data.live && "kept" in document.body.dataset) return location.reload(); // the database is back
+    if (data.missed) renewAll();
+    if ("away" in data) away(data.away);
+    const place = document.getElementById(`part-${data.topic ?? data.part}`);
+    if (!place || busy(place)) return;
+    if (data.topic) renew(data.topic);
+    else if (data.part) htmx.swap(place, data.html, { swapStyle: "innerHTML" });
+  }
+  function alone() { // this browser has no shared workers, or refuses this one
+    const channel = new MessageChannel();
+    window.lifeboatLive.join(channel.port1);
+    use(channel.port2);
+  }
+  function use(found) {
+    port = found;
+    port.onmessage = received;
+    port.postMessage({ show: document.hidden ? "" : page });
+  }
+  function open() {
+    if (!page || !window.EventSource) return;
+    if (port) return port.postMessage({ show: document.hidden ? "" : page });
+    try {
+      const worker = new SharedWorker(script.src, { name: "lifeboat-1" }); // another number: another kind of messages
+      worker.addEventListener("error", alone);
+      use(worker.port);
+    } catch {
+      alone();
+    }
   }
   document.addEventListener("visibilitychange", () => {
-    if (document.hidden) return close();
-    if (source || !document.body.dataset.stream) return;
-    for (const place of document.querySelectorAll("[data-part]")) if (!busy(place)) renew(place.dataset.part);
-    open();
+    if (!document.hidden) renewAll();
+    if (port) open();
   });
-  window.addEventListener("pagehide", close);
-  window.addEventListener("pageshow", open);
+  window.addEventListener("pagehide", () => port?.postMessage({ show: "" }));
+  window.addEventListener("pageshow", () => { if (port) open(); });
 
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("[data-copy]");
