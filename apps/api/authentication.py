@@ -8,23 +8,23 @@ from rest_framework.authentication import BaseAuthentication, SessionAuthenticat
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from apps.api import agents, tokens
-from apps.api.bearer import user_of
+from apps.api import agents
+from apps.api.bearer import credential_of
 from apps.api.callers import BAD_TOKEN
 from apps.objects.access import caller_of
 
 
 class BearerAuthentication(BaseAuthentication):
-    """Authenticates `Authorization: Bearer <token>`. `request.auth` is the digest of the token."""
+    """Authenticates `Authorization: Bearer <token>`. `request.auth` is the key of the credential."""
 
     def authenticate(self, request: Request) -> tuple[Any, Any] | None:
         scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             return None
-        user = user_of(secret.strip())
-        if user is None:
+        credential = credential_of(secret.strip(), request._request)
+        if credential is None:
             raise AuthenticationFailed(BAD_TOKEN)
-        return user, tokens.digest_of(secret.strip())
+        return credential.user, credential.key
 
     def authenticate_header(self, request: Request) -> str:
         return 'Bearer realm="lifeboat"'

@@ -12,7 +12,7 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.core.handlers.wsgi import WSGIRequest
 from django.db import Error, close_old_connections
 
-from apps.api.bearer import user_of
+from apps.api.bearer import credential_of
 from apps.api.budget import ANONYMOUS
 from apps.api.error_mapping import status_error
 from controlplane.apimachinery.errors import Unauthorized
@@ -27,15 +27,17 @@ def name_of(environ: Mapping[str, Any]) -> str:
     """Return the name of the user of a request's token or session; ANONYMOUS if the request has neither.
 
     Runs in a thread and closes the thread's database connection. The view authenticates the request again, then with
-    the CSRF check. Raises Unauthorized for an invalid token, ServiceUnavailable if the database cannot be read.
+    the CSRF check. Raises Unauthorized for an invalid token, TooManyRequests after too many of them, and
+    ServiceUnavailable if the database cannot be read.
     """
     request = WSGIRequest({**environ, "wsgi.input": io.BytesIO()})
     try:
         scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            user = user_of(secret.strip())
-            if user is None:
+            credential = credential_of(secret.strip(), request)
+            if credential is None:
                 raise Unauthorized(BAD_TOKEN)
+            user = credential.user
         else:
             key = request.COOKIES.get(settings.SESSION_COOKIE_NAME)
             if key is None:

@@ -41,15 +41,18 @@ class Attempts:
 
     def wait(self, key: str, *, now: float) -> float:
         """Return 0 and count the attempt, or return the seconds until an attempt is allowed and count nothing."""
-        full_again = max(self._empty_at.get(key, now), now) + self.seconds_each
-        wait = full_again - now - self.burst * self.seconds_each
-        if wait > 0:
+        if wait := self.wait_of(key, now=now):
             return wait
-        self._empty_at[key] = full_again
+        self._empty_at[key] = max(self._empty_at.get(key, now), now) + self.seconds_each
         self._empty_at.move_to_end(key)
         if len(self._empty_at) > self.most:
             self._empty_at.popitem(last=False)
         return 0.0
+
+    def wait_of(self, key: str, *, now: float) -> float:
+        """Return the seconds until an attempt is allowed; 0: it is allowed now. Counts nothing."""
+        full_again = max(self._empty_at.get(key, now), now) + self.seconds_each
+        return max(0.0, full_again - now - self.burst * self.seconds_each)
 
 
 class LoginThrottle:

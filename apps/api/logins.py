@@ -15,16 +15,19 @@ from django.contrib.sessions.models import Session
 from django.db.models.functions import Now
 from rest_framework.request import Request
 
-from apps.api import service_accounts, tokens
+from apps.api import bearer
 
 LOGIN_USER = "lifeboat.login_user"  # key of the WSGI environment: the user of the login, if another is impersonated
 
 
 class Login(msgspec.Struct, frozen=True):
-    """The login of a stream: a token's digest, or a session key with a hash that changes with the password."""
+    """The login of a stream: the key of a token (`bearer.Credential`), or of a session.
+
+    A session also has a hash that changes with the password.
+    """
 
     key: str
-    user_id: int | None  # None: a ServiceAccount
+    user_id: int | None  # None: not a user of Django
     is_superuser: bool
     session_hash: str = ""  # "": the login is a token
 
@@ -41,8 +44,7 @@ def login_of(request: Request) -> Login:
 def ended(logins: Collection[Login]) -> set[Login]:
     """Return the logins that are no longer valid. The number of queries is constant. Raises django.db.Error."""
     sessions = {login.key for login in logins if login.session_hash}
-    digests = [login.key for login in logins if not login.session_hash]
-    by_token = tokens.valid(digests) | service_accounts.valid(digests)
+    by_token = bearer.valid({login.key for login in logins if not login.session_hash})
     alive, users = set[str](), dict[int, Any]()
     if sessions:
         current = Session.objects.filter(session_key__in=sessions, expire_date__gt=Now())

@@ -8,10 +8,11 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.api import bodies, service_accounts, tokens
+from apps.api import bodies, service_accounts
 from apps.api.answer import Answer
 from apps.api.authentication import described
 from apps.api.authorization import Attributes
+from apps.api.bearer import credential_of
 from apps.api.permissions import Scope, resource_attributes
 from apps.api.query import dry_run
 from apps.api.service_accounts import AUDIENCE, BOUND_KINDS
@@ -72,17 +73,18 @@ class TokenReviewView(KubernetesView):
         spec = document.get("spec") or {}
         if not spec.get("token"):
             raise Invalid.of("TokenReview", "", [required("spec.token", "name the token to review")], group=GROUP)
-        answered = {**document, "spec": {**spec, "token": ""}, "status": _reviewed(spec["token"], spec)}
+        answered = {**document, "spec": {**spec, "token": ""}, "status": _reviewed(spec["token"], spec, request)}
         return Response(Answer(answered), status=201)
 
 
-def _reviewed(secret: str, spec: Document) -> Document:
-    """Return the status of a TokenReview. Tokens of users are for this API."""
+def _reviewed(secret: str, spec: Document, request: Request) -> Document:
+    """Return the status of a TokenReview. Tokens of all others are for this API."""
     audiences = spec.get("audiences") or [AUDIENCE]
     if secret.startswith(service_accounts.PREFIX):
         user = service_accounts.find(secret, audiences=audiences)
     else:
-        user = tokens.find(secret) if AUDIENCE in audiences else None
+        credential = credential_of(secret, request._request) if AUDIENCE in audiences else None
+        user = None if credential is None else credential.user
     if user is None:
         return {"authenticated": False, "error": "the token is unknown, expired, revoked or for another audience"}
     return {"authenticated": True, "user": described(user), "audiences": audiences}

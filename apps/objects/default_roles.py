@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from apps.objects.store import DjangoStore
@@ -13,19 +14,18 @@ from controlplane.authorization.policy import GROUP
 from controlplane.kinds import KINDS
 from controlplane.settings import Settings
 
+Document = dict[str, Any]
+
 AUTOUPDATE = f"{GROUP}/autoupdate"
 
 
-def make_roles(store: DjangoStore) -> list[str]:
-    """Create the default roles and bindings that are missing; return what was written.
+def make_roles(store: DjangoStore, listed: Callable[[], list[Document]] = default_roles.documents) -> list[str]:
+    """Create the listed roles and bindings that are missing; return what was written.
 
     A role or binding that exists gets the rules and subjects that it lacks, unless its annotation
     rbac.authorization.k8s.io/autoupdate is "false". Nothing is taken away.
     """
-    documents = {
-        Ref(f"{GROUP}/{document['kind']}", "", document["metadata"]["name"]): document
-        for document in default_roles.documents()
-    }
+    documents = {_ref(document): document for document in listed()}
     writer, stored = Writer(store, Settings(), Author("prepare", "Prepare")), store.get(list(documents))
     written = []
     for ref, document in documents.items():
@@ -40,7 +40,12 @@ def make_roles(store: DjangoStore) -> list[str]:
     return written
 
 
-def _complete(writer: Writer, ref: Ref, document: dict[str, Any]) -> bool:
+def _ref(document: Document) -> Ref:
+    metadata = document["metadata"]
+    return Ref(f"{GROUP}/{document['kind']}", metadata.get("namespace", ""), metadata["name"])
+
+
+def _complete(writer: Writer, ref: Ref, document: Document) -> bool:
     """Add missing rules or subjects to a stored role or binding. Return whether something was missing."""
     live = writer.live(ref)
     if live.metadata.annotations.get(AUTOUPDATE) == "false" or "aggregationRule" in document:

@@ -11,6 +11,7 @@ SYSTEM_NAMESPACE: Final = "karmada-system"
 CLUSTER_NAMESPACE: Final = "karmada-cluster"
 """Contains the credentials and the heartbeat Leases of clusters."""
 KUBE_SYSTEM_NAMESPACE: Final = "kube-system"  # contains the bootstrap tokens
+KUBE_PUBLIC_NAMESPACE: Final = "kube-public"  # contains what everyone may read: the address of the API
 
 # Permanent ids. A policy's id is copied to its bindings, a binding's id to its Works and manifests, to find them.
 PROPAGATION_POLICY_ID_LABEL: Final = "propagationpolicy.karmada.io/permanent-id"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from controlplane.controllers.application_failover import ApplicationFailover
 from controlplane.controllers.binding_status import BindingStatus
+from controlplane.controllers.bootstrap_tokens import BootstrapTokens
 from controlplane.controllers.cluster_roles import ClusterRoles
 from controlplane.controllers.cluster_status import ClusterStatus
 from controlplane.controllers.cluster_taints import ClusterTaints
@@ -66,6 +67,7 @@ CONTROLLERS: tuple[Controller, ...] = (
     Owners(),
     ClusterRoles(),
     TokenSecrets(),
+    BootstrapTokens(),
     BindingStatus(),
     TemplateStatus(),
     EvictionPending(),

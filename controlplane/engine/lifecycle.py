@@ -11,6 +11,7 @@ from controlplane.apimachinery.errors import Forbidden
 from controlplane.apimachinery.meta import Object, to_seconds
 from controlplane.apimachinery.names import (
     CLUSTER_NAMESPACE,
+    KUBE_PUBLIC_NAMESPACE,
     KUBE_SYSTEM_NAMESPACE,
     NAMESPACE_CONTENT_FINALIZER,
     SYSTEM_NAMESPACE,
@@ -19,7 +20,13 @@ from controlplane.engine.decision import Delete, Put, deleting
 from controlplane.kinds import DEFINITION, EVENT, NAMESPACE
 from controlplane.wire.definition import CLEANUP_FINALIZER
 
-PERMANENT_NAMESPACES: Final = ("default", KUBE_SYSTEM_NAMESPACE, SYSTEM_NAMESPACE, CLUSTER_NAMESPACE)
+PERMANENT_NAMESPACES: Final = (
+    "default",
+    KUBE_SYSTEM_NAMESPACE,
+    KUBE_PUBLIC_NAMESPACE,
+    SYSTEM_NAMESPACE,
+    CLUSTER_NAMESPACE,
+)
 """The namespaces that every installation has. They cannot be deleted."""
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
 

@@ -12,6 +12,7 @@ from controlplane.wire import definition
 NAMESPACE = "Namespace"
 SECRET = "Secret"
 SERVICE_ACCOUNT = "ServiceAccount"
+CONFIG_MAP = "ConfigMap"
 LEASE = "coordination.k8s.io/Lease"
 DEFINITION = definition.KEY
 NEVER_PROPAGATED = frozenset({NAMESPACE, "Node", "Endpoints", LEASE, "discovery.k8s.io/EndpointSlice"})

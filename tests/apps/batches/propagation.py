@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,8 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import ObjectMeta, OwnerReference, Ref
 from controlplane.apimachinery.names import CLUSTER_PROPAGATION_POLICY_FINALIZER, NAMESPACE_CONTENT_FINALIZER
+from controlplane.authentication.bootstrap_tokens import TYPE as TOKEN_TYPE
+from controlplane.controllers.bootstrap_tokens import CLUSTER_INFO
 from controlplane.controllers.definitions import GROUP
 from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.works import BACK
@@ -51,6 +54,21 @@ def cluster_roles(size: int) -> Case:
 def token_secrets(size: int) -> Case:
     found = [token_secret(name) for name in many(size)]
     return Case([service_account(), *found], refs(found), 2 * size)
+
+
+def bootstrap_tokens(size: int) -> Case:
+    return Case([expired_token(name) for name in many(size)], [CLUSTER_INFO], size)
+
+
+def expired_token(name: str) -> Template:
+    """A bootstrap token of 2020. Its id has six characters."""
+    token_id = f"id{name}"
+    values = {"token-id": token_id, "token-secret": "0123456789abcdef", "expiration": "2020-01-01T00:00:00Z"}
+    data = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
+    metadata = ObjectMeta(
+        name=f"bootstrap-token-{token_id}", namespace="kube-system", uid=f"uid-{token_id}", creation_timestamp=START
+    )
+    return Template("v1", "Secret", metadata, {"type": TOKEN_TYPE, "data": data})
 
 
 def to_token_secrets(size: int) -> Case:
@@ -204,6 +222,7 @@ def to_named(size: int) -> Case:
 BATCHES: dict[str, Callable[[int], Case]] = {
     "cluster_roles": cluster_roles,
     "token_secrets": token_secrets,
+    "bootstrap_tokens": bootstrap_tokens,
     "policies": policies,
     "policy_release": policy_release,
     "dependencies": dependencies,
