@@ -91,14 +91,19 @@ def _policy_changed(old: Policy | None, new: Policy | None) -> Iterator[Ref]:
     yield (new or old).ref  # type: ignore[union-attr]  # one side is there
 
 
+_DECIDED = (
+    *("placement", "replicas", "replica_requirements", "components", "failover", "resource", "suspension"),
+    "propagate_deps",
+)
+
+
 def _binding_changed(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
     """A template is due when its binding was deleted, or when fields that this controller owns were edited."""
     if old is None or bindings.template_ref(old).kind in kinds.NEVER_PROPAGATED:
         return
     if new is not None:
         before, after = old.spec, new.spec
-        ours = ("placement", "replicas", "replica_requirements", "failover", "resource", "suspension", "propagate_deps")
-        if all(getattr(before, field) == getattr(after, field) for field in ours):
+        if all(getattr(before, field) == getattr(after, field) for field in _DECIDED):
             return
     yield bindings.template_ref(old)
 
@@ -129,6 +134,7 @@ class Policies(Controller):
                     "spec.resource",
                     "spec.replicas",
                     "spec.replica_requirements",
+                    "spec.components",
                     "spec.placement",
                     "spec.propagate_deps",
                     "spec.scheduler_name",

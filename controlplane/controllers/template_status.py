@@ -87,7 +87,13 @@ def _complete(template: Template, status: dict[str, Any]) -> dict[str, Any]:
 def _document(template: Template) -> dict[str, Any]:
     """Return the parts of a template that the rules of kinds read."""
     return {
-        "metadata": {"generation": template.metadata.generation},
+        "apiVersion": template.api_version,
+        "kind": template.kind,
+        "metadata": {
+            "name": template.metadata.name,
+            "namespace": template.metadata.namespace,
+            "generation": template.metadata.generation,
+        },
         "spec": template.spec,
         "status": template.status,
     }

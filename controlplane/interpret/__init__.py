@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from controlplane.interpret.interpreter import NO_OPERATIONS, Demand, Dependency, Document, Interpreter
 from controlplane.interpret.native import NATIVE
+from controlplane.interpret.thirdparty import THIRD_PARTY
 
 __all__ = ["Demand", "Dependency", "Document", "Interpreter", "of"]
 
-_KNOWN = dict(NATIVE)
+_KNOWN = {**NATIVE, **THIRD_PARTY}
 
 
 def interpreter_for(api_version: str, kind: str) -> Interpreter:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from controlplane.kinds.binding import AggregatedStatusItem, ReplicaRequirements
+from controlplane.kinds.binding import AggregatedStatusItem, Component, ReplicaRequirements
 
 Document = dict[str, Any]
 
@@ -40,6 +40,7 @@ class Interpreter(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     replicas: Callable[[Document], Demand] | None = None
+    components: Callable[[Document], tuple[Component, ...]] | None = None
     revise: Callable[[Document, int], Document] | None = None
     healthy: Callable[[Document], bool] | None = None
     reflect: Callable[[Document], Document | None] | None = None

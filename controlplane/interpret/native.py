@@ -1,8 +1,8 @@
-"""The interpreters of built-in Kubernetes kinds and of FlinkDeployment [resource-interpreter]."""
+"""The interpreters of built-in Kubernetes kinds [resource-interpreter]."""
 
 from __future__ import annotations
 
-from controlplane.interpret import aggregate, flink, health, prune, references, reflect, replicas, retain
+from controlplane.interpret import aggregate, health, prune, references, reflect, replicas, retain
 from controlplane.interpret.aggregate_job import finished
 from controlplane.interpret.aggregate_job import job as aggregate_job
 from controlplane.interpret.interpreter import Interpreter
@@ -107,11 +107,5 @@ NATIVE: dict[tuple[str, str], Interpreter] = {
     ),
     ("v1", "Secret"): Interpreter(prune=prune.secret, retain=retain.secret),
     ("v1", "ServiceAccount"): Interpreter(prune=prune.service_account, retain=retain.service_account),
-    ("flink.apache.org/v1beta1", "FlinkDeployment"): Interpreter(
-        replicas=flink.replicas,
-        healthy=flink.healthy,
-        reflect=reflect.status_fields(*flink.REPORTED),
-        aggregate=aggregate.last_reported(*flink.REPORTED),
-    ),
     ("multicluster.x-k8s.io/v1alpha1", "ServiceImport"): Interpreter(dependencies=references.of_service_import),
 }

@@ -9,6 +9,7 @@ from controlplane.apimachinery.quantities import BINARY_SI, DECIMAL_SI, NANO, Qu
 from controlplane.kinds.binding import NodeClaim, ReplicaRequirements
 
 Document = Mapping[str, Any]
+_TOLERATION = ("key", "operator", "value", "effect", "tolerationSeconds")
 Amounts = dict[str, int]  # cpu in milli, everything else in whole units
 
 
@@ -28,7 +29,12 @@ def _node_claim(spec: Document) -> NodeClaim | None:
     selector, tolerations = spec.get("nodeSelector") or {}, spec.get("tolerations") or ()
     if not hard and not selector and not tolerations:
         return None
-    return NodeClaim(hard_node_affinity=hard, node_selector=selector, tolerations=tuple(tolerations))
+    return NodeClaim(hard_node_affinity=hard, node_selector=selector, tolerations=tuple(map(_known, tolerations)))
+
+
+def _known(toleration: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that Kubernetes knows in a toleration. Kinds of other projects accept any field."""
+    return {name: toleration[name] for name in _TOLERATION if name in toleration}
 
 
 def _request(spec: Document) -> Amounts:

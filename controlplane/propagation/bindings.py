@@ -23,6 +23,7 @@ from controlplane.apimachinery.uids import child_uid
 from controlplane.kinds.binding import (
     Binding,
     BindingPriority,
+    Component,
     ObjectReference,
     ResourceBindingSpec,
     WorkloadAffinityGroups,
@@ -151,7 +152,8 @@ def _owner(template: Template) -> OwnerReference:
 def _wanted(template: Template, policy: Policy, priority: int | None, gates: dict[str, bool]) -> dict[str, Any]:
     """Return the fields of a binding's spec that follow from its template and policy."""
     place, asked = template.metadata, policy.spec
-    replicas, requirements = demand(template)
+    parts = components(template) if gates.get("MultiplePodTemplatesScheduling") else None
+    replicas, requirements = demand(template) if parts is None else (0, None)
     return {
         "resource": ObjectReference(
             api_version=template.api_version,
@@ -163,6 +165,7 @@ def _wanted(template: Template, policy: Policy, priority: int | None, gates: dic
         ),
         "replicas": replicas,
         "replica_requirements": requirements,
+        "components": parts or (),
         "placement": placement_rules.effective(asked.placement),
         "propagate_deps": bool(asked.propagate_deps),
         "scheduler_name": asked.scheduler_name,
@@ -178,7 +181,13 @@ def _wanted(template: Template, policy: Policy, priority: int | None, gates: dic
 def demand(template: Template) -> interpret.Demand:
     """Return the replicas of a template and their requirements; 0 and None for a kind without replicas."""
     ask = interpret.interpreter_for(template.api_version, template.kind).replicas
-    return interpret.Demand(0, None) if ask is None else ask(template.content)
+    return interpret.Demand(0, None) if ask is None else ask(template.document())
+
+
+def components(template: Template) -> tuple[Component, ...] | None:
+    """Return the components of a template; None for a kind that has one pod template, or none."""
+    ask = interpret.interpreter_for(template.api_version, template.kind).components
+    return None if ask is None else ask(template.document())
 
 
 def _groups(template: Template, placement: Placement) -> WorkloadAffinityGroups | None:

@@ -218,7 +218,7 @@ class Binding(Object, frozen=True):
     @property
     def workload(self) -> bool:
         """Whether the template is a workload, which has replicas or requests resources."""
-        return self.spec.replicas > 0 or self.spec.replica_requirements is not None
+        return self.spec.replicas > 0 or self.spec.replica_requirements is not None or bool(self.spec.components)
 
     def clusters_kept(self) -> Iterator[str]:
         """Yield the clusters whose copies must not be removed.

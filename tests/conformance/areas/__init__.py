@@ -9,6 +9,7 @@ AREAS = {
     "graceful_eviction": "tests.conformance.areas.graceful_eviction",
     "interpreter": "tests.conformance.areas.interpreter",
     "jsonpath": "tests.conformance.areas.jsonpath",
+    "lua_thirdparty": "tests.conformance.areas.lua_thirdparty",
     "modeling": "tests.conformance.areas.modeling",
     "names": "tests.conformance.areas.names",
     "policy_match": "tests.conformance.areas.policy_match",
