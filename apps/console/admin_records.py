@@ -17,7 +17,7 @@ SHOWN: Final = 50  # failovers on a page
 MOST_CHANGES: Final = 200  # newest changes of each binding that are read
 
 
-class Told(NamedTuple):
+class FailoverSummary(NamedTuple):
     """A failover of the list."""
 
     sentence: str
@@ -39,8 +39,8 @@ def context(request: HttpRequest) -> dict[str, Any]:
     page = begun_page(choice, before=int(before) if before else None, limit=SHOWN)
     records, _ = records_of(page, most_changes=MOST_CHANGES)
     by_name = {record.metadata.name: record for record in records}
-    told = [
-        Told(
+    summaries = [
+        FailoverSummary(
             record_sentence(by_name[begun.name]) if begun.name in by_name else begun_sentence(begun),
             begun.reason,
             begun.at,
@@ -55,7 +55,7 @@ def context(request: HttpRequest) -> dict[str, Any]:
         query["before"] = str(page.after)
     return {
         "title": "Failover records",
-        "failovers": told,
+        "failovers": summaries,
         "choice": choice,
         "more": f"{reverse('admin:failovers')}?{query.urlencode()}" if page.after is not None else "",
     }

@@ -88,8 +88,8 @@ class BindingAdmin(ObjectAdmin):
             ("Evictions", reverse("admin:failover_eviction_changelist", query={"q": str(ref)})),
         ]
         changes = history.timeline([ref, *(work.ref for work in works)], limit=SHOWN_CHANGES)
-        told = [record_sentence(record) for record in reversed(failovers.of_binding(ref)[-SHOWN_FAILOVERS:])]
-        return {"links": links, "buttons": [], "changes": changes, "failovers": told, "why": why_there(ref)}
+        sentences = [record_sentence(record) for record in reversed(failovers.of_binding(ref)[-SHOWN_FAILOVERS:])]
+        return {"links": links, "buttons": [], "changes": changes, "failovers": sentences, "why": why_there(ref)}
 
 
 def _spec(row: Binding) -> dict[str, Any]:

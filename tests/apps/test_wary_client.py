@@ -296,11 +296,13 @@ def test_the_time_for_a_large_object_has_a_limit(monkeypatch: pytest.MonkeyPatch
     on_a_client(story)
 
 
+@pytest.mark.parametrize("labels", [{}, {MANAGED_LABEL: "another"}, {"example.io/managed": MANAGED_LABEL_VALUE}])
 @pytest.mark.parametrize("release", [False, True])
-def test_only_what_is_ours_is_deleted_or_released(release: bool) -> None:
+def test_only_what_is_ours_is_deleted_or_released(release: bool, labels: dict[str, str]) -> None:
     async def story(fleet: Fleet, client: MemberClient) -> None:
         member = target(fleet)
-        theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "theirs", "namespace": "default"}}
+        meta = {"name": "theirs", "namespace": "default", "labels": labels}
+        theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
         assert (await client.call(member, "POST", CONFIG_MAPS, body=theirs)).code == 201
         before = (await client.call(member, "GET", f"{CONFIG_MAPS}/theirs")).body
 
@@ -338,6 +340,40 @@ def test_an_object_made_anew_while_it_was_being_deleted_stays() -> None:
         assert (sent["preconditions"], sent["propagationPolicy"]) == ({"uid": "seen"}, "Background")
 
     asked: list[tuple[str, bytes]] = []
+    on_a_client(story)
+
+
+def test_an_object_that_another_client_creates_meanwhile_is_not_updated() -> None:
+    """The object does not exist when it is first read. It cannot be applied, and then another client has created it."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while not reader.at_eof():
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            length = head.lower().partition("content-length:")[2].split()
+            await reader.readexactly(int(length[0]) if length else 0)
+            methods.append(head.split()[0])
+            status, body = answers[len(methods) - 1]
+            text = orjson.dumps(body)
+            line = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
+            writer.write(line.encode() + text)
+
+    async def story(client: MemberClient) -> None:
+        server = await asyncio.start_server(serve, HOST, 0)
+        where = Target("member1", f"http://{HOST}:{server.sockets[0].getsockname()[1]}")
+
+        answer = await client.ensure(Ensure(where, workload("web:2"), overwrite=False))
+
+        server.close()
+        assert (answer.code, answer.reason, methods) == (409, "NotOurs", ["GET", "PATCH", "GET"])
+
+    unapplicable = {"kind": "Status", "message": '.spec.env: duplicate entries for key [name="A"]', "code": 500}
+    answers: list[tuple[str, dict[str, Any]]] = [
+        ("404 Not Found", {"kind": "Status", "reason": "NotFound", "message": "not found", "code": 404}),
+        ("500 Internal Server Error", unapplicable),
+        ("200 OK", {"kind": "Deployment", "metadata": {"name": "web", "uid": "theirs"}}),
+        ("200 OK", {"kind": "Deployment", "metadata": {"name": "web", "uid": "theirs"}}),
+    ]
+    methods: list[str] = []
     on_a_client(story)
 
 

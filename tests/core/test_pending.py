@@ -92,6 +92,11 @@ def changed(old: Binding, rows: Iterable[Eviction]) -> tuple[str, str, str] | No
         # A copy that stays has a row without a time: it waits for nothing.
         ([row("a", due_at=None)], None),
         ([row("a", due_at=None), row("b")], ("True", "Queued", "cluster b: due 2026-01-01T00:00:00Z")),
+        # Nor does what once held it make the condition Held.
+        (
+            [row("a", due_at=None, reason=NO_REFUGE, message="no room"), row("b")],
+            ("True", "Queued", "cluster b: due 2026-01-01T00:00:00Z"),
+        ),
         ([over("c", EVICTED, "taint x; fits")], ("False", "Evicted", "cluster c: taint x; fits")),
         # It is placed on that cluster again.
         ([over("a", EVICTED, "taint x; fits")], None),

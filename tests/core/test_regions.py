@@ -143,6 +143,7 @@ def score(division: str, room: list[int], scores: list[int], **asked: int) -> in
     [
         ([5, 5], [100, 0], 5, 2050),
         ([5, 4], [100, 0], 5, 1100),
+        ([5, 5], [100, 1], 5, 2050),  # averages are cut to whole numbers
         ([4, 5], [100, 0], 5, 1000),
         ([6], [7], 5, 1007),
         ([4], [100], 5, 0),
@@ -163,6 +164,8 @@ MANY = [1] * 40
         ([5, 5], [100, 0], 1, 5, 5100),  # the first cluster suffices
         ([5, 5], [100, 0], 1, 6, 6050),  # two are needed
         ([5, 5], [100, 0], 2, 5, 5050),  # two are asked for
+        ([5, 5], [100, 1], 2, 5, 5050),  # averages are cut to whole numbers
+        ([5, 5], [100, 1], 1, 11, 10050),
         ([5, 5], [100, 0], 1, 10, 10050),  # all of it
         ([5, 5], [100, 0], 1, 11, 10050),  # not enough: as much as there is
         ([5, 5], [100, 20], 3, 5, 5060),  # fewer clusters than asked for
@@ -188,6 +191,17 @@ def test_each_region_is_to_hold_its_share_rounded_up() -> None:
     found = chosen(layout, Spread("region", min_groups=2, max_groups=5), replicas=5, divided=True)
 
     assert sorted(found) == ["b1", "c1"]
+
+
+def test_a_share_is_rounded_up_before_regions_are_compared() -> None:
+    """5 replicas over two regions: f holds its share of 3 and x 1 more; y and z hold 2 each, and have lower scores."""
+    layout = {
+        **{"f1": ("f", 50, 3), "x1": ("x", 0, 1), "x2": ("x", 0, 0), "x3": ("x", 0, 0)},
+        **{"y1": ("y", 0, 1), "y2": ("y", 0, 1), "z1": ("z", 0, 1), "z2": ("z", 0, 1)},
+    }
+    two, four = Spread("region", min_groups=2, max_groups=2), Spread("cluster", min_groups=4, max_groups=9)
+
+    assert {name[0] for name in chosen(layout, two, four, replicas=5, divided=True)} == {"f", "x"}
 
 
 def test_room_beyond_its_share_does_not_make_a_region_better() -> None:

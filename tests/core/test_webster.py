@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from controlplane.apimachinery.names import fnv1a32
-from controlplane.scheduling.webster import dispense
+from controlplane.scheduling.webster import _head_start, dispense
 
 ODD, EVEN = "b", "a" if fnv1a32("a") % 2 == 0 else "c"
 
@@ -41,3 +41,30 @@ def test_what_is_held_already_counts_as_seats() -> None:
 def test_without_any_weight_nothing_is_handed_out() -> None:
     assert dispense(3, {"a": 0, "b": 0}, initial={"a": 1}) == {"a": 1}
     assert dispense(3, {"a": 0}) == {"a": 0}
+
+
+@pytest.mark.parametrize(
+    ("weights", "held"),
+    [
+        ({"a": 1, "b": 1}, {}),
+        ({"a": 3, "b": 2, "c": 2}, {}),
+        ({"a": 1, "b": 1000, "c": 1}, {}),
+        ({"a": 1, "b": 1, "c": 1}, {"a": 100}),
+        ({"a": 1, "b": 1, "c": 1}, {"a": 10_000}),  # it holds more than its share and competes no more
+        ({"a": 5, "b": 1, "c": 1}, {"b": 10_000, "c": 3}),
+    ],
+)
+def test_the_head_start_leaves_at_most_two_replicas_for_each_target(
+    weights: dict[str, int], held: dict[str, int]
+) -> None:
+    """So the cost of a division does not grow with the replicas."""
+    seats = {**dict.fromkeys(weights, 0), **held}
+
+    given = _head_start(3000, weights, seats)
+
+    assert sum(seats.values()) == sum(held.values()) + given
+    assert 3000 - 2 * len(weights) <= given <= 3000
+
+
+def test_a_target_without_weight_keeps_what_it_holds_and_gets_nothing() -> None:
+    assert dispense(900, {"a": 1, "b": 0, "c": 2}, initial={"b": 7}) == {"a": 300, "b": 7, "c": 600}

@@ -408,6 +408,22 @@ class TestLeases:
         store.release([one])
         assert due_refs(store) == [WEB]
 
+    @pytest.mark.parametrize(("group", "shard"), [("fleet", 1), ("failover", 0)])
+    def test_a_lease_of_another_shard_or_group_is_no_lease_for_a_batch(
+        self, ground: Ground, group: str, shard: int
+    ) -> None:
+        store = ground.store
+        passed = store.take_lease("fleet", 0, holder="a", seconds=10)
+        ground.pass_time(11)
+        other = store.take_lease(group, shard, holder="a", seconds=10)
+        assert other.epoch == passed.epoch
+
+        with pytest.raises(LeaseLost):
+            store.apply([(None, Decision(changes=(Put(binding("web"), None),)))], by=USER, lease=passed)
+
+        store.apply([(None, Decision(changes=(Put(binding("web"), None),)))], by=USER, lease=other)
+        assert stored(store, WEB) is not None
+
     def test_a_lease_nobody_took_fences(self, store: Any) -> None:
         with pytest.raises(LeaseLost):
             store.apply([(None, Decision())], by=USER, lease=HeldLease("fleet", 0, 1))

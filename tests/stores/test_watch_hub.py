@@ -38,8 +38,6 @@ def _commit(name: str) -> None:
 def test_an_event_loop_that_is_busy_costs_its_streams_time_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(watch_hub, "HAND_OVER_SECONDS", 0.05)
-
     async def watched() -> list[str]:
         reader = watch_hub.Tailer()
         reader.start()
@@ -47,7 +45,8 @@ def test_an_event_loop_that_is_busy_costs_its_streams_time_and_nothing_else(
             allowed=ALLOWED, kind="ConfigMap", resource=KINDS["ConfigMap"].resource, choice=EVERY_ONE, since=0
         )
         watcher = watch_hub.Watcher(stream)
-        await reader.add(watcher)
+        await reader.add(watcher)  # the reader has begun: only what follows is to be late
+        monkeypatch.setattr(watch_hub, "HAND_OVER_SECONDS", 0.05)
         try:
             committed = asyncio.get_running_loop().run_in_executor(None, _commit, "one")
             while "the event loop took no changes" not in caplog.text:
@@ -131,3 +130,35 @@ def test_streams_end_with_410_where_the_counter_was_raised_after_a_restore() -> 
 
     assert isinstance(error, Expired)
     assert seen == ["later"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_reading_again_without_a_new_version_ends_no_stream() -> None:
+    """A notification may concern due rows only, and the log is also read without one."""
+    _commit("one")
+
+    def read_again(reader: watch_hub.Tailer, position: int) -> int:
+        try:
+            with binary_cursor() as cursor:
+                return reader._read(cursor, position)
+        finally:
+            connection.close()
+
+    async def watched() -> tuple[int, int, bool]:
+        reader = watch_hub.Tailer()
+        reader.start()
+        resource = KINDS["ConfigMap"].resource
+        watcher = watch_hub.Watcher(
+            Stream(allowed=ALLOWED, kind="ConfigMap", resource=resource, choice=EVERY_ONE, since=0)
+        )
+        await reader.add(watcher)
+        try:
+            before = reader.position
+            after = await asyncio.to_thread(read_again, reader, before)
+            return before, after, watcher.ended
+        finally:
+            await reader.stop()
+
+    before, after, ended = asyncio.run(watched())
+
+    assert (after, ended) == (before, False)
