@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,6 +65,17 @@ def test_each_affinity_term_has_a_table_of_its_own() -> None:
 
     assert (first.affinity_name, second.affinity_name, first.term_count) == ("a", "b", 2)
     assert [row.feasible for row in (*first.rows, *second.rows)] == [True, False, False, True]
+
+
+@pytest.mark.parametrize(("term", "shown"), [(None, "b"), (0, "a"), (1, "b"), (2, "b"), (-1, "b")])
+def test_a_term_that_does_not_exist_is_replaced_by_the_one_that_is_tried_first(term: int | None, shown: str) -> None:
+    groups = [ClusterAffinityTerm(affinity_name=name, cluster_names=(name,)) for name in ("a", "b")]
+    fleet = Fleet.of((cluster("a"), cluster("b")), settings=Settings())
+    status = ResourceBindingStatus(scheduler_observed_affinity_name="b")
+    question = question_of(spec(placement(groups=groups)), status, settings=Settings())
+    assert question.first_term == 1
+
+    assert filter_table(fleet, question, term=term).affinity_name == shown
 
 
 NAMES = ("a", "b", "c")

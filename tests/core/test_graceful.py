@@ -88,6 +88,18 @@ def test_what_never_counts_as_healthy(one: Binding) -> None:
     assert cleared(one, places=places) == []
 
 
+@pytest.mark.parametrize(
+    ("ready", "observed", "gone"), [(1, 0, []), (2, 0, ["member1"]), (3, 0, ["member1"]), (2, -1, [])]
+)
+def test_enough_ready_replicas_observed_since_the_eviction_count_as_healthy(
+    ready: int, observed: int, gone: list[str]
+) -> None:
+    item = AggregatedStatusItem("member2", {"readyReplicas": ready}, True, "", "Healthy")
+    seen = ClusterState(ready=True, evicting=False, observed_at=START + timedelta(seconds=observed))
+
+    assert cleared(moving(task(), on={"member2": 2}, member2=item), places={**PLACES, "member2": seen}) == gone
+
+
 def test_health_that_only_lacks_a_newer_look_is_looked_at_again_soon() -> None:
     old = ClusterState(ready=True, evicting=False, observed_at=START - timedelta(seconds=1))
     one = moving(task(), on={"member2": 2}, member2="Healthy")

@@ -47,6 +47,16 @@ class TestDecisions:
         assert versions == sorted(versions)
         assert outcomes[2].versions == (versions[-1],)
 
+    def test_a_lost_decision_uses_no_version(self, store: Any) -> None:
+        (old,) = create(store, template("b"))
+        before = int(old.metadata.resource_version)
+
+        lost = store.apply([(None, Decision(changes=(Put(template("b"), None),)))], by=USER)
+        (later,) = create(store, template("c"))
+
+        assert lost[0].lost.startswith("exists")
+        assert int(later.metadata.resource_version) == before + 1
+
     def test_versions_follow_the_order_of_decisions(self, store: Any) -> None:
         decisions = [Decision(changes=(Put(template(f"t{number}"), None),)) for number in (3, 1, 2)]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from apps.objects import apply as writing
 from apps.objects import change_log
@@ -24,7 +24,7 @@ from controlplane.engine.decision import Decision, Delete, Event, Put, Save
 from controlplane.engine.state import Selection
 from controlplane.kinds import BINDINGS, CLUSTER, RESOURCE_BINDING, WORK
 from controlplane.kinds.binding import GracefulEvictionTask
-from controlplane.kinds.rows import CapacityReservation, Collected, Eviction
+from controlplane.kinds.rows import CapacityReservation, Collected, Eviction, Observation
 from tests.stores.grounds import PLACER, USER, binding, cluster, controllers, create, stored, template, write
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -238,6 +238,23 @@ class TestNotices:
             heard = {notice.channel: notice.payload for notice in listener.notifies(timeout=60, stop_after=2)}
 
         assert heard == {"lifeboat": "1", "due": "placer"}
+
+    def test_listeners_hear_who_has_work_although_no_object_was_written(self, store: DjangoStore) -> None:
+        with psycopg.connect(**connection.get_connection_params(), autocommit=True) as listener:  # type: ignore[arg-type]
+            listener.execute("LISTEN due")
+
+            write(store, Save(Observation(key="member1")))
+            heard = [notice.payload for notice in listener.notifies(timeout=60, stop_after=1)]
+
+        assert heard == ["placer"]
+
+
+class TestTransactions:
+    def test_a_write_within_another_transaction_is_refused(self, store: DjangoStore) -> None:
+        with transaction.atomic(), pytest.raises(RuntimeError, match="cannot be a part of another"):
+            create(store, binding("web"))
+
+        assert store.list(RESOURCE_BINDING) == []
 
 
 class TestProjections:
