@@ -30,6 +30,9 @@ Period = Annotated[float, Meta(ge=0.1, le=3600)]
 Threshold = Annotated[float, Meta(ge=0, le=DAY)]
 # How long a heartbeat may be missing.
 Grace = Annotated[float, Meta(ge=1, le=DAY)]
+# How long a client waits for a member.
+Timeout = Annotated[float, Meta(ge=1, le=7 * DAY)]
+Count = Annotated[int, Meta(ge=1, le=100_000)]
 Rate = Annotated[float, Meta(ge=0, le=MAX_RATE)]
 WholeSeconds = Annotated[int, Meta(ge=0, le=MAX_SECONDS)]
 
@@ -141,7 +144,7 @@ Bytes = Annotated[int, Meta(ge=1_048_576, le=1_073_741_824)]
 
 
 class MemberSettings(Struct, frozen=True):
-    """Which addresses of members may be called, and how much data members may send."""
+    """Which addresses of members may be called, how much data members may send, and the limits of the proxy to them."""
 
     refused_addresses: Annotated[
         tuple[str, ...],
@@ -171,6 +174,18 @@ class MemberSettings(Struct, frozen=True):
             "find out their health."
         ),
     ] = 268_435_456
+    proxy_answer_seconds: Annotated[
+        Timeout, Meta(description="Seconds within which a member begins to answer through `clusters/<name>/proxy`.")
+    ] = 60
+    proxy_idle_seconds: Annotated[
+        Timeout, Meta(description="Seconds without a byte after which a request through the proxy is ended.")
+    ] = 3600
+    proxy_longest_seconds: Annotated[
+        Timeout, Meta(description="Seconds after which every request through the proxy is ended.")
+    ] = 14_400
+    proxy_requests: Annotated[Count, Meta(description="Requests through the proxy that one process has open.")] = 1000
+    proxy_requests_per_user: Annotated[Count, Meta(description="Of them, those of one user.")] = 200
+    proxy_requests_per_member: Annotated[Count, Meta(description="Of them, those to one member.")] = 200
 
 
 class ChangeLogSettings(Struct, frozen=True):

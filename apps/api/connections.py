@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+import sys
 from collections import OrderedDict
 from typing import Any
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from apps.api.shell import ABORT
+from apps.api.tunnels import ABORT, TUNNEL, Tunnel
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +65,9 @@ class GuardedProtocol(HttpToolsProtocol):
         self._in_headers = True  # of the next request, from before its first byte
         self._header_bytes = 0
         self._header_timer: asyncio.TimerHandle | None = None
+        self._arriving = b""  # the bytes that are being parsed
+        self._tunnel: Tunnel | None = None  # None: no request has asked for another protocol
+        self._is_switched = False  # True: what arrives is no HTTP any more
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -75,12 +80,19 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.connections_of_process.forget(self)
         self._stop_timer()
+        if self._tunnel is not None:
+            self._tunnel.end()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
+        if self._tunnel is not None and self._is_switched:
+            self._tunnel.feed(data)
+            return
+        self._arriving = data
         super().data_received(data)
+        self._arriving = b""
         if not self._in_headers or self.transport.is_closing():
             return
         if self._header_timer is None:
@@ -99,7 +111,27 @@ class GuardedProtocol(HttpToolsProtocol):
         self._in_headers = False
         self._stop_timer()
         self.connections_of_process.idle.pop(self, None)
+        if not self.parser.should_upgrade():
+            super().on_headers_complete()
+            return
+        self._tunnel = Tunnel(self.transport, self.flow)
+        self.scope["extensions"][TUNNEL] = {"open": self._open_tunnel}
         super().on_headers_complete()
+        self.cycle.keep_alive = False  # what follows is no HTTP, whatever the answer is
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Keep what follows a request that asks for another protocol. uvicorn calls it after such a request."""
+        error = sys.exception()
+        if self._tunnel is not None and isinstance(error, httptools.HttpParserUpgrade):
+            self._is_switched = True
+            if rest := self._arriving[error.args[0] :]:
+                self._tunnel.feed(rest)
+
+    def _open_tunnel(self) -> Tunnel:
+        """Return the tunnel of this connection, which ends uvicorn's own answer: the caller sends all bytes."""
+        assert self._tunnel is not None, "only a request that asks for another protocol has this extension"
+        self.cycle.response_started = self.cycle.response_complete = True
+        return self._tunnel
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

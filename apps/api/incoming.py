@@ -10,6 +10,7 @@ import asyncio
 import io
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from apps.api.budget import ANONYMOUS, Budget, Hold
@@ -52,26 +53,48 @@ async def body_of(receive: Receive, *, budget: Budget, identify: Identify) -> Bo
         return await reading.body(identify)
     except StatusError:
         reading.discard()
-        await reading.drain()
+        await reading.receive.discard()
         raise
     except BaseException:
         reading.discard()
         raise
 
 
+class Incoming:
+    """What a client sends. `more`: the body of the request has not arrived completely."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self.more = True
+
+    async def __call__(self) -> Message:
+        """Return the next message, as the function `receive` of ASGI does."""
+        message = await self._receive()
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            self.more = False
+        return message
+
+    async def discard(self) -> None:
+        """Read and discard the rest of the body for a while, because a client that is sending reads no answer."""
+        discarded = 0
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while self.more and discarded < MAX_DRAINED:
+                    discarded += len((await self()).get("body", b""))
+
+
 class _Reading:
     """Reads one body, within its limits of size and time."""
 
     def __init__(self, receive: Receive, hold: Hold) -> None:
-        self.receive = receive
+        self.receive = Incoming(receive)
         self.hold = hold
         self.parts: list[bytes] = []
         self.size = 0
-        self.more = True
 
     async def body(self, identify: Identify) -> Body:
         await self._within(ANONYMOUS_SECONDS, self._next())
-        if not self.more and self.size <= SMALL:
+        if not self.receive.more and self.size <= SMALL:
             return self._whole()
         self.hold.grow(self.size)
         user = await identify()
@@ -86,24 +109,12 @@ class _Reading:
         self.parts.clear()
         self.hold.release()
 
-    async def drain(self) -> None:
-        """Read and discard the rest of the body, for at most DRAIN_SECONDS and MAX_DRAINED bytes."""
-        drained = 0
-        try:
-            async with asyncio.timeout(DRAIN_SECONDS):
-                while self.more and drained < MAX_DRAINED:
-                    message = await self.receive()
-                    self.more = message["type"] != "http.disconnect" and message.get("more_body", False)
-                    drained += len(message.get("body", b""))
-        except TimeoutError:
-            pass
-
     def _whole(self) -> Body:
         return Body(b"".join(self.parts), self.hold)
 
     async def _rest(self, most: int) -> None:
         self._check(most)
-        while self.more:
+        while self.receive.more:
             part = await self._next()
             self.hold.grow(part)
             self._check(most)
@@ -121,7 +132,6 @@ class _Reading:
         if message["type"] == "http.disconnect":
             raise Disconnected
         part = message.get("body", b"")
-        self.more = message.get("more_body", False)
         self.parts.append(part)
         self.size += len(part)
         return len(part)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,12 +30,15 @@ from apps.api.clock import ticks
 from apps.api.fairness import Clients, Turns
 from apps.api.health import HEALTH, unanswered
 from apps.api.heartbeat_intake import Listening
-from apps.api.incoming import Disconnected, Receive, Scope, body_of, environ_of
+from apps.api.incoming import Disconnected, Incoming, Receive, Scope, body_of, environ_of
 from apps.api.outgoing import SLICE, Headers, Send, Stalled, send_parts, send_whole
 from apps.api.permissions import check_probe
+from apps.api.proxy import PATTERN, Proxied, ProxyResponse
+from apps.api.proxying import Proxying
 from apps.api.pushes import Push, PushResponse
 from apps.api.streams import Stream, WatchResponse
-from apps.api.unpacking import unpacked
+from apps.api.tunnels import ABORT
+from apps.api.unpacking import ENCODING, unpacked
 from apps.api.watch_hub import BOOKMARK_SECONDS, CHUNK, CatchUp, Event, Tailer, Watcher, shown
 from apps.objects.decision_log import log_refusal
 from apps.objects.listing import changes_between
@@ -55,19 +59,20 @@ ALIVE = frozenset({"/livez", "/livez/", "/healthz", "/healthz/"})
 READY = frozenset({"/readyz", "/readyz/"})
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
 INITIAL_CHUNK = 200  # objects in one part of the present state that a watch sends first
-ABORT = "lifeboat.abort"  # ASGI extension; its function "now" closes the connection at once
+_PROXY = re.compile(PATTERN)
 
 T = TypeVar("T")
 
 
 class Reply(NamedTuple):
-    """Django's complete answer, or the stream or push that the view authorised."""
+    """Django's complete answer, or the stream, push or request to a member that the view authorised."""
 
     status: int
     headers: Headers
     body: bytes
     stream: Stream | None = None
     push: Push | None = None
+    proxied: Proxied | None = None
     user: str = ""  # whose budget the answer counts against while it is sent; "": callers without a login
 
 
@@ -88,6 +93,7 @@ class Shell:
         self.running = Turns(threads, per_client=waiting)
         self.writing = Turns(max(1, threads - READERS), per_client=waiting)
         self.tailer: Tailer | None = None
+        self.proxying = Proxying()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -112,6 +118,7 @@ class Shell:
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await self.tailer.stop()
+        await self.proxying.close()
         await asyncio.to_thread(listening.stop)
         self.pool.shutdown(wait=True)
         self.health.shutdown(wait=False, cancel_futures=True)
@@ -119,6 +126,9 @@ class Shell:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
+            if _PROXY.match(scope["path"].removeprefix("/")):
+                await self._proxy(scope, receive, send)
+                return
             reply = await self._reply(scope, receive)
             if reply.stream is not None:
                 await self._stream(reply.stream, receive, send)
@@ -155,6 +165,23 @@ class Shell:
             if scope["method"] not in ("GET", "HEAD", "OPTIONS"):
                 log_refusal(error, actor="", way=f"{scope['method']} {scope['path']}")
             return _failed(error)
+
+    async def _proxy(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Authorise a request to a member in a thread, without its body, and pass it on."""
+        assert self.tailer is not None, "the server has to run the lifespan protocol: uvicorn --lifespan on"
+        incoming = Incoming(receive)
+        try:
+            headers = [(name, value) for name, value in scope["headers"] if name != ENCODING]  # is for the member
+            reply = await self._in_thread(self._call, {**scope, "headers": headers}, b"")
+            if reply.user:
+                self.clients.remember(scope)
+            if reply.proxied is not None:
+                await self.proxying.serve(reply.proxied, self.tailer, scope, incoming, send)
+                return
+        except StatusError as error:
+            reply = _failed(error)
+        await incoming.discard()
+        await self._send(reply, send)
 
     async def _send(self, reply: Reply, send: Send) -> None:
         """Send a complete answer. A large answer counts against the user's budget until it is sent. Raises Stalled."""
@@ -222,7 +249,11 @@ class Shell:
             if isinstance(response, PushResponse):
                 authorization.check(response.push.allowed)
                 return Reply(200, [], b"", push=response.push)
-            return Reply(started[0], started[1], b"".join(response), user=environ.get(callers.CALLER, ""))
+            user = environ.get(callers.CALLER, "")
+            if isinstance(response, ProxyResponse):
+                authorization.check(response.proxied.allowed)
+                return Reply(200, [], b"", proxied=response.proxied, user=user)
+            return Reply(started[0], started[1], b"".join(response), user=user)
         finally:
             close = getattr(response, "close", None)
             if close is not None:

@@ -12,6 +12,7 @@ from apps.api.evictions import EvictionsView
 from apps.api.fleet_status import FleetStatusView
 from apps.api.permissions import without_login
 from apps.api.placement import ExplainView, PlacementReviewView
+from apps.api.proxy import PATTERN, ProxyView
 from apps.api.readiness import FleetReadinessView, ReadinessView
 from apps.api.reviews import ReviewView
 from apps.api.token_requests import TokenRequestView, TokenReviewView
@@ -49,6 +50,7 @@ urlpatterns = [
     re_path(url_patterns.review_urls(discovery.ACCESS_REVIEWS), ReviewView.as_view()),
     re_path(url_patterns.object_urls(placement_review.RESOURCE), PlacementReviewView.as_view()),
     re_path(url_patterns.object_urls(what_if.RESOURCE), WhatIfView.as_view()),
+    re_path(PATTERN, ProxyView.as_view()),
     re_path(url_patterns.subresource_urls(RESOURCES, ["readiness"]), ReadinessView.as_view()),
     re_path(url_patterns.object_urls(fleet_readiness.RESOURCE), FleetReadinessView.as_view()),
     re_path(url_patterns.object_urls(fleet_status.RESOURCE), FleetStatusView.as_view()),

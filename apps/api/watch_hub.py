@@ -20,6 +20,7 @@ from django.db import Error, close_old_connections
 
 from apps.api import logins
 from apps.api.clock import ticks, wall_now
+from apps.api.proxy import Proxied
 from apps.api.pushes import Push
 from apps.api.streams import Stream
 from apps.objects import change_log
@@ -131,7 +132,7 @@ def shown(stream: Stream, event: str, document: bytes, *, definitions: bool) -> 
 class Watcher:
     """The queue of one stream, with its position and deadlines."""
 
-    def __init__(self, stream: Stream | Push) -> None:
+    def __init__(self, stream: Stream | Push | Proxied) -> None:
         self.stream: Any = stream
         self.seen = stream.since
         self.pending: deque[Event | CatchUp] = deque()

@@ -42,9 +42,15 @@ class Socks(ProxyConnector):
         return transport, charged
 
 
-def connector(target: Target, *, limit: int, resolver: CheckedResolver, account: Account) -> aiohttp.TCPConnector:
-    """Return the connector of a member. `limit`: the largest number of connections; 0: any number."""
+def connector(
+    target: Target, *, limit: int, resolver: CheckedResolver, account: Account, force_close: bool = False
+) -> aiohttp.TCPConnector:
+    """Return the connector of a member. `limit`: the largest number of connections; 0: any number.
+
+    `force_close`: a connection is used for one request only.
+    """
     options: dict[str, Any] = {"limit": limit, "ssl": _tls(target), "resolver": resolver, "account": account}
+    options["force_close"] = force_close
     if not _by_socks(target):
         return Direct(**options)
     type_, host, port, user, password = parse_proxy_url(target.proxy)

@@ -12,7 +12,8 @@ from apps.objects.models import Object
 from apps.objects.store import store
 from controlplane.authorization.attributes import ADMINISTRATORS, AUTHENTICATED, Caller, Request
 from controlplane.authorization.escalation import CHECKS
-from controlplane.authorization.policy import KINDS, Policy, Verdict
+from controlplane.authorization.policy import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, KINDS, Policy, Verdict
+from controlplane.authorization.proxied import Subjects, subjects
 from controlplane.engine.state import State
 from controlplane.kind import Kind
 
@@ -29,6 +30,7 @@ class Access:
     def __init__(self, state: State) -> None:
         self._state = state
         self._policy = Policy({})
+        self._documents: dict[str, list[dict[str, Any]]] = {}
         self._versions: tuple[int, int] = (-1, -1)
         self._read_at = -FRESH_SECONDS
 
@@ -43,8 +45,14 @@ class Access:
         found = Object.objects.filter(kind__in=KINDS).aggregate(Count("pk"), Max("resource_version"))
         versions = (found["pk__count"], found["resource_version__max"] or 0)
         if versions != self._versions:
-            self._policy = Policy({kind: [item.document() for item in self._state.list(kind)] for kind in KINDS})
+            self._documents = {kind: [item.document() for item in self._state.list(kind)] for kind in KINDS}
+            self._policy = Policy(self._documents)
             self._versions = versions
+
+    def proxy_subjects(self, cluster: str) -> Subjects:
+        """Return the users, groups and ServiceAccounts who may use the proxy to a cluster [proxy-rights]."""
+        self.policy()
+        return subjects(cluster, self._documents.get(CLUSTER_ROLE, ()), self._documents.get(CLUSTER_ROLE_BINDING, ()))
 
 
 @lru_cache(maxsize=1)

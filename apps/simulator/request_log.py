@@ -16,7 +16,9 @@ class RequestLog:
         self._entries: deque[dict[str, Any]] = deque(maxlen=KEPT)
         self._number = itertools.count(1)
 
-    def begin(self, *, at: str, method: str, path: str, user_agent: str) -> dict[str, Any]:
+    def begin(
+        self, *, at: str, method: str, path: str, user_agent: str, impersonated: dict[str, Any]
+    ) -> dict[str, Any]:
         """Add an entry for a request and return it. The caller sets `status` and `seconds` when it is answered."""
         entry = {
             "number": next(self._number),
@@ -24,6 +26,7 @@ class RequestLog:
             "method": method,
             "path": path,
             "userAgent": user_agent,
+            "impersonated": impersonated,
             "status": 0,
             "seconds": 0.0,
         }

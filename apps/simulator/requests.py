@@ -35,6 +35,7 @@ class Request(msgspec.Struct, frozen=True):
     accept: str = ""
     content_type: str = ""
     user_agent: str = ""
+    impersonated: Mapping[str, Any] = {}  # the user, as reviews describe users; {}: none
     body: bytes = b""
 
     def flag(self, name: str) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 import orjson
 import yaml
 
-from apps.simulator import reviews, strategies, typed
+from apps.simulator import pod_streams, reviews, strategies, typed
 from apps.simulator.objects import Objects
 from apps.simulator.requests import Request, Target, nothing_here
 from apps.simulator.store import Stored, key_of
@@ -214,6 +214,8 @@ class Rest:
 
     def _create(self, request: Request) -> Answer:
         document, warnings = self._decoded(request)
+        if request.target.resource.key == "Secret" and document.get("type") == reviews.TOKEN_SECRET:
+            document = reviews.with_token(document, self.tokens)
         stored = self.objects.create(request.target.resource, document, request.writer)
         return self._shown(request, stored, status=201, warnings=warnings)
 
@@ -329,7 +331,7 @@ class Rest:
 
     def _log(self, request: Request) -> Answer:
         self._live(request)
-        return Answer(b"this pod is simulated and writes no log\n", content_type="text/plain")
+        return Answer(pod_streams.log_text(request.target.name).encode(), content_type="text/plain")
 
     def _finalize(self, request: Request) -> Answer:
         return self._shown(request, self._live(request))
@@ -351,7 +353,7 @@ class Rest:
     def _review(self, request: Request) -> Answer:
         if request.method != "POST":
             raise MethodNotAllowed(f"{request.target.resource.plural} can only be created")
-        answered = reviews.answer(request.target.resource, self._plain(request), self.tokens)
+        answered = reviews.answer(request.target.resource, self._plain(request), self.tokens, request.impersonated)
         return Answer(orjson.dumps(answered), 201)
 
     def _plain(self, request: Request) -> Document:

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import orjson
 from aiohttp import web
 
+from apps.simulator import pod_streams
 from apps.simulator.catalogue import Catalogue
 from apps.simulator.faults import Fault, Trouble
 from apps.simulator.request_log import RequestLog
@@ -65,6 +66,7 @@ class Server:
             method=http.method,
             path=http.path_qs,
             user_agent=http.headers.get("User-Agent", ""),
+            impersonated=_impersonated(http),
         )
         await self._endure(http)
         try:
@@ -102,6 +104,9 @@ class Server:
             return web.Response(text="[-]simulated failed" if sick else "ok", status=503 if sick else 200)
         if _is_discovery(parts):
             return self._discover(http, parts)
+        if stream := pod_streams.stream_of(parts, dict(http.query)):
+            entry["status"] = 200
+            return await pod_streams.serve(http, self._rest.objects, parts, stream)
         request = Request(
             method=http.method,
             target=target_of(parts, self._catalogue),
@@ -109,6 +114,7 @@ class Server:
             accept=http.headers.get("Accept", ""),
             content_type=http.headers.get("Content-Type", ""),
             user_agent=http.headers.get("User-Agent", ""),
+            impersonated=_impersonated(http),
             body=await _body(http),
         )
         if http.method == "GET" and request.flag("watch") and not request.target.subresource:
@@ -201,6 +207,20 @@ class Server:
                 await asyncio.wait_for(more.wait(), None if wait == float("inf") else wait)
             except TimeoutError:
                 continue
+
+
+def _impersonated(http: web.BaseRequest) -> dict[str, object]:
+    """Return the user whom a request impersonates; {}: it impersonates no user. Every caller may do it here."""
+    name, prefix = http.headers.get("Impersonate-User", ""), "impersonate-extra-"
+    if not name:
+        return {}
+    extra: dict[str, list[str]] = {}
+    for header, value in http.headers.items():
+        if header.lower().startswith(prefix):
+            extra.setdefault(unquote(header.lower().removeprefix(prefix)), []).append(value)
+    groups = [*http.headers.getall("Impersonate-Group", []), "system:authenticated"]
+    uid = http.headers.get("Impersonate-Uid", "")
+    return {"username": name, "groups": groups, **({"uid": uid} if uid else {}), **({"extra": extra} if extra else {})}
 
 
 def _is_discovery(parts: list[str]) -> bool:

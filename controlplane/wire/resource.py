@@ -77,6 +77,7 @@ SUBRESOURCES: Final = {
         Subresource("scale", _EDIT, ("autoscaling", "v1", "Scale")),
         Subresource("finalize", ("update",)),
         Subresource("eviction", ("create",), ("policy", "v1", "Eviction")),
+        Subresource("proxy", ("create", "delete", "get", "patch", "update")),
         Subresource("token", ("create",), ("authentication.k8s.io", "v1", "TokenRequest")),
         *(Subresource(name, ("get",)) for name in ("log", "explain", "readiness")),
         *(

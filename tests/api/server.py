@@ -144,6 +144,10 @@ class Server:
             "LIFEBOAT_ADMIN_NAME": "admin",
             "LIFEBOAT_ADMIN_PASSWORD": "correct-horse-battery",
             "LIFEBOAT_LOGINS_PER_MINUTE": "600",  # tests log in often, all of them from one address
+            # tests of the proxy to members wait for these ends
+            "LIFEBOAT_MEMBERS_PROXY_ANSWER_SECONDS": "3",
+            "LIFEBOAT_MEMBERS_PROXY_IDLE_SECONDS": "6",
+            "LIFEBOAT_MEMBERS_PROXY_REQUESTS_PER_MEMBER": "6",
             "LIFEBOAT_API_URL": f"https://127.0.0.1:{self.tls_port}",
             "PYTHONPATH": str(PROJECT),
             **more,

@@ -93,6 +93,7 @@ SPECS: list[tuple[str, Document]] = [
             "syncMode": "Pull",
             "apiEndpoint": "https://127.0.0.1:1",
             "secretRef": {"namespace": "default", "name": "secret"},
+            "impersonatorSecretRef": {"namespace": "default", "name": "secret"},
             "insecureSkipTLSVerification": True,
             "proxyURL": "http://127.0.0.1:2",
             "proxyHeader": {"a": "b"},
@@ -189,7 +190,6 @@ SPECS: list[tuple[str, Document]] = [
 MOVED = {
     ("failover.lifeboat.io/Failback", "binding"): "needs a binding that has left a cluster",
     ("cluster.karmada.io/Cluster", "zone"): "a deprecated field whose value is moved to zones",
-    ("cluster.karmada.io/Cluster", "impersonatorSecretRef"): "refused: nothing here acts in members for users",
     ("policy.karmada.io/PropagationPolicy", "placement.spreadConstraints.spreadByLabel"): "refused: none can be met",
     ("policy.karmada.io/ClusterPropagationPolicy", "placement.spreadConstraints.spreadByLabel"): "refused: as above",
 }

@@ -29,7 +29,6 @@ from tests.core.admitted import NOW, created, updated
         (cluster(proxyURL="http://host", proxyHeader={"a": "x\ny"}), "spec.proxyHeader[a]"),
         (cluster(secretRef={"name": "x"}), "spec.secretRef.namespace"),
         (cluster(impersonatorSecretRef={"name": "x"}), "spec.impersonatorSecretRef.namespace"),
-        (cluster(impersonatorSecretRef={"name": "x", "namespace": "y"}), "spec.impersonatorSecretRef"),
         (cluster(provider="a b"), "spec.provider"),
         (cluster(zone="a", zones=["b"]), "spec.zone"),
         (cluster(zones=["a", "b c"]), "spec.zones[1]"),

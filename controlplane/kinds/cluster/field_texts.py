@@ -27,7 +27,7 @@ id: UID of the member's kube-system namespace.
 sync_mode: Push if the control plane calls the member, Pull if an agent in the member calls the control plane.
 api_endpoint: URL of the member's API server.
 secret_ref: Secret with the token and the CA bundle for the member.
-impersonator_secret_ref: Not supported. Secret with the token that may impersonate users in the member.
+impersonator_secret_ref: Secret with the token that may impersonate users in the member, for clusters/<name>/proxy.
 insecure_skip_tls_verification: Do not verify the member's certificate.
 proxy_url: Proxy through which the member is called.
 proxy_header: Headers that are sent to the proxy.

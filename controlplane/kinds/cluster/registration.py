@@ -22,7 +22,7 @@ DECLARED = (
             "cluster",
             False,
             categories=("karmada-io",),
-            subresources=("status", "fence"),
+            subresources=("status", "fence", "proxy"),
             columns=COLUMNS,
         ),
         type=Cluster,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from controlplane.apimachinery import addresses
-from controlplane.apimachinery.causes import forbidden, invalid, mistyped, required, unsupported
+from controlplane.apimachinery.causes import invalid, mistyped, required, unsupported
 from controlplane.apimachinery.errors import Cause
 from controlplane.apimachinery.names import CLUSTER_FINALIZER, UNJOIN_ANNOTATION
 from controlplane.apimachinery.selectors import dns1123_label_errors, label_value_errors
@@ -49,7 +49,7 @@ def validate(new: Cluster, old: Cluster | None, settings: Settings) -> list[Caus
         *(cause for field, (url, was) in called.items() if url != was for cause in _address(url, field, settings)),
         *_proxy_header(spec.proxy_header),
         *_secret(spec.secret_ref, "spec.secretRef"),
-        *_impersonator(spec.impersonator_secret_ref, None if old is None else old.spec.impersonator_secret_ref),
+        *_secret(spec.impersonator_secret_ref, "spec.impersonatorSecretRef"),
         *_location(spec),
         *taint_causes(spec.taints, "spec.taints"),
         *_unjoin(new.metadata.annotations.get(UNJOIN_ANNOTATION)),
@@ -166,15 +166,6 @@ def _secret(ref: SecretReference | None, path: str) -> Iterator[Cause]:
     for field, value in (("namespace", ref.namespace), ("name", ref.name)):
         if not value:
             yield required(f"{path}.{field}", "name the Secret fully, or leave the reference out")
-
-
-def _impersonator(ref: SecretReference | None, old: SecretReference | None) -> Iterator[Cause]:
-    """Yield the cause if the Secret is set or changed. It serves a proxy of Karmada that Lifeboat does not have."""
-    causes = list(_secret(ref, "spec.impersonatorSecretRef"))
-    yield from causes
-    if ref is not None and not causes and ref != old:
-        rule = "Lifeboat has no proxy to members that would use it: remove it; spec.secretRef has the credentials"
-        yield forbidden("spec.impersonatorSecretRef", rule)
 
 
 def _location(spec: ClusterSpec) -> Iterator[Cause]:

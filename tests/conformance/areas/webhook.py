@@ -22,7 +22,6 @@ NOW = datetime(2026, 3, 14, 9, 26, 44, tzinfo=UTC)
 UID = "0c2b8a4e-5f6d-4a3b-9c1d-7e8f9a0b1c2d"
 # Two paths of the original repeat a name instead of saying which field is meant.
 SAID_OTHERWISE = {"spec.suspension.suspension": "spec.suspension", "spec.spec": "spec.zone"}
-IMPERSONATOR = ("FieldValueForbidden", "spec.impersonatorSecretRef")
 # Of a spread constraint the original names the whole; a number or a label of it is named where no fleet can meet it.
 NEVER_MET = re.compile(r"\.spreadConstraints\[\d+\]\.(minGroups|maxGroups|spreadByLabel)$")
 # What the original refuses before it looks at fields; it names no field then.
@@ -128,7 +127,6 @@ def _on_purpose(given: Document, result: Document) -> dict[str, set[tuple[str, s
     """Return the causes only one of the two may tell, by the reason for it."""
     kind, spec = given["kind"], given["object"]["spec"]
     found = {
-        "nothing here acts in members for users, so impersonatorSecretRef is refused": {IMPERSONATOR},
         "a spread constraint that can never be met is refused": {
             one for one in _refusals(result) if NEVER_MET.search(one[1])
         },

@@ -54,6 +54,7 @@ class Command(BaseCommand):
         tracing.start("api")
         common: dict[str, Any] = {"app": application, "host": options["host"], "access_log": False}
         common["http"] = guarded(settings.API_CONNECTIONS)
+        common["ws"] = "none"  # websockets are passed on to members as they are: apps/api/tunnels.py
         common["timeout_keep_alive"] = 75  # seconds; clients reuse connections
         common["timeout_graceful_shutdown"] = GRACE_SECONDS
         plain = uvicorn.Server(uvicorn.Config(port=options["port"], lifespan="on", **common))
