@@ -7,7 +7,7 @@ time limit, so that the whole answer has a time limit.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +26,7 @@ from apps.objects.configuration import base
 from apps.objects.refusal import CAUSES, LOCKED, READ_ONLY, cause, sqlstate
 from apps.worker.beat_presence import BEAT
 from apps.worker.groups import GROUPS, MEMBERS, tick_names
+from apps.worker.watchdog import STOPPED
 from controlplane.wire.negotiate import go_bool
 
 FRESH_SECONDS: Final = 1.0  # a report is reused for this long
@@ -34,6 +35,7 @@ STATEMENT_SECONDS: Final = 2
 LOCK_SECONDS: Final = 1
 WAIT_SECONDS: Final = 5.0  # a request waits this long for the checks of another request
 HELD_SECONDS: Final = 15.0  # a group may be without a lease holder for this long; between two turns there is none
+EXPIRED_SECONDS: Final = 3.0  # as HELD_SECONDS, if the holder did not return the lease: it was killed, or it hangs
 LATE_SECONDS: Final = 60.0  # a group whose oldest due object is older does not keep up
 REFUSED_SECONDS: Final = 60.0  # a refused write is reported for this long
 
@@ -46,7 +48,7 @@ _WRITER = """
     WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_xid IS NOT NULL
     ORDER BY xact_start LIMIT 1"""
 _LEASES = """
-    SELECT name, shard, extract(epoch FROM clock_timestamp() - max(until)) FROM objects_lease GROUP BY name, shard"""
+    SELECT name, shard, extract(epoch FROM clock_timestamp() - until), holder FROM objects_lease"""
 _WAITS = """
     SELECT w.name, extract(epoch FROM clock_timestamp() - (
         SELECT due_at FROM objects_due WHERE lower(controller) = w.name AND due_at <= clock_timestamp()
@@ -222,8 +224,8 @@ def broker() -> str:
 
 
 def groups(own: psycopg.Connection[Any]) -> Iterator[Line]:
-    """Yield a line for each controller group that workers run, one for the members processes, and one for beat."""
-    ended = {(name, shard): float(ago) for name, shard, ago in own.execute(_LEASES)}
+    """Yield a line for each controller group that workers run, and for main processes of workers, members and beat."""
+    ended = {(name, shard): Ended(float(ago), holder) for name, shard, ago, holder in own.execute(_LEASES)}
     enabled = [
         controller.name for group in GROUPS.values() for controller in group.controllers if base().runs(controller.name)
     ]
@@ -231,33 +233,59 @@ def groups(own: psycopg.Connection[Any]) -> Iterator[Line]:
     for place in tick_names():
         name, _, shard = place.partition("/")
         yield _line(f"workers {place}", name, ended.get((name, int(shard))), waits, "worker")
-    latest = min((ago for (name, _), ago in ended.items() if name == MEMBERS), default=None)
-    yield _line("members", MEMBERS, latest, waits, "members process")
-    yield _beat(min((ago for (name, _), ago in ended.items() if name == BEAT), default=None))
+    yield _stopped([one for (name, _), one in ended.items() if name == STOPPED])
+    yield _line("members", MEMBERS, _latest(ended, MEMBERS), waits, "members process")
+    yield _beat(_latest(ended, BEAT))
 
 
-def _beat(ended: float | None) -> Line:
-    """Return the line of beat. `ended`: as in `_line`, of the lease that shows that beat runs."""
+class Ended(NamedTuple):
+    """When a lease ended, in seconds before now; negative: it is held. `holder` "": the holder returned it."""
+
+    ago: float
+    holder: str
+
+    @property
+    def is_missing(self) -> bool:
+        """Test whether the lease is free for longer than the change from one holder to the next takes."""
+        return self.ago > (EXPIRED_SECONDS if self.holder else HELD_SECONDS)
+
+
+def _latest(ended: dict[tuple[str, int], Ended], name: str) -> Ended | None:
+    return min((one for (lease, _), one in ended.items() if lease == name), default=None)
+
+
+def _stopped(leases: Sequence[Ended]) -> Line:
+    """Return the line about main processes of workers that do not run, as their pools report them."""
+    held = sorted(one.holder for one in leases if one.ago <= 0)
+    if not held:
+        return Line("worker", "", "every main process runs")
+    host, _, pid = held[0].partition(":")
+    return Line(
+        "worker",
+        f"process {pid} on {host} is stopped or was killed: its pool goes on without ticks, and is not replaced if it "
+        f"fails; end it with kill -KILL {pid} and start a worker",
+    )
+
+
+def _beat(ended: Ended | None) -> Line:
+    """Return the line of beat. `ended`: when the lease ended that shows that beat runs."""
     without = "is beat running? Workers run without it, but take over from each other later"
     if ended is None:
         return Line("beat", f"never seen: {without}")
-    if ended > HELD_SECONDS:
-        return Line("beat", f"last seen {ended:.0f} s ago: {without}")
-    return Line("beat", "", "seen now" if ended <= 0 else f"seen {ended:.0f} s ago")
+    if ended.is_missing:
+        return Line("beat", f"last seen {ended.ago:.0f} s ago: {without}")
+    return Line("beat", "", "seen now" if ended.ago <= 0 else f"seen {ended.ago:.0f} s ago")
 
 
-def _line(title: str, group: str, ended: float | None, waits: dict[str, float], process: str) -> Line:
-    """Return the line of a controller group.
-
-    `ended`: seconds since its lease ended. Negative: the lease is held. None: the lease was never held.
-    """
+def _line(title: str, group: str, ended: Ended | None, waits: dict[str, float], process: str) -> Line:
+    """Return the line of a controller group. `ended`: when its lease ended; None: the lease was never held."""
     oldest = max((waits.get(controller.name, 0.0) for controller in GROUPS[group].controllers), default=0.0)
     waiting = f"the oldest due object waits for {oldest:.0f} s" if oldest >= 1 else "nothing waits"
     if ended is None:
         return Line(title, f"never seen, {waiting}: is a {process} running?")
-    if ended > HELD_SECONDS:
-        return Line(title, f"not held, last held {ended:.0f} s ago, {waiting}: is a {process} running?")
-    held = "held now" if ended <= 0 else f"held {ended:.0f} s ago"
+    if ended.is_missing:
+        return Line(title, f"not held, last held {ended.ago:.0f} s ago, {waiting}: is a {process} running?")
+    held = "held now" if ended.ago <= 0 else f"held {ended.ago:.0f} s ago"
     if oldest > LATE_SECONDS:
         return Line(title, f"{held}, but {waiting}: it does not keep up, or fails; see its log")
     return Line(title, "", f"{held}, {waiting}")

@@ -21,7 +21,7 @@ from controlplane.apimachinery.meta import Ref
 log = logging.getLogger(__name__)
 
 EVERY_SECONDS: Final = 1.0
-SILENT_SECONDS: Final = 10.0  # after this silence parts are compared again, and proxies get a sign of life
+SILENT_SECONDS: Final = 5.0  # after this silence parts are compared again, and proxies get a sign of life
 MAX_REFS: Final = 2000  # references that are read at once; beyond that every subject counts as changed
 EVERYTHING: Final = "*"  # the subject of a change that may concern every page
 AWAY: Final = "!"  # the subject while the database cannot be read

@@ -12,6 +12,7 @@ _HELP: Final = {
     "writes": "curl http://127.0.0.1:8080/readyz?verbose",
     "redis": 'redis-cli -u "$REDIS_URL" ping',
     "workers": "celery -A config worker",
+    "worker": "celery -A config worker",
     "beat": "celery -A config beat",
     "members": "python manage.py members",
     "restore": "python manage.py restored --status",
@@ -19,6 +20,7 @@ _HELP: Final = {
 _MEANING: Final = {
     "redis": "Redis does not answer: nothing is evicted",
     "workers": "No worker runs: nothing is decided",
+    "worker": "The main process of a worker does not run",
     "beat": "Beat does not run: missed notifications are found late",
     "members": "No members process runs: clusters are neither probed nor written to",
     "database": "The database does not answer",

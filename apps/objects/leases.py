@@ -17,7 +17,7 @@ _TAKE = """
     WHERE l.holder = excluded.holder OR l.until <= clock_timestamp()
     RETURNING epoch"""
 _DROP = """
-    UPDATE objects_lease SET until = clock_timestamp()
+    UPDATE objects_lease SET until = clock_timestamp(), holder = ''
     WHERE name = %s AND shard = %s AND epoch = %s AND holder = %s"""
 
 _HELD = "SELECT max(until) FROM objects_lease WHERE name = %s"
@@ -42,5 +42,5 @@ def take(cursor: BinaryCursor, name: str, shard: int, *, holder: str, seconds: f
 
 
 def drop(cursor: BinaryCursor, lease: HeldLease, *, holder: str) -> None:
-    """End a lease of this holder now."""
+    """End a lease of this holder now. It then has no holder; the holder of a lease that expired did not return it."""
     cursor.run(_DROP, (lease.name, lease.shard, lease.epoch, holder))

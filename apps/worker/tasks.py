@@ -34,6 +34,7 @@ from apps.worker.watchdog import Watchdog
 
 MAIN = "MainProcess"
 TICK = "lifeboat.tick"
+MAIN_SECONDS = 1.0  # between two signs of the main process
 LEAVE_SECONDS = 5.0  # how long a process that ends waits until its turn has returned the lease
 _stopping = threading.Event()
 _tick_times = TickTimes(tick_names())
@@ -85,9 +86,15 @@ def _start_beat(**_: object) -> None:
 
 
 @worker_ready.connect
-def _serve_metrics(**_: object) -> None:
-    """Serve the metrics of the whole pool, after its processes have been forked."""
+def _begin(**_: object) -> None:
+    """Serve the metrics of the whole pool, after its processes have been forked, and show them that this one runs."""
     serve_metrics()
+    threading.Thread(target=_show_that_main_runs, name="main-runs", daemon=True).start()
+
+
+def _show_that_main_runs() -> None:
+    while not _stopping.wait(MAIN_SECONDS):
+        _tick_times.main_runs(monotonic_seconds())
 
 
 @task_received.connect

@@ -10,19 +10,19 @@ from collections.abc import Sequence
 class TickTimes:
     """For each name the time of the last tick and of the last turn without a tick, shared with processes forked later.
 
-    Times are monotonic seconds; 0: never.
+    The main process also writes there that it runs. Times are monotonic seconds; 0: never.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
         self._index = {name: index for index, name in enumerate(names)}
-        self._times = memoryview(mmap.mmap(-1, 8 * (2 * len(names) + 1))).cast("d")
+        self._times = memoryview(mmap.mmap(-1, 8 * (2 * len(names) + 2))).cast("d")
         self._count = len(names)
-        self._main = os.getpid()
+        self.main = os.getpid()
 
     @property
     def forked(self) -> bool:
         """Test whether this process belongs to the pool; the main process receives the ticks."""
-        return os.getpid() != self._main
+        return os.getpid() != self.main
 
     def record(self, name: str, now: float) -> None:
         """Record that a tick was received. A name that was not given at the start is ignored."""
@@ -52,3 +52,12 @@ class TickTimes:
     def ended(self) -> bool:
         """Test whether the worker is ending."""
         return self._times[2 * self._count] != 0.0
+
+    def main_runs(self, now: float) -> None:
+        """Record that the main process runs."""
+        self._times[2 * self._count + 1] = now
+
+    def main_stopped(self, now: float, *, after: float) -> bool:
+        """Test whether the main process has recorded nothing for `after` seconds. False: it never recorded anything."""
+        last = self._times[2 * self._count + 1]
+        return last != 0.0 and now - last > after

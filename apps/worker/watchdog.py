@@ -1,4 +1,4 @@
-"""Runs groups that receive no ticks, in each process of the pool.
+"""Runs groups that receive no ticks, in each process of the pool, and reports a main process that does not run.
 
 Ticks may be missing because beat or the broker is away, the queue is full, or the broker refuses writes. All of these
 show in the lease rows of the database: while ticks arrive, the lease of every group is held nearly all the time.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
 from collections.abc import Callable
+from typing import Final
 
 from django.db import OperationalError, close_old_connections
 
@@ -17,12 +19,16 @@ from apps.objects.refusal import cause
 from apps.objects.store import DjangoStore
 from apps.worker.clock import monotonic_seconds
 from apps.worker.groups import INTERVAL_SECONDS, tick_names
+from apps.worker.presence import take_presence_lease
 from apps.worker.tick_times import TickTimes
+from controlplane.engine.state import HeldLease
 
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = INTERVAL_SECONDS / 2  # between two checks of the leases
 QUIET_SECONDS = 2 * INTERVAL_SECONDS  # a group whose lease was free for so long is run without a tick
+STOPPED: Final = "worker-stopped"  # lease that a pool holds while its main process does not run
+STOPPED_SECONDS = 5.0  # without a sign of the main process
 
 
 class Watchdog:
@@ -35,6 +41,8 @@ class Watchdog:
         self._store = store
         self._turn = turn
         self._stopping = stopping
+        self._main = f"{socket.gethostname()}:{tick_times.main}"
+        self._stopped: HeldLease | None = None
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
 
     def start(self) -> None:
@@ -51,6 +59,7 @@ class Watchdog:
             if monotonic_seconds() - began < QUIET_SECONDS:
                 continue
             try:
+                self._report_main()
                 self._run_free_group()
                 database_away = False
             except OperationalError as error:
@@ -61,6 +70,15 @@ class Watchdog:
                 log.exception("a turn without a tick failed; it is tried again")
             finally:
                 close_old_connections()
+
+    def _report_main(self) -> None:
+        """Hold a lease while the main process of this pool is stopped, killed or hangs. All of the pool share it."""
+        if self._tick_times.main_stopped(monotonic_seconds(), after=STOPPED_SECONDS):
+            seconds = 3 * LOOK_SECONDS
+            self._stopped = take_presence_lease(self._store, STOPPED, self._stopped, holder=self._main, seconds=seconds)
+        elif self._stopped is not None:
+            self._store.drop_lease(self._stopped, holder=self._main)
+            self._stopped = None
 
     def _run_free_group(self) -> None:
         """Take a turn with the first group whose lease is free. Each process starts the search at another group."""

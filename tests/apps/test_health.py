@@ -17,10 +17,11 @@ from apps.api.shell import Shell
 from apps.worker.beat_presence import BEAT
 from apps.worker.clock import monotonic_seconds
 from apps.worker.groups import GROUPS, MEMBERS, tick_names
+from apps.worker.watchdog import STOPPED
 
 LEASE = """
     INSERT INTO objects_lease (name, shard, holder, epoch, until)
-    VALUES (%s, %s, 'somebody', 1, clock_timestamp() - %s * interval '1 second')"""
+    VALUES (%s, %s, %s, 1, clock_timestamp() - %s * interval '1 second')"""
 DUE = """
     INSERT INTO objects_due (controller, kind, namespace, name, due_at, seq, lease_until, cursor, hash)
     VALUES (%s, 'v1/ConfigMap', 'default', %s, clock_timestamp() - %s * interval '1 second', 1,
@@ -29,10 +30,10 @@ PLACE = tick_names()[0]
 GROUP = PLACE.partition("/")[0]
 
 
-def lease(name: str, shard: int, *, ended: float) -> None:
-    """Let the lease of a shard end so many seconds ago; negative: it is held for so long."""
+def lease(name: str, shard: int, *, ended: float, holder: str = "") -> None:
+    """Let the lease of a shard end so many seconds ago; negative: it is held. With a holder, it was not returned."""
     with connection.cursor() as cursor:
-        cursor.execute(LEASE, [name, shard, ended])
+        cursor.execute(LEASE, [name, shard, holder, ended])
 
 
 def due(group: str, name: str, *, waits: float, claimed_for: float | None = None) -> None:
@@ -82,6 +83,30 @@ def test_readiness_says_of_a_group_whether_it_is_held_and_what_waits(
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("name", "title"), [(GROUP, f"workers {PLACE}"), (MEMBERS, "members"), (BEAT, "beat")], ids=str
+)
+def test_a_lease_that_a_process_did_not_return_is_missed_after_three_seconds(name: str, title: str) -> None:
+    lease(name, 0, ended=2, holder="killed")
+    assert line(title).startswith("[+]")
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE objects_lease SET until = until - interval '2 seconds'")
+
+    assert line(title).startswith("[-]")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_pool_of_a_worker_reports_a_main_process_that_does_not_run() -> None:
+    lease(STOPPED, 0, ended=20, holder="host1:11")
+    assert line("worker") == "[+]worker ok: every main process runs"
+
+    lease(STOPPED, 1, ended=-5, holder="host2:22")
+
+    assert line("worker").startswith("[-]worker process 22 on host2 is stopped or was killed")
+    assert "kill -KILL 22 " in line("worker")
+
+
+@pytest.mark.django_db(transaction=True)
 def test_what_is_due_later_or_claimed_by_somebody_does_not_wait() -> None:
     lease(GROUP, 0, ended=-10)
     due(GROUP, "in-a-minute", waits=-60)
@@ -107,7 +132,8 @@ def test_each_group_has_a_line_of_its_own() -> None:
     with health._connect() as own:
         found = {one.name: not one.problem for one in health.groups(own)}
 
-    assert found == {f"workers {place}": place == PLACE for place in tick_names()} | {"members": False, "beat": False}
+    others = {"worker": True, "members": False, "beat": False}
+    assert found == {f"workers {place}": place == PLACE for place in tick_names()} | others
 
 
 @pytest.fixture
