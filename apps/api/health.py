@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 
 import psycopg
 import redis
-from django.conf import settings
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 from django.http import HttpRequest, HttpResponse
@@ -21,6 +20,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from apps.api.clock import ticks as clock
 from apps.failover.bucket import RedisBucket, refusal
+from apps.failover.redis_client import redis_client
 from apps.objects import origin
 from apps.objects.configuration import base
 from apps.objects.refusal import CAUSES, LOCKED, READ_ONLY, cause, sqlstate
@@ -213,7 +213,7 @@ def _writer(own: psycopg.Connection[Any]) -> str:
 
 def broker() -> str:
     """Return why Redis accepts no writes. "": it does. Without Redis nothing is evicted."""
-    client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=1, socket_connect_timeout=1)
+    client = redis_client()
     try:
         RedisBucket(client).probe()
     except redis.RedisError as error:

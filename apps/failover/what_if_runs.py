@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import msgspec
 import redis
-from django.conf import settings
 
 import config
+from apps.failover.redis_client import redis_client
 from controlplane.apimachinery.errors import ServiceUnavailable, TooManyRequests
 from controlplane.insight.changes import Change
 from controlplane.kinds.what_if import RUNNING, WhatIfStatus
@@ -46,7 +46,7 @@ class Run(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=1)
 def client() -> redis.Redis:
     """Return this process's connections to Redis."""
-    return redis.Redis.from_url(settings.REDIS_URL, socket_timeout=1, socket_connect_timeout=1)
+    return redis_client()
 
 
 def start(changes: Sequence[Change], *, user: str) -> str:

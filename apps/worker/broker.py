@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 
 import redis
-from django.conf import settings
+
+from apps.failover.redis_client import redis_client
 
 
 @lru_cache(maxsize=1)
 def client() -> redis.Redis:
     """Return this process's Redis client. A call to it fails after at most about two seconds if Redis is away."""
-    return redis.Redis.from_url(settings.REDIS_URL, socket_timeout=1, socket_connect_timeout=1)
+    return redis_client()

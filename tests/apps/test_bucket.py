@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+import socket
+import time
+from typing import Any
 
 import pytest
 import redis
 
 from apps.failover.bucket import SCRIPT, RedisBucket
+from apps.failover.redis_client import redis_client
 from controlplane.eviction.rate import Bucket, TakeTokens, capacity, take_tokens
 
 
@@ -88,3 +92,16 @@ def test_redis_away_grants_nothing_and_says_so() -> None:
 
     assert answer.granted == {}
     assert (answer.problem, answer.detail) == ("Redis grants no tokens", "it is not reachable")
+
+
+def test_a_redis_that_never_answers_costs_two_seconds(settings: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        settings.REDIS_URL = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
+        began = time.monotonic()
+
+        answer = RedisBucket(redis_client()).answer(TakeTokens({"fleet": 3}, 0.5))
+
+        seconds = time.monotonic() - began
+
+    assert (answer.granted, answer.detail) == ({}, "it does not answer in time")
+    assert seconds < 4, "redis-py repeats a call three times, with pauses, unless its retry is limited"

@@ -10,6 +10,7 @@ from controlplane.eviction.eligibility import earliest_judgement, judge_taints
 from controlplane.kinds.binding import ObjectReference, ResourceBindingSpec
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.policy import Placement, Toleration
+from controlplane.kinds.rows import Judgement
 from tests.builders.objects import cluster
 
 EVER = datetime.min.replace(tzinfo=UTC)
@@ -79,6 +80,26 @@ def test_a_used_toleration_runs_for_every_taint_it_bears(added: datetime | None)
     tolerations = [Toleration("down", "Exists"), Toleration("", "Exists", toleration_seconds=90)]
 
     assert leaves_at([DOWN, full], tolerations) == EARLIER + timedelta(seconds=90)
+
+
+def test_a_toleration_of_another_taint_does_not_shorten_the_wait() -> None:
+    full = Taint("full", "NoExecute", time_added=NOW)
+    tolerations = [Toleration("down", toleration_seconds=300), Toleration("full", toleration_seconds=0)]
+
+    assert leaves_at([DOWN, full], tolerations) == NOW
+    assert leaves_at([DOWN, full], [tolerations[0], Toleration("full")]) == EARLIER + timedelta(seconds=300)
+    assert leaves_at([DOWN, full], [Toleration("down"), tolerations[1]]) == NOW
+
+
+@pytest.mark.parametrize(("again", "seconds"), [(False, 300), (True, 0)])
+def test_a_stored_judgement_is_kept_unless_taints_are_judged_again(again: bool, seconds: float) -> None:
+    spec = ResourceBindingSpec(ObjectReference("apps/v1", "Deployment", "web"), placement=Placement())
+    before = Judgement("down", "NoExecute", EARLIER, EARLIER + timedelta(seconds=300), 300)
+    member = cluster("member1", taints=[DOWN])
+
+    (found,) = judge_taints(spec, member, [before], clocks_from=EVER, judge_again=again)
+
+    assert (found.wait_seconds, found.due_at) == (seconds, EARLIER + timedelta(seconds=seconds))
 
 
 def test_clocks_do_not_start_before_evictions_were_switched_on() -> None:

@@ -57,6 +57,14 @@ class TestDecisions:
         assert lost[0].lost.startswith("exists")
         assert int(later.metadata.resource_version) == before + 1
 
+    def test_an_event_that_a_batch_reports_twice_is_counted_twice(self, store: Any) -> None:
+        (about,) = create(store, template("a"))
+        decisions = [Decision(events=(Event(about, "Seen", "again"),)) for _ in range(3)]
+
+        store.apply([(None, one) for one in decisions], by=USER)
+
+        assert [event.count for event in store.list("Event")] == [3]
+
     def test_versions_follow_the_order_of_decisions(self, store: Any) -> None:
         decisions = [Decision(changes=(Put(template(f"t{number}"), None),)) for number in (3, 1, 2)]
 

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 import pytest
 import redis
 from django.db import connection
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from apps.objects import change_log, origin
 from apps.objects.apply import binary_cursor
@@ -55,7 +57,7 @@ def test_a_version_that_redis_remembers_and_the_database_does_not_is_a_restore(
 
 
 def test_a_process_notices_what_it_has_seen_itself_while_redis_is_away(store: DjangoStore) -> None:
-    detector = restored.RestoreDetector(redis.Redis(port=1))
+    detector = restored.RestoreDetector(redis.Redis(port=1, retry=Retry(NoBackoff(), 0)))
     create(store, template("a"), template("b"))
     assert detector.check() is None
     sql("UPDATE objects_counter SET version = 1")

@@ -256,6 +256,17 @@ class TestTransactions:
 
         assert store.list(RESOURCE_BINDING) == []
 
+    def test_an_object_created_and_removed_by_one_decision_leaves_no_trace(self, store: DjangoStore) -> None:
+        new = template("short")
+
+        outcome = write(store, Put(new, None), Delete(new))
+
+        assert not outcome.lost
+        assert stored(store, new) is None
+        assert list(store.changes(0)) == []
+        (later,) = create(store, template("later"))
+        assert [change.version for change in store.changes(0)] == [int(later.metadata.resource_version)]
+
 
 class TestProjections:
     def test_columns_and_children_follow_the_document(self, store: DjangoStore) -> None:
