@@ -31,7 +31,7 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.reads.situation import situation_of
 from controlplane.eviction import operator_orders
 from controlplane.insight.forecast import Forecast, queue_end
-from controlplane.insight.previews import order_text
+from controlplane.insight.preview_texts import order_text
 from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING
 from controlplane.kinds.eviction import EvictionItem, Stopped, eviction_item, eviction_name
 from controlplane.kinds.rows import Eviction

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
@@ -58,8 +59,8 @@ def _evictions(run: Run, *, cluster: str = "", **query: Any) -> list[Document]:
     found = run.api.items(paths.failover("evictions", namespace=run.chosen_namespace), **query)["items"]
     if not run.chosen_namespace:
         found += run.api.items(paths.failover("clusterevictions"), **query)["items"]
-    last = len(found) + 1
-    return sorted(found, key=lambda one: one["status"].get("position") or last)
+    # A position is that in the queue of the whole fleet. Held evictions have none, and follow.
+    return sorted(found, key=lambda one: one["status"].get("position") or math.inf)
 
 
 def _waits(eviction: Document) -> bool:

@@ -23,7 +23,7 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.reads.situation import situation_of
 from controlplane.eviction.operator_orders import EXPEDITE, HOLD, RELEASE, SKIP, VERBS
 from controlplane.eviction.refuge import Refuge
-from controlplane.insight.previews import order_text
+from controlplane.insight.preview_texts import order_text
 from controlplane.kind import KINDS
 from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING
 from controlplane.kinds.eviction import CLUSTER_EVICTION, EVICTION
@@ -138,14 +138,12 @@ def effects(found: Ordered, verb: str) -> Effects:
 
 
 def _lines(rows: Sequence[Eviction], verb: str) -> Iterator[str]:
-    """Yield a line about each eviction: what the order does to its workload, as the API says it, or its name."""
+    """Yield a line about each eviction: what the order does to its workload, as the API says it."""
     refuges: dict[str, Refuge] = {}
     if verb == EXPEDITE:
         refuges = destinations(store(), rows, situation_of(store()), configuration().settings())
     for row in rows:
-        ref = Ref.parse(row.binding)
-        text = order_text(verb, row, refuges.get(row.key)).removeprefix("effects: ")
-        yield text or f"{ref.namespace}/{ref.name} on {row.cluster}".lstrip("/")
+        yield order_text(verb, row, refuges.get(row.key)).removeprefix("effects: ")
 
 
 def command(paths: str, verb: str) -> str:

@@ -17,7 +17,8 @@ from controlplane.apimachinery.meta import condition
 from controlplane.controllers.reads.supposed_snapshot import count_concerned, supposed_snapshot
 from controlplane.engine.decision import Delete, Put
 from controlplane.eviction.directly import DIRECTLY_WAITING
-from controlplane.insight.changes import Change
+from controlplane.insight.changes import Change, Cordoned
+from controlplane.insight.preview_texts import cordon_text, fence_text, hold_text, placement_text, unfence_text
 from controlplane.insight.previews import fenced_cluster, has_effects, named_clusters, preview_text, questions
 from controlplane.insight.what_if import what_if
 from controlplane.kinds import BINDINGS
@@ -37,13 +38,12 @@ def preview(
     A preview that fails is logged and left out, because it must not keep a person from writing.
     """
     changes, fenced = questions(writes), sorted(filter(None, map(fenced_cluster, writes)))
-    if not changes and not fenced:
+    plain = [*map(placement_text, writes), *map(unfence_text, writes)]
+    if not changes and not fenced and not any(plain):
         return ()
     try:
-        return (
-            *_effects(store, changes, settings, now=now),
-            *(text for name in fenced for text in _fence(store, name)),
-        )
+        effects = _effects(store, changes, settings, now=now) or _without_effects(store, writes, changes, now=now)
+        return (*effects, *(_fence(store, name) for name in fenced), *filter(None, plain))
     except Exception:
         log.exception("the effects of a write could not be worked out; it is stored without a preview")
         return ()
@@ -56,7 +56,20 @@ def _effects(store: DjangoStore, changes: Sequence[Change], settings: Settings, 
         return (f"effects: {_counted(store, changes)}; {ASK}",)
     snapshot = supposed_snapshot(store, changes, settings=settings, base=base(), now=now)
     effects = what_if(snapshot, changes, settings, now=now)
-    return (preview_text(effects),) if has_effects(effects) else ()
+    return (preview_text(effects),) if has_effects(effects) or effects.remarks else ()
+
+
+def _without_effects(
+    store: DjangoStore, writes: Sequence[Put | Delete], changes: Sequence[Change], *, now: datetime
+) -> tuple[str, ...]:
+    """Return what cordons and holds do although no copy moves and no eviction that waits changes."""
+    cordoned = [name for change in changes if isinstance(change, Cordoned) for name in change.names]
+    texts = [cordon_text(name, _placed_on(store, name)) for name in cordoned]
+    return (*texts, *filter(None, (hold_text(write, now=now) for write in writes)))
+
+
+def _placed_on(store: DjangoStore, name: str) -> int:
+    return sum(store.count_by_index(kind, "placed", name) for kind in BINDINGS)
 
 
 def _counted(store: DjangoStore, changes: Sequence[Change]) -> str:
@@ -64,18 +77,15 @@ def _counted(store: DjangoStore, changes: Sequence[Change]) -> str:
     names = named_clusters(changes)[:COUNTED]
     if not names:
         return f"more than {SMALL} bindings are concerned"
-    counts = {name: sum(store.count_by_index(kind, "placed", name) for kind in BINDINGS) for name in names}
+    counts = {name: _placed_on(store, name) for name in names}
     return ", ".join(f"{count} bindings are on cluster {name}" for name, count in counts.items())
 
 
-def _fence(store: DjangoStore, name: str) -> tuple[str, ...]:
+def _fence(store: DjangoStore, name: str) -> str:
     """Return how many workloads have new copies that wait for the cluster to be confirmed as down."""
     waiting = 0
     for kind in BINDINGS:
         for binding in store.by_index(kind, "leaving", [name], limit=SMALL).get(name, ()):
             found = condition(binding.status.conditions, DIRECTLY_WAITING)
             waiting += found is not None and found.status == "True" and binding.spec.task(name) is not None
-    if not waiting:
-        return ()
-    workloads = "1 workload starts" if waiting == 1 else f"{waiting} workloads start"
-    return (f"effects: the new copies of {workloads}, which wait until cluster {name} is confirmed as down",)
+    return fence_text(name, waiting)

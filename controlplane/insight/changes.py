@@ -76,6 +76,12 @@ class PolicyEdited(_Change, frozen=True):
     policy: dict[str, Any]
 
 
+class HoldEdited(_Change, frozen=True):
+    """An EvictionHold or a MaintenanceWindow is created or replaced by this document."""
+
+    hold: dict[str, Any]
+
+
 class Failback(_Change, frozen=True):
     """A Failback returns the bindings that left a cluster. `rate`: bindings per second."""
 
@@ -102,6 +108,7 @@ Change = (
     | ClusterRemoved
     | GateOrRateChanged
     | PolicyEdited
+    | HoldEdited
     | Failback
     | ObjectsDeleted
 )

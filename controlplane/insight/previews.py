@@ -6,12 +6,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from controlplane.apimachinery.meta import Object, Ref
+from controlplane.apimachinery.meta import Object
 from controlplane.apimachinery.names import UNJOIN_ANNOTATION, UNSCHEDULABLE_TAINT
 from controlplane.clusters import fence
 from controlplane.engine.decision import Delete, Put
-from controlplane.eviction import operator_orders
-from controlplane.eviction.refuge import Refuge
 from controlplane.insight.changes import (
     Change,
     ClusterRemoved,
@@ -19,6 +17,7 @@ from controlplane.insight.changes import (
     Cordoned,
     Failback,
     GateOrRateChanged,
+    HoldEdited,
     ObjectsDeleted,
     PolicyEdited,
     TaintAdded,
@@ -38,9 +37,10 @@ from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.configuration import NAME, FailoverConfiguration
 from controlplane.kinds.drain import Drain
 from controlplane.kinds.drill import DRAIN, Drill
+from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.failback import Failback as FailbackObject
+from controlplane.kinds.maintenance_window import MaintenanceWindow
 from controlplane.kinds.policy import Policy
-from controlplane.kinds.rows import Eviction
 from controlplane.kinds.taint_policy import ClusterTaintPolicy
 from controlplane.kinds.template import Template
 
@@ -89,6 +89,8 @@ def _edited(new: Object, old: Object | None) -> Iterable[Change]:
             yield Failback(spec.cluster, spec.rate)
         case Policy() | ClusterTaintPolicy() if old is None or old.spec != new.spec:  # type: ignore[attr-defined]
             yield PolicyEdited(msgspec.to_builtins(new))
+        case EvictionHold() | MaintenanceWindow() if old is None or old.spec != new.spec:  # type: ignore[attr-defined]
+            yield HoldEdited(msgspec.to_builtins(new))
         case FailoverConfiguration(spec=spec) if new.metadata.name == NAME:
             if not isinstance(old, FailoverConfiguration) or old.spec != spec:
                 yield GateOrRateChanged(spec)
@@ -122,7 +124,7 @@ def _tainted(new: Cluster, old: Cluster) -> Iterable[Change]:
 
 
 def named_clusters(changes: Iterable[Change]) -> list[str]:
-    """Return the sorted names of the clusters that drains, taints and deletions name."""
+    """Return the sorted names of the clusters that drains, taints, holds and deletions name."""
     names: set[str] = set()
     for change in changes:
         match change:
@@ -130,6 +132,8 @@ def named_clusters(changes: Iterable[Change]) -> list[str]:
                 names.update(drained)
             case TaintAdded(cluster=name) | TaintRemoved(cluster=name) | ClusterRemoved(name=name):
                 names.add(name)
+            case HoldEdited(hold=hold):
+                names.update(hold.get("spec", {}).get("clusters", ()))
     return sorted(names)
 
 
@@ -140,24 +144,6 @@ def fenced_cluster(write: Put | Delete) -> str:
     before = fence.fence_of(write.old) if isinstance(write.old, Cluster) else None
     made = fence.fence_of(write.new)
     return write.new.metadata.name if made is not None and made != before else ""
-
-
-def order_text(verb: str, row: Eviction, refuge: Refuge | None) -> str:
-    """Return the warning for the author of an order about an eviction; "": the order has no effect on workloads.
-
-    `refuge`: where the copy would go. None: not known.
-    """
-    workload = Ref.parse(row.binding)
-    name = f"{workload.namespace}/{workload.name}".lstrip("/")
-    if verb == operator_orders.SKIP:
-        return f"effects: the copy of {name} stays on cluster {row.cluster} while its present taints last"
-    if verb != operator_orders.EXPEDITE:
-        return ""
-    if refuge is None:
-        return f"effects: {name} leaves cluster {row.cluster} before all others"
-    if not refuge.found:
-        return f"effects: {name} goes first, but stays on cluster {row.cluster} for now: {refuge.why}"
-    return f"effects: {name} leaves cluster {row.cluster} before all others; {refuge.why}"
 
 
 def has_effects(effects: Effects) -> bool:
@@ -172,9 +158,10 @@ def has_effects(effects: Effects) -> bool:
 
 def preview_text(effects: Effects) -> str:
     """Return the warning for the author of a write: the effects in one line, and how long they take."""
+    sentence = "; ".join((effects.sentence, *effects.remarks))
     if effects.eta_seconds is None:
-        return f"effects: {effects.sentence}"
-    return f"effects: {effects.sentence}; the last eviction takes place in about {_duration(effects.eta_seconds)}"
+        return f"effects: {sentence}"
+    return f"effects: {sentence}; the last eviction takes place in about {_duration(effects.eta_seconds)}"
 
 
 def _duration(seconds: float) -> str:

@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
+from controlplane.apimachinery.names import FENCE_ANNOTATION
 from tests.api.server import Answer, Client
+from tests.api.test_actions import leave
 from tests.builders.documents import CLUSTERS, cluster
 
 OURS = "/apis/failover.lifeboat.io/v1alpha1"
 POLICIES = "/apis/policy.karmada.io/v1alpha1"
 BINDINGS = "/apis/work.karmada.io/v1alpha2/namespaces/{}/resourcebindings"
+FREEZE = {"reason": "change freeze"}
+CORDON = {"key": "cluster.karmada.io/unschedulable", "effect": "NoSchedule"}
 Write = Callable[[Client, str, str], Answer]
 
 
@@ -52,12 +56,73 @@ def unjoin(api: Client, name: str, namespace: str, **query: str) -> Answer:
     return api.delete(f"{CLUSTERS}/{name}", **query)
 
 
+def hold(api: Client, name: str, namespace: str, **query: str) -> Answer:
+    return api.post(
+        f"{OURS}/evictionholds", {"metadata": {"name": name}, "spec": {"clusters": [name], **FREEZE}}, **query
+    )
+
+
+def unhold(api: Client, name: str, namespace: str, **query: str) -> Answer:
+    body = {"metadata": {"name": name}, "spec": {"namespaces": [namespace], **FREEZE}}
+    assert api.post(f"{OURS}/evictionholds", body).status in (201, 409)
+    return api.delete(f"{OURS}/evictionholds/{name}", **query)
+
+
+def window(api: Client, name: str, namespace: str, **query: str) -> Answer:
+    spec = {"clusters": [name], "from": "2098-01-01T22:00:00Z", "until": "2098-01-02T04:00:00Z", "reason": "kernels"}
+    return api.post(f"{OURS}/maintenancewindows", {"metadata": {"name": name}, "spec": spec}, **query)
+
+
+def cordon(api: Client, name: str, namespace: str, **query: str) -> Answer:
+    return api.patch(f"{CLUSTERS}/{name}", {"spec": {"taints": [CORDON]}}, **query)
+
+
+def taint(api: Client, name: str, namespace: str, **query: str) -> Answer:
+    return api.patch(f"{CLUSTERS}/{name}", {"spec": {"taints": [{"key": "gone", "effect": "NoExecute"}]}}, **query)
+
+
+def move(api: Client, name: str, namespace: str, **query: str) -> Answer:
+    """A placement that a person changes; a revert does the same."""
+    other = f"{name}-2"
+    assert api.post(CLUSTERS, cluster(other)).status in (201, 409)
+    path = f"{BINDINGS.format(namespace)}/web-configmap"
+    return api.patch(path, {"spec": {"clusters": [{"name": other}]}}, **query)
+
+
+def fence(api: Client, name: str, namespace: str, **query: str) -> Answer:
+    down = {"conditions": [{"type": "Ready", "status": "False", "reason": "Test"}]}
+    assert api.patch(f"{CLUSTERS}/{name}/status", {"status": down}).status == 200
+    return api.post(f"{CLUSTERS}/{name}/fence", {"reason": "no power", "expiresInSeconds": 600}, **query)
+
+
+def unfence(api: Client, name: str, namespace: str, **query: str) -> Answer:
+    assert fence(api, name, namespace).status == 201
+    return api.patch(f"{CLUSTERS}/{name}", {"metadata": {"annotations": {FENCE_ANNOTATION: None}}}, **query)
+
+
+def drill(api: Client, name: str, namespace: str, **query: str) -> Answer:
+    spec = {"mode": "Drain", "clusters": [name], **FREEZE}
+    return api.post(f"{OURS}/drills", {"metadata": {"name": name}, "spec": spec}, **query)
+
+
 WRITES: dict[str, tuple[Any, str]] = {
     "a drain": (drain, "moves nothing, 1 without a place, 1 namespace"),
     "a deleted workload": (delete_workload, "removes the copies of 1, 1 namespace"),
     "deleted workloads": (delete_workloads, "removes the copies of 1, 1 namespace"),
     "a deleted binding": (delete_binding, "removes the copies of 1, 1 namespace"),
     "an unjoined cluster": (unjoin, "moves nothing, 1 without a place, 1 namespace"),
+    "a hold": (hold, "no eviction that waits changes; later evictions from cluster {name} are held"),
+    "a deleted hold": (unhold, "no eviction waits that this holds"),
+    "a window": (
+        window,
+        "no eviction that waits changes; later evictions from cluster {name} are held from 2098-",
+    ),
+    "a cordon": (cordon, "moves nothing, 1 binding stays on cluster {name}, which takes no new copies"),
+    "a taint": (taint, "moves nothing; the feature gate Failover is off, so no taint evicts copies"),
+    "a placement by hand": (move, "moves 1, {namespace}/web-configmap from {name} to {name}-2"),
+    "a fence": (fence, "no new copy waits until cluster {name} is confirmed as down"),
+    "the end of a fence": (unfence, "new copies that replace those on cluster {name} directly wait again"),
+    "a drill": (drill, "moves nothing, 1 without a place, 1 namespace"),
 }
 
 
@@ -71,17 +136,24 @@ def test_the_effects_are_a_warning_of_the_write_and_of_its_dry_run(
 
     for answer in (asked, done):
         assert answer.status in (200, 201), answer.body
-        assert f"effects: {sentence}" in answer.headers.get("warning", "")
+        assert f"effects: {sentence.format(name=placed, namespace=namespace)}" in answer.headers.get("warning", "")
+
+
+def test_a_revert_says_which_placement_comes_back(api: Client, namespace: str) -> None:
+    url = leave(api, namespace)
+
+    asked, done = (api.post(f"{url}/revert", {}, **query) for query in ({"dryRun": "All"}, {}))
+
+    for answer in (asked, done):
+        assert answer.status == 201, answer.body
+        moved = f"effects: moves 1, {namespace}/web-deployment from {namespace}-b (2) to {namespace}-a (2)"
+        assert moved in answer.headers["warning"]
 
 
 def test_a_write_without_effects_has_no_warning(api: Client, namespace: str) -> None:
-    name = f"{namespace}-b"
-    assert api.post(CLUSTERS, cluster(name)).status == 201
-
     done = [
         api.post(f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"name": "free"}}),
         api.delete(f"/api/v1/namespaces/{namespace}/configmaps/free"),
-        api.delete(f"{CLUSTERS}/{name}"),
     ]
 
-    assert ["effects" in answer.headers.get("warning", "") for answer in done] == [False, False, False]
+    assert ["effects" in answer.headers.get("warning", "") for answer in done] == [False, False]

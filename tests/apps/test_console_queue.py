@@ -129,7 +129,7 @@ def test_the_dry_run_of_an_order_says_what_becomes_of_each_workload(root: Client
 
     assert "the copy of default/web-deployment stays on cluster member1 while its present taints last" in skipped
     assert "leaves cluster member1 before all others; a replacement for each lost copy: member2" in first
-    assert "default/web-deployment on member1" in held
+    assert "the copy of default/web-deployment stays on cluster member1 until it is released" in held
 
 
 def test_a_form_of_a_browser_needs_the_token_of_its_session(root: Client) -> None:

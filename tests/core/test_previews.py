@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,7 +17,9 @@ from controlplane.kinds.cluster import Taint
 from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.drain import Drain, DrainSpec
 from controlplane.kinds.drill import Drill, DrillSpec
+from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.failback import Failback, FailbackSpec
+from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
 from tests.builders.objects import START, cluster, deployment, policy
 
 OURS = "failover.lifeboat.io/v1alpha1"
@@ -27,6 +30,11 @@ CONFIGURATION = FailoverConfiguration(
     OURS, "FailoverConfiguration", ObjectMeta(name="default"), {"resourceEvictionRate": 1}
 )
 MEMBER = cluster("member1")
+HELD = EvictionHold(OURS, "EvictionHold", ObjectMeta(name="h"), EvictionHoldSpec("change freeze", ("member1",)))
+UNTIL = START + timedelta(hours=1)
+WINDOW = MaintenanceWindow(
+    OURS, "MaintenanceWindow", ObjectMeta(name="w"), MaintenanceWindowSpec(("member1",), None, UNTIL, "new kernels")
+)
 CORDON = Taint("cluster.karmada.io/unschedulable", "NoSchedule")
 STOPPED = DRAIN.with_spec(stop=True)
 
@@ -52,6 +60,12 @@ ASKS: dict[str, tuple[Any, list[str]]] = {
     "an uncordon": (Put(MEMBER, MEMBER.with_spec(taints=(CORDON,))), []),
     "a new cluster": (Put(MEMBER, None), []),
     "a deleted cluster": (Put(MEMBER.with_meta(deletion_timestamp=START), MEMBER), ["ClusterRemoved"]),
+    "a new hold": (Put(HELD, None), ["HoldEdited"]),
+    "an edited hold": (Put(HELD.with_spec(reason="later"), HELD), ["HoldEdited"]),
+    "labels of a hold": (Put(HELD.with_meta(labels={"a": "b"}), HELD), []),
+    "a deleted hold": (Delete(HELD), ["ObjectsDeleted"]),
+    "a new window": (Put(WINDOW, None), ["HoldEdited"]),
+    "a deleted window": (Delete(WINDOW), ["ObjectsDeleted"]),
     "a workload": (Put(deployment(), None), []),
     "a deleted workload": (Delete(deployment()), ["ObjectsDeleted"]),
     "a deleted drain": (Delete(DRAIN), []),

@@ -21,6 +21,7 @@ from controlplane.insight.changes import (
     ClustersLost,
     Cordoned,
     GateOrRateChanged,
+    HoldEdited,
     ObjectsDeleted,
     TaintAdded,
 )
@@ -63,6 +64,24 @@ def asked(
     changes = [change] if not isinstance(change, Sequence) else list(change)
     snapshot = supposed_snapshot(store, changes, settings=settings, base=settings, now=NOW)
     return what_if(snapshot, changes, settings, now=NOW)
+
+
+def hold_of(reason: str = "change freeze", **spec: Any) -> HoldEdited:
+    return HoldEdited(
+        {
+            "apiVersion": HOLD.api_version,
+            "kind": "EvictionHold",
+            "metadata": {"name": "h"},
+            "spec": {"reason": reason, **spec},
+        }
+    )
+
+
+def window_of(*names: str) -> HoldEdited:
+    spec = {"clusters": names, "until": (NOW + timedelta(hours=2)).isoformat(), "reason": "new kernels"}
+    return HoldEdited(
+        {"apiVersion": HOLD.api_version, "kind": "MaintenanceWindow", "metadata": {"name": "w"}, "spec": spec}
+    )
 
 
 def web(name: str = "web", **more: Any) -> Binding:
@@ -212,6 +231,35 @@ def test_the_end_of_a_hold_releases_what_it_holds() -> None:
     held, released = (asked(down, HOLD, web(), change=change) for change in ([], ObjectsDeleted((str(HOLD.ref),))))
 
     assert (held.sentence, len(released.moves)) == ("moves nothing", 1)
+
+
+def test_a_new_hold_holds_what_waits_and_concerns_nothing_else() -> None:
+    down, gone = (
+        cluster(name, ready="False", taints=[Taint("down", "NoExecute", time_added=START)])
+        for name in ("member1", "member2")
+    )
+    elsewhere = web("other", on={"member2": 1})
+
+    found = asked(down, gone, web(), elsewhere, change=hold_of(clusters=("member1",)))
+    window = asked(down, gone, web(), elsewhere, change=window_of("member1"))
+
+    assert (names(found.held), found.moves, found.queued_before) == (["Deployment default/web"], (), 1)
+    assert found.sentence == "moves nothing, 1 held, 1 namespace"
+    assert (names(window.held), window.moves) == (["Deployment default/web"], ())
+
+
+def test_a_hold_that_covers_less_than_before_releases_the_rest() -> None:
+    down = cluster("member1", ready="False", taints=[Taint("down", "NoExecute", time_added=START)])
+
+    found = asked(down, HOLD, web(), change=hold_of(clusters=("member2",)))
+
+    assert (names(found.moves), found.held) == (["Deployment default/web"], ())
+
+
+def test_an_invalid_hold_is_refused_as_its_write_would_be() -> None:
+    assert "spec.reason" in asked(web(), change=hold_of(reason="")).refused[0]
+    unnamed = asked(web(), change=HoldEdited({"kind": "EvictionHold"}))
+    assert unnamed.refused[0].startswith("name a hold: apiVersion, kind (EvictionHold, MaintenanceWindow)")
 
 
 def test_a_change_that_names_no_cluster_is_refused() -> None:

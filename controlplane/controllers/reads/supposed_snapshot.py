@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -40,6 +41,7 @@ from controlplane.kinds import (
 )
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
+from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.rows import Eviction
 from controlplane.propagation.bindings import binding_ref
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY
@@ -69,7 +71,7 @@ def supposed_snapshot(
     bindings = _in_order({**_on_clusters(state, changes, clusters), **_deleted(state, deleted), **by_policy.bindings})
     flapping = {cluster.metadata.name: for_flapping(cluster) for cluster in clusters if cluster.flapping}
     holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)), flapping)
-    if holds.needs_labels():
+    if holds.needs_labels() or Holds(tuple(_edited_holds(edited))).needs_labels():
         holds = replace(holds, labels=workload_labels(state, bindings.values()))
     return Snapshot(
         clusters=clusters,
@@ -88,6 +90,10 @@ def supposed_snapshot(
         policies=by_policy.policies,
         priorities=by_policy.priorities,
     )
+
+
+def _edited_holds(edited: Mapping[Ref, Any]) -> Iterable[EvictionHold]:
+    return (hold for hold in edited.values() if isinstance(hold, EvictionHold))
 
 
 def _only_removes(changes: Sequence[Change]) -> bool:

@@ -1,4 +1,4 @@
-"""Policies that a change would create or replace: admits their documents as a write would."""
+"""Policies and holds that a change would create or replace: admits their documents as a write would."""
 
 from __future__ import annotations
 
@@ -11,25 +11,31 @@ from msgspec.structs import replace
 from controlplane.admission.admit import admit_create, admit_update
 from controlplane.apimachinery.errors import StatusError
 from controlplane.apimachinery.meta import Object, Ref, kind_key
-from controlplane.insight.changes import Change, PolicyEdited
-from controlplane.kinds import CLUSTER_TAINT_POLICY, KINDS, POLICIES
+from controlplane.insight.changes import Change, HoldEdited, PolicyEdited
+from controlplane.kinds import CLUSTER_TAINT_POLICY, EVICTION_HOLD, KINDS, MAINTENANCE_WINDOW, POLICIES
 from controlplane.settings import Settings
 
-EDITABLE = (*POLICIES, CLUSTER_TAINT_POLICY)
+EDITABLE = {PolicyEdited: (*POLICIES, CLUSTER_TAINT_POLICY), HoldEdited: (EVICTION_HOLD, MAINTENANCE_WINDOW)}
+"""The kinds of the documents of each change."""
 
 
 def edited_refs(changes: Iterable[Change]) -> list[Ref]:
-    """Return the references of the policies that changes create or replace, as far as their documents name any."""
-    documents = (change.policy for change in changes if isinstance(change, PolicyEdited))
-    return [ref for document in documents if (ref := _ref(document)) is not None]
+    """Return the references of what changes create or replace, as far as their documents name any."""
+    edits = (change for change in changes if isinstance(change, PolicyEdited | HoldEdited))
+    return [ref for change in edits if (ref := _ref(change)) is not None]
 
 
-def _ref(document: dict[str, Any]) -> Ref | None:
+def _document(change: PolicyEdited | HoldEdited) -> dict[str, Any]:
+    return change.policy if isinstance(change, PolicyEdited) else change.hold
+
+
+def _ref(change: PolicyEdited | HoldEdited) -> Ref | None:
+    document = _document(change)
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not metadata.get("name"):
         return None
     key = kind_key(str(document.get("apiVersion", "")), str(document.get("kind", "")))
-    if key not in EDITABLE:
+    if key not in EDITABLE[type(change)]:
         return None
     namespace = str(metadata.get("namespace") or "default") if KINDS[key].resource.namespaced else ""
     return Ref(key, namespace, str(metadata["name"]))
@@ -38,25 +44,26 @@ def _ref(document: dict[str, Any]) -> Ref | None:
 def admitted_policies(
     changes: Iterable[Change], stored: Mapping[Ref, Object], settings: Settings, *, now: datetime
 ) -> tuple[dict[Ref, Any], tuple[str, ...]]:
-    """Return the policies as they would be stored, by reference, and the reasons why others would be refused."""
+    """Return policies and holds as they would be stored, by reference, and the reasons why others would be refused."""
     found: dict[Ref, Any] = {}
     refused = []
     for change in changes:
-        if not isinstance(change, PolicyEdited):
+        if not isinstance(change, PolicyEdited | HoldEdited):
             continue
-        ref = _ref(change.policy)
+        ref = _ref(change)
         if ref is None:
-            refused.append(f"name a policy: apiVersion, kind ({', '.join(_kinds())}) and metadata.name")
+            what = "a policy" if isinstance(change, PolicyEdited) else "a hold"
+            refused.append(f"name {what}: apiVersion, kind ({', '.join(_kinds(change))}) and metadata.name")
             continue
         try:
-            found[ref] = _admitted(ref, change.policy, stored.get(ref), settings, now=now)
+            found[ref] = _admitted(ref, _document(change), stored.get(ref), settings, now=now)
         except StatusError as error:
             refused.append(str(error))
     return found, tuple(refused)
 
 
-def _kinds() -> list[str]:
-    return [key.rpartition("/")[2] for key in EDITABLE]
+def _kinds(change: PolicyEdited | HoldEdited) -> list[str]:
+    return [key.rpartition("/")[2] for key in EDITABLE[type(change)]]
 
 
 def _admitted(ref: Ref, document: dict[str, Any], old: Object | None, settings: Settings, *, now: datetime) -> Object:

@@ -21,6 +21,7 @@ from controlplane.insight.changes import (
     Cordoned,
     Failback,
     GateOrRateChanged,
+    HoldEdited,
     ObjectsDeleted,
     PolicyEdited,
     TaintAdded,
@@ -32,6 +33,8 @@ from controlplane.insight.supposed.taints_to_come import with_taints_to_come
 from controlplane.kinds import CLUSTER, CLUSTER_TAINT_POLICY, EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.cluster import ACCESS_LOST, FLAPPING, NO_SCHEDULE, PULL, READY, Cluster, Taint
 from controlplane.kinds.cluster.rules import UNJOIN_DELETE, UNJOIN_KEEP
+from controlplane.kinds.eviction_hold import EvictionHold
+from controlplane.kinds.maintenance_window import MaintenanceWindow
 from controlplane.kinds.rows import FleetState, MatchWindow, window_key
 from controlplane.kinds.taint_policy import ClusterTaintPolicy
 from controlplane.settings import SettingError, Settings, with_overrides
@@ -128,6 +131,8 @@ class _Supposing:
                     self._fail_back(known, rate)
             case PolicyEdited():
                 self._edit_taint_policies()
+            case HoldEdited():
+                self._edit_holds()
             case ObjectsDeleted():
                 self._delete(change)
 
@@ -238,8 +243,28 @@ class _Supposing:
         if gone:
             holds = tuple(one for one in self._holds.holds if one.ref not in gone)
             windows = tuple(one for one in self._holds.windows if one.ref not in gone)
-            self._holds = replace(self._holds, holds=holds, windows=windows)
+            self._replace_holds(holds, windows)
+
+    def _edit_holds(self) -> None:
+        """Put edited EvictionHolds and MaintenanceWindows in place."""
+        edited = self._snapshot.edited
+        holds = {one.ref: one for one in self._holds.holds}
+        windows = {one.ref: one for one in self._holds.windows}
+        holds |= {ref: one for ref, one in edited.items() if isinstance(one, EvictionHold)}
+        windows |= {ref: one for ref, one in edited.items() if isinstance(one, MaintenanceWindow)}
+        self._replace_holds(tuple(holds.values()), tuple(windows.values()))
+
+    def _replace_holds(self, holds: tuple[EvictionHold, ...], windows: tuple[MaintenanceWindow, ...]) -> None:
+        """Replace all holds. All evictions are concerned if the eviction tier stops them, or no longer does."""
+        stopped = self._tier_stops()
+        self._holds = replace(self._holds, holds=holds, windows=windows)
+        if self._tier_stops() != stopped:
             self._touched.update(self._clusters)
+
+    def _tier_stops(self) -> bool:
+        """Test whether the eviction tier allows no evictions."""
+        seen = health.fleet_health(self._clusters.values(), maintained=self._holds.maintained(now=self._now))
+        return health.in_force(seen, self._state, self._settings).rate <= 0
 
     def result(self) -> SupposedFleet:
         gate = self._settings.gate("Failover")

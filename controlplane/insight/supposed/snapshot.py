@@ -11,6 +11,8 @@ from controlplane.engine.state import ReservedCapacity
 from controlplane.eviction.holds import Holds
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.eviction_hold import EvictionHold
+from controlplane.kinds.maintenance_window import MaintenanceWindow
 from controlplane.kinds.policy import Policy
 from controlplane.kinds.rows import Eviction, FleetState
 from controlplane.kinds.taint_policy import ClusterTaintPolicy
@@ -26,7 +28,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     rows: their rows of the eviction queue, by reference as text.
     holds: with the labels of the workloads of `bindings`.
     base: the settings without FailoverConfiguration/default.
-    edited: policies that the changes create or replace, as they would be stored. invalid: why others are refused.
+    edited: policies and holds that the changes create or replace, as they would be stored.
+    invalid: why others are refused.
     templates: the workloads that these policies, and deleted ones, select or have claimed. policies: all policies that
     select one of their kinds, or have claimed one. priorities: the value of each PriorityClass that these name.
     """
@@ -41,7 +44,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     applications: Mapping[str, Sequence[Binding]] = {}
     groups: Groups = {}
     base: Settings = Settings()
-    edited: Mapping[Ref, Policy | ClusterTaintPolicy] = {}
+    edited: Mapping[Ref, Policy | ClusterTaintPolicy | EvictionHold | MaintenanceWindow] = {}
     invalid: tuple[str, ...] = ()
     templates: Mapping[Ref, Template] = {}
     policies: Mapping[Ref, Policy] = {}

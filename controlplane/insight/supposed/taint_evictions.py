@@ -15,6 +15,7 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.clusters import health
 from controlplane.eviction.eligibility import earliest_judgement
 from controlplane.eviction.eviction_plan import Obstacle, Planner, QueueHeads
+from controlplane.eviction.holds import Holds
 from controlplane.eviction.queue import wanted_rows
 from controlplane.eviction.refuge import DryRunResult, Refuge, Reservation
 from controlplane.eviction.scheduler_dry_run import SchedulerDryRun
@@ -42,6 +43,7 @@ class TaintEvictions:
         self.tier = fleet.tier(now)
         self.queued_before = 0
         self.rows = self._wanted_rows()
+        self._by_holds = self._held_or_released()
 
     def _wanted_rows(self) -> dict[str, tuple[Eviction, ...]]:
         """Return the rows that each binding has after the changes, by reference as text."""
@@ -62,6 +64,18 @@ class TaintEvictions:
                 now=self._now,
             )
         return rows
+
+    def _held_or_released(self) -> frozenset[str]:
+        """Return the keys of the evictions that a changed hold or window holds, or does not hold any more."""
+        before, after = self._snapshot.holds, self._fleet.holds
+        if before == after:
+            return frozenset()
+
+        def is_held(row: Eviction, holds: Holds) -> bool:
+            return bool(holds.why(row, self._binding(row), self._fleet.clusters[row.cluster], now=self._now)[0])
+
+        rows = [row for rows in self.rows.values() for row in rows if row.due_at is not None]
+        return frozenset(row.key for row in rows if is_held(row, before) != is_held(row, after))
 
     @property
     def cancelled(self) -> int:
@@ -140,7 +154,7 @@ class TaintEvictions:
             self._outcomes.of(self._binding(row)).stuck[row.cluster] = (reason, message)
 
     def _touched(self, row: Eviction) -> bool:
-        return row.cluster in self._fleet.touched
+        return row.cluster in self._fleet.touched or row.key in self._by_holds
 
     def _binding(self, row: Eviction) -> Binding:
         return self._snapshot.bindings[Ref.parse(row.binding)]

@@ -1,0 +1,122 @@
+"""Previews that follow from a write alone: orders, a placement that a person changes, fences, holds, cordons."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from controlplane.apimachinery.meta import Ref
+from controlplane.clusters import fence
+from controlplane.engine.decision import Delete, Put
+from controlplane.eviction import operator_orders
+from controlplane.eviction.refuge import Refuge
+from controlplane.insight.previews import is_deletion
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
+from controlplane.kinds.maintenance_window import MaintenanceWindow
+from controlplane.kinds.rows import Eviction
+
+
+def order_text(verb: str, row: Eviction, refuge: Refuge | None) -> str:
+    """Return the warning for the author of an order about an eviction.
+
+    `refuge`: where the copy would go. None: not known.
+    """
+    workload = Ref.parse(row.binding)
+    name = f"{workload.namespace}/{workload.name}".lstrip("/")
+    if verb == operator_orders.HOLD:
+        return f"effects: the copy of {name} stays on cluster {row.cluster} until it is released"
+    if verb == operator_orders.RELEASE:
+        return f"effects: the eviction of {name} from cluster {row.cluster} goes on in the order of the queue"
+    if verb == operator_orders.SKIP:
+        return f"effects: the copy of {name} stays on cluster {row.cluster} while its present taints last"
+    if refuge is None:
+        return f"effects: {name} leaves cluster {row.cluster} before all others"
+    if not refuge.found:
+        return f"effects: {name} goes first, but stays on cluster {row.cluster} for now: {refuge.why}"
+    return f"effects: {name} leaves cluster {row.cluster} before all others; {refuge.why}"
+
+
+def placement_text(write: Put | Delete) -> str:
+    """Return the warning for the author of a revert or of another change of a placement; "": nothing moves."""
+    if not isinstance(write, Put) or not isinstance(write.new, Binding) or not isinstance(write.old, Binding):
+        return ""
+    old, new = write.old.spec.clusters, write.new.spec.clusters
+    if old == new:
+        return ""
+    name = f"{write.new.metadata.namespace}/{write.new.metadata.name}".lstrip("/")
+    return f"effects: moves 1, {name} from {_targets(write.old)} to {_targets(write.new)}"
+
+
+def _targets(binding: Binding) -> str:
+    targets = binding.spec.clusters
+    return ", ".join(f"{at.name} ({at.replicas})" if at.replicas else at.name for at in targets) or "no cluster"
+
+
+def cordon_text(name: str, bindings: int) -> str:
+    """Return the warning for the author of a cordon. `bindings`: their number on the cluster."""
+    stay = "1 binding stays" if bindings == 1 else f"{bindings} bindings stay"
+    return f"effects: moves nothing, {stay} on cluster {name}, which takes no new copies"
+
+
+def fence_text(name: str, waiting: int) -> str:
+    """Return the warning for the author of a fence. `waiting`: workloads whose new copies wait for it."""
+    if not waiting:
+        return (
+            f"effects: no new copy waits until cluster {name} is confirmed as down; "
+            "while the fence lasts, later ones start at once"
+        )
+    workloads = "1 workload starts" if waiting == 1 else f"{waiting} workloads start"
+    return f"effects: the new copies of {workloads}, which wait until cluster {name} is confirmed as down"
+
+
+def unfence_text(write: Put | Delete) -> str:
+    """Return the warning for the author of the removal of a fence; "": the write removes none."""
+    if not isinstance(write, Put) or not isinstance(write.new, Cluster) or not isinstance(write.old, Cluster):
+        return ""
+    if fence.fence_of(write.old) is None or fence.fence_of(write.new) is not None:
+        return ""
+    name = write.new.metadata.name
+    return f"effects: new copies that replace those on cluster {name} directly wait again until it is confirmed as down"
+
+
+def hold_text(write: Put | Delete, *, now: datetime) -> str:
+    """Return the warning about a hold or window that changes no waiting eviction; "": it changes none."""
+    hold = write.old if isinstance(write, Delete) else write.new
+    if not isinstance(hold, EvictionHold | MaintenanceWindow):
+        return ""
+    if is_deletion(write):
+        return "effects: no eviction waits that this holds"
+    before = write.old
+    if isinstance(before, EvictionHold | MaintenanceWindow) and before.spec == hold.spec:
+        return ""
+    return f"effects: no eviction that waits changes; {_later(hold, now=now)}"
+
+
+def _later(hold: EvictionHold | MaintenanceWindow, *, now: datetime) -> str:
+    """Return which evictions a hold or window concerns from now on."""
+    if isinstance(hold, EvictionHold):
+        ends = hold.spec.expires_at
+        if ends is not None and ends <= now:
+            return "the hold has expired"
+        until = "" if ends is None else f" until {ends:%Y-%m-%dT%H:%M:%SZ}"
+        return f"later evictions {_scope(hold.spec)} are held{until}"
+    begins, ends = hold.spec.begins, hold.spec.until
+    if ends is not None and ends <= now:
+        return "the window is over"
+    since = "" if begins is None or begins <= now else f" from {begins:%Y-%m-%dT%H:%M:%SZ}"
+    until = "" if ends is None else f" until {ends:%Y-%m-%dT%H:%M:%SZ}"
+    return f"later evictions from {_clusters(hold.spec.clusters)} are held{since}{until}"
+
+
+def _scope(spec: EvictionHoldSpec) -> str:
+    parts = [f"from {_clusters(spec.clusters)}"] if spec.clusters else []
+    if spec.namespaces:
+        parts.append(f"in namespace{'s' if len(spec.namespaces) > 1 else ''} {', '.join(spec.namespaces)}")
+    if spec.selector is not None:
+        parts.append("of workloads that its selector selects")
+    return " ".join(parts) or "of the whole fleet"
+
+
+def _clusters(names: tuple[str, ...]) -> str:
+    return f"cluster{'s' if len(names) > 1 else ''} {', '.join(names)}"
