@@ -37,6 +37,13 @@ class Attributes(NamedTuple):
     name: str = ""
     path: str = ""
 
+    @property
+    def request(self) -> AccessRequest:
+        """Return the same without the user."""
+        return AccessRequest(
+            self.verb, self.api_group, self.resource, self.subresource, self.namespace, self.name, self.path
+        )
+
 
 class Decision(NamedTuple):
     """Whether a request is allowed. `reason` is the rule that decided, as a sentence for the user."""
@@ -59,24 +66,16 @@ def authorize(attributes: Attributes) -> Decision:
     if cluster := agents.cluster_of(user):
         reason = f"the agent of {cluster} may do what concerns that cluster, and nothing else"
         return Decision(_agent_may(cluster, attributes), reason)
-    request = AccessRequest(
-        attributes.verb,
-        attributes.api_group,
-        attributes.resource,
-        attributes.subresource,
-        attributes.namespace,
-        attributes.name,
-        attributes.path,
-    )
-    return Decision(*access.authorize(user, request))
+    return Decision(*access.authorize(user, attributes.request))
 
 
-def check(attributes: Attributes) -> None:
+def check(attributes: Attributes, decision: Decision | None = None) -> None:
     """Raise Forbidden, with the message kubectl shows for any API server, unless the user is allowed.
 
-    Raises ServiceUnavailable when an agent reads its Works while Works are withheld after a restore.
+    `decision`: the answer of `authorize`, if it is known. Raises ServiceUnavailable when an agent reads its Works while
+    Works are withheld after a restore.
     """
-    if not authorize(attributes).allowed:
+    if not (decision or authorize(attributes)).allowed:
         raise _forbidden(attributes)
     _check_works_served(attributes)
 

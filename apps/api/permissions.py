@@ -14,6 +14,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from apps.api import authorization
+from apps.api.auditing import note_decision
 from apps.api.authorization import Attributes
 from apps.api.target import Target
 from controlplane.apimachinery.errors import Forbidden
@@ -47,7 +48,9 @@ class DeclaredPermission(BasePermission):
                 *(request.method, request.path_info, type(view).__module__, type(view).__qualname__),
             )
             raise PermissionDenied(f"{request.method} {request.path_info} is forbidden: no permission opens this URL")
-        authorization.check(attributes)
+        decision = authorization.authorize(attributes)
+        note_decision(attributes, decision)
+        authorization.check(attributes, decision)
         return True
 
 

@@ -25,6 +25,7 @@ from django.http import QueryDict
 
 from apps.api import authorization, callers
 from apps.api.answer import ReadBeside
+from apps.api.auditing import record_refused
 from apps.api.budget import Budget
 from apps.api.clock import ticks
 from apps.api.fairness import Clients, Turns
@@ -40,6 +41,7 @@ from apps.api.streams import Stream, WatchResponse
 from apps.api.tunnels import ABORT
 from apps.api.unpacking import ENCODING, unpacked
 from apps.api.watch_hub import BOOKMARK_SECONDS, CHUNK, CatchUp, Event, Tailer, Watcher, shown
+from apps.objects.audit_queue import QUEUE
 from apps.objects.decision_log import log_refusal
 from apps.objects.listing import changes_between
 from controlplane.apimachinery.errors import BadRequest, ServiceUnavailable, StatusError, TooManyRequests
@@ -120,6 +122,7 @@ class Shell:
         await self.tailer.stop()
         await self.proxying.close()
         await asyncio.to_thread(listening.stop)
+        await asyncio.to_thread(QUEUE.stop)
         self.pool.shutdown(wait=True)
         self.health.shutdown(wait=False, cancel_futures=True)
         await send({"type": "lifespan.shutdown.complete"})
@@ -164,6 +167,7 @@ class Shell:
         except StatusError as error:
             if scope["method"] not in ("GET", "HEAD", "OPTIONS"):
                 log_refusal(error, actor="", way=f"{scope['method']} {scope['path']}")
+            record_refused(scope, error)
             return _failed(error)
 
     async def _proxy(self, scope: Scope, receive: Receive, send: Send) -> None:

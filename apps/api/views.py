@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from apps.api import bodies, error_mapping, pages, reading, renderers
+from apps.api import auditing, bodies, error_mapping, pages, reading, renderers
 from apps.api.anonymous import anonymous
 from apps.api.answer import Answer, ListAnswer, ObjectAnswer
 from apps.api.authentication import AUTHENTICATORS
@@ -68,7 +68,9 @@ class KubernetesView(APIView):
             raise Unauthorized("Unauthorized: send a bearer token (manage.py token create), or log in")
         request.META[CALLER] = request.user.get_username()
         _refuse_unknown_encodings(request)
+        auditing.note_user(request.user)
         if (user := impersonated(request)) is not None:
+            auditing.note_user(request.user, user)
             request.META[LOGIN_USER] = request.user
             request.user = user  # type: ignore[assignment]  # has what views ask of a user
 

@@ -23,7 +23,7 @@ HEADINGS: Final = {
         *("failover.Eviction", "failover.GracefulEvictionTask", "failover.BindingReadiness"),
         *("failover.UnhealthyCopies", "failover.Notice"),
     ),
-    "Access": ("auth.User", "auth.Group", "api.Token"),
+    "Access": ("auth.User", "auth.Group", "api.Token", "objects.AuditEvent"),
 }
 """The tables under each heading, by label, in order. All other tables are under INTERNALS."""
 INTERNALS: Final = "Internals"

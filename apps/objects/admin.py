@@ -6,8 +6,9 @@ import orjson
 from django.contrib import admin
 
 from apps.objects.admin_for import ObjectAdmin, admin_for
+from apps.objects.audit_admin import AuditEventAdmin
 from apps.objects.changelist import choices
-from apps.objects.models import ChangeLog, Due, Event, Lease, Object, Origin, Sweep, Tally, Topic
+from apps.objects.models import AuditEvent, ChangeLog, Due, Event, Lease, Object, Origin, Sweep, Tally, Topic
 from apps.objects.rows_admin import ChangeLogAdmin, RowAdmin
 from apps.objects.store import store
 from controlplane.controllers import CONTROLLERS
@@ -93,6 +94,7 @@ class LeaseAdmin(RowAdmin):
 admin.site.register(Object, admin_for(Object, page=OthersAdmin))
 admin.site.register(Event, admin_for(Event, page=EventAdmin))
 admin.site.register(ChangeLog, ChangeLogAdmin)
+admin.site.register(AuditEvent, AuditEventAdmin)
 admin.site.register(Due, DueAdmin)
 admin.site.register(Lease, LeaseAdmin)
 admin.site.register(Sweep, RowAdmin)

@@ -54,6 +54,9 @@ MEMBER_ERRORS: Final = Counter(
     ["cluster_name", "request"],
 )
 REFUSED: Final = Counter("lifeboat_refused_writes", "Requests to write that were refused, by HTTP code.", ["code"])
+AUDIT_LEFT_OUT: Final = Counter(
+    "lifeboat_audit_left_out", "Requests without an audit event, because too many were refused at once.", ["limit"]
+)
 NOTICES: Final = Counter("lifeboat_notices", "Messages with notices, by channel and result.", ["channel", "result"])
 STREAMS: Final = Gauge(
     "lifeboat_streams",

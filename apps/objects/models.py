@@ -203,6 +203,23 @@ class Sweep(RowModel, row=rows.Sweep):
     """The position of garbage collection in the objects of a kind."""
 
 
+class AuditEvent(RowModel, row=rows.AuditEvent, prose=("reason", "document")):
+    """A request that wrote something or was refused."""
+
+    class Meta:
+        verbose_name = "audit event"
+        indexes = [
+            # read by the admin, newest first, and by worker.audit_delivery, which removes old events
+            models.Index(fields=["at"], name="audit_at"),
+            # read by the admin: the requests of a user
+            models.Index(fields=["username", "at"], name="audit_user"),
+            # read by the admin: the requests about an object
+            models.Index(fields=["name", "at"], name="audit_name", condition=~models.Q(name="")),
+            # read by worker.audit_delivery: what the webhook has not got
+            models.Index(fields=["at"], name="audit_unsent", condition=models.Q(unsent=True)),
+        ]
+
+
 class Counter(ReadOnlyModel):
     """The counter of resourceVersions, one row. Its lock is the global write lock: versions follow the commits."""
 

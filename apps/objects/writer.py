@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from apps.objects import admission
+from apps.objects import admission, audit
 from apps.objects.definitions import definitions
 from apps.objects.preview import preview
 from apps.objects.store import DjangoStore
@@ -25,7 +25,7 @@ from controlplane.apimachinery.errors import AlreadyExists, Conflict, NotFound
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.clusters import unjoin
 from controlplane.engine import lifecycle
-from controlplane.engine.decision import Decision, Delete, Event, Put
+from controlplane.engine.decision import Decision, Delete, Event, Put, Save
 from controlplane.engine.state import Actor, Outcome
 from controlplane.eviction import hold_events
 from controlplane.kind import KINDS, Kind, text_of
@@ -217,18 +217,28 @@ class Writer:
 
     def apply(self, groups: Sequence[Sequence[Change]]) -> list[Outcome]:
         """Store groups of changes, each group as a whole or not at all; return what became of each."""
+        trail = audit.current()
+        decisions = [self._decision(group, trail) for group in groups]
         outcomes = self.store.apply(
-            [(None, self._decision(group)) for group in groups], by=Actor(self.author.user), dry_run=self.dry_run
+            [(None, decision) for decision in decisions], by=Actor(self.author.user), dry_run=self.dry_run
         )
+        if not self.dry_run:
+            audit.note_stored(trail, decisions, outcomes)
         if any(_kind_of(entry.change) == DEFINITION for group in groups for entry in group):
             definitions().refresh(at_once=True)  # the author may use the new kind in the next request
         return list(outcomes)
 
-    def _decision(self, group: Sequence[Change]) -> Decision:
+    def _decision(self, group: Sequence[Change], trail: audit.Trail) -> Decision:
+        """Return the decision to store a group of changes, with an audit event for each of them."""
         events: list[Event] = []
+        audited: list[Save] = []
         for entry in group:
             events += (*hold_events.hold_events(entry.change, by=self.author.user), *entry.events)
-        return Decision(changes=tuple(entry.change for entry in group), events=tuple(events), reason=self.author.reason)
+            if not self.dry_run:
+                user, reason = self.author.user, self.author.reason
+                audited += audit.saves(trail, entry.change, user=user, reason=reason, now=self.now)
+        changes = (*(entry.change for entry in group), *audited)
+        return Decision(changes=changes, events=tuple(events), reason=self.author.reason)
 
     def admit_new(self, kind: Kind, document: Document, *, tracked: bool = False) -> Admitted:
         """Return the new object of a document, with its managedFields. Raises BadRequest, Invalid with every cause."""

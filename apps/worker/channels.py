@@ -29,11 +29,16 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 def post(notices: Sequence[Notice]) -> None:
     """Post notices to the webhook as JSON. Raises NotSent unless the answer is 2xx."""
-    url, token = settings.NOTIFY_WEBHOOK, settings.NOTIFY_WEBHOOK_TOKEN
+    document = {"title": title(notices), "text": text(notices), "notices": [_entry(one) for one in notices]}
+    post_json(settings.NOTIFY_WEBHOOK, settings.NOTIFY_WEBHOOK_TOKEN, document)
+
+
+def post_json(url: str, token: str, document: dict[str, Any]) -> None:
+    """Post a document to a webhook. `token` "": without a login. Raises NotSent unless the answer is 2xx."""
     headers = {"Content-Type": "application/json", "User-Agent": "lifeboat"}
     if token:
         headers["Authorization"] = f"Bearer {token}"
-    body = orjson.dumps({"title": title(notices), "text": text(notices), "notices": [_entry(one) for one in notices]})
+    body = orjson.dumps(document)
     request = urllib.request.Request(url, data=body, method="POST", headers=headers)
     host = urlsplit(url).hostname
     try:

@@ -23,6 +23,7 @@ from apps.objects.configuration import configuration
 from apps.objects.metrics_server import serve_metrics
 from apps.objects.outbox import channels
 from apps.objects.store import store
+from apps.worker.audit_delivery import AuditDelivery
 from apps.worker.beat_presence import BeatPresence
 from apps.worker.clock import monotonic_seconds
 from apps.worker.groups import INTERVAL_SECONDS, tick_names
@@ -39,6 +40,7 @@ LEAVE_SECONDS = 5.0  # how long a process that ends waits until its turn has ret
 _stopping = threading.Event()
 _tick_times = TickTimes(tick_names())
 _watchdog: Watchdog | None = None  # None: not a process of the pool
+_delivery: AuditDelivery | None = None  # None: not a process of the pool
 _sender: Sender | None = None  # None: not a process of the pool, or no channel for notices is set
 
 
@@ -114,11 +116,13 @@ def _end_turns(**_: object) -> None:
 
 @worker_process_init.connect
 def _watch(**_: object) -> None:
-    global _watchdog, _sender
+    global _watchdog, _sender, _delivery
     tracing.start("worker")
     if _tick_times.forked:
         _watchdog = Watchdog(_tick_times, store(), run_turn, _stopping)
         _watchdog.start()
+        _delivery = AuditDelivery(store(), _stopping)
+        _delivery.start()
     if _tick_times.forked and channels():
         _sender = Sender(store(), _stopping)
         _sender.start()
@@ -129,5 +133,6 @@ def _leave(**_: object) -> None:
     _stopping.set()
     if _watchdog is not None:
         _watchdog.join(LEAVE_SECONDS)
-    if _sender is not None:
-        _sender.join(LEAVE_SECONDS)
+    for thread in (_sender, _delivery):
+        if thread is not None:
+            thread.join(LEAVE_SECONDS)

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 from config import env, product
 
@@ -44,6 +45,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "apps.api.request_metrics.RequestMetrics",  # django-prometheus without its app, which registers too much
+    "apps.api.auditing.Auditing",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -148,6 +150,13 @@ if NOTIFY_EMAIL and NOTIFY_SMTP is None:
         "e.g. LIFEBOAT_NOTIFY_SMTP=smtp://user:password@mail.example.com:587?starttls=true"
     )
 
+# Audit events: a policy of audit.k8s.io/v1, and copies of the events in a file and to a webhook. Empty: off.
+AUDIT_POLICY = env.text("LIFEBOAT_AUDIT_POLICY", default="")
+AUDIT_FILE = env.text("LIFEBOAT_AUDIT_FILE", default="")
+AUDIT_WEBHOOK = env.address("LIFEBOAT_AUDIT_WEBHOOK")
+AUDIT_WEBHOOK_TOKEN = env.text("LIFEBOAT_AUDIT_WEBHOOK_TOKEN", default="")
+AUDIT_DAYS = env.number("LIFEBOAT_AUDIT_DAYS", default=30, at_least=1)
+
 # PEM file of the authority that signed the certificate under which clients reach the API; "": a public authority.
 _development_authority = str(LIFEBOAT_HOME / "tls" / "ca.crt") if DEVELOPMENT else ""
 API_AUTHORITY = env.text("LIFEBOAT_API_AUTHORITY", default=_development_authority)
@@ -206,7 +215,7 @@ SECURE_HSTS_SECONDS = 0 if DEVELOPMENT else _hsts_seconds
 X_FRAME_OPTIONS = "DENY"
 
 _log_format = env.choice("LIFEBOAT_LOG_FORMAT", default="text" if DEVELOPMENT else "json", of=("json", "text"))
-LOGGING = {
+LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
     "filters": {"seldom": {"()": "config.logging.Seldom", "seconds": 30}},
@@ -227,6 +236,12 @@ LOGGING = {
         "celery.worker.consumer.connection": {"filters": ["seldom"]},
     },
 }
+if AUDIT_FILE:  # "-": standard output
+    _file = {"class": "logging.handlers.WatchedFileHandler", "filename": AUDIT_FILE}
+    _stream = {"class": "logging.StreamHandler", "stream": "ext://sys.stdout"}
+    LOGGING["handlers"]["audit"] = {**(_stream if AUDIT_FILE == "-" else _file), "formatter": "plain"}
+    LOGGING["formatters"]["plain"] = {"format": "%(message)s"}
+    LOGGING["loggers"]["lifeboat.audit"] = {"handlers": ["audit"], "level": "INFO", "propagate": False}
 
 # All variables have been read at this point.
 env.refuse_unknown(os.environ, product.variables())

@@ -314,6 +314,29 @@ class IssuedToken(Row, frozen=True):
     INDEXES: ClassVar[dict[str, str]] = {"place": "controllers.token_secrets: the tokens of a Secret in one query"}
 
 
+class AuditEvent(Row, frozen=True):
+    """A request that wrote something or was refused [audit-events]. key: the audit id, with a number for each object.
+
+    `document` is the event of audit.k8s.io/v1 as JSON. The other fields are what people search by.
+    """
+
+    at: datetime | None = None
+    username: str = ""
+    acted_as: str = ""  # user whom the request impersonated; "": none
+    verb: str = ""
+    api_group: str = ""
+    resource: str = ""  # with its subresource: deployments/scale
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+    code: int = 0
+    decision: str = ""  # allow or forbid; "": no rule was asked
+    reason: str = ""  # the rule that decided, or why the request was refused
+    source: str = ""
+    document: str = ""
+    unsent: bool = False  # the webhook has not accepted it yet
+
+
 ROWS: tuple[type[Row], ...] = (
     Observation,
     Collected,
@@ -330,6 +353,7 @@ ROWS: tuple[type[Row], ...] = (
     ReadinessRound,
     Notice,
     IssuedToken,
+    AuditEvent,
 )
 
 

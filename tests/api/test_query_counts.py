@@ -110,10 +110,10 @@ def test_writing_costs_a_constant_number(ask: Callable[..., int]) -> None:
     delete = ask("DELETE", f"{MAPS}/one")
 
     assert patch == TOKEN  # refused for its content type before anything is looked for
-    # namespace or object, time; then apply: begin, plans, lock, moved (not of what is new), write, notify, commit,
-    # and the time of the commit, for the metric of the write lock.
+    # namespace or object, time; then apply: begin, plans, lock, moved (not of what is new), write, audit event, notify,
+    # commit, and the time of the commit, for the metric of the write lock.
     # A deletion also reads the binding of the object, whose copies it removes.
-    assert (create, update, delete) == (TOKEN + 9, TOKEN + 10, TOKEN + 13)
+    assert (create, update, delete) == (TOKEN + 10, TOKEN + 11, TOKEN + 14)
 
 
 def test_settings_are_looked_at_once_and_not_with_every_request(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -23,6 +21,7 @@ from controlplane.engine.decision import Decision, Event, Guard, Put, Save
 from controlplane.engine.state import Actor
 from controlplane.kinds.rows import Notice
 from tests.api.server import free_ports
+from tests.apps.hook import Hook
 from tests.builders.objects import cluster
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -30,37 +29,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 TOKEN = "only-for-the-webhook"
 
 
-class Hook(ThreadingHTTPServer):
-    """A webhook that answers as it is ordered, and keeps what it was sent."""
-
-    def __init__(self) -> None:
-        self.received: list[tuple[str, dict[str, Any]]] = []
-        self.status = 200
-        hook = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                hook.received.append((self.headers["Authorization"], body))
-                self.send_response(hook.status)
-                self.send_header("Location", "/elsewhere")
-                self.end_headers()
-
-            def log_message(self, format: str, *arguments: Any) -> None:
-                pass
-
-        super().__init__(("127.0.0.1", 0), Handler)
-
-
 @pytest.fixture
 def hook(settings: Any) -> Iterator[Hook]:
-    server = Hook()
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    settings.NOTIFY_WEBHOOK = f"http://127.0.0.1:{server.server_address[1]}/hook"
-    settings.NOTIFY_WEBHOOK_TOKEN = TOKEN
-    yield server
-    server.shutdown()
-    server.server_close()
+    with Hook() as running:
+        settings.NOTIFY_WEBHOOK, settings.NOTIFY_WEBHOOK_TOKEN = running.url, TOKEN
+        yield running
 
 
 @pytest.fixture

@@ -1,0 +1,137 @@
+"""Audit events in the database: searched in the admin, posted to a webhook at least once, removed when they are old."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from apps.objects import audit
+from apps.objects.models import AuditEvent as Stored
+from apps.objects.store import store
+from apps.objects.writer import Author, Change, Writer
+from apps.worker.audit_delivery import AuditDelivery
+from controlplane.engine.decision import Decision, Put, Save
+from controlplane.engine.state import Actor
+from controlplane.kind import KINDS
+from controlplane.kinds import NAMESPACE
+from controlplane.kinds.rows import AuditEvent
+from controlplane.settings import Settings
+from tests.apps.hook import Hook
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+TOKEN = "only-for-the-webhook"
+
+
+@pytest.fixture
+def hook(settings: Any) -> Iterator[Hook]:
+    with Hook() as running:
+        settings.AUDIT_WEBHOOK, settings.AUDIT_WEBHOOK_TOKEN = running.url, TOKEN
+        yield running
+
+
+def write(name: str = "shop") -> None:
+    Writer(store(), Settings(), Author("eva", "Test")).create(
+        KINDS[NAMESPACE], {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    )
+
+
+def delivery() -> AuditDelivery:
+    return AuditDelivery(store(), threading.Event())
+
+
+def test_a_command_is_recorded_under_the_name_of_its_author() -> None:
+    write()
+
+    (row,) = Stored.objects.all()
+
+    assert (row.username, row.verb, row.resource, row.name, row.code) == ("eva", "create", "namespaces", "shop", 201)
+
+
+def test_a_write_that_is_refused_by_the_database_leaves_no_event() -> None:
+    write()
+    live = store().get([KINDS[NAMESPACE].ref("", "shop")]).popitem()[1]
+    stale = live.with_meta(labels={"a": "1"})
+    write_again = Writer(store(), Settings(), Author("eva", "Test"))
+    write_again.act(live.ref, lambda one: one.with_meta(labels={"b": "2"}))
+    before = Stored.objects.count()
+
+    assert write_again.attempt(Change(Put(stale, live, exact=True))) is None
+    assert Stored.objects.count() == before
+
+
+def test_events_are_posted_as_an_event_list_and_marked(hook: Hook) -> None:
+    write("one")
+    write("two")
+
+    delivery().work()
+
+    ((token, sent),) = hook.received
+    assert token == f"Bearer {TOKEN}"
+    assert (sent["kind"], sent["apiVersion"]) == ("EventList", "audit.k8s.io/v1")
+    assert [one["objectRef"]["name"] for one in sent["items"]] == ["one", "two"]
+    delivery().work()
+    assert len(hook.received) == 1
+
+
+def test_events_that_the_webhook_refuses_are_sent_again(hook: Hook, caplog: pytest.LogCaptureFixture) -> None:
+    write()
+    hook.status = 500
+
+    sender = delivery()
+    sender.work()
+    hook.status = 200
+    sender.work()
+
+    assert len(hook.received) == 2
+    assert not Stored.objects.filter(unsent=True).exists()
+    assert TOKEN not in caplog.text
+
+
+def test_events_are_removed_after_their_days(settings: Any) -> None:
+    settings.AUDIT_DAYS = 30
+    write()
+    row = AuditEvent("old", at=store().now() - timedelta(days=31), document="{}")
+    store().apply([(None, Decision(changes=(Save(row),)))], by=Actor("test"))
+
+    delivery().work()
+
+    assert [row.name for row in Stored.objects.all()] == ["shop"]
+
+
+def test_events_are_lines_of_a_file(tmp_path: Path) -> None:
+    handler = logging.FileHandler(tmp_path / "audit.log")
+    audit.log.addHandler(handler)
+    audit.log.setLevel(logging.INFO)
+    try:
+        write()
+    finally:
+        audit.log.removeHandler(handler)
+
+    (line,) = (tmp_path / "audit.log").read_text().splitlines()
+    assert json.loads(line)["objectRef"]["name"] == "shop"
+
+
+def test_administrators_search_events_and_other_staff_does_not(admin_client: Client, django_user_model: Any) -> None:
+    write("one")
+    write("two")
+    path = reverse("admin:objects_auditevent_changelist")
+
+    found = admin_client.get(path, {"q": "two"}).content.decode()
+    page = admin_client.get(reverse("admin:objects_auditevent_change", args=[Stored.objects.get(name="two").pk]))
+    staff = Client()
+    staff.force_login(django_user_model.objects.create_user("eva", is_staff=True))
+
+    assert "two" in found
+    assert ">one<" not in found
+    assert "kind: Event" in page.content.decode()
+    assert staff.get(path).status_code == 403
