@@ -14,6 +14,7 @@ from controlplane.apimachinery.names import BINDING_ANNOTATION
 from controlplane.kind import KINDS
 from controlplane.propagation.bindings import binding_ref
 from controlplane.propagation.matching import CLAIM_LABELS
+from controlplane.propagation.overrides import applied_to
 
 Document = dict[str, Any]
 
@@ -75,8 +76,15 @@ def _of_work(metadata: Document) -> Iterator[Link]:
         binding = Ref.parse(named) if ":" in named else None
         if binding is not None and (url := object_url(binding)):
             yield Link(f"Binding {binding.name}", url)
+    yield from _overrides_of(metadata.get("annotations") or {})
     if cluster := names.cluster_of_execution_namespace(metadata.get("namespace", "")):
         yield Link(f"Cluster {cluster}", object_url(Ref(kinds.CLUSTER, "", cluster)))
+
+
+def _overrides_of(annotations: Document) -> Iterator[Link]:
+    """Yield links to the override policies that were applied to a Work."""
+    for policy in applied_to(annotations):
+        yield Link(f"{policy.kind.rpartition('/')[2]} {policy.name}", object_url(policy))
 
 
 def _of_cluster(name: str) -> Iterator[Link]:

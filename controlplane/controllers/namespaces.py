@@ -14,24 +14,29 @@ from controlplane.apimachinery.names import (
     cluster_of_execution_namespace,
     is_reserved_namespace,
 )
+from controlplane.controllers.reads import override_policies
 from controlplane.controllers.reads.propagated_kinds import is_propagated_namespace
 from controlplane.engine.controller import Controller, Ownership, cursor_after, page
-from controlplane.engine.decision import NOTHING, Decision, Delete, Put, deleting
+from controlplane.engine.decision import NOTHING, Decision, Put, deleting
 from controlplane.engine.state import State, Watch
 from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.override_policy import OverridePolicy
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
 from controlplane.propagation import works
+from controlplane.propagation.override_run import OverrideRun, differs
+from controlplane.propagation.overrides import OverrideFailed
 from controlplane.settings import Settings
 
 
 class NamespacesSnapshot(Struct, frozen=True):
-    """A Namespace (None: deleted), its Works by cluster, and all clusters."""
+    """A Namespace (None: deleted), its Works by cluster, all clusters, and the override policies for the Namespace."""
 
     ref: Ref
     namespace: Template | None
     stored: dict[str, Work]
     clusters: tuple[Cluster, ...]
+    overrides: tuple[OverridePolicy, ...] = ()
 
     @property
     def subject(self) -> Template | None:
@@ -68,6 +73,11 @@ def _cluster_joined(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
         yield new.ref
 
 
+def _override_policy_changed(old: OverridePolicy | None, new: OverridePolicy | None) -> Iterator[Ref]:
+    """All Namespaces are due when an override policy changed that selects, or selected, Namespaces."""
+    yield from filter(override_policies.concerns_namespaces, override_policies.policy_changed(old, new))
+
+
 class Namespaces(Controller):
     """Key: a Namespace. Creates a Work of it for every cluster, and deletes these Works once the Namespace is removed.
 
@@ -81,6 +91,8 @@ class Namespaces(Controller):
         Watch(kinds.NAMESPACE, _namespace_changed),
         Watch(kinds.WORK, _work_changed),
         Watch(kinds.CLUSTER, _cluster_joined, fan_out=True),
+        Watch(kinds.CLUSTER_OVERRIDE_POLICY, _override_policy_changed, fan_out=True),
+        Watch(kinds.CLUSTER, override_policies.cluster_changed, fan_out=True),
     )
     owns: ClassVar[Ownership] = Ownership(
         {kinds.WORK: ("create", "delete", "metadata.labels", "metadata.annotations", "spec")}
@@ -91,6 +103,7 @@ class Namespaces(Controller):
         found = state.get(refs)
         stored = state.by_index(kinds.WORK, "binding", [str(ref) for ref in refs])
         clusters = tuple(cluster for cluster in state.list(kinds.CLUSTER) if not cluster.terminating)
+        overrides = override_policies.policies_of(state, found.values())
         snapshots: list[NamespacesSnapshot | None] = []
         for ref in refs:
             own = {
@@ -100,7 +113,9 @@ class Namespaces(Controller):
             }
             namespace = found.get(ref)
             snapshots.append(
-                NamespacesSnapshot(ref, namespace, own, clusters) if namespace is not None or own else None
+                NamespacesSnapshot(ref, namespace, own, clusters, overrides.get(ref, ()))
+                if namespace is not None or own
+                else None
             )
         return snapshots
 
@@ -115,18 +130,32 @@ class Namespaces(Controller):
             return Decision(changes=deletions, reason="NamespaceGone") if deletions else NOTHING
         if namespace.metadata.deletion_timestamp is not None or not is_propagated(namespace, settings):
             return NOTHING  # existing copies stay: with them, all objects in them would be deleted
-        changes: list[Put | Delete] = []
+        return self._synchronized(snapshot, namespace, now=now)
+
+    def _synchronized(self, snapshot: NamespacesSnapshot, namespace: Template, *, now: datetime) -> Decision:
+        """Return the decision that creates and updates the Works of a Namespace."""
+        changes, changed = list[Put](), set[str]()
+        run = OverrideRun(snapshot.overrides, {cluster.metadata.name: cluster for cluster in snapshot.clusters})
+        override = run if snapshot.overrides else None
         for cluster in snapshot.clusters:
             stored = snapshot.stored.get(cluster.metadata.name)
             if stored is not None and stored.metadata.deletion_timestamp is not None:
                 continue  # the Namespace is due again once the Work is removed
-            wanted = works.namespace_work(namespace, cluster.metadata.name, now=now)
+            try:
+                wanted = works.namespace_work(namespace, cluster.metadata.name, override=override, now=now)
+            except OverrideFailed:
+                continue
             renewed = wanted if stored is None else works.updated(stored, wanted)
             if renewed is not stored:
                 changes.append(Put(renewed, stored))
-        return Decision(changes=tuple(changes), reason="SyncNamespace") if changes else NOTHING
+                if differs(renewed, stored):
+                    changed.add(cluster.metadata.name)
+        events = (*run.failed((namespace,)), *run.succeeded(namespace, changed))
+        return Decision(changes=tuple(changes), events=events, reason="SyncNamespace") if changes or events else NOTHING
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
+        if origin.kind == override_policies.TARGET and not override_policies.any_reads_clusters(state):
+            return [], None
         found = state.list(kinds.NAMESPACE, after=cursor_after(after), limit=limit)
         return page([namespace.ref for namespace in found], limit=limit)
 

@@ -34,6 +34,7 @@ LOOK_AGAIN = timedelta(seconds=1)  # while there are more
 _OWN_NOTHING = (kinds.WORK, *kinds.BINDINGS)
 _TYPED = tuple(kind.key for kind in KINDS if kind.type is not Template and "delete" in kind.resource.verbs)
 _OWNERS = tuple(key for key in _TYPED if key not in (kinds.EVENT, *_OWN_NOTHING))
+_OWNED_KINDS = (*kinds.POLICIES, *kinds.OVERRIDE_POLICIES)
 _HELD = ("metadata.finalizers", "metadata.deletion_timestamp", "metadata.deletion_grace_period_seconds")
 
 
@@ -113,14 +114,14 @@ class Owners(Controller):
         Watch("*", _owner_changed),
         *(Watch(kind, _owner_changed) for kind in (*_OWNERS, *_OWN_NOTHING)),
         Watch("*", _dependent_changed),
-        *(Watch(kind, _dependent_changed) for kind in kinds.POLICIES),
+        *(Watch(kind, _dependent_changed) for kind in _OWNED_KINDS),
         *(Watch(kind, _binding_gone) for kind in kinds.BINDINGS),
     )
     owns: ClassVar[Ownership] = Ownership(
         {
             "*": ("delete", "status", "metadata.owner_references", *_HELD),
-            **dict.fromkeys(kinds.POLICIES, ("delete", "metadata.owner_references", *_HELD)),
-            **{key: ("metadata.finalizers",) for key in (*_OWNERS, *_OWN_NOTHING) if key not in kinds.POLICIES},
+            **dict.fromkeys(_OWNED_KINDS, ("delete", "metadata.owner_references", *_HELD)),
+            **{key: ("metadata.finalizers",) for key in (*_OWNERS, *_OWN_NOTHING) if key not in _OWNED_KINDS},
         }
     )
     batch: ClassVar[int] = 100

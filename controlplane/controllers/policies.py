@@ -16,7 +16,7 @@ from controlplane import kinds
 from controlplane.apimachinery.meta import ObjectMeta, Ref, Struct
 from controlplane.apimachinery.names import is_reserved_namespace
 from controlplane.controllers.reads.fleet_state import fleet_state
-from controlplane.controllers.reads.policy_templates import templates_of
+from controlplane.controllers.reads.policy_templates import templates_awaiting, templates_of
 from controlplane.controllers.reads.propagated_kinds import PropagatedKinds, is_propagated_namespace
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Event, Put, deleting
@@ -25,6 +25,7 @@ from controlplane.eviction.eligibility import has_unjudged_taint
 from controlplane.kind import KINDS
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS
+from controlplane.kinds.override_policy import OverridePolicy
 from controlplane.kinds.policy import Policy
 from controlplane.kinds.rows import Eviction
 from controlplane.kinds.template import Template
@@ -51,6 +52,7 @@ class PoliciesSnapshot(Struct, frozen=True):
     claimed: Policy | None = None
     candidates: Candidates = NO_CANDIDATES
     priorities: dict[str, int] = {}  # value of each PriorityClass, by name
+    overrides: frozenset[Ref] = frozenset()  # override policies that policies wait for, and that exist
     unjudged: bool = False  # eviction from a tainted cluster of the binding has still to be decided [judged-once]
 
     @property
@@ -97,6 +99,12 @@ _DECIDED = (
 )
 
 
+def _override_policy_created(old: OverridePolicy | None, new: OverridePolicy | None) -> Iterator[Ref]:
+    """The templates of the policies that wait for an override policy are due when it was created."""
+    if old is None and new is not None:
+        yield new.ref
+
+
 def _binding_changed(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
     """A template is due when its binding was deleted, or when fields that this controller owns were edited."""
     if old is None or bindings.template_ref(old).kind in kinds.NEVER_PROPAGATED:
@@ -117,6 +125,7 @@ class Policies(Controller):
     watches: ClassVar[tuple[Watch, ...]] = (
         Watch("*", _template_changed),
         *(Watch(kind, _policy_changed, fan_out=True) for kind in kinds.POLICIES),
+        *(Watch(kind, _override_policy_created, fan_out=True) for kind in kinds.OVERRIDE_POLICIES),
         *(Watch(kind, _binding_changed) for kind in kinds.BINDINGS),
     )
     owns: ClassVar[Ownership] = Ownership(
@@ -157,6 +166,7 @@ class Policies(Controller):
         missing = {claim for claim in claims.values() if claim is not None and claim not in known}
         claimed = {**known, **(state.get(sorted(missing)) if missing else {})}
         priorities = self._priorities(state, claimed.values())
+        overrides = _awaited_overrides(state, claimed.values())
         unjudged = _unjudged(state, found)
         snapshots: list[PoliciesSnapshot | None] = []
         for ref in refs:
@@ -170,7 +180,9 @@ class Policies(Controller):
                 possible = candidates.get(f"{template.api_version}/{template.kind}", NO_CANDIDATES)
             policy = claimed.get(claim) if claim is not None else None
             waits = binding is not None and binding.ref in unjudged
-            snapshots.append(PoliciesSnapshot(ref, template, binding, policy, possible, priorities, waits))
+            snapshots.append(
+                PoliciesSnapshot(ref, template, binding, policy, possible, priorities, overrides, unjudged=waits)
+            )
         return snapshots
 
     def _candidates(
@@ -214,7 +226,22 @@ class Policies(Controller):
         return _with_policy(snapshot, template, policy, settings, now=now)
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
+        if origin.kind in kinds.OVERRIDE_POLICIES:
+            return templates_awaiting(state, origin, after=after, limit=limit)
         return templates_of(state, origin, after=after, limit=limit)
+
+
+def _overrides_awaited(policy: Policy) -> list[Ref]:
+    """Return the override policies that have to exist before a policy is applied."""
+    namespace = policy.metadata.namespace
+    kind = kinds.OVERRIDE_POLICY if namespace else kinds.CLUSTER_OVERRIDE_POLICY
+    return [Ref(kind, namespace, name) for name in policy.spec.dependent_overrides]
+
+
+def _awaited_overrides(state: State, policies: Iterable[Policy]) -> frozenset[Ref]:
+    """Return the override policies that these policies name and that exist. If none is named, no query is made."""
+    awaited = {ref for policy in policies for ref in _overrides_awaited(policy)}
+    return frozenset(state.get(sorted(awaited))) if awaited else frozenset()
 
 
 def _unjudged(state: State, found: Mapping[Ref, Binding]) -> frozenset[Ref]:
@@ -316,6 +343,13 @@ def _with_policy(
         message = (
             f'policy {policy.metadata.name} names PriorityClass "{wanted_class}", which does not exist: '
             "create the PriorityClass, or name an existing one in spec.schedulePriority of the policy"
+        )
+        return Decision(events=(Event(template, "ApplyPolicyFailed", message, warning=True),), wake_at=now + RETRY)
+    missing = [ref for ref in _overrides_awaited(policy) if ref not in snapshot.overrides]
+    if missing:
+        message = (
+            f"policy {policy.metadata.name} waits for {', '.join(map(str, missing))}, which its dependentOverrides "
+            "name: create them, or remove the names from the policy"
         )
         return Decision(events=(Event(template, "ApplyPolicyFailed", message, warning=True),), wake_at=now + RETRY)
     claimed, active = _claimed_template(template, policy)

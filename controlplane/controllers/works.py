@@ -21,6 +21,7 @@ from controlplane.apimachinery.names import (
     is_reserved_namespace,
 )
 from controlplane.clusters import fence, unjoin
+from controlplane.controllers.reads import override_policies
 from controlplane.controllers.reads.bindings_on_clusters import clusters_where_needed, works_of
 from controlplane.controllers.reads.last_answers import last_answers
 from controlplane.controllers.reads.propagated_kinds import PropagatedKinds
@@ -31,10 +32,13 @@ from controlplane.eviction import directly, leftovers
 from controlplane.eviction.purge import purge_mode
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.override_policy import OverridePolicy
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
 from controlplane.propagation import bindings, matching, works
+from controlplane.propagation.override_run import OverrideRun, differs
+from controlplane.propagation.overrides import OverrideFailed
 from controlplane.scheduling.completions import split
 from controlplane.settings import Settings
 
@@ -49,6 +53,7 @@ class WorksSnapshot(Struct, frozen=True):
 
     `needed`: clusters where a workload that needs this binding (propagateDeps) still has a copy. It is read only if the
     binding has a Work on a cluster it is not placed on. `answered`: when each fenced cluster answered last.
+    `overrides`: the override policies that may change the copies.
     """
 
     subject: Binding
@@ -57,6 +62,7 @@ class WorksSnapshot(Struct, frozen=True):
     clusters: dict[str, Cluster]
     needed: frozenset[str] = frozenset()
     answered: dict[str, datetime] = {}
+    overrides: tuple[OverridePolicy, ...] = ()
 
 
 def _binding_changed(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
@@ -150,6 +156,8 @@ class Works(Controller):
         Watch("*", _template_changed),
         Watch(kinds.WORK, _work_changed),
         Watch(kinds.CLUSTER, _cluster_changed, fan_out=True),
+        *(Watch(kind, override_policies.policy_changed, fan_out=True) for kind in kinds.OVERRIDE_POLICIES),
+        Watch(kinds.CLUSTER, override_policies.cluster_changed, fan_out=True),
     )
     owns: ClassVar[Ownership] = Ownership(
         {
@@ -167,6 +175,7 @@ class Works(Controller):
         clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in sorted(names)])
         by_name: dict[str, Cluster] = {ref.name: cluster for ref, cluster in clusters.items()}
         answered = last_answers(state, by_name.values())
+        overrides = override_policies.policies_of(state, templates.values())
         needed = clusters_where_needed(
             state, [binding for ref, binding in found.items() if _has_orphan(binding, stored.get(str(ref), ()))]
         )
@@ -178,9 +187,10 @@ class Works(Controller):
                 continue
             own = {_cluster_of(work): work for work in stored.get(str(ref), ())}
             named = {name: by_name[name] for name in (*_named_clusters(binding), *own) if name in by_name}
-            template, needing = templates.get(bindings.template_ref(binding)), frozenset(needed.get(ref, ()))
+            source, needing = bindings.template_ref(binding), frozenset(needed.get(ref, ()))
             answers = {name: answered[name] for name in named if name in answered}
-            snapshots.append(WorksSnapshot(binding, template, own, named, needing, answers))
+            policies = overrides.get(source, ())
+            snapshots.append(WorksSnapshot(binding, templates.get(source), own, named, needing, answers, policies))
         return snapshots
 
     def decide(self, snapshot: WorksSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
@@ -194,13 +204,14 @@ class Works(Controller):
             binding, snapshot.stored, snapshot.clusters, settings, answered=snapshot.answered, now=now
         )
         waiting = any(source.waits for source in sources)
-        changes += _work_updates(snapshot, snapshot.template, frozen=waiting, now=now)
-        conditions, events = _directly_waiting(snapshot, sources, now=now)
+        run = OverrideRun(snapshot.overrides, snapshot.clusters)
+        changes += _work_updates(snapshot, snapshot.template, run, frozen=waiting, now=now)
+        conditions, events = _conditions(snapshot, sources, run, now=now)
         again = directly.next_check_at(sources, binding, pause=SLOW_CHECK, now=now)
         removes = any(isinstance(change, Delete) for change in changes)
         return Decision(
             changes=(*changes, *conditions),
-            events=(*events, *_sync_events(binding, snapshot.template, changes)),
+            events=(*events, *_sync_events(binding, snapshot.template, changes, run)),
             guards=(Guard(binding.ref, binding.metadata.generation),) if removes else (),
             wake_at=min(filter(None, (again, None if orphan_check is None else now + orphan_check)), default=None),
             reason="SyncWork",
@@ -209,8 +220,11 @@ class Works(Controller):
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
         """Return the bindings placed on a cluster, namespaced ones first. The cursor is "position|namespace/name".
 
-        For a cluster that can be reached again, return the bindings that have a leftover there.
+        For a cluster that can be reached again, return the bindings that have a leftover there. For an override policy
+        and for changed facts of a cluster, see `override_policies.bindings_of`.
         """
+        if origin.kind == override_policies.TARGET or origin.kind.startswith(override_policies.SELECTION):
+            return override_policies.bindings_of(state, origin, after=after, limit=limit)
         if origin.kind == BACK:
             refs = state.refs_by_index(kinds.WORK, "leftover", origin.name, after=cursor_after(after), limit=limit)
             leftover = state.get(refs).values()
@@ -305,11 +319,13 @@ def _needs_no_wait(cluster: Cluster | None) -> bool:
     return cluster.terminating and (unjoin.forced(cluster) or cluster.ready != "True")
 
 
-def _work_updates(snapshot: WorksSnapshot, template: Template, *, frozen: bool, now: datetime) -> list[Put | Delete]:
+def _work_updates(
+    snapshot: WorksSnapshot, template: Template, run: OverrideRun, *, frozen: bool, now: datetime
+) -> list[Put | Delete]:
     """Return the writes that create and update the Works of the clusters that a binding is placed on.
 
     `frozen`: no copy may start or grow, because an old copy may still run on a cluster that cannot be reached
-    [directly-unreachable].
+    [directly-unreachable]. A copy for which an override policy fails stays as it is [override-policies].
     """
     binding, changes = snapshot.subject, list[Put | Delete]()
     targets = list(works.targets(binding))
@@ -323,10 +339,16 @@ def _work_updates(snapshot: WorksSnapshot, template: Template, *, frozen: bool, 
             continue
         if stored is not None and stored.metadata.deletion_timestamp is not None:
             continue  # the binding is due again once the Work is removed
+        if cluster is None and snapshot.overrides:
+            continue  # the cluster is gone, and policies may depend on its labels
         applied = (
             _not_more_than_before(target, stored, binding) if frozen else _with_kept_replicas(target, stored, binding)
         )
-        work = works.render(common, applied, completions=shares.get(target.name), now=now)
+        override = run if snapshot.overrides else None
+        try:
+            work = works.render(common, applied, completions=shares.get(target.name), override=override, now=now)
+        except OverrideFailed:
+            continue
         if stored is None:
             changes.append(Put(work, None))
             continue
@@ -371,29 +393,44 @@ def _replicas(stored: Work | None, binding: Binding) -> int | None:
     return None if count is None else count(manifest).replicas
 
 
-def _sync_events(binding: Binding, template: Template, changes: Sequence[Put | Delete]) -> Iterator[Event]:
-    """Yield the Events of a binding that gets a new Work. An update of a Work, for example by scaling, yields none."""
+def _sync_events(
+    binding: Binding, template: Template, changes: Sequence[Put | Delete], run: OverrideRun
+) -> Iterator[Event]:
+    """Yield the Events of a binding that gets a new Work, and of override policies that are applied for the first time.
+
+    An update of a Work, for example by scaling, yields none.
+    """
     if any(isinstance(change, Put) and change.old is None for change in changes):
         place = binding.metadata
         shown = f"{place.namespace}/{place.name}" if place.namespace else place.name
         message = f"Sync work of {binding.kind}({shown}) successful."
         yield Event(binding, "SyncWorkSucceed", message, step=True)
         yield Event(template, "SyncWorkSucceed", message, step=True)
+    written = [change for change in changes if isinstance(change, Put) and isinstance(change.new, Work)]
+    changed = {_cluster_of(put.new) for put in written if differs(put.new, put.old)}  # type: ignore[arg-type]
+    yield from run.succeeded(template, changed)
 
 
-def _directly_waiting(
-    snapshot: WorksSnapshot, sources: Sequence[directly.DirectlySource], *, now: datetime
+def _conditions(
+    snapshot: WorksSnapshot, sources: Sequence[directly.DirectlySource], run: OverrideRun, *, now: datetime
 ) -> tuple[list[Put], list[Event]]:
-    """Return the write of the condition DirectlyWaiting if it changed, and its Event, repeated while copies wait."""
-    binding = snapshot.subject
+    """Return the write of the conditions about waiting copies and override policies, if they changed, and the Events.
+
+    The Event about waiting copies is repeated while they wait.
+    """
+    binding, events = snapshot.subject, list[Event]()
     conditions = directly.with_directly_waiting(binding, sources, now=now)
     waiting = condition(conditions, directly.DIRECTLY_WAITING)
     before = condition(binding.status.conditions, directly.DIRECTLY_WAITING)
-    if waiting is None or (waiting == before and waiting.status != "True"):
-        return [], []
-    reason = "DirectlyWaiting" if waiting.status == "True" else f"Directly{waiting.reason}"
-    event = Event(binding, reason, waiting.message, warning=waiting.reason != directly.SOURCE_GONE)
-    return [Put(binding.with_status(conditions=conditions), binding)] if waiting != before else [], [event]
+    if waiting is not None and (waiting != before or waiting.status == "True"):
+        reason = "DirectlyWaiting" if waiting.status == "True" else f"Directly{waiting.reason}"
+        events.append(Event(binding, reason, waiting.message, warning=waiting.reason != directly.SOURCE_GONE))
+    reported = run.conditions(conditions, now=now)
+    if reported != conditions and snapshot.template is not None:
+        events += run.failed((binding, snapshot.template))
+    if reported == binding.status.conditions:
+        return [], events
+    return [Put(binding.with_status(conditions=reported), binding)], events
 
 
 def _clean_up(snapshot: WorksSnapshot, settings: Settings, *, now: datetime) -> Decision:

@@ -32,6 +32,8 @@ from controlplane.kinds.event import EVENT
 from controlplane.kinds.eviction import CLUSTER_EVICTION, EVICTION, EVICTIONS
 from controlplane.kinds.eviction_hold import EVICTION_HOLD
 from controlplane.kinds.maintenance_window import MAINTENANCE_WINDOW
+from controlplane.kinds.override_policy import CLUSTER_OVERRIDE_POLICY, OVERRIDE_POLICIES, OVERRIDE_POLICY
+from controlplane.kinds.override_policy import registration as _override_policy
 from controlplane.kinds.owners import OWNER
 from controlplane.kinds.policy import CLUSTER_PROPAGATION_POLICY, POLICIES, PROPAGATION_POLICY
 from controlplane.kinds.policy import registration as _policy
@@ -47,6 +49,7 @@ __all__ = [
     "BINDINGS",
     "CLUSTER",
     "CLUSTER_EVICTION",
+    "CLUSTER_OVERRIDE_POLICY",
     "CLUSTER_PROPAGATION_POLICY",
     "CLUSTER_RESOURCE_BINDING",
     "CLUSTER_TAINT_POLICY",
@@ -62,6 +65,8 @@ __all__ = [
     "MAINTENANCE_WINDOW",
     "NAMESPACE",
     "NEVER_PROPAGATED",
+    "OVERRIDE_POLICIES",
+    "OVERRIDE_POLICY",
     "OWNER",
     "POLICIES",
     "PROPAGATION_POLICY",
@@ -75,6 +80,7 @@ __all__ = [
 _DECLARED = (
     *_cluster.DECLARED,
     *_policy.DECLARED,
+    *_override_policy.DECLARED,
     *_taint_policy.DECLARED,
     *_binding.DECLARED,
     *_work.DECLARED,

@@ -35,36 +35,30 @@ from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work, Workload, WorkSpec
+from controlplane.propagation.overrides import APPLIED_CLUSTER_OVERRIDES, APPLIED_OVERRIDES, Overridden
 
 API_VERSION, KIND = "work.karmada.io/v1alpha1", "Work"
-APPLIED_OVERRIDES = {
-    "policies": "policy.karmada.io/applied-overrides",
-    "clusterPolicies": "policy.karmada.io/applied-cluster-overrides",
-}
 ABORT, OVERWRITE = "abort", "overwrite"
 
 Document = dict[str, Any]
 
 
-class Overridden(Struct, frozen=True):
-    """A manifest after override policies. `annotations`: the policies that were applied."""
-
-    manifest: Document
-    annotations: dict[str, str] = {}
-
-
 Override = Callable[[str, Document], Overridden]
-"""A function that applies override policies: (cluster name, manifest) → result."""
+"""A function that applies override policies: (cluster name, manifest) → result. It may raise OverrideFailed."""
 
 
 class Rendering(Struct, frozen=True):
-    """The part of the Works of a binding that is the same for all clusters, computed once."""
+    """The part of the Works of a binding that is the same for all clusters, computed once.
+
+    `own_labels` and `own_annotations` are those that this control plane adds to each manifest.
+    """
 
     binding: Binding
     name: str
     manifest: Document  # of the template, pruned, without labels and annotations
-    labels: dict[str, str]
-    annotations: dict[str, str]
+    metadata: ObjectMeta  # of the template
+    own_labels: dict[str, str]
+    own_annotations: dict[str, str]
     work_labels: dict[str, str]
     work_annotations: dict[str, str]
     revise: Callable[[Document, int], Document] | None
@@ -90,27 +84,21 @@ def rendering(binding: Binding, template: Template) -> Rendering:
     knows = interpret.interpreter_for(template.api_version, template.kind)
     manifest = _pruned(template, knows)
     link_labels, link_annotations = _links(binding)
-    conflict = conflict_resolution(binding, template)
     annotations = {
-        **place.annotations,
         **link_annotations,
         TEMPLATE_GENERATION_ANNOTATION: str(place.generation),
         TEMPLATE_UID_ANNOTATION: place.uid,
-        CONFLICT_RESOLUTION_ANNOTATION: conflict,
         WORK_NAME_ANNOTATION: name,
     }
     return Rendering(
         binding=binding,
         name=name,
         manifest=manifest,
-        labels={**place.labels, **link_labels, MANAGED_LABEL: MANAGED_LABEL_VALUE},
-        annotations=annotations,
+        metadata=place,
+        own_labels={**link_labels, MANAGED_LABEL: MANAGED_LABEL_VALUE},
+        own_annotations=annotations,
         work_labels=link_labels,
-        work_annotations={
-            **link_annotations,
-            CONFLICT_RESOLUTION_ANNOTATION: conflict,
-            BINDING_ANNOTATION: str(binding.ref),
-        },
+        work_annotations={**link_annotations, BINDING_ANNOTATION: str(binding.ref)},
         revise=knows.revise if binding.workload else None,
     )
 
@@ -123,21 +111,28 @@ def render(
     override: Override | None = None,
     now: datetime,
 ) -> Work:
-    """Return the Work for one target. `completions`: its share of the completions of a Job; None: they are not
-    divided."""
+    """Return the Work for one target.
+
+    `completions`: its share of the completions of a Job; None: they are not divided. `override`: applies override
+    policies to the manifest; None: there are none. The labels and annotations that this control plane needs are set
+    after that. Raises what `override` raises.
+    """
     binding, namespace = common.binding, execution_namespace(target.name)
     manifest = common.manifest
     if common.revise is not None:
         manifest = common.revise(manifest, target.replicas)
     if completions is not None:
         manifest = {**manifest, "spec": {**manifest.get("spec", {}), "completions": completions}}
-    labels, annotations, work_annotations = common.labels, common.annotations, common.work_annotations
+    labels, annotations, applied = common.metadata.labels, common.metadata.annotations, dict[str, str]()
     if override is not None:
-        manifest, labels, annotations, work_annotations = _overridden(common, override(target.name, manifest))
-    preserved = preserved_labels(binding, target.name)
-    if preserved:
-        labels = {**labels, **preserved}
-    metadata = {**manifest["metadata"], "labels": labels, "annotations": _recorded(annotations, labels, namespace)}
+        metadata = {**manifest["metadata"], "labels": labels, "annotations": annotations}
+        result = override(target.name, {**manifest, "metadata": metadata})
+        manifest, applied = result.manifest, result.annotations
+        labels, annotations = (manifest["metadata"].get(key) or {} for key in ("labels", "annotations"))
+    conflict = {CONFLICT_RESOLUTION_ANNOTATION: conflict_resolution(binding, annotations)}
+    labels = {**labels, **common.own_labels, **preserved_labels(binding, target.name)}
+    annotations = _recorded({**annotations, **common.own_annotations, **conflict}, labels, namespace)
+    metadata = {**manifest["metadata"], "labels": labels, "annotations": annotations}
     suspension = binding.spec.suspension
     suspended = suspension is not None and (
         suspension.dispatching is True
@@ -156,7 +151,7 @@ def render(
             generation=1,
             creation_timestamp=to_seconds(now),
             labels=common.work_labels,
-            annotations=work_annotations,
+            annotations={**common.work_annotations, **conflict, **applied},
             finalizers=(WORK_FINALIZER,),
         ),
         spec=WorkSpec(
@@ -167,13 +162,23 @@ def render(
     )
 
 
-def namespace_work(namespace: Template, cluster: str, *, now: datetime) -> Work:
-    """Return the Work that creates a Namespace on a cluster. It belongs to the Namespace, not to a binding."""
+def namespace_work(namespace: Template, cluster: str, *, override: Override | None = None, now: datetime) -> Work:
+    """Return the Work that creates a Namespace on a cluster. It belongs to the Namespace, not to a binding.
+
+    `override` as in `render`; only its labels and annotations count.
+    """
     place, work_namespace = namespace.metadata, execution_namespace(cluster)
     name = work_name(namespace.kind, place.name)
-    labels = {**place.labels, MANAGED_LABEL: MANAGED_LABEL_VALUE}
+    labels, annotations, applied = place.labels, place.annotations, dict[str, str]()
+    if override is not None:
+        head = {"apiVersion": namespace.api_version, "kind": namespace.kind}
+        metadata = {"name": place.name, "labels": labels, "annotations": annotations}
+        result = override(cluster, {**head, "metadata": metadata})
+        applied = result.annotations
+        labels, annotations = (result.manifest["metadata"].get(key) or {} for key in ("labels", "annotations"))
+    labels = {**labels, MANAGED_LABEL: MANAGED_LABEL_VALUE}
     annotations = {
-        **place.annotations,
+        **annotations,
         TEMPLATE_GENERATION_ANNOTATION: str(place.generation),
         TEMPLATE_UID_ANNOTATION: place.uid,
         CONFLICT_RESOLUTION_ANNOTATION: ABORT,
@@ -197,7 +202,7 @@ def namespace_work(namespace: Template, cluster: str, *, now: datetime) -> Work:
             uid=child_uid(place.uid, "work", cluster),
             generation=1,
             creation_timestamp=to_seconds(now),
-            annotations={BINDING_ANNOTATION: str(namespace.ref), CONFLICT_RESOLUTION_ANNOTATION: ABORT},
+            annotations={BINDING_ANNOTATION: str(namespace.ref), CONFLICT_RESOLUTION_ANNOTATION: ABORT, **applied},
             finalizers=(WORK_FINALIZER,),
         ),
         spec=WorkSpec(workload=Workload((manifest,))),
@@ -249,7 +254,9 @@ def updated(stored: Work, wanted: Work) -> Work:
     metadata = stored.metadata
     labels = {**metadata.labels, **wanted.metadata.labels}
     annotations = {
-        key: value for key, value in metadata.annotations.items() if key not in APPLIED_OVERRIDES.values()
+        key: value
+        for key, value in metadata.annotations.items()
+        if key not in (APPLIED_OVERRIDES, APPLIED_CLUSTER_OVERRIDES)
     } | wanted.metadata.annotations
     return stored.with_spec(
         workload=wanted.spec.workload,
@@ -258,12 +265,12 @@ def updated(stored: Work, wanted: Work) -> Work:
     ).with_meta(labels=labels, annotations=annotations)
 
 
-def conflict_resolution(binding: Binding, template: Template) -> str:
+def conflict_resolution(binding: Binding, annotations: Mapping[str, str]) -> str:
     """Return what happens if the member already has such an object: ABORT or OVERWRITE.
 
-    A valid annotation of the template beats the policy.
+    A valid annotation of the object, from its template or from an override policy, beats the policy.
     """
-    annotation = template.metadata.annotations.get(CONFLICT_RESOLUTION_ANNOTATION)
+    annotation = annotations.get(CONFLICT_RESOLUTION_ANNOTATION)
     if annotation in (ABORT, OVERWRITE):
         return annotation
     return OVERWRITE if binding.spec.conflict_resolution == "Overwrite" else ABORT
@@ -305,26 +312,6 @@ def _links(binding: Binding) -> tuple[dict[str, str], dict[str, str]]:
             "resourcebinding.karmada.io/name": metadata.name,
         }
     return labels, {"clusterresourcebinding.karmada.io/name": metadata.name}
-
-
-def _overridden(
-    common: Rendering, result: Overridden
-) -> tuple[Document, dict[str, str], dict[str, str], dict[str, str]]:
-    """Return the manifest, its labels and annotations, and the annotations of the Work after override policies.
-
-    Override policies cannot change the labels and annotations that this control plane needs.
-    """
-    metadata = result.manifest.get("metadata", {})
-    own_labels = {key: common.labels[key] for key in (*common.work_labels, MANAGED_LABEL)}
-    own_annotations = {
-        key: value for key, value in common.annotations.items() if key not in common.binding.metadata.annotations
-    }
-    return (
-        result.manifest,
-        {**(metadata.get("labels") or {}), **own_labels},
-        {**(metadata.get("annotations") or {}), **own_annotations},
-        {**common.work_annotations, **result.annotations},
-    )
 
 
 def _recorded(annotations: Mapping[str, str], labels: Mapping[str, str], namespace: str) -> dict[str, str]:

@@ -100,9 +100,10 @@ def merge_diff(old: Document, new: Document) -> Document:
     return patch
 
 
-def json_patch(doc: Document, patch: Any) -> Any:
+def json_patch(doc: Any, patch: Any, *, strict: bool = False) -> Any:
     """Return the document after a JSON Patch (RFC 6902). Either all operations are applied, or an error is raised.
 
+    strict: `replace` needs a field that exists. Otherwise it adds a missing field, as kube-apiserver does.
     Raises BadRequest if the patch is malformed, Invalid if an operation does not fit the document, and TooLarge for
     too many operations or too many copied bytes.
     """
@@ -119,6 +120,8 @@ def json_patch(doc: Document, patch: Any) -> Any:
             copied += len(orjson.dumps(_get(result, _pointer(operation, "from", index))))
             if copied > MAX_BYTES:
                 raise TooLarge(f"the patch copies more than {MAX_BYTES} bytes")
+        if strict and operation.get("op") == "replace":
+            _get(result, _pointer(operation, "path", index))
         result = _operate(result, operation, index)
     return result
 

@@ -63,6 +63,7 @@ _POLICY = {
     "suspension": {"dispatching": True, "dispatchingOnClusters": {"clusterNames": []}, "scheduling": True},
     "preserveResourcesOnDeletion": True,
     "schedulePriority": {"priorityClassSource": "KubePriorityClass", "priorityClassName": "high"},
+    "dependentOverrides": ["images"],
 }
 _OTHER_POLICY = {
     "resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap"}],
@@ -81,6 +82,31 @@ _OTHER_POLICY = {
         },
     },
     "suspension": {"dispatchingOnClusters": {"clusterNames": ["member1"]}},
+}
+_OVERRIDERS = {
+    "plaintext": [{"path": "/metadata/labels/a", "operator": "add", "value": "b"}],
+    "imageOverrider": [
+        {"component": "Tag", "operator": "replace", "value": "v2", "predicate": {"path": "/spec/image"}}
+    ],
+    "commandOverrider": [{"containerName": "main", "operator": "add", "value": ["run"]}],
+    "argsOverrider": [{"containerName": "main", "operator": "remove", "value": ["-v"]}],
+    "labelsOverrider": [{"operator": "add", "value": {"a": "b"}}],
+    "annotationsOverrider": [{"operator": "replace", "value": {"a": "b"}}],
+}
+_FIELD = {"subPath": "/a", "operator": "add", "value": "b"}
+_OVERRIDES = {
+    "resourceSelectors": _POLICY["resourceSelectors"],
+    "overrideRules": [
+        {
+            "targetCluster": _AFFINITY,
+            "overriders": {**_OVERRIDERS, "fieldOverrider": [{"fieldPath": "/data/a", "json": [_FIELD]}]},
+        },
+    ],
+}
+_YAML_OVERRIDES = {"overrideRules": [{"overriders": {"fieldOverrider": [{"fieldPath": "/data/a", "yaml": [_FIELD]}]}}]}
+_OLD_OVERRIDES = {
+    "targetCluster": _AFFINITY,
+    "overriders": {**_OVERRIDERS, "fieldOverrider": [{"fieldPath": "/data/a", "json": [_FIELD], "yaml": [_FIELD]}]},
 }
 _CONDITION = {"conditionType": "Ready", "operator": "In", "statusValues": ["False"]}
 _WORKLOAD = {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default"}
@@ -111,6 +137,12 @@ SPECS: list[tuple[str, Document]] = [
     ("policy.karmada.io/PropagationPolicy", _OTHER_POLICY),
     ("policy.karmada.io/ClusterPropagationPolicy", _POLICY),
     ("policy.karmada.io/ClusterPropagationPolicy", _OTHER_POLICY),
+    ("policy.karmada.io/OverridePolicy", _OVERRIDES),
+    ("policy.karmada.io/OverridePolicy", _YAML_OVERRIDES),
+    ("policy.karmada.io/OverridePolicy", _OLD_OVERRIDES),
+    ("policy.karmada.io/ClusterOverridePolicy", _OVERRIDES),
+    ("policy.karmada.io/ClusterOverridePolicy", _YAML_OVERRIDES),
+    ("policy.karmada.io/ClusterOverridePolicy", _OLD_OVERRIDES),
     (
         "policy.karmada.io/ClusterTaintPolicy",
         {

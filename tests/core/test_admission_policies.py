@@ -255,9 +255,9 @@ def test_how_long_to_wait_for_an_unreachable_source_is_checked(said: str, good: 
         assert fields(doc) == {f"metadata.annotations[{annotation}]"}
 
 
-@pytest.mark.parametrize(("field", "value"), [("association", True), ("dependentOverrides", ["images"])])
+@pytest.mark.parametrize(("field", "value"), [("association", True)])
 def test_what_nothing_here_acts_on_is_an_unknown_field(field: str, value: object) -> None:
-    """Override policies are not served, and association is what propagateDeps was called before (docs/api.md)."""
+    """association is what propagateDeps was called before (docs/api.md)."""
     doc = policy(**{field: value})
 
     assert validate_fields(doc, KINDS[kind_key(doc["apiVersion"], doc["kind"])].schema()) == [

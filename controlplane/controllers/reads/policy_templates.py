@@ -73,6 +73,24 @@ def templates_of(state: State, origin: Ref, *, after: str, limit: int) -> tuple[
     return found, None
 
 
+def templates_awaiting(state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
+    """Return one page of the templates of all policies that name an override policy in their dependentOverrides.
+
+    The cursor is "number of the policy>cursor of its templates".
+    """
+    kind = kinds.PROPAGATION_POLICY if origin.namespace else kinds.CLUSTER_PROPAGATION_POLICY
+    value = f"{origin.namespace}/{origin.name}"
+    policies = state.by_index(kind, "awaits", [value]).get(value, ())
+    step, _, cursor = after.partition(">")
+    number = int(step or 0)
+    if number >= len(policies):
+        return [], None
+    found, following = templates_of(state, policies[number].ref, after=cursor, limit=limit)
+    if following is not None:
+        return found, f"{number}>{following}"
+    return found, f"{number + 1}>" if number + 1 < len(policies) else None
+
+
 def selections(policy: Policy | None) -> list[Search]:
     """Return where to look for the templates that the selectors of a policy may select, without duplicates."""
     if policy is None:

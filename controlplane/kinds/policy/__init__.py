@@ -240,6 +240,7 @@ class PropagationSpec(UserStruct, frozen=True):
     suspension: Suspension | None = None
     preserve_resources_on_deletion: bool | None = None
     schedule_priority: SchedulePriority | None = None
+    dependent_overrides: tuple[str, ...] = ()
 
 
 class Policy(Object, frozen=True):

@@ -53,6 +53,7 @@ activation_preference: Lazy applies changes of the policy only when the object c
 suspension: Parts of the propagation that are suspended.
 preserve_resources_on_deletion: Keep the copies on members when the template is deleted.
 schedule_priority: Priority of the binding in the queues of scheduling and eviction.
+dependent_overrides: Names of override policies of the same scope that have to exist before the policy is applied.
 """,
     ResourceSelector: OBJECT,
     Placement: """

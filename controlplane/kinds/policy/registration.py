@@ -18,6 +18,10 @@ def _selected_kinds(policy: Policy) -> list[str]:
     return sorted({f"{selector.api_version}/{selector.kind}" for selector in policy.spec.resource_selectors})
 
 
+def _awaited_overrides(policy: Policy) -> list[str]:
+    return [f"{policy.metadata.namespace}/{name}" for name in sorted(set(policy.spec.dependent_overrides))]
+
+
 def _kind(name: str, plural: str, short: str, *, namespaced: bool) -> Kind:
     return Kind(
         resource=Resource(
@@ -44,6 +48,7 @@ def _kind(name: str, plural: str, short: str, *, namespaced: bool) -> Kind:
         has_status=False,
         indexes=(
             Index("selects", _selected_kinds, "controllers.policies: policies that may match a template"),
+            Index("awaits", _awaited_overrides, "controllers.policies: policies that wait for an override policy"),
             OWNED,
         ),
     )

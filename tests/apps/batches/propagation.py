@@ -10,16 +10,26 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import ObjectMeta, OwnerReference, Ref
 from controlplane.apimachinery.names import CLUSTER_PROPAGATION_POLICY_FINALIZER, NAMESPACE_CONTENT_FINALIZER
+from controlplane.apimachinery.selectors import LabelSelector, LabelSelectorRequirement
 from controlplane.authentication.bootstrap_tokens import TYPE as TOKEN_TYPE
 from controlplane.controllers.bootstrap_tokens import CLUSTER_INFO
 from controlplane.controllers.definitions import GROUP
 from controlplane.controllers.reads.fleet_state import FLEET
+from controlplane.controllers.reads.override_policies import SELECTION, TARGET
 from controlplane.controllers.works import BACK
 from controlplane.eviction.leftovers import as_leftover
 from controlplane.interpret.interpreter import Dependency
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.binding import AggregatedStatusItem
-from controlplane.kinds.policy import ResourceSelector
+from controlplane.kinds.override_policy import (
+    LabelAnnotationOverrider,
+    OverridePolicy,
+    Overriders,
+    OverrideRule,
+    OverrideSpec,
+)
+from controlplane.kinds.override_policy.registration import ALL_OBJECTS
+from controlplane.kinds.policy import ClusterAffinity, ResourceSelector
 from controlplane.kinds.template import Template
 from controlplane.propagation.attached_bindings import annotated
 from controlplane.propagation.bindings import template_ref
@@ -136,6 +146,31 @@ def works(size: int) -> Case:
     return Case([*clusters("spare"), *(deployment(name) for name in many(size)), *found], refs(found), size)
 
 
+def overriding(**metadata: Any) -> OverridePolicy:
+    """Return a policy that changes all objects on clusters without a label."""
+    unlabelled = LabelSelectorRequirement("failed", "DoesNotExist")
+    target = ClusterAffinity(label_selector=LabelSelector(match_expressions=(unlabelled,)))
+    rule = OverrideRule(Overriders(labels_overrider=(LabelAnnotationOverrider("add", {"by": "policy"}),)), target)
+    meta = ObjectMeta(name="all", uid="uid-override", generation=1, creation_timestamp=START, **metadata)
+    kind = "OverridePolicy" if meta.namespace else "ClusterOverridePolicy"
+    return OverridePolicy("policy.karmada.io/v1alpha1", kind, meta, OverrideSpec(override_rules=(rule,)))
+
+
+def works_overridden(size: int) -> Case:
+    case = works(size)
+    return case._replace(stored=[overriding(), overriding(namespace="default"), *case.stored])
+
+
+def to_overridden(size: int) -> Case:
+    found = bound(size, spare=2)
+    return Case([*clusters("spare"), overriding(), *found], [Ref(f"{SELECTION}{ALL_OBJECTS}", "", "")], size)
+
+
+def to_changed_cluster(size: int) -> Case:
+    found = bound(size, spare=2)
+    return Case([*clusters("spare"), overriding(), *found], [Ref(TARGET, "", "spare")], size)
+
+
 def namespaces(size: int) -> Case:
     found = [plain("Namespace", name) for name in many(size)]
     return Case([*clusters("spare"), *found], refs(found), size)
@@ -227,6 +262,7 @@ BATCHES: dict[str, Callable[[int], Case]] = {
     "policy_release": policy_release,
     "dependencies": dependencies,
     "works": works,
+    "works overridden": works_overridden,
     "namespaces": namespaces,
     "namespaces of a fleet": namespaces_of_a_fleet,
     "namespace_content": namespace_content,
@@ -242,6 +278,8 @@ FAN_OUTS: dict[str, Callable[[int], Case]] = {
     "dependencies": to_needing,
     "works": to_placed,
     "works left behind": to_left,
+    "works overridden": to_overridden,
+    "works of a changed cluster": to_changed_cluster,
     "binding_status": to_reported,
     "namespaces": to_namespaces,
     "definitions": to_definitions,

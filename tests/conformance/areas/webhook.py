@@ -12,6 +12,7 @@ from controlplane.admission import admit
 from controlplane.apimachinery.errors import Invalid
 from controlplane.apimachinery.meta import Object, compact, kind_key
 from controlplane.kind import KINDS, Kind
+from controlplane.kinds.override_policy import OverridePolicy
 from controlplane.kinds.policy import Policy, placement_rules
 from controlplane.settings import Settings
 from tests.conformance.areas.modeling import BY_VALUE, written_in_two_ways
@@ -65,10 +66,12 @@ def agree(expect: Document, result: Document) -> bool:
 def _complete(obj: Any) -> Any:
     """Return a policy with what the items of its lists mean: the original writes that into them, here they stay as the
     user wrote them and mean the same."""
-    if not isinstance(obj, Policy):
+    if not isinstance(obj, Policy | OverridePolicy):
         return obj
     namespace = obj.metadata.namespace
     selectors = tuple(replace(one, namespace=one.namespace or namespace) for one in obj.spec.resource_selectors)
+    if isinstance(obj, OverridePolicy):
+        return replace(obj, spec=replace(obj.spec, resource_selectors=selectors))
     placement = placement_rules.effective(obj.spec.placement)
     return replace(obj, spec=replace(obj.spec, resource_selectors=selectors, placement=placement))
 
@@ -84,12 +87,14 @@ def _identified(value: Any) -> Any:
 
 def _essence(obj: Any) -> Document:
     """Return what was admitted: labels, annotations, finalizers and spec."""
-    metadata = obj.metadata
+    metadata, spec = obj.metadata, without_nulls(plain(compact(obj.spec)))
+    if isinstance(obj, OverridePolicy) and not spec.get("overriders"):
+        spec.pop("overriders", None)  # the original writes an empty object
     return {
         "labels": metadata.labels,
         "annotations": metadata.annotations,
         "finalizers": metadata.finalizers,
-        "spec": without_nulls(plain(compact(obj.spec))),
+        "spec": spec,
     }
 
 
@@ -120,6 +125,7 @@ def differs(given: Document, expect: Document, result: Document) -> str | None:
 
 OLD_MODES = "Immediately and Graciously are stored and judged under today's names [purge-modes]"
 GRACE = ("FieldValueInvalid", "spec.failover.application.gracePeriodSeconds")
+OVERRIDERS = ("FieldValueInvalid", "spec.overriders")
 MODELS = ("FieldValueInvalid", "spec.resourceModels")
 
 
@@ -133,6 +139,10 @@ def _on_purpose(given: Document, result: Document) -> dict[str, set[tuple[str, s
     }
     if _old_purge_mode(spec):
         found[OLD_MODES] = {GRACE}
+    if kind.endswith("OverridePolicy") and spec.get("overrideRules"):
+        found["field overriders beside rules are refused as all other overriders are [override-policies]"] = {
+            OVERRIDERS
+        }
     if kind == "ClusterTaintPolicy":
         told = "of taints that are there twice the later one is told, as of a cluster's"
         found[told] = _told_elsewhere(given)

@@ -6,9 +6,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.override_policy import OverridePolicy
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
 from controlplane.propagation import works
+from controlplane.propagation.override_run import OverrideRun
 from controlplane.scheduling.completions import split
 from tests.conformance.compare import equivalent
 from tests.conformance.documents import typed
@@ -22,7 +25,10 @@ def run(given: Document) -> Document:
     common = works.rendering(binding, template)
     targets = list(works.targets(binding))
     shares = split(binding, template, targets)
-    made = [works.render(common, one, completions=shares.get(one.name), now=NOW) for one in targets]
+    policies = [typed(policy, OverridePolicy) for policy in given["overridePolicies"] or ()]
+    clusters = {cluster["metadata"]["name"]: typed(cluster, Cluster) for cluster in given["clusters"]}
+    run = OverrideRun(policies, clusters) if policies else None
+    made = [works.render(common, one, completions=shares.get(one.name), override=run, now=NOW) for one in targets]
     return {"works": sorted((_said(work) for work in made), key=lambda one: one["namespace"])}
 
 
@@ -42,24 +48,3 @@ def _said(work: Work) -> Document:
 
 def agree(expect: Document, result: Document) -> bool:
     return equivalent(expect, result)
-
-
-def differs(given: Document, expect: Document, result: Document) -> str | None:
-    """Override policies change manifests and say so in an annotation of the Work; all else has to agree."""
-    if not given["overridePolicies"]:
-        return None
-    made, wanted = result["works"], expect.get("works") or []
-    same = len(made) == len(wanted) and all(
-        equivalent(*map(_but_for_overrides, pair)) if OVERRIDDEN in (pair[0].get("annotations") or {}) else False
-        for pair in zip(wanted, made, strict=True)
-        if not equivalent(*pair)
-    )
-    return "override policies are not applied yet" if same or expect.get("error") else None
-
-
-OVERRIDDEN = "policy.karmada.io/applied-overrides"
-
-
-def _but_for_overrides(work: Document) -> Document:
-    notes = {key: value for key, value in (work.get("annotations") or {}).items() if key != OVERRIDDEN}
-    return {**work, "manifest": None, "annotations": notes}

@@ -1,0 +1,85 @@
+"""Documents that are the text of a field, for example a configuration file in a ConfigMap."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+import yaml
+
+from controlplane.apimachinery.errors import BadRequest
+from controlplane.wire.body import decode_value
+
+_DIGITS: Final = re.compile(r"(\d+)")
+_TEXT: Final = "tag:yaml.org,2002:str"
+_UNLIMITED: Final = 1 << 30  # characters: lines are not folded
+
+
+class FieldTextError(ValueError):
+    """The text of a field cannot be read as JSON or YAML. The message says why."""
+
+
+def from_json(text: str) -> Any:
+    """Return the value of a JSON text that is an object or a list. Raises FieldTextError for any other text."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FieldTextError(f"the text of the field is not JSON: {error}") from None
+    if not isinstance(value, dict | list):
+        raise FieldTextError("the text of the field is neither a JSON object nor a list")
+    return value
+
+
+def to_json(value: Any) -> str:
+    """Return a value as JSON without spaces, safe in HTML, as Kubernetes writes it."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def from_yaml(text: str) -> Any:
+    """Return the value of a YAML text that is an object or a list. Raises FieldTextError for any other text."""
+    try:
+        value = decode_value("application/yaml", text.encode())
+    except BadRequest as error:
+        raise FieldTextError(f"the text of the field is not YAML: {error}") from None
+    if not isinstance(value, dict | list):
+        raise FieldTextError("the text of the field is neither a YAML object nor a list")
+    return value
+
+
+def to_yaml(value: Any) -> str:
+    """Return a value as YAML in block style, with sorted keys, as Kubernetes writes it."""
+    text: str = yaml.dump(
+        _sorted(value), Dumper=_Dumper, default_flow_style=False, sort_keys=False, allow_unicode=True, width=_UNLIMITED
+    )
+    return text
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as blocks, and quotes texts that would be read as another type."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    if "\n" in text:
+        return dumper.represent_scalar(_TEXT, text, style="|")
+    resolved: str = dumper.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+    return dumper.represent_scalar(_TEXT, text, style=None if resolved == _TEXT else '"')
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _sorted(value: Any) -> Any:
+    """Return a value with the keys of all objects sorted; numbers in keys are compared as numbers."""
+    if isinstance(value, dict):
+        keys = sorted(value, key=_parts)
+        return {key: _sorted(value[key]) for key in keys}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value
+
+
+def _parts(key: str) -> list[tuple[int, int, str]]:
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in _DIGITS.split(key)]

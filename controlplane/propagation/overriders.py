@@ -1,0 +1,242 @@
+"""Applies the changes of one rule of an override policy to a manifest [override-policies]."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from controlplane.apimachinery.errors import StatusError
+from controlplane.kind import KINDS
+from controlplane.kinds.override_policy import (
+    ADD,
+    REGISTRY,
+    REMOVE,
+    REPLACE,
+    REPOSITORY,
+    CommandArgsOverrider,
+    FieldOverrider,
+    FieldPatch,
+    ImageOverrider,
+    LabelAnnotationOverrider,
+    Overriders,
+    PlaintextOverrider,
+)
+from controlplane.propagation import field_document
+from controlplane.propagation.field_document import FieldTextError
+from controlplane.propagation.image_reference import ImageError, ImageReference
+from controlplane.wire.document_check import faults, without_nulls
+from controlplane.wire.patch import json_patch
+
+Document = dict[str, Any]
+
+_POD_SPEC: Final = {"Pod": ("spec",)}
+_TEMPLATE_SPEC: Final = ("spec", "template", "spec")
+_WORKLOADS: Final = {
+    "Pod": "Pod",
+    "ReplicaSet": "apps/ReplicaSet",
+    "Deployment": "apps/Deployment",
+    "DaemonSet": "apps/DaemonSet",
+    "StatefulSet": "apps/StatefulSet",
+    "Job": "batch/Job",
+}
+"""The kinds whose containers are changed, with the keys of the built-in kinds."""
+_WRONG_TYPE: Final = "FieldValueTypeInvalid"
+
+
+class OverrideError(ValueError):
+    """A change does not fit the object. The message says which, and why."""
+
+
+def overridden(manifest: Document, overriders: Overriders) -> Document:
+    """Return the manifest after the changes of a rule. The given manifest stays as it is. Raises OverrideError.
+
+    The order is that of Karmada: images, commands, arguments, labels, annotations, fields, plaintext.
+    """
+    for image in overriders.image_overrider:
+        manifest = _with_image(manifest, image)
+    for command in overriders.command_overrider:
+        manifest = _with_words(manifest, "command", command)
+    for args in overriders.args_overrider:
+        manifest = _with_words(manifest, "args", args)
+    for labels in overriders.labels_overrider:
+        manifest = _with_pairs(manifest, "labels", labels)
+    for notes in overriders.annotations_overrider:
+        manifest = _with_pairs(manifest, "annotations", notes)
+    for field in overriders.field_overrider:
+        manifest = _with_field(manifest, field)
+    if overriders.plaintext:
+        manifest = _patched(manifest, overriders.plaintext, _plaintext_operation, "plaintext")
+        if not isinstance(manifest, dict) or not all(
+            isinstance(manifest.get(key), str) for key in ("apiVersion", "kind")
+        ):
+            raise OverrideError("plaintext: the result is no object with apiVersion and kind")
+    return manifest
+
+
+def _operation(operator: str, path: str, value: Any) -> Document:
+    return {"op": operator, "path": path, "value": value}
+
+
+def _plaintext_operation(item: PlaintextOverrider) -> Document:
+    return _operation(item.operator, item.path, item.value)
+
+
+def _field_operation(item: FieldPatch) -> Document:
+    return _operation(item.operator, item.sub_path, item.value)
+
+
+def _patched(value: Any, items: Iterable[Any], operation: Callable[[Any], Document], what: str) -> Any:
+    """Return a value after the operations that some items stand for. Raises OverrideError."""
+    operations = [operation(item) for item in items]
+    if any(item["op"] == REMOVE and not item["path"] for item in operations):
+        raise OverrideError(f"{what}: the whole document cannot be removed")
+    try:
+        return json_patch(value, operations, strict=True)
+    except StatusError as error:
+        raise OverrideError(f"{what}: {error}") from None
+
+
+def _with_image(manifest: Document, overrider: ImageOverrider) -> Document:
+    """Return the manifest with changed images: that of the predicate, or those of all containers."""
+    operations: list[Document] = []
+    if overrider.predicate is not None:
+        path = overrider.predicate.path
+        operations.append(_operation(REPLACE, path, _image(_image_at(manifest, path), overrider)))
+    elif manifest.get("kind") in _WORKLOADS:
+        prefix, containers = _typed_containers(manifest)
+        for index, container in enumerate(containers):
+            changed = _image(container.get("image") or "", overrider)
+            operations.append(_operation(REPLACE if "image" in container else ADD, f"{prefix}/{index}/image", changed))
+    return _patched(manifest, operations, lambda item: item, "imageOverrider") if operations else manifest
+
+
+def _image(text: str, overrider: ImageOverrider) -> str:
+    """Return an image after the change. The result is not checked, as Karmada does not check it."""
+    try:
+        image = ImageReference.parse(text)
+    except ImageError as error:
+        raise OverrideError(f"imageOverrider: {error}") from None
+    match overrider.component, overrider.operator:
+        case (component, str(operator)) if component in (REGISTRY, REPOSITORY):
+            old = image.registry if component == REGISTRY else image.repository
+            new = {ADD: old + overrider.value, REPLACE: overrider.value}.get(operator, "")
+            if component == REGISTRY:
+                image = ImageReference(new, image.repository, image.tag, image.digest)
+            else:
+                image = ImageReference(image.registry, new, image.tag, image.digest)
+        case (_, str(operator)) if operator == REMOVE:
+            image = image.without_version()
+        case _:
+            image = image.with_version((image.version if overrider.operator == ADD else "") + overrider.value)
+    return str(image)
+
+
+def _image_at(manifest: Document, path: str) -> str:
+    """Return the text at the path of a predicate. Raises OverrideError if there is no text."""
+    value: Any = manifest
+    for token in path.strip("/").split("/"):
+        if isinstance(value, dict):
+            value = value.get(token)
+        elif isinstance(value, list) and token.isdecimal() and int(token) < len(value):
+            value = value[int(token)]
+        else:
+            value = None
+    if not isinstance(value, str):
+        raise OverrideError(f"imageOverrider: predicate.path {path} is no text of the object")
+    return value
+
+
+def _typed_containers(manifest: Document) -> tuple[str, Sequence[Document]]:
+    """Return the path and the containers of a workload. Raises OverrideError if its fields have wrong types."""
+    kind = KINDS[_WORKLOADS[manifest["kind"]]]
+    schema = kind.schema()
+    document = without_nulls(manifest, schema)
+    for cause in faults(document, schema):
+        if cause.reason == _WRONG_TYPE:
+            raise OverrideError(f"imageOverrider: {cause.field}: {cause.message}")
+    path = _POD_SPEC.get(manifest["kind"], _TEMPLATE_SPEC)
+    return f"/{'/'.join(path)}/containers", _at(document, (*path, "containers")) or ()
+
+
+def _at(document: Any, path: Sequence[str]) -> Any:
+    """Return the value at a path of keys; None: there is none."""
+    for key in path:
+        document = document.get(key) if isinstance(document, dict) else None
+    return document
+
+
+def _with_words(manifest: Document, field: str, overrider: CommandArgsOverrider) -> Document:
+    """Return the manifest with the changed command or arguments of the containers with the name."""
+    if manifest.get("kind") not in _WORKLOADS:
+        return manifest
+    path = (*_POD_SPEC.get(manifest["kind"], _TEMPLATE_SPEC), "containers")
+    containers = _at(manifest, path)
+    if containers is not None and not isinstance(containers, list):
+        raise OverrideError(f"{field}Overrider: /{'/'.join(path)} is no list")
+    operations = []
+    for index, container in enumerate(containers or ()):
+        if not isinstance(container, dict):
+            raise OverrideError(f"{field}Overrider: /{'/'.join(path)}/{index} is no container")
+        if container.get("name") != overrider.container_name or overrider.operator not in (ADD, REMOVE):
+            continue
+        words = container.get(field) or []
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise OverrideError(
+                f"{field}Overrider: {field} of container {overrider.container_name} is no list of texts"
+            )
+        changed = [*words, *overrider.value] if overrider.operator == ADD else _without(words, overrider.value)
+        if changed != words:
+            operations.append(_operation(ADD, f"/{'/'.join(path)}/{index}/{field}", changed))
+    return _patched(manifest, operations, lambda item: item, f"{field}Overrider") if operations else manifest
+
+
+def _without(words: Sequence[str], removed: Iterable[str]) -> list[str]:
+    gone = set(removed)
+    return [word for word in words if word not in gone]
+
+
+def _with_pairs(manifest: Document, field: str, overrider: LabelAnnotationOverrider) -> Document:
+    """Return the manifest with changed labels or annotations. Keys that do not exist are neither replaced nor removed.
+
+    If a value is not a text, the existing pairs cannot be read, and count as absent.
+    """
+    metadata = manifest.get("metadata") or {}
+    stored = metadata.get(field) or {}
+    readable = isinstance(stored, dict) and all(isinstance(value, str) for value in stored.values())
+    pairs = dict(stored) if readable else {}
+    match overrider.operator:
+        case "add":
+            pairs.update(overrider.value)
+        case "replace":
+            pairs.update({key: value for key, value in overrider.value.items() if key in pairs})
+        case _:
+            pairs = {key: value for key, value in pairs.items() if key not in overrider.value}
+    if pairs == stored or (not readable and overrider.operator != ADD):
+        return manifest
+    return {**manifest, "metadata": {**metadata, field: pairs}}
+
+
+def _with_field(manifest: Document, overrider: FieldOverrider) -> Document:
+    """Return the manifest with a changed JSON or YAML document in the text of a field."""
+    if not overrider.json and not overrider.yaml:
+        return manifest
+    path = overrider.field_path
+    keys = [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
+    text: Any = manifest
+    for key in keys:
+        if isinstance(text, dict):
+            text = text.get(key)
+        else:
+            text = text[int(key)] if isinstance(text, list) and key.isdecimal() and int(key) < len(text) else None
+    if not isinstance(text, str):
+        raise OverrideError(f"fieldOverrider: fieldPath {path} is no text of the object")
+    try:
+        if overrider.yaml:
+            changed = _patched(field_document.from_yaml(text), overrider.yaml, _field_operation, "fieldOverrider")
+            text = field_document.to_yaml(changed)
+        else:
+            changed = _patched(field_document.from_json(text), overrider.json, _field_operation, "fieldOverrider")
+            text = field_document.to_json(changed)
+    except FieldTextError as error:
+        raise OverrideError(f"fieldOverrider: {path}: {error}") from None
+    return _patched(manifest, [_operation(REPLACE, path, text)], lambda item: item, "fieldOverrider")  # type: ignore[no-any-return]
