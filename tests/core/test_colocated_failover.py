@@ -38,12 +38,12 @@ def story(*objects: Any, members: int = 3) -> Story:
     return Story(*(serving(f"member{n}") for n in range(1, members + 1)), *objects, settings=Settings())
 
 
-def falls_ill(told: Story, name: str) -> None:
-    old = told.binding(name)
+def falls_ill(fleet: Story, name: str) -> None:
+    old = fleet.binding(name)
     item = AggregatedStatusItem(HOME, applied=True, health="Unhealthy")
-    told.store.put(old.with_status(aggregated_status=(item,)), old)
-    told.work()
-    told.pass_seconds(61)
+    fleet.store.put(old.with_status(aggregated_status=(item,)), old)
+    fleet.work()
+    fleet.pass_seconds(61)
 
 
 @pytest.mark.parametrize("mode", [GRACEFULLY, DIRECTLY])
@@ -62,49 +62,49 @@ def test_what_has_no_pods_follows_the_last_that_does_and_all_do_where_the_policy
     beside: tuple[str, ...], said: str | None, follow: set[str], mode: str
 ) -> None:
     notes = {} if said is None else {TOGETHER_ANNOTATION: said}
-    told = story(*online("server", *beside, mode=mode, **notes))
+    fleet = story(*online("server", *beside, mode=mode, **notes))
 
-    falls_ill(told, "server")
+    falls_ill(fleet, "server")
 
-    (refuge,) = told.placed("server")
+    (refuge,) = fleet.placed("server")
     assert refuge != HOME
-    assert {name for name in beside if HOME not in told.placed(name)} == follow
-    assert all(set(told.placed(name)) == {refuge} for name in follow)
+    assert {name for name in beside if HOME not in fleet.placed(name)} == follow
+    assert all(set(fleet.placed(name)) == {refuge} for name in follow)
     for name in follow:
         reasons = {
             event.message
-            for event in told.events("EvictWorkloadFromClusterSucceed")
+            for event in fleet.events("EvictWorkloadFromClusterSucceed")
             if name in event.involved_object.name
         }
         assert any("follows server-deployment" in one for one in reasons)
 
 
 def test_nobody_follows_a_part_that_has_no_place() -> None:
-    told = story(*online("server", "front"), members=1)
+    fleet = story(*online("server", "front"), members=1)
 
-    falls_ill(told, "server")
+    falls_ill(fleet, "server")
 
-    assert told.leaving("server") == [HOME]
-    assert told.leaving("front") == []
-    assert set(told.placed("front")) == {HOME}
+    assert fleet.leaving("server") == [HOME]
+    assert fleet.leaving("front") == []
+    assert set(fleet.placed("front")) == {HOME}
 
 
 def test_a_part_without_application_failover_of_its_own_stays() -> None:
     (server, front) = online("server", "front", **{TOGETHER_ANNOTATION: "true"})
-    told = story(server, front.with_spec(failover=None))
+    fleet = story(server, front.with_spec(failover=None))
 
-    falls_ill(told, "server")
+    falls_ill(fleet, "server")
 
-    assert HOME not in told.placed("server")
-    assert set(told.placed("front")) == {HOME}
+    assert HOME not in fleet.placed("server")
+    assert set(fleet.placed("front")) == {HOME}
 
 
 def test_who_followed_does_not_follow_twice() -> None:
-    told = story(*online("server", "front"))
-    falls_ill(told, "server")
-    before = told.binding("front")
+    fleet = story(*online("server", "front"))
+    falls_ill(fleet, "server")
+    before = fleet.binding("front")
 
-    told.pass_seconds(600)
+    fleet.pass_seconds(600)
 
-    assert told.placed("front") == {one.name: one.replicas for one in before.spec.clusters}
-    assert len(told.events("EvictWorkloadFromClusterSucceed")) == 2
+    assert fleet.placed("front") == {one.name: one.replicas for one in before.spec.clusters}
+    assert len(fleet.events("EvictWorkloadFromClusterSucceed")) == 2

@@ -70,22 +70,22 @@ def story(*objects: Any, at_once: bool = True, **slots: int) -> Story:
     clusters = [serving(name, count) for name, count in slots.items()]
     if at_once:
         return Story(*clusters, *objects, settings=FAST)
-    told = Story(*clusters, settings=FAST)
+    run = Story(*clusters, settings=FAST)
     for one in objects:
-        told.store.create(one)
-        told.work()
-    return told
+        run.store.create(one)
+        run.work()
+    return run
 
 
-def homes(told: Story, *names: str) -> set[str]:
-    return {place for name in names for place in told.placed(name)}
+def homes(run: Story, *names: str) -> set[str]:
+    return {place for name in names for place in run.placed(name)}
 
 
-def explained(told: Story, name: str) -> str:
+def explained(run: Story, name: str) -> str:
     """Return what `explain` says about the other parts."""
-    ref = told.binding(name).ref
-    (note,) = told.store.rows(PlacementNote, "key", [str(ref)])[str(ref)]
-    (names,) = told.store.rows(FleetNames, "key", [note.fleet])[note.fleet]
+    ref = run.binding(name).ref
+    (note,) = run.store.rows(PlacementNote, "key", [str(ref)])[str(ref)]
+    (names,) = run.store.rows(FleetNames, "key", [note.fleet])[note.fleet]
     found = explanation_text.explained(ref, note, names, {})
     assert not found.together or found.together in explanation_text.text(found)
     return found.together
@@ -106,18 +106,18 @@ def parts(**more: Any) -> tuple[Binding, ...]:
 @pytest.mark.parametrize("placement", [ONE, DIVIDED], ids=["duplicated", "divided"])
 @pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one after the other"])
 def test_all_parts_are_placed_on_one_cluster(placement: Placement, at_once: bool) -> None:
-    told = story(*parts(placement=placement), at_once=at_once, member1=60, member2=100, member3=70)
+    run = story(*parts(placement=placement), at_once=at_once, member1=60, member2=100, member3=70)
 
-    assert len(homes(told, *PARTS)) == 1
+    assert len(homes(run, *PARTS)) == 1
 
 
 def test_without_the_others_each_part_goes_its_own_way() -> None:
     """What the rule is for: the same parts, each for itself."""
-    told = story(*parts(**{TOGETHER_ANNOTATION: "false"}), member1=60, member2=100, member3=90)
+    run = story(*parts(**{TOGETHER_ANNOTATION: "false"}), member1=60, member2=100, member3=90)
 
-    assert homes(told, "settings") == {"member1"}
-    assert homes(told, "server") == {"member2"}
-    assert homes(told, "database") == {"member3"}
+    assert homes(run, "settings") == {"member1"}
+    assert homes(run, "server") == {"member2"}
+    assert homes(run, "database") == {"member3"}
 
 
 @given(
@@ -139,129 +139,129 @@ def test_wherever_one_cluster_has_room_for_all_they_end_on_one(
     ]
     order.shuffle(made)
 
-    told = story(*made, **{f"member{number}": count for number, count in enumerate(slots)})
+    run = story(*made, **{f"member{number}": count for number, count in enumerate(slots)})
 
-    assert len(homes(told, *(f"o{number}" for number in range(len(replicas))))) == 1
+    assert len(homes(run, *(f"o{number}" for number in range(len(replicas))))) == 1
 
 
 def test_the_first_part_goes_where_all_of_them_have_room() -> None:
-    told = story(*parts(), member1=24, member2=26, member3=25)
+    run = story(*parts(), member1=24, member2=26, member3=25)
 
-    assert homes(told, *PARTS) == {"member2"}
-    told_all = {name: explained(told, name) for name in PARTS}
+    assert homes(run, *PARTS) == {"member2"}
+    told_all = {name: explained(run, name) for name in PARTS}
     first = told_all.pop("settings")
     assert first == "It is the first part of its application, placed where all parts (25 pods together) fit."
     assert set(told_all.values()) == {"It is placed where other parts of its application are: member2."}
 
 
 def test_a_part_that_has_no_room_beside_the_others_goes_as_if_it_were_alone() -> None:
-    told = story(part("server", 20), at_once=False, member1=30, member2=25)
-    assert homes(told, "server") == {"member1"}
+    run = story(part("server", 20), at_once=False, member1=30, member2=25)
+    assert homes(run, "server") == {"member1"}
 
-    told.store.create(part("database", 12, kind="StatefulSet", placement=DIVIDED))
-    told.work()
+    run.store.create(part("database", 12, kind="StatefulSet", placement=DIVIDED))
+    run.work()
 
-    assert homes(told, "database") == {"member2"}
-    assert explained(told, "database") == (
+    assert homes(run, "database") == {"member2"}
+    assert explained(run, "database") == (
         "Other parts of its application are on member1, where it does not fit: it is placed alone."
     )
-    assert homes(told, "server") == {"member1"}
+    assert homes(run, "server") == {"member1"}
 
 
 def test_where_no_cluster_has_room_for_all_each_goes_as_if_it_were_alone() -> None:
-    told = story(part("server", 20), part("database", 15, kind="StatefulSet"), member1=30, member2=25)
+    run = story(part("server", 20), part("database", 15, kind="StatefulSet"), member1=30, member2=25)
 
-    assert homes(told, "server", "database") == {"member1", "member2"}
-    assert "No cluster has room for all 35 pods" in explained(told, "server")
+    assert homes(run, "server", "database") == {"member1", "member2"}
+    assert "No cluster has room for all 35 pods" in explained(run, "server")
 
 
 def test_what_has_no_pods_and_came_first_goes_after_the_pods() -> None:
-    told = story(part("settings", kind="ConfigMap"), at_once=False, member1=10, member2=30)
-    assert homes(told, "settings") == {"member1"}
+    run = story(part("settings", kind="ConfigMap"), at_once=False, member1=10, member2=30)
+    assert homes(run, "settings") == {"member1"}
 
-    told.store.create(part("server", 20))
-    told.work()
-    assert homes(told, "server") == {"member2"}
-    told.pass_seconds(5)
+    run.store.create(part("server", 20))
+    run.work()
+    assert homes(run, "server") == {"member2"}
+    run.pass_seconds(5)
 
-    assert homes(told, "settings") == {"member2"}
-    assert told.store.next_due(["scheduler"]) is None
+    assert homes(run, "settings") == {"member2"}
+    assert run.store.next_due(["scheduler"]) is None
 
 
 def test_what_has_no_pods_and_has_its_place_for_long_stays() -> None:
-    told = story(part("settings", kind="ConfigMap"), at_once=False, member1=10, member2=30)
-    told.pass_seconds(400)
-    assert told.store.next_due(["scheduler"]) is None
+    run = story(part("settings", kind="ConfigMap"), at_once=False, member1=10, member2=30)
+    run.pass_seconds(400)
+    assert run.store.next_due(["scheduler"]) is None
 
-    told.store.create(part("server", 20))
-    told.work()
-    told.pass_seconds(400)
+    run.store.create(part("server", 20))
+    run.work()
+    run.pass_seconds(400)
 
-    assert (homes(told, "settings"), homes(told, "server")) == ({"member1"}, {"member2"})
+    assert (homes(run, "settings"), homes(run, "server")) == ({"member1"}, {"member2"})
 
 
 def test_what_is_placed_stays_where_it_is() -> None:
     apart = (part("server", 5, on="member1"), part("database", 5, kind="StatefulSet", on="member2"))
-    told = story(*apart, member1=9, member2=99)
-    told.store.create(part("front", kind="Service"))
-    told.work()
-    told.pass_seconds(60)
+    run = story(*apart, member1=9, member2=99)
+    run.store.create(part("front", kind="Service"))
+    run.work()
+    run.pass_seconds(60)
 
-    assert (homes(told, "server"), homes(told, "database")) == ({"member1"}, {"member2"})
+    assert (homes(run, "server"), homes(run, "database")) == ({"member1"}, {"member2"})
 
 
 def test_nobody_follows_onto_a_cluster_whose_taints_want_nobody_new() -> None:
-    told = story(part("server", 5, on="member1"), member1=99, member2=50, member3=60)
-    told.taint("member1", replace(no_execute("full"), effect="PreferNoSchedule"))
+    run = story(part("server", 5, on="member1"), member1=99, member2=50, member3=60)
+    run.taint("member1", replace(no_execute("full"), effect="PreferNoSchedule"))
 
-    told.store.create(part("database", 5, kind="StatefulSet"))
-    told.work()
+    run.store.create(part("database", 5, kind="StatefulSet"))
+    run.work()
 
-    assert homes(told, "database") == {"member3"}
+    assert homes(run, "database") == {"member3"}
 
 
 @pytest.mark.parametrize("rate", [1000.0, 1.0], ids=["at once", "one after the other"])
 @pytest.mark.parametrize("placement", [ONE, DIVIDED], ids=["duplicated", "divided"])
 def test_a_failed_cluster_is_left_for_the_same_refuge(placement: Placement, rate: float) -> None:
     """Each for itself would go elsewhere: the largest to member3, and what has no pods to member2."""
-    told = story(*parts(on="member1", placement=placement), member1=500, member2=24, member3=40, member4=26, member5=26)
-    told.settings = replace(FAST, resource_eviction_rate=rate, secondary_resource_eviction_rate=rate)
+    run = story(*parts(on="member1", placement=placement), member1=500, member2=24, member3=40, member4=26, member5=26)
+    run.settings = replace(FAST, resource_eviction_rate=rate, secondary_resource_eviction_rate=rate)
 
-    told.taint("member1", no_execute())
-    told.pass_seconds(30)
+    run.taint("member1", no_execute())
+    run.pass_seconds(30)
 
-    assert len(homes(told, *PARTS)) == 1
-    assert homes(told, *PARTS) & {"member3", "member4", "member5"}
-    assert all(told.leaving(name) == [] for name in PARTS)
+    assert len(homes(run, *PARTS)) == 1
+    assert homes(run, *PARTS) & {"member3", "member4", "member5"}
+    assert all(run.leaving(name) == [] for name in PARTS)
 
 
 @pytest.mark.parametrize(("spare", "stays"), [(4, False), (1, True)])
 def test_a_part_whose_room_others_took_leaves_for_another_refuge_or_stays(spare: int, stays: bool) -> None:
     """Room for later parts is not reserved (decisions/0009): what that costs is their company, never their refuge."""
     parts = [part(name, 2, on="member1", placement=DIVIDED) for name in ("db", "web")]
-    told = story(*parts, member1=8, member2=4, member3=spare, member4=0, member5=0)
-    told.settings = replace(FAST, resource_eviction_rate=0.1, secondary_resource_eviction_rate=0.1)
-    told.taint("member1", no_execute(at=told.now))
-    told.pass_seconds(15)
-    assert told.placed("db") == {"member2": 2}
-    assert told.placed("web") == {"member1": 2}
+    run = story(*parts, member1=8, member2=4, member3=spare, member4=0, member5=0)
+    run.settings = replace(FAST, resource_eviction_rate=0.1, secondary_resource_eviction_rate=0.1)
+    run.taint("member1", no_execute(at=run.now))
+    run.pass_seconds(15)
+    assert run.placed("db") == {"member2": 2}
+    assert run.placed("web") == {"member1": 2}
 
-    told.store.create(binding("rival", by_room("member2"), on={}, replicas=2))
-    told.work()
-    told.pass_seconds(30)
+    run.store.create(binding("rival", by_room("member2"), on={}, replicas=2))
+    run.work()
+    run.pass_seconds(30)
 
-    assert told.placed("rival") == {"member2": 2}
-    assert told.placed("web") == ({"member1": 2} if stays else {"member3": 2})
-    assert told.queue() == ({"web|member1": "Held"} if stays else {})
+    assert run.placed("rival") == {"member2": 2}
+    assert run.placed("web") == ({"member1": 2} if stays else {"member3": 2})
+    assert run.queue() == ({"web|member1": "Held"} if stays else {})
 
 
 def test_the_eviction_says_the_refuge_it_will_be() -> None:
-    told = story(*parts(on="member1"), member1=500, member2=24, member3=26)
+    run = story(*parts(on="member1"), member1=500, member2=24, member3=26)
 
-    told.taint("member1", no_execute())
-    told.pass_seconds(5)
+    run.taint("member1", no_execute())
+    run.pass_seconds(5)
 
-    moved = {one.message for one in told.events("EvictWorkloadFromClusterSucceed")}
+    moved = {one.message for one in run.events("EvictWorkloadFromClusterSucceed")}
     assert len(moved) == 3  # with 20 replicas, with 5, and without
     assert all("member3" in one for one in moved)
 
@@ -306,13 +306,13 @@ def test_a_cluster_propagation_policy_has_to_ask_for_it(said: str, together: str
 def test_parts_of_other_applications_and_namespaces_play_no_part() -> None:
     elsewhere = part("server", 2, on="member1").with_meta(namespace="elsewhere")
     other = part("database", 2, on="member1", of="other")
-    told = story(elsewhere, other, member1=10, member2=50)
+    run = story(elsewhere, other, member1=10, member2=50)
 
-    told.store.create(part("settings", 1))
-    told.work()
+    run.store.create(part("settings", 1))
+    run.work()
 
-    assert homes(told, "settings") == {"member2"}
-    assert explained(told, "settings") == ""
+    assert homes(run, "settings") == {"member2"}
+    assert explained(run, "settings") == ""
 
 
 def test_a_policy_says_true_or_false_and_its_bindings_carry_it() -> None:

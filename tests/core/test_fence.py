@@ -129,9 +129,9 @@ def test_settling_says_how_a_fence_stands_and_takes_away_one_that_has_ended() ->
     ended = settle(standing.cluster, answered_at=None, now=START + timedelta(seconds=600))
     untouched = settle(ended.cluster, answered_at=None, now=START + timedelta(seconds=700))
 
-    told = condition(standing.cluster.status.conditions, "Fenced")
-    assert told is not None
-    assert (told.status, told.message) == (
+    published = condition(standing.cluster.status.conditions, "Fenced")
+    assert published is not None
+    assert (published.status, published.message) == (
         "True",
         "confirmed down by ana until 2026-01-01T00:10:00Z: the building has no power",
     )
@@ -168,9 +168,9 @@ def test_a_fence_that_was_taken_away_leaves_a_condition_that_says_so() -> None:
 
     left = settle(fenced(standing, FenceRequest(), by="ana", now=START), answered_at=None, now=START).cluster
 
-    told = condition(left.status.conditions, "Fenced")
-    assert told is not None
-    assert (told.status, told.reason) == ("False", "TakenAway")
+    published = condition(left.status.conditions, "Fenced")
+    assert published is not None
+    assert (published.status, published.reason) == ("False", "TakenAway")
 
 
 @pytest.mark.parametrize("text", ["yes", '{"by":"eve","reason":"x","madeAt":"2099-01-01T00:00:00Z"}'])

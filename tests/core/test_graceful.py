@@ -397,82 +397,82 @@ def story(one: Binding, settings: Settings = FAST) -> Story:
 
 
 def test_i1_the_old_copy_stays_until_the_new_one_is_healthy() -> None:
-    told = story(binding("web", duplicated("member1", "member2", least=1, most=1), on={"member1": 2}))
-    told.members.healthy = False
-    told.taint("member1", no_execute())
-    told.pass_seconds(500)
-    assert (told.placed("web"), told.leaving("web")) == ({"member2": 2}, ["member1"])
+    fleet = story(binding("web", duplicated("member1", "member2", least=1, most=1), on={"member1": 2}))
+    fleet.members.healthy = False
+    fleet.taint("member1", no_execute())
+    fleet.pass_seconds(500)
+    assert (fleet.placed("web"), fleet.leaving("web")) == ({"member2": 2}, ["member1"])
 
-    old = told.binding("web")
+    old = fleet.binding("web")
     healthy = tuple(replace(item, health="Healthy") for item in old.status.aggregated_status)
-    told.store.put(old.with_status(aggregated_status=healthy), old)
-    told.work()
+    fleet.store.put(old.with_status(aggregated_status=healthy), old)
+    fleet.work()
 
-    assert told.leaving("web") == []
+    assert fleet.leaving("web") == []
 
 
 def test_the_last_word_of_a_cluster_that_lets_nobody_in_any_more_does_not_count() -> None:
     one = binding("web", duplicated("member1", "member2", least=1, most=2), on={"member1": 2, "member2": 2})
-    told = story(one)
-    told.access_lost("member2", "True")
-    told.taint("member1", no_execute())
-    told.pass_seconds(602)
-    stuck = condition(told.binding("web").status.conditions, "EvictionStuck")
-    assert told.leaving("web") == ["member1"]
+    fleet = story(one)
+    fleet.access_lost("member2", "True")
+    fleet.taint("member1", no_execute())
+    fleet.pass_seconds(602)
+    stuck = condition(fleet.binding("web").status.conditions, "EvictionStuck")
+    assert fleet.leaving("web") == ["member1"]
     assert stuck is not None
     assert "member2: the cluster is not Ready or access to it is lost" in stuck.message
 
-    told.access_lost("member2", "False")
+    fleet.access_lost("member2", "False")
 
-    assert told.leaving("web") == []
+    assert fleet.leaving("web") == []
 
 
 def test_a_stuck_task_shows_as_condition_and_event_and_its_end_too() -> None:
-    told = story(binding("web", duplicated("member1", "member2", least=1, most=1), on={"member1": 2}))
-    told.members.healthy = False
-    told.taint("member1", no_execute())
-    told.pass_seconds(602)
+    fleet = story(binding("web", duplicated("member1", "member2", least=1, most=1), on={"member1": 2}))
+    fleet.members.healthy = False
+    fleet.taint("member1", no_execute())
+    fleet.pass_seconds(602)
 
-    stuck = condition(told.binding("web").status.conditions, "EvictionStuck")
+    stuck = condition(fleet.binding("web").status.conditions, "EvictionStuck")
     assert stuck is not None
     assert (stuck.status, stuck.reason) == ("True", "Stuck")
-    assert len(told.events("EvictionStuck")) == 1
+    assert len(fleet.events("EvictionStuck")) == 1
 
-    old = told.binding("web")
+    old = fleet.binding("web")
     healthy = tuple(replace(item, health="Healthy") for item in old.status.aggregated_status)
-    told.store.put(old.with_status(aggregated_status=healthy), old)
-    told.work()
-    over = condition(told.binding("web").status.conditions, "EvictionStuck")
+    fleet.store.put(old.with_status(aggregated_status=healthy), old)
+    fleet.work()
+    over = condition(fleet.binding("web").status.conditions, "EvictionStuck")
     assert over is not None
     assert over.status == "False"
 
 
 def test_settings_that_give_less_time_count_for_what_is_leaving_already() -> None:
-    told = story(binding("web", duplicated("member1", "member2", least=1, most=1), on={"member1": 2}))
-    told.members.healthy = False
-    told.taint("member1", no_execute())
-    told.pass_seconds(60)
-    assert told.events("EvictionStuck") == []
+    fleet = story(binding("web", duplicated("member1", "member2", least=1, most=1), on={"member1": 2}))
+    fleet.members.healthy = False
+    fleet.taint("member1", no_execute())
+    fleet.pass_seconds(60)
+    assert fleet.events("EvictionStuck") == []
 
-    told.settings = replace(FAST, graceful_eviction_timeout=30)
-    told.store.create(
+    fleet.settings = replace(FAST, graceful_eviction_timeout=30)
+    fleet.store.create(
         FailoverConfiguration("failover.lifeboat.io/v1alpha1", "FailoverConfiguration", ObjectMeta(name="default"))
     )
-    told.work()
+    fleet.work()
 
-    assert len(told.events("EvictionStuck")) == 1
+    assert len(fleet.events("EvictionStuck")) == 1
 
 
 def test_a_recovery_puts_the_copy_back_where_scheduling_failed_after_the_eviction() -> None:
-    told = story(binding("web", duplicated("member1", "member2", least=1, most=1), on={"member1": 2}))
-    told.taint("member1", no_execute())
-    told.taint("member2", replace(no_execute("full"), effect="NoSchedule"))
-    old = told.binding("web")
-    told.store.put(old.with_spec(clusters=(), graceful_eviction_tasks=(task(replicas=2),)), old)
-    told.pass_seconds(5)
-    assert (told.placed("web"), told.leaving("web")) == ({}, ["member1"])
+    fleet = story(binding("web", duplicated("member1", "member2", least=1, most=1), on={"member1": 2}))
+    fleet.taint("member1", no_execute())
+    fleet.taint("member2", replace(no_execute("full"), effect="NoSchedule"))
+    old = fleet.binding("web")
+    fleet.store.put(old.with_spec(clusters=(), graceful_eviction_tasks=(task(replicas=2),)), old)
+    fleet.pass_seconds(5)
+    assert (fleet.placed("web"), fleet.leaving("web")) == ({}, ["member1"])
 
-    told.untaint("member1")
-    told.pass_seconds(1)
+    fleet.untaint("member1")
+    fleet.pass_seconds(1)
 
-    assert (told.placed("web"), told.leaving("web")) == ({"member1": 2}, [])
+    assert (fleet.placed("web"), fleet.leaving("web")) == ({"member1": 2}, [])

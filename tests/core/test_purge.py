@@ -20,7 +20,7 @@ SETTINGS = Settings()
 NOW = START + timedelta(seconds=100)
 
 
-def told(*stops: Stop, due: float | None = 100.0) -> list[str]:
+def message_parts(*stops: Stop, due: float | None = 100.0) -> list[str]:
     """Return the parts of the message of an eviction 100 s after the taint."""
     at = None if due is None else START + timedelta(seconds=due)
     cause = Judgement("gone", "NoExecute", START, at, due)
@@ -35,7 +35,7 @@ def stop(since: float, until: float | None) -> Stop:
 
 
 def test_the_message_names_the_taint_and_when_it_came() -> None:
-    assert told() == ["taint gone:NoExecute of 2026-01-01T00:00:00Z"]
+    assert message_parts() == ["taint gone:NoExecute of 2026-01-01T00:00:00Z"]
 
 
 @pytest.mark.parametrize(
@@ -49,16 +49,16 @@ def test_the_message_names_the_taint_and_when_it_came() -> None:
     ],
 )
 def test_the_message_tells_each_stop_since_the_taint(given: Stop, said: str) -> None:
-    assert told(given)[1:] == [f"{said}, tier Stopped"]
+    assert message_parts(given)[1:] == [f"{said}, tier Stopped"]
 
 
 @pytest.mark.parametrize("until", [-1.0, 0.0])
 def test_a_stop_that_was_over_when_the_taint_came_is_not_told(until: float) -> None:
-    assert len(told(stop(-50, until))) == 1
+    assert len(message_parts(stop(-50, until))) == 1
 
 
 def test_several_stops_are_told_in_their_order() -> None:
-    assert [one[:25] for one in told(stop(10, 20), stop(30, 50))[1:]] == [
+    assert [one[:25] for one in message_parts(stop(10, 20), stop(30, 50))[1:]] == [
         "evictions to resume, 10 s",
         "evictions to resume, 20 s",
     ]
@@ -74,7 +74,7 @@ def test_several_stops_are_told_in_their_order() -> None:
     ],
 )
 def test_the_message_tells_how_long_its_turn_took(due: float | None, said: list[str]) -> None:
-    assert told(due=due)[1:] == said
+    assert message_parts(due=due)[1:] == said
 
 
 def go(one: Binding, cluster: str = "a", **more: Any) -> Binding:

@@ -129,9 +129,9 @@ PURGE = Settings(on_graceful_timeout="Purge")
 
 
 def leaving(*, on: str = "member2", healthy: bool = True, **task: Any) -> Binding:
-    told = {"reason": TAINT_UNTOLERATED, "creation_timestamp": START} | task
+    fields = {"reason": TAINT_UNTOLERATED, "creation_timestamp": START} | task
     one = binding("web", duplicated(), on={on: 0} if on else {}, replicas=0)
-    one = one.with_spec(graceful_eviction_tasks=(GracefulEvictionTask("member1", **told),))
+    one = one.with_spec(graceful_eviction_tasks=(GracefulEvictionTask("member1", **fields),))
     item = AggregatedStatusItem(on, applied=True, health="Healthy" if healthy else "Unknown")
     return one.with_status(aggregated_status=(item,), scheduler_observed_generation=one.metadata.generation)
 
@@ -153,15 +153,15 @@ STAYS = [
 def test_an_object_without_pods_stays(
     case: str, one: Binding, places: Any, settings: Settings, at: Any, overdue: str, waiting: str
 ) -> None:
-    told = assess_tasks(one, settings, clusters=places, dependents=BESIDE_IT, now=at)
+    found = assess_tasks(one, settings, clusters=places, dependents=BESIDE_IT, now=at)
 
-    assert told.cleared == ()
-    assert [wait.state for wait in told.overdue] == ([overdue] if overdue else [])
-    assert [wait.state for wait in told.waiting] == ([waiting] if waiting else [])
+    assert found.cleared == ()
+    assert [wait.state for wait in found.overdue] == ([overdue] if overdue else [])
+    assert [wait.state for wait in found.waiting] == ([waiting] if waiting else [])
     assert all(
-        "Deployment web no longer runs on the cluster" in wait.waits_for for wait in (*told.overdue, *told.waiting)
+        "Deployment web no longer runs on the cluster" in wait.waits_for for wait in (*found.overdue, *found.waiting)
     )
-    assert told.wake_at is not None
+    assert found.wake_at is not None
 
 
 GOES = [
@@ -178,9 +178,9 @@ GOES = [
 def test_no_wait_for_companions_outlasts_other_waits(
     case: str, one: Binding, places: Any, settings: Settings, at: Any, beside: Any
 ) -> None:
-    told = assess_tasks(one, settings, clusters=places, dependents=beside, now=at)
+    found = assess_tasks(one, settings, clusters=places, dependents=beside, now=at)
 
-    assert [gone.task.from_cluster for gone in told.cleared] == ["member1"]
+    assert [gone.task.from_cluster for gone in found.cleared] == ["member1"]
 
 
 @pytest.mark.parametrize(("waited", "look"), [(10.0, 5.0), (100, 10), (300, 30), (10_000, 60)])
@@ -223,73 +223,73 @@ def serving(name: str) -> Cluster:
     return one.with_status(api_enablements=(*one.status.api_enablements, services))
 
 
-def at(told: Story, name: str) -> Binding:
+def at(fleet: Story, name: str) -> Binding:
     ref = Ref("work.karmada.io/ResourceBinding", "default", name)
-    one: Binding = told.store.get([ref])[ref]
+    one: Binding = fleet.store.get([ref])[ref]
     return one
 
 
-def report(told: Story, name: str, health: str) -> None:
-    old = at(told, name)
+def report(fleet: Story, name: str, health: str) -> None:
+    old = at(fleet, name)
     items = tuple(replace(item, health=health) for item in old.status.aggregated_status)
-    told.store.put(old.with_status(aggregated_status=items), old)
-    told.work()
+    fleet.store.put(old.with_status(aggregated_status=items), old)
+    fleet.work()
 
 
-def stuck(told: Story) -> Condition | None:
-    return condition(at(told, "web-service").status.conditions, "EvictionStuck")
+def stuck(fleet: Story) -> Condition | None:
+    return condition(at(fleet, "web-service").status.conditions, "EvictionStuck")
 
 
 def test_a_service_stays_until_the_pods_behind_it_have_left() -> None:
-    told = story()
-    told.members.healthy = False
-    told.taint("member1", no_execute())
-    told.pass_seconds(1)
-    report(told, "web-service", "Healthy")
-    told.pass_seconds(60)
+    fleet = story()
+    fleet.members.healthy = False
+    fleet.taint("member1", no_execute())
+    fleet.pass_seconds(1)
+    report(fleet, "web-service", "Healthy")
+    fleet.pass_seconds(60)
 
-    said = stuck(told)
-    assert [one.from_cluster for one in at(told, "web-service").spec.graceful_eviction_tasks] == ["member1"]
+    said = stuck(fleet)
+    assert [one.from_cluster for one in at(fleet, "web-service").spec.graceful_eviction_tasks] == ["member1"]
     assert said is not None
     assert (said.status, said.reason) == ("False", WAITING_WORKLOAD)
     assert "Deployment web" in said.message
 
-    report(told, "web-deployment", "Healthy")
-    told.pass_seconds(6)
+    report(fleet, "web-deployment", "Healthy")
+    fleet.pass_seconds(6)
 
-    assert told.leaving("web") == []
-    assert at(told, "web-service").spec.graceful_eviction_tasks == ()
-    said = stuck(told)
+    assert fleet.leaving("web") == []
+    assert at(fleet, "web-service").spec.graceful_eviction_tasks == ()
+    said = stuck(fleet)
     assert said is not None
     assert said.reason == "NotStuck"
 
 
 def test_a_service_that_waits_past_its_time_says_so_once() -> None:
-    told = story()
-    told.members.healthy = False
-    told.taint("member1", no_execute())
-    told.pass_seconds(1)
-    report(told, "web-service", "Healthy")
-    told.pass_seconds(700)
+    fleet = story()
+    fleet.members.healthy = False
+    fleet.taint("member1", no_execute())
+    fleet.pass_seconds(1)
+    report(fleet, "web-service", "Healthy")
+    fleet.pass_seconds(700)
 
-    said = stuck(told)
+    said = stuck(fleet)
     assert said is not None
     assert (said.status, said.reason) == ("True", WAITING_WORKLOAD)
-    assert len(told.events("EvictionWaitingForWorkload")) == 1
+    assert len(fleet.events("EvictionWaitingForWorkload")) == 1
 
 
 def test_a_service_stays_where_its_pods_are_not_leaving_at_all() -> None:
-    told = story()
+    fleet = story()
     bears = replace(
         duplicated("member1", "member2", least=1, most=1), cluster_tolerations=(Toleration(operator="Exists"),)
     )
-    old = at(told, "web-deployment")
-    told.store.put(old.with_spec(placement=bears), old)
-    told.work()
+    old = at(fleet, "web-deployment")
+    fleet.store.put(old.with_spec(placement=bears), old)
+    fleet.work()
 
-    told.taint("member1", no_execute())
-    told.pass_seconds(30)
+    fleet.taint("member1", no_execute())
+    fleet.pass_seconds(30)
 
-    assert told.placed("web") == {"member1": 2}
-    assert [one.name for one in at(told, "web-service").spec.clusters] == ["member2"]
-    assert [one.from_cluster for one in at(told, "web-service").spec.graceful_eviction_tasks] == ["member1"]
+    assert fleet.placed("web") == {"member1": 2}
+    assert [one.name for one in at(fleet, "web-service").spec.clusters] == ["member2"]
+    assert [one.from_cluster for one in at(fleet, "web-service").spec.graceful_eviction_tasks] == ["member1"]
