@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
+from msgspec.structs import replace
 
-from apps.api import agents, bodies, reading
+from apps.api import agents, bodies, reading, signing_requests
 from apps.api.answer import ListAnswer
 from apps.api.query import Listing, Writing
 from apps.api.target import Target
 from apps.objects import writer
-from apps.objects.access import check_grant
 from apps.objects.store import DjangoStore
 from apps.objects.writer import Author, Change, document_of
 from controlplane.admission.admit import without_status
@@ -55,14 +55,18 @@ class Writer:
     """The writes of one request: by which user, to which object, with which options."""
 
     def __init__(self, store: DjangoStore, settings: Settings, target: Target, writing: Writing, *, user: Any) -> None:
+        asked = target.subresource
+        if asked == signing_requests.APPROVAL:
+            target = replace(target, subresource="status")  # it writes a part of the status
         self.store = store
         self.target = target
         self.kind = target.kind
         self.resource = target.resource
         self.writing = writing
         author = Author(user.get_username(), REASON, writing.manager)
-        restrict = agents.check_write if agents.cluster_of(user) else partial(check_grant, user)
-        self.writer = writer.Writer(store, settings, author, dry_run=writing.dry_run, restrict=restrict)
+        restrict = agents.check_write if agents.cluster_of(user) else signing_requests.restriction(user, asked)
+        stamp = partial(signing_requests.stamped, user)
+        self.writer = writer.Writer(store, settings, author, dry_run=writing.dry_run, restrict=restrict, stamp=stamp)
 
     def create(self, body: bodies.Body) -> Written:
         """Store a new object. Raises AlreadyExists, NotFound if its namespace is missing, Invalid, BadRequest."""

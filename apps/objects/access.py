@@ -10,12 +10,15 @@ from django.db.models import Count, Max
 
 from apps.objects.models import Object
 from apps.objects.store import store
+from controlplane.authentication.signing_requests import Requester, check_requester
+from controlplane.authorization import agent_roles
 from controlplane.authorization.attributes import ADMINISTRATORS, AUTHENTICATED, Caller, Request
 from controlplane.authorization.escalation import CHECKS
 from controlplane.authorization.policy import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, KINDS, Policy, Verdict
 from controlplane.authorization.proxied import Subjects, subjects
 from controlplane.engine.state import State
 from controlplane.kind import Kind
+from controlplane.kinds.template import signing_request
 
 FRESH_SECONDS = 0.5
 _NO_ROLES = Policy({})
@@ -88,7 +91,16 @@ def may(user: Any, verb: str, kind: Kind, *, namespace: str = "", name: str = ""
 
 
 def check_grant(user: Any, kind: Kind, new: Any, old: Any) -> None:
-    """Raise Forbidden if a user writes a role or binding that grants more than the user has [no-escalation]."""
+    """Raise Forbidden if a user writes a role or binding that grants more than the user has [no-escalation].
+
+    The user who registers agents may write their roles [agent-roles]. Raises Forbidden as well for a
+    CertificateSigningRequest of another user.
+    """
+    if kind.key == signing_request.KEY and old is None:
+        caller = caller_of(user)
+        check_requester(new, Requester(caller.name, caller.uid, caller.groups, caller.extra))
     if check := CHECKS.get(kind.key):
-        before = None if old is None else old.document()
-        check(access().policy(), caller_of(user), new.document(), before)
+        document, before = new.document(), None if old is None else old.document()
+        if old is None and caller_of(user).name == agent_roles.REGISTRAR and agent_roles.is_agents(document):
+            return
+        check(access().policy(), caller_of(user), document, before)

@@ -77,6 +77,10 @@ Restriction = Callable[[Kind, Any, Any], None]
 """Raises if an author may not write this: kind, new object, old object (None: it is created)."""
 
 
+Stamp = Callable[[Kind, Document], Document]
+"""Returns the document of a new object with the fields that the author's login decides."""
+
+
 class Author(NamedTuple):
     """On whose behalf objects are written, as the change log and managedFields show it."""
 
@@ -89,11 +93,16 @@ def no_restriction(kind: Kind, new: Object, old: Object | None) -> None:
     """Allow every write."""
 
 
+def no_stamp(kind: Kind, document: Document) -> Document:
+    """Return the document as it is."""
+    return document
+
+
 class Writer:
     """Writes objects on behalf of one author.
 
-    `restrict(kind, new, old)` raises if the author may not write this. `dry_run` goes through all checks and stores
-    nothing.
+    `restrict(kind, new, old)` raises if the author may not write this. `stamp(kind, document)` fills in what the login
+    of the author decides. `dry_run` goes through all checks and stores nothing.
     """
 
     def __init__(
@@ -104,12 +113,14 @@ class Writer:
         *,
         dry_run: bool = False,
         restrict: Restriction = no_restriction,
+        stamp: Stamp = no_stamp,
     ) -> None:
         self.store = store
         self.settings = settings
         self.author = author
         self.dry_run = dry_run
         self.restrict = restrict
+        self.stamp = stamp
 
     @cached_property
     def now(self) -> datetime:
@@ -242,6 +253,7 @@ class Writer:
 
     def admit_new(self, kind: Kind, document: Document, *, tracked: bool = False) -> Admitted:
         """Return the new object of a document, with its managedFields. Raises BadRequest, Invalid with every cause."""
+        document = self.stamp(kind, document)
         admitted = admission.created(self.store, kind, document, settings=self.settings, now=self.now)
         self.restrict(kind, admitted.object, None)
         if tracked:

@@ -7,9 +7,10 @@ from typing import Any
 
 from apps.failover.bucket import RedisBucket
 from apps.objects.instruments import phase
-from apps.worker import broker, credentials
+from apps.worker import broker, credentials, signing
 from apps.worker.failures import keep
 from controlplane.authentication.questions import NewTokens
+from controlplane.authentication.signing_requests import Sign
 from controlplane.engine.run import World
 from controlplane.eviction.rate import TakeTokens
 
@@ -24,6 +25,8 @@ def world() -> World:
             return bucket.answer(question)
         if isinstance(question, NewTokens):
             return credentials.issued(question)
+        if isinstance(question, Sign):
+            return signing.signed(question)
         raise TypeError(f"no answer exists for a question of type {type(question).__name__}")
 
     return World(answer=answer, report=keep, phase=phase)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from controlplane.apimachinery.meta import Ref, Struct
 from controlplane.apimachinery.names import KUBE_SYSTEM_NAMESPACE
 from controlplane.kinds import SECRET
-from controlplane.kinds.template import Template
+from controlplane.kinds.template import Template, secret_data
 
 TYPE: Final = "bootstrap.kubernetes.io/token"
 NAME_PREFIX: Final = "bootstrap-token-"
@@ -67,8 +67,7 @@ def read(secret: Template) -> BootstrapToken | None:
     """
     if not is_token_secret(secret):
         return None
-    data = secret.content.get("data")
-    values = {key: _text(value) for key, value in data.items()} if isinstance(data, dict) else {}
+    values = {key: secret_data.decoded(value) for key, value in secret_data.data_of(secret).items()}
     token_id, value = values.get("token-id", ""), values.get("token-secret", "")
     if secret.metadata.name != NAME_PREFIX + token_id or parts_of(f"{token_id}.{value}") is None:
         return None
@@ -118,13 +117,6 @@ def signature(content: str, token: BootstrapToken) -> str:
 
 def _encoded(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
-
-
-def _text(value: Any) -> str:
-    try:
-        return base64.b64decode(value or "").decode()
-    except (ValueError, TypeError):
-        return ""
 
 
 def _time(text: str) -> datetime:

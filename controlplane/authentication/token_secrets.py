@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
-from typing import Any, Final
+from typing import Final
 
 from controlplane.kinds.rows import IssuedToken
-from controlplane.kinds.template import Template, token_secret
+from controlplane.kinds.template import Template, secret_data, token_secret
 
 NAMESPACE_KEY: Final = "namespace"
 AUTHORITY_KEY: Final = "ca.crt"
@@ -21,7 +20,7 @@ def digest_of(token: str) -> str:
 
 def token_of(secret: Template) -> str:
     """Return the token that a Secret holds; "": it holds none, or a value that is not text."""
-    return _text(_data(secret).get(TOKEN_KEY))
+    return secret_data.text(secret, TOKEN_KEY)
 
 
 def filled(secret: Template, account: Template, *, token: str, authority: str) -> Template:
@@ -29,10 +28,14 @@ def filled(secret: Template, account: Template, *, token: str, authority: str) -
 
     `authority` "": the key ca.crt is removed. Other keys of the Secret stay.
     """
-    data = {**_data(secret), TOKEN_KEY: _encoded(token), NAMESPACE_KEY: _encoded(secret.metadata.namespace)}
+    data = {
+        **secret_data.data_of(secret),
+        TOKEN_KEY: secret_data.encoded(token),
+        NAMESPACE_KEY: secret_data.encoded(secret.metadata.namespace),
+    }
     data.pop(AUTHORITY_KEY, None)
     if authority:
-        data[AUTHORITY_KEY] = _encoded(authority)
+        data[AUTHORITY_KEY] = secret_data.encoded(authority)
     annotations = {**secret.metadata.annotations, token_secret.UID_ANNOTATION: account.metadata.uid}
     return secret.with_content({**secret.content, "data": data}).with_meta(annotations=annotations)
 
@@ -53,19 +56,3 @@ def issued(secret: Template, account: Template, *, token: str) -> IssuedToken:
 def place_of(namespace: str, name: str) -> str:
     """Return the value of the index `place` of an IssuedToken: the Secret that holds it."""
     return f"{namespace}/{name}"
-
-
-def _data(secret: Template) -> dict[str, Any]:
-    data = secret.content.get("data")
-    return data if isinstance(data, dict) else {}
-
-
-def _encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
-
-
-def _text(value: Any) -> str:
-    try:
-        return base64.b64decode(value or "").decode()
-    except (ValueError, TypeError):
-        return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from controlplane.apimachinery.names import KUBE_PUBLIC_NAMESPACE
+from controlplane.authorization.agent_roles import REGISTRAR
 from controlplane.authorization.attributes import ANONYMOUS
 from controlplane.authorization.policy import GROUP
 
@@ -15,6 +16,9 @@ CLUSTER_INFO_ROLE: Final = "karmada:bootstrap-signer-clusterinfo"
 BOOTSTRAPPER_ROLE: Final = "system:node-bootstrapper"
 BOOTSTRAP_GROUP: Final = "system:bootstrappers:karmada:default-cluster-token"
 """The group of the tokens that `karmadactl token create` makes."""
+AGENTS_GROUP: Final = "system:karmada:agents"
+_CERTIFICATES: Final = "certificates.k8s.io"
+_APPROVALS: Final = "system:certificates.k8s.io:certificatesigningrequests:"
 _METADATA: Final = {
     "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
     "annotations": {f"{GROUP}/autoupdate": "true"},
@@ -25,15 +29,49 @@ def documents() -> list[Document]:
     """Return the roles and bindings."""
     info = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["cluster-info"], "verbs": ["get"]}
     requests = {
-        "apiGroups": ["certificates.k8s.io"],
+        "apiGroups": [_CERTIFICATES],
         "resources": ["certificatesigningrequests"],
         "verbs": ["create", "get", "list", "watch"],
     }
     return [
         _role(BOOTSTRAPPER_ROLE, requests),
         _binding("karmada:agent-bootstrap", ("Group", BOOTSTRAP_GROUP), role=BOOTSTRAPPER_ROLE),
+        _approval("clusteragent"),
+        _binding("karmada:agent-autoapprove-bootstrap", ("Group", BOOTSTRAP_GROUP), role=_APPROVALS + "clusteragent"),
+        _approval("selfclusteragent"),
+        _binding(
+            "karmada:agent-autoapprove-certificate-rotation",
+            ("Group", AGENTS_GROUP),
+            role=_APPROVALS + "selfclusteragent",
+        ),
+        _approver("kube-apiserver-client"),
+        _approver("kube-apiserver-client-kubelet"),
+        _role("system:karmada:agent-rbac-generator", *_registering()),
+        _binding("system:karmada:agent-rbac-generator", ("User", REGISTRAR)),
         _role(CLUSTER_INFO_ROLE, info, namespace=KUBE_PUBLIC_NAMESPACE),
         _binding(CLUSTER_INFO_ROLE, ("User", ANONYMOUS), namespace=KUBE_PUBLIC_NAMESPACE),
+    ]
+
+
+def _approval(name: str) -> Document:
+    """Return the role whose users have such requests approved by the controller `signing_requests`."""
+    resources = [f"certificatesigningrequests/{name}"]
+    return _role(_APPROVALS + name, {"apiGroups": [_CERTIFICATES], "resources": resources, "verbs": ["create"]})
+
+
+def _approver(name: str) -> Document:
+    """Return Kubernetes' role for users who approve requests of a signer."""
+    signer = {"resources": ["signers"], "resourceNames": [f"kubernetes.io/{name}"], "verbs": ["approve"]}
+    return _role(f"system:certificates.k8s.io:{name}-approver", {"apiGroups": [_CERTIFICATES], **signer})
+
+
+def _registering() -> list[Document]:
+    """Return the rules of the user who registers agents. Which roles it may write: `agent_roles`."""
+    roles = ["clusterroles", "clusterrolebindings", "roles", "rolebindings"]
+    return [
+        {"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "verbs": ["get"]},
+        {"apiGroups": [GROUP], "resources": roles, "verbs": ["create", "get"]},
+        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["create", "get"]},
     ]
 
 

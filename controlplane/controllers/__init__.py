@@ -33,6 +33,7 @@ from controlplane.controllers.readiness import Readiness
 from controlplane.controllers.rebalancer import Rebalancer
 from controlplane.controllers.reservations import Reservations
 from controlplane.controllers.scheduler import Scheduler
+from controlplane.controllers.signing_requests import SigningRequests
 from controlplane.controllers.template_status import TemplateStatus
 from controlplane.controllers.token_secrets import TokenSecrets
 from controlplane.controllers.unjoin import Unjoin
@@ -68,6 +69,7 @@ CONTROLLERS: tuple[Controller, ...] = (
     ClusterRoles(),
     TokenSecrets(),
     BootstrapTokens(),
+    SigningRequests(),
     BindingStatus(),
     TemplateStatus(),
     EvictionPending(),

@@ -83,7 +83,7 @@ apiextensions.k8s.io/v1
 apiregistration.k8s.io/v1
   APIService apiservices - - api-extensions status
 certificates.k8s.io/v1
-  CertificateSigningRequest certificatesigningrequests - csr - status
+  CertificateSigningRequest certificatesigningrequests - csr - status,approval
 node.k8s.io/v1
   RuntimeClass runtimeclasses -
 flowcontrol.apiserver.k8s.io/v1

@@ -301,6 +301,19 @@ _AUTOSCALER_SIZES = (
     number("Replicas", "status.currentReplicas"),
 )
 
+
+def _request_condition(document: Document) -> str:
+    """Return what was decided about a certificate request, and whether its certificate is there, as kubectl does."""
+    types = [str(entry.get("type", "")) for entry in at(document, "status.conditions", [])]
+    found: list[str] = [word for word in ("Approved", "Denied", "Failed") if word in types] or ["Pending"]
+    return ",".join([*found, *(["Issued"] if at(document, "status.certificate") else [])])
+
+
+def _duration(document: Document) -> str:
+    seconds = at(document, "spec.expirationSeconds")
+    return NONE if seconds is None else human_duration(seconds)
+
+
 # By "apiVersion/Kind".
 COLUMNS: dict[str, tuple[Column, ...]] = {
     "v1/ConfigMap": (
@@ -409,6 +422,13 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         computed("Reference", _autoscaler_reference),
         computed("Targets", _autoscaler_targets),
         *_AUTOSCALER_SIZES,
+    ),
+    "certificates.k8s.io/v1/CertificateSigningRequest": (
+        AGE,
+        field("SignerName", "spec.signerName"),
+        field("Requestor", "spec.username"),
+        computed("RequestedDuration", _duration),
+        computed("Condition", _request_condition),
     ),
     "networking.k8s.io/v1/Ingress": (
         computed("Class", lambda d: at(d, "spec.ingressClassName", NONE)),

@@ -74,6 +74,7 @@ SUBRESOURCES: Final = {
     subresource.name: subresource
     for subresource in (
         Subresource("status", _EDIT),
+        Subresource("approval", _EDIT),
         Subresource("scale", _EDIT, ("autoscaling", "v1", "Scale")),
         Subresource("finalize", ("update",)),
         Subresource("eviction", ("create",), ("policy", "v1", "Eviction")),

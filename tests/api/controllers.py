@@ -9,16 +9,23 @@ from tests.api.server import Server
 _PROGRAM = """
 from apps.objects.configuration import configuration
 from apps.objects.store import store
-from apps.worker import credentials
+from apps.worker import credentials, signing
+from controlplane.authentication.questions import NewTokens
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers import CONTROLLERS
 from controlplane.engine.run import World, run_until_idle
 names = {names!r}
+
+
+def answer(question):
+    return credentials.issued(question) if isinstance(question, NewTokens) else signing.signed(question)
+
+
 chosen = [one for one in CONTROLLERS if one.name in names]
 assert len(chosen) == len(names), names
 for name in names if {refs!r} else ():
     store().mark(name, [Ref.parse(ref) for ref in {refs!r}])
-run_until_idle(chosen, store(), configuration().settings(), world=World(answer=credentials.issued))
+run_until_idle(chosen, store(), configuration().settings(), world=World(answer=answer))
 """
 
 

@@ -65,7 +65,7 @@ def test_a_review_knows_bootstrap_tokens(api: Client, token: str) -> None:
 
 def test_a_watch_ends_with_its_bootstrap_token(server: Server, api: Client, token: str) -> None:
     path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-    with server.client(token).watch(path) as stream:
+    with server.client(token).watch(path, fieldSelector="metadata.name=nobody") as stream:
         assert stream.status == 200
         api.delete(f"{SECRETS}/bootstrap-token-{token[:6]}")
 
@@ -109,16 +109,3 @@ def test_a_role_decides_whether_cluster_info_is_read_without_a_login(server: Ser
     finally:
         again = {key: kept[key] for key in ("apiVersion", "kind", "roleRef", "subjects")}
         api.post(bindings, {**again, "metadata": {"name": name, "labels": kept["metadata"]["labels"]}})
-
-
-def test_an_address_that_guesses_tokens_has_to_wait(server: Server, token: str) -> None:
-    """The test's server allows 600 wrong tokens in a minute from one address."""
-    wrong, statuses = server.client(f"{token[:6]}.{'f' * 16}"), []
-    for _ in range(700):
-        statuses.append(wrong.get("/api").status)
-        if statuses[-1] == 429:
-            break
-
-    assert statuses[-1] == 429
-    assert int(wrong.get("/api").headers["retry-after"]) >= 1
-    assert server.client().get("/api").status == 200, "other logins of the address go on"

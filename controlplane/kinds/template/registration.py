@@ -19,6 +19,7 @@ from controlplane.kinds.template import (
     config_map_rules,
     rbac_rules,
     secret_rules,
+    signing_request,
     token_secret,
     workload_rules,
 )
@@ -39,9 +40,12 @@ _RULES = {
     SECRET: secret_rules.validate,
     "ConfigMap": config_map_rules.validate,
     **dict.fromkeys(workload_rules.COUNTED, workload_rules.validate),
+    signing_request.KEY: signing_request.validate,
     **dict.fromkeys(_ROLES, rbac_rules.validate_role),
     **dict.fromkeys(_ROLE_BINDINGS, rbac_rules.validate_binding),
 }
+_DEFAULTS = {signing_request.KEY: signing_request.kept}
+_STATUS_RULES = {signing_request.KEY: signing_request.validate_status}
 _NORMALISE = {SECRET: secret_rules.normalise, **dict.fromkeys(_ROLE_BINDINGS, rbac_rules.normalise_binding)}
 # Kinds that have a status and no generation in Kubernetes. Kinds without a status have no generation either.
 _WITHOUT_GENERATION = {NAMESPACE, "Node", "Pod", "PersistentVolume", "PersistentVolumeClaim", "Service"}
@@ -71,6 +75,8 @@ def _template(resource: Resource) -> Kind:
         schema=lambda: builtin.schema(resource.group, resource.version, resource.kind),
         normalise=_NORMALISE.get(resource.key, lambda doc: []),
         validate=_RULES.get(resource.key, lambda new, old, settings: []),
+        default=_DEFAULTS.get(resource.key, lambda new, old, settings: new),
+        validate_status=_STATUS_RULES.get(resource.key, lambda new: []),
         indexes=(
             *(_CLAIMED, OWNED),
             *((_COMPANIONS,) if resource.key in COMPANIONS else ()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from controlplane.apimachinery.meta import ObjectMeta, OwnerReference, Ref
 from controlplane.apimachinery.names import CLUSTER_PROPAGATION_POLICY_FINALIZER, NAMESPACE_CONTENT_FINALIZER
 from controlplane.apimachinery.selectors import LabelSelector, LabelSelectorRequirement
 from controlplane.authentication.bootstrap_tokens import TYPE as TOKEN_TYPE
+from controlplane.authorization.registration_roles import BOOTSTRAP_GROUP, documents
 from controlplane.controllers.bootstrap_tokens import CLUSTER_INFO
 from controlplane.controllers.definitions import GROUP
 from controlplane.controllers.reads.fleet_state import FLEET
@@ -31,6 +33,8 @@ from controlplane.kinds.override_policy import (
 from controlplane.kinds.override_policy.registration import ALL_OBJECTS
 from controlplane.kinds.policy import ClusterAffinity, ResourceSelector
 from controlplane.kinds.template import Template
+from controlplane.kinds.template.signing_request import CLIENT_SIGNER
+from controlplane.kinds.template.signing_request import KEY as SIGNING_REQUEST
 from controlplane.propagation.attached_bindings import annotated
 from controlplane.propagation.bindings import template_ref
 from controlplane.wire.definition import CLEANUP_FINALIZER
@@ -48,6 +52,7 @@ from tests.apps.batches.stored import (
     refs,
     work_of,
 )
+from tests.builders.certificates import request_for
 from tests.builders.objects import START
 
 
@@ -79,6 +84,44 @@ def expired_token(name: str) -> Template:
         name=f"bootstrap-token-{token_id}", namespace="kube-system", uid=f"uid-{token_id}", creation_timestamp=START
     )
     return Template("v1", "Secret", metadata, {"type": TOKEN_TYPE, "data": data})
+
+
+def signing_requests(size: int) -> Case:
+    """Requests of new agents, which roles allow to approve."""
+    made = [registration(document) for document in documents()]
+    return Case([*made, *(agents_request(name) for name in many(size))], requests(size), size)
+
+
+def registration(document: dict[str, Any]) -> Template:
+    metadata = ObjectMeta(
+        name=document["metadata"]["name"],
+        namespace=document["metadata"].get("namespace", ""),
+        uid=f"uid-{document['kind']}-{document['metadata']['name']}",
+        creation_timestamp=START,
+    )
+    content = {key: value for key, value in document.items() if key not in ("apiVersion", "kind", "metadata")}
+    return Template(document["apiVersion"], document["kind"], metadata, content)
+
+
+def agents_request(name: str) -> Template:
+    groups = ["system:bootstrappers", BOOTSTRAP_GROUP]
+    spec = {
+        **{"request": AGENTS_REQUEST, "signerName": CLIENT_SIGNER, "usages": ["client auth", "digital signature"]},
+        **{"username": "system:bootstrap:abcdef", "groups": groups},
+    }
+    metadata = ObjectMeta(name=name, uid=f"uid-csr-{name}", generation=1, creation_timestamp=datetime.now(UTC))
+    return Template("certificates.k8s.io/v1", "CertificateSigningRequest", metadata, {"spec": spec})
+
+
+def requests(size: int) -> list[Ref]:
+    return [Ref(SIGNING_REQUEST, "", name) for name in many(size)]
+
+
+def to_signing_requests(size: int) -> Case:
+    return Case([agents_request(name) for name in many(size)], [FLEET], size)
+
+
+AGENTS_REQUEST = request_for("system:karmada:agent:member9", "system:karmada:agents")
 
 
 def to_token_secrets(size: int) -> Case:
@@ -258,6 +301,7 @@ BATCHES: dict[str, Callable[[int], Case]] = {
     "cluster_roles": cluster_roles,
     "token_secrets": token_secrets,
     "bootstrap_tokens": bootstrap_tokens,
+    "signing_requests": signing_requests,
     "policies": policies,
     "policy_release": policy_release,
     "dependencies": dependencies,
@@ -284,4 +328,5 @@ FAN_OUTS: dict[str, Callable[[int], Case]] = {
     "namespaces": to_namespaces,
     "definitions": to_definitions,
     "token_secrets": to_token_secrets,
+    "signing_requests": to_signing_requests,
 }

@@ -9,6 +9,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
 from apps.api.certificates import certificates
+from apps.api.client_authority import make_authority
 from apps.api.cluster_info import write_cluster_info
 from apps.api.management.commands.serve import tls_folder
 from apps.api.models import Token
@@ -45,6 +46,8 @@ class Command(BaseCommand):
             users.objects.create_superuser(name, password=password)
             self.stdout.write(f"user {name} created")
         server, home = env.text("LIFEBOAT_API_URL", ""), env.text("LIFEBOAT_HOME", "")
+        if make_authority(store()):
+            self.stdout.write("authority of client certificates created")
         if settings.DEVELOPMENT:
             certificates(tls_folder())
         if server and write_cluster_info(store(), server=server, authority=authority()):
