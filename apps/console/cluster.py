@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import Any, ClassVar, Final, NamedTuple
+from urllib.parse import urlencode
 
 from rest_framework.request import Request
 
@@ -13,7 +14,7 @@ from apps.api import fleet_status
 from apps.console.changes import lines_of
 from apps.console.cluster_acts import ACTS
 from apps.console.object_links import binding_url
-from apps.console.page import Page
+from apps.console.page import Page, offset_of
 from apps.failover.models import BindingReadiness
 from apps.objects.configuration import configuration
 from apps.objects.models import Event as EventRow
@@ -39,6 +40,7 @@ from controlplane.kinds.obstacle import BLOCKS
 from controlplane.kinds.rows import Collected, Observation
 from controlplane.settings import Settings
 
+CLUSTERS: Final = 50  # clusters on a page of their list
 PAGE: Final = 50  # workloads on a page
 EVENTS: Final = 10
 RESOURCE: Final = KINDS[CLUSTER].resource
@@ -71,8 +73,26 @@ class ClustersPage(Page):
         status = fleet_status.read().status
         text, state = self.query.get("q", "").strip().lower(), self.query.get("state", "")
         found = [one for one in status.members if _matches(one, text, state)]
-        states = sorted({one.state for one in status.members})
-        return {"status": status, "rows": found, "q": text, "state": state, "states": states, "now": status.as_of}
+        begin = offset_of(self.query, CLUSTERS)
+        rows = found[begin : begin + CLUSTERS]
+        chosen = {"q": text, "state": state}
+        return {
+            **chosen,
+            "status": status,
+            "rows": rows,
+            "found": len(found),
+            "first": begin + 1,
+            "last": begin + len(rows),
+            "earlier": _clusters_link(chosen, begin - CLUSTERS) if begin else "",
+            "later": _clusters_link(chosen, begin + CLUSTERS) if begin + len(rows) < len(found) else "",
+            "states": sorted({one.state for one in status.members}),
+            "now": status.as_of,
+        }
+
+
+def _clusters_link(chosen: dict[str, str], offset: int) -> str:
+    query = {**{name: value for name, value in chosen.items() if value}, "offset": str(offset)}
+    return f"/clusters?{urlencode(query)}"
 
 
 def _matches(one: MemberStatus, text: str, state: str) -> bool:

@@ -156,7 +156,8 @@ class Page(KubernetesView):
             return _to_login(http)
         if away and http.method == "GET" and "part" not in http.GET and (kept := KEPT.find(http)) is not None:
             return answer(kept.text_with(error.message), status=200)
-        text = render_to_string("console/error.html", {"error": error, "away": away, "title": error.reason})
+        shown = {"error": error, "away": away, "title": error.reason, "navigation": navigation(http.path_info)}
+        text = render_to_string("console/error.html", shown)
         response = answer(text, status=error.code)
         error_mapping.add_headers(response, error)
         return response
@@ -173,6 +174,12 @@ def namespaced_attributes(page: Page, request: Request, resource: Resource) -> A
     query = getattr(page, "query", request.query_params)
     scope = Scope(namespace=query.get("namespace", "").strip(), name=page.kwargs.get("name", ""))
     return resource_attributes(request, resource, scope)
+
+
+def offset_of(query: QueryDict, size: int) -> int:
+    """Return the number of the first row of the page that `offset` names, for pages of `size` rows."""
+    text = query.get("offset", "")
+    return int(text) // size * size if text.isdecimal() and len(text) < 8 else 0
 
 
 def frame(page: Page, request: Request) -> dict[str, Any]:

@@ -7,13 +7,12 @@ from datetime import datetime
 from typing import Any, ClassVar, Final, NamedTuple
 from urllib.parse import urlencode
 
-from django.http import QueryDict
 from rest_framework.request import Request
 
 from apps.api.authorization import Attributes
 from apps.api.eviction_metrics import pace_of
 from apps.console.object_links import binding_url
-from apps.console.page import Page, namespaced_attributes
+from apps.console.page import Page, namespaced_attributes, offset_of
 from apps.failover.destinations import destinations
 from apps.failover.queue import stopped_by, tier_of
 from apps.failover.queue_page import (
@@ -84,7 +83,7 @@ class QueueView(Page):
         )
 
     def context(self, request: Request) -> dict[str, Any]:
-        choice, offset = choice_of(request.query_params), _offset(request.query_params)
+        choice, offset = choice_of(request.query_params), offset_of(request.query_params, PAGE)
         settings, counts = configuration().settings(), read_counts()
         situation = situation_of(store())
         fleet, tier, now = tier_of(situation, settings, now=store().now())
@@ -139,11 +138,6 @@ def order_value(row: Any) -> str:
     """Return the name of an item in orders: namespace/name of its Eviction; the namespace is "" for cluster-scoped
     ones."""
     return f"{Ref.parse(row.binding).namespace}/{eviction_name(row)}"
-
-
-def _offset(query: QueryDict) -> int:
-    text = query.get("offset", "")
-    return int(text) // PAGE * PAGE if text.isdecimal() and len(text) < 8 else 0
 
 
 def _chosen(choice: QueueChoice) -> dict[str, str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import cached_property
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from django.db.models import QuerySet
 from django.http import HttpResponse
@@ -32,7 +33,7 @@ from controlplane.kinds.obstacle import BLOCKS
 
 PAGE: Final = 100  # bindings on a page
 COUNTED: Final = 10_000  # bindings that are counted; beyond that the page says "more than"
-MAX_LINES: Final = 50_000  # bindings in a CSV file
+MAX_BINDINGS: Final = 40_000  # in a CSV file
 CHUNK: Final = 2000
 FILTERS: Final = ("verdict", "obstacle", "cluster", "namespace")
 BADGES: Final = {READY: "ok", IMPAIRED: "warn", BLOCKED: "bad", ATTACHED: "info"}
@@ -118,7 +119,11 @@ class ReadinessPage(Page):
 
 
 class ReadinessFile(ReadinessPage):
-    """The stored answers that match the filters, as CSV: a line for each obstacle, or one line without obstacles."""
+    """The stored answers that match the filters, as CSV: a line for each obstacle, or one line without obstacles.
+
+    A file has at most MAX_BINDINGS bindings, so that it costs less than a second. If more follow, its last line and the
+    header Link name the URL of the next file.
+    """
 
     topics: ClassVar = {}
 
@@ -126,27 +131,51 @@ class ReadinessFile(ReadinessPage):
         text = io.StringIO()
         writer = csv.writer(text)
         writer.writerow(COLUMNS)
-        for row in self._lines():
+        last = ""
+        for count, row in enumerate(self._answers()):
+            if count == MAX_BINDINGS:
+                break
+            last = row.key
             obstacles: Sequence[Mapping[str, str]] = row.obstacles or ({},)
-            for obstacle in obstacles:
-                writer.writerow(_cells(row, obstacle))
-        response = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")
-        response["Content-Disposition"] = 'attachment; filename="readiness.csv"'
+            writer.writerows(_cells(row, obstacle) for obstacle in obstacles)
+        else:
+            last = ""
+        response = HttpResponse(content_type="text/csv; charset=utf-8")
+        if last:
+            following = self._url(path="/readiness.csv", after=last)
+            writer.writerow([f"# not complete: this file has {MAX_BINDINGS:,} bindings; the next ones: {following}"])
+            response["Link"] = f'<{following}>; rel="next"'
+        response.content = text.getvalue()
+        response["Content-Disposition"] = f'attachment; filename="readiness{"-part" if last else ""}.csv"'
         response["Cache-Control"] = "no-store"
         return response
 
-    def _lines(self) -> Iterator[Any]:
-        """Yield at most MAX_LINES rows, read in chunks."""
-        after, left = "", MAX_LINES
-        while left > 0:
-            chunk: list[Any] = list(self._rows().filter(key__gt=after)[: min(CHUNK, left)])
-            yield from chunk
-            if len(chunk) < CHUNK:
+    def _answers(self) -> Iterator[_Answer]:
+        """Yield the rows after the parameter `after`, read in chunks."""
+        after = self.query.get("after", "")
+        while True:
+            chunk = self._rows().filter(key__gt=after).values_list(*_Answer._fields)[:CHUNK]
+            rows = [_Answer(*row) for row in chunk]
+            yield from rows
+            if len(rows) < CHUNK:
                 return
-            after, left = chunk[-1].key, left - len(chunk)
+            after = rows[-1].key
 
 
-def _cells(row: Any, obstacle: Mapping[str, str]) -> list[str]:
+class _Answer(NamedTuple):
+    """The fields of a BindingReadiness that the file has."""
+
+    key: str
+    namespace: str
+    name: str
+    workload: str
+    verdict: str
+    clusters: list[str]
+    obstacles: list[dict[str, str]]
+    since: datetime | None
+
+
+def _cells(row: _Answer, obstacle: Mapping[str, str]) -> list[str]:
     """Return a line. A spreadsheet would compute a cell that begins with =, so such a cell gets an apostrophe."""
     since = "" if row.since is None else row.since.strftime("%Y-%m-%dT%H:%M:%SZ")
     own = [row.namespace, row.name, row.workload, row.verdict, " ".join(row.clusters)]

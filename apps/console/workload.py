@@ -46,6 +46,7 @@ from controlplane.kinds.work import Work
 from controlplane.propagation.bindings import template_ref
 
 RECORDS = 10  # failovers that the page lists
+CLUSTERS = 25  # clusters that the table of filters lists first: those with a copy, then those that could take it
 HEALTH_BADGES = {"Healthy": "ok", "Unhealthy": "bad", "Unknown": "warn"}
 
 
@@ -161,9 +162,15 @@ def _answers(request: Request, binding: Binding, now: datetime) -> dict[str, Any
     situation = situation_of(reading, [binding])
     queued = reading.rows(Eviction, "binding", [key]).get(key, ())
     begun = begun_page(FailoverChoice(binding=binding.ref), limit=RECORDS)
+    term, explanation = _term(request), explained_placement(reading, binding.ref)
+    shown = explained(explanation, binding, situation, settings, term=term)
+    limit = len(shown["table"]) if request.query_params.get("clusters") == "all" else CLUSTERS
     return {
         "queued": [_queued(row) for row in queued if row.due_at is not None],
-        **explained(explained_placement(reading, binding.ref), binding, situation, settings, term=_term(request)),
+        **shown,
+        "table": shown["table"][:limit],
+        "all_clusters": len(shown["table"]) if len(shown["table"]) > limit else 0,
+        "term_number": term,
         **prospects(binding, situation, settings, queued, now=now),
         "records": [(one, record_url(one.name, one.namespace), one.name in begun.running) for one in begun.failovers],
     }

@@ -47,6 +47,20 @@ def live(ref: Ref = MEMBER1) -> Any:
     return store().get([ref])[ref]
 
 
+def test_a_long_list_of_clusters_is_turned_page_by_page_and_keeps_its_filter(root: Client) -> None:
+    stored(*(cluster(f"member{number:02}") for number in range(60)), cluster("other"))
+
+    first = page(root, "/clusters?q=member")
+    assert "1 to 50 of 60 clusters" in first
+    assert 'href="/clusters?q=member&amp;offset=50"' in first
+    second = page(root, "/clusters?q=member&offset=50")
+
+    assert "51 to 60 of 60 clusters" in second
+    assert [f">member{number:02}<" in first for number in (0, 49, 50)] == [True, True, False]
+    assert [f">member{number:02}<" in second for number in (49, 50, 59)] == [False, True, True]
+    assert "1 of 61 clusters" in page(root, "/clusters?q=other")
+
+
 def test_a_cluster_is_shown_with_its_probes_taints_room_and_the_fate_of_its_workloads(root: Client) -> None:
     tainted = replace(ready("member1"), spec=cluster("member1", "NoExecute").spec)
     stored(tainted, binding("web", "member1"), binding("api", "member1"))

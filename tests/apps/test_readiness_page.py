@@ -10,6 +10,7 @@ from html import unescape
 import pytest
 from django.test import Client
 
+from apps.console import readiness
 from apps.objects.store import store
 from controlplane.engine.decision import Decision, Save
 from controlplane.engine.state import Actor
@@ -94,6 +95,30 @@ def test_a_message_in_the_file_is_no_formula(root: Client) -> None:
         "2026-01-01T00:00:00Z",
     )
     assert (second["obstacle"], second["remedy"]) == ("NoRefuge", "join another cluster")
+
+
+def test_a_file_that_is_not_complete_says_so_and_names_the_next_file(
+    root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "MAX_BINDINGS", 4)
+    monkeypatch.setattr(readiness, "CHUNK", 3)
+    answers(*(answer(f"w{number}") for number in range(8)), answer("other", namespace="lab"))
+
+    url, names, ends = "/readiness.csv?namespace=shop", list[str](), list[str]()
+    while url:
+        got = root.get(url)
+        lines = got.content.decode().splitlines()[1:]
+        names += [line.split(",")[1] for line in lines if not line.startswith(("#", '"#'))]
+        ends.append(lines[-1])
+        found = re.fullmatch(r'<(.*)>; rel="next"', got.get("Link", ""))
+        url = found[1] if found else ""
+        assert ("the next ones: " + url in ends[-1]) == (found is not None)
+        assert ("part" in got["Content-Disposition"]) == (found is not None)
+
+    assert names == [f"w{number}" for number in range(8)]
+    assert len(ends) == 2
+    assert "not complete: this file has 4 bindings" in ends[0]
+    assert "not complete" not in ends[1]
 
 
 def test_a_long_list_is_pages_of_a_hundred_and_costs_as_many_queries_as_a_short_one(root: Client) -> None:
