@@ -24,7 +24,7 @@ from controlplane.admission.admit import Admitted
 from controlplane.apimachinery.errors import AlreadyExists, Conflict, NotFound
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.clusters import unjoin
-from controlplane.engine import lifecycle
+from controlplane.engine import deletion_protection, lifecycle
 from controlplane.engine.decision import Decision, Delete, Event, Put, Save
 from controlplane.engine.state import Actor, Outcome
 from controlplane.eviction import hold_events
@@ -201,6 +201,7 @@ class Writer:
 
     def _delete_once(self, live: Mapping[Ref, Object], *, policy: str, exact: bool) -> dict[Ref, Deleted]:
         """Delete objects and return the deletions that were stored."""
+        deletion_protection.check_deletions(live.values())
         unjoin.check(self.store, live.values(), self.settings)
         orphan_policy.check_orphan_policy(self.store, live.values(), policy)
         warnings = {ref: state_checks.deletion_warnings(self.store, obj) for ref, obj in live.items()}

@@ -38,6 +38,8 @@ TEMPLATE_UID_ANNOTATION: Final = "resourcetemplate.karmada.io/uid"
 TEMPLATE_GENERATION_ANNOTATION: Final = "resourcetemplate.karmada.io/generation"
 MANAGED_LABELS_ANNOTATION: Final = "resourcetemplate.karmada.io/managed-labels"
 MANAGED_ANNOTATIONS_ANNOTATION: Final = "resourcetemplate.karmada.io/managed-annotations"
+DELETION_PROTECTED_LABEL: Final = "resourcetemplate.karmada.io/deletion-protected"
+DELETION_PROTECTED: Final = "Always"
 RETAIN_REPLICAS_LABEL: Final = "resourcetemplate.karmada.io/retain-replicas"
 RETAIN_REPLICAS_LABEL_VALUE: Final = "true"
 

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from controlplane import kinds
 from controlplane.apimachinery.meta import Object, Ref, Struct
-from controlplane.apimachinery.names import NAMESPACE_CONTENT_FINALIZER
+from controlplane.apimachinery.names import DELETION_PROTECTED_LABEL, NAMESPACE_CONTENT_FINALIZER
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import Decision, Delete, Put, deleting
+from controlplane.engine.deletion_protection import is_protected
 from controlplane.engine.state import State, Watch
 from controlplane.kind import KINDS, Kind
 from controlplane.kinds.template import Template
@@ -87,7 +88,8 @@ class NamespaceContent(Controller):
         if not snapshot.objects:
             kept = tuple(name for name in namespace.metadata.finalizers if name != NAMESPACE_CONTENT_FINALIZER)
             return Decision(changes=(Put(namespace.with_meta(finalizers=kept), namespace),), reason="NamespaceEmpty")
-        left = [obj for obj in snapshot.objects if obj.metadata.deletion_timestamp is None][:CHANGES]
+        remaining = (obj for obj in snapshot.objects if obj.metadata.deletion_timestamp is None)
+        left = [obj for obj in remaining if not is_protected(obj)][:CHANGES]
         changes: tuple[Put | Delete, ...] = tuple(deleting(obj, now=now) for obj in left)
         began = namespace.metadata.deletion_timestamp
         if not left and began is not None and now - began >= REPORT_AFTER:
@@ -98,9 +100,11 @@ class NamespaceContent(Controller):
 
 def _with_remaining(namespace: Template, remaining: Sequence[Object], *, now: datetime) -> Template:
     """Return the Namespace with a condition that names the objects it waits for."""
-    names = [f"{obj.kind} {obj.metadata.name}" for obj in remaining[:SHOWN]]
-    more = [f"{len(remaining) - SHOWN} more"] if len(remaining) > SHOWN else []
-    message = f"Some resources are remaining, their finalizers hold them: {', '.join([*names, *more])}"
+    protected = [obj for obj in remaining if is_protected(obj)]
+    held = [obj for obj in remaining if not is_protected(obj)]
+    parts = [f"their finalizers hold them: {_listed(held)}"] if held else []
+    parts += [f"the label {DELETION_PROTECTED_LABEL} protects them: {_listed(protected)}"] if protected else []
+    message = f"Some resources are remaining, {'; '.join(parts)}"
     conditions = namespace.status.get("conditions", ())
     before = next((condition for condition in conditions if condition.get("type") == REMAINING), None)
     if before is not None and before.get("message") == message:
@@ -114,3 +118,10 @@ def _with_remaining(namespace: Template, remaining: Sequence[Object], *, now: da
     }
     kept = [old for old in conditions if old is not before]
     return replace(namespace, status={**namespace.status, "conditions": [*kept, condition]})
+
+
+def _listed(objects: Sequence[Object]) -> str:
+    """Return the kinds and names of some objects, and how many more there are."""
+    names = [f"{obj.kind} {obj.metadata.name}" for obj in objects[:SHOWN]]
+    more = [f"{len(objects) - SHOWN} more"] if len(objects) > SHOWN else []
+    return ", ".join([*names, *more])

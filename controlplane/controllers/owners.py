@@ -15,6 +15,7 @@ from controlplane import kinds
 from controlplane.apimachinery.meta import Object, OwnerReference, Ref, Struct, kind_key
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Delete, Put
+from controlplane.engine.deletion_protection import is_protected
 from controlplane.engine.lifecycle import (
     FOREGROUND,
     FOREGROUND_FINALIZER,
@@ -87,9 +88,12 @@ def _has_collector_finalizer(obj: Object) -> bool:
 
 
 def _dependent_changed(old: Object | None, new: Object | None) -> Iterator[Ref]:
-    """The owners of an object are due when it was created or deleted, or its owner references changed."""
+    """The owners of an object are due when it was created or deleted, or its owner references changed.
+
+    So they are when the label that protected the object from deletion was removed.
+    """
     before, after = (() if side is None else side.metadata.owner_references for side in (old, new))
-    if before == after and old is not None and new is not None:
+    if before == after and old is not None and new is not None and is_protected(old) <= is_protected(new):
         return
     present = new or old
     assert present is not None, "a change has an old or a new side"
@@ -184,6 +188,8 @@ def _dependent_change(snapshot: OwnersSnapshot, dependent: Any, *, now: datetime
         return None, ""
     rest = tuple(reference for reference in references if reference not in ended)
     orphaned = snapshot.owner is not None and ORPHAN_FINALIZER in snapshot.owner.metadata.finalizers
+    if is_protected(dependent) and not orphaned:
+        return None, ""  # due again when the label is removed
     if orphaned or _is_permanent(dependent) or any(_keeps(snapshot, dependent, reference) for reference in rest):
         return Put(dependent.with_meta(owner_references=rest), dependent), "OwnerGone"
     waits = snapshot.owner is not None and snapshot.owner.metadata.uid in {reference.uid for reference in ended}

@@ -116,3 +116,29 @@ def test_a_namespace_that_waits_long_says_for_what() -> None:
     version = story.store.version
     story.pass_time(10)
     assert story.store.version == version, "nothing is said twice"
+
+
+def test_a_protected_object_keeps_its_namespace_until_the_label_is_removed() -> None:
+    """[deletion-protection]."""
+    story = Story()
+    story.put(a_namespace("doomed"))
+    label = {"resourcetemplate.karmada.io/deletion-protected": "Always"}
+    protected = a_config_map("kept", namespace="doomed").with_meta(labels=label)
+    story.put(protected)
+    story.put(a_config_map("other", namespace="doomed"))
+
+    story.delete_namespace("doomed")
+    story.pass_time(2)
+    story.pass_time(12)
+
+    assert story.get("ConfigMap", "doomed", "other") is None
+    live, holder = story.get("ConfigMap", "doomed", "kept"), story.get(NAMESPACE, "", "doomed")
+    assert live is not None
+    assert live.metadata.deletion_timestamp is None
+    assert holder is not None
+    assert "protects them: ConfigMap kept" in holder.status["conditions"][0]["message"]
+
+    story.put(live.with_meta(labels={}), live)
+    story.pass_time(2)
+    story.pass_time(2)
+    assert story.get(NAMESPACE, "", "doomed") is None

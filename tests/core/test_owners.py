@@ -214,3 +214,22 @@ def test_looked_at_twice_nothing_changes() -> None:
     story.pass_time()
 
     assert story.store.version == version
+
+
+@pytest.mark.parametrize("policy", [BACKGROUND, FOREGROUND])
+def test_a_protected_dependent_stays_until_its_label_is_removed(policy: str) -> None:
+    """[deletion-protection]."""
+    story = Story()
+    top = config("top")
+    low = config("low", top, labels={"resourcetemplate.karmada.io/deletion-protected": "Always"})
+    story.create(top, low)
+
+    story.delete(top, policy)
+    story.pass_time()
+    assert "low" in story.there(low)
+    assert story.live(low).metadata.deletion_timestamp is None
+
+    story.change(Put(story.live(low).with_meta(labels={}), story.live(low)))
+    story.pass_time()
+    story.pass_time()
+    assert story.there(top, low) == []
