@@ -78,6 +78,24 @@ def test_a_term_that_does_not_exist_is_replaced_by_the_one_that_is_tried_first(t
     assert filter_table(fleet, question, term=term).affinity_name == shown
 
 
+def test_bindings_of_one_plan_with_targets_of_their_own_get_answers_of_their_own() -> None:
+    fleet = Fleet.of([cluster(name, taints=[NO_SCHEDULE]) for name in ("a", "b")], settings=Settings())
+    everywhere = placement()
+    plan = plan_of(fleet, everywhere, 0, workload=True)
+
+    def refused(*targets: str) -> list[bool]:
+        wanted = spec(everywhere, on=dict.fromkeys(targets, 1))
+        (found,) = filters.refused(plan, question_of(wanted, ResourceBindingStatus(), settings=Settings()))
+        return [bool(mark) for mark in found.clusters]
+
+    assert (refused("a"), refused("b"), refused(), refused("a")) == (
+        [False, True],
+        [True, False],
+        [True, True],
+        [False, True],
+    )
+
+
 NAMES = ("a", "b", "c")
 TAINTS = st.sampled_from([(), (NO_SCHEDULE,), (no_execute(),), (Taint("soft", "PreferNoExecute"),)])
 
