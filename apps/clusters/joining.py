@@ -1,9 +1,10 @@
-"""Joining of member clusters: creation of a Secret with the credentials, and of a Cluster that names the Secret."""
+"""Joining of member clusters: creation of Secrets with credentials, and of a Cluster that names the Secrets."""
 
 from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from apps.objects.writer import ATTEMPTS, Author, Change, Writer, document_of
 from controlplane import kinds
 from controlplane.apimachinery.errors import AlreadyExists
 from controlplane.apimachinery.meta import Object, Ref, kind_key
-from controlplane.apimachinery.names import CLUSTER_NAMESPACE, CREDENTIALS_ANNOTATION
+from controlplane.apimachinery.names import CLUSTER_NAMESPACE, CREDENTIALS_ANNOTATION, impersonation_secret_name
 from controlplane.engine.decision import Put
 from controlplane.kinds import KINDS
 from controlplane.kinds.cluster import PULL, PUSH, Cluster, SecretReference
@@ -30,13 +31,17 @@ class JoinError(Exception):
 
 
 class Member(msgspec.Struct, frozen=True):
-    """The address and credentials of a member. The token is a secret and is not in the repr."""
+    """The address and credentials of a member. The tokens are secret and are not in the repr.
+
+    `impersonator`: the token for requests of users; "": not known, the stored token stays.
+    """
 
     name: str
     url: str
     token: str = ""
     authority: str = ""  # PEM
     insecure: bool = False
+    impersonator: str = ""
 
     def __repr__(self) -> str:
         return f"Member({self.name} at {self.url})"
@@ -90,19 +95,22 @@ def _inline(cluster: dict[str, Any], name: str, folder: Path) -> str:
 
 
 def join(store: DjangoStore, members: list[Member], settings: Settings) -> list[str]:
-    """Create or update Secret and Cluster of each member; return the names of those that changed.
+    """Create or update Secrets and Cluster of each member; return the names of those that changed.
 
-    Secret and Cluster of a member are stored together or not at all. Raises errors.Invalid if an object is refused, and
-    JoinError if a cluster is being deleted or if other writes keep changing the same objects.
+    Secrets and Cluster of a member are stored together or not at all. Raises errors.Invalid if an object is refused,
+    and JoinError if a cluster is being deleted or if other writes keep changing the same objects.
     """
     changed: list[str] = []
     waiting = members
     for _ in range(ATTEMPTS):
         writer = _writer(store, settings)
-        held = store.get([ref for item in waiting for ref in (_secret_ref(item), _cluster_ref(item))])
+        held = store.get(
+            [ref for item in waiting for ref in (_secret_ref(item), _impersonator_ref(item), _cluster_ref(item))]
+        )
         groups = {
             member.name: [
-                *_wanted_secret(writer, member, held.get(_secret_ref(member))),
+                *_wanted_secret(writer, member, _secret_ref(member), held),
+                *(_wanted_secret(writer, member, _impersonator_ref(member), held) if member.impersonator else ()),
                 *_wanted_cluster(writer, member, held.get(_cluster_ref(member))),
             ]
             for member in waiting
@@ -169,15 +177,21 @@ def _secret_ref(member: Member) -> Ref:
     return Ref("Secret", CLUSTER_NAMESPACE, member.name)
 
 
+def _impersonator_ref(member: Member) -> Ref:
+    return Ref("Secret", CLUSTER_NAMESPACE, impersonation_secret_name(member.name))
+
+
 def _cluster_ref(member: Member) -> Ref:
     return Ref(kinds.CLUSTER, "", member.name)
 
 
-def _wanted_secret(writer: Writer, member: Member, held: Any) -> list[Change]:
-    """Return the change that stores the credentials of a member; none if they are stored already."""
+def _wanted_secret(writer: Writer, member: Member, ref: Ref, stored: Mapping[Ref, Any]) -> list[Change]:
+    """Return the change that stores a Secret with credentials of a member; none if they are stored already."""
+    held, is_own = stored.get(ref), ref == _secret_ref(member)
+    token, authority = (member.token, member.authority) if is_own else (member.impersonator, "")
     data = {
         name: base64.b64encode(text.encode()).decode()
-        for name, text in (("token", member.token), ("caBundle", member.authority))
+        for name, text in (("token", token), ("caBundle", authority))
         if text
     }
     if held is None:
@@ -185,8 +199,8 @@ def _wanted_secret(writer: Writer, member: Member, held: Any) -> list[Change]:
             "apiVersion": "v1",
             "kind": "Secret",
             "metadata": {
-                "name": member.name,
-                "namespace": CLUSTER_NAMESPACE,
+                "name": ref.name,
+                "namespace": ref.namespace,
                 "annotations": {CREDENTIALS_ANNOTATION: member.name},
             },
             "type": "Opaque",
@@ -198,14 +212,16 @@ def _wanted_secret(writer: Writer, member: Member, held: Any) -> list[Change]:
 
 def _wanted_cluster(writer: Writer, member: Member, held: Cluster | None) -> list[Change]:
     """Return the change that stores the Cluster of a member; none if it is stored already."""
-    secret = _secret_ref(member)
+    secret, impersonator = _secret_ref(member), _impersonator_ref(member)
     if held is None:
-        spec = {
+        spec: dict[str, Any] = {
             "syncMode": PUSH,
             "apiEndpoint": member.url,
             "secretRef": {"namespace": secret.namespace, "name": secret.name},
             "insecureSkipTLSVerification": member.insecure,
         }
+        if member.impersonator:
+            spec["impersonatorSecretRef"] = {"namespace": impersonator.namespace, "name": impersonator.name}
         return [_created(writer, {**_CLUSTER, "metadata": {"name": member.name}, "spec": spec})]
     _check_stays(held)
     changed = held.with_spec(
@@ -213,6 +229,9 @@ def _wanted_cluster(writer: Writer, member: Member, held: Cluster | None) -> lis
         secret_ref=SecretReference(secret.namespace, secret.name),
         insecure_skip_tls_verification=member.insecure,
     )
+    if member.impersonator:
+        reference = SecretReference(impersonator.namespace, impersonator.name)
+        changed = changed.with_spec(impersonator_secret_ref=reference)
     return _changed(writer, changed, held)
 
 

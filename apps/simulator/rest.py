@@ -12,7 +12,7 @@ import orjson
 import yaml
 
 from apps.simulator import pod_streams, reviews, strategies, typed
-from apps.simulator.objects import Objects
+from apps.simulator.objects import Objects, Writer
 from apps.simulator.requests import Request, Target, nothing_here
 from apps.simulator.store import Stored, key_of
 from controlplane.apimachinery.causes import invalid
@@ -214,9 +214,7 @@ class Rest:
 
     def _create(self, request: Request) -> Answer:
         document, warnings = self._decoded(request)
-        if request.target.resource.key == "Secret" and document.get("type") == reviews.TOKEN_SECRET:
-            document = reviews.with_token(document, self.tokens)
-        stored = self.objects.create(request.target.resource, document, request.writer)
+        stored = self._filled(request, self.objects.create(request.target.resource, document, request.writer))
         return self._shown(request, stored, status=201, warnings=warnings)
 
     def _update(self, request: Request) -> Answer:
@@ -267,7 +265,17 @@ class Rest:
             stored, created = objects.apply(target.resource, target.namespace, target.name, intent, request.writer)
         except DuplicateItem as error:
             raise Untyped(target, [error.where]) from None
+        if created:
+            stored = self._filled(request, stored)
         return self._shown(request, stored, status=201 if created else 200)
+
+    def _filled(self, request: Request, stored: Stored) -> Stored:
+        """Return a new object; a Secret for a ServiceAccount's token with its token, which the member accepts."""
+        is_token = request.target.resource.key == "Secret" and stored.document.get("type") == reviews.TOKEN_SECRET
+        if not is_token or request.writer.dry_run:
+            return stored
+        document = reviews.with_token(stored.document, self.tokens)
+        return self.objects.update(request.target.resource, stored, document, Writer("kube-controller-manager"))
 
     def _delete(self, request: Request) -> Answer:
         live = self._live(request)

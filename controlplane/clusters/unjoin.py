@@ -52,19 +52,20 @@ def named(bindings: Sequence[Ref]) -> str:
     return f"{shown}, …" if len(bindings) > SHOWN else shown
 
 
-def credentials(cluster: Cluster, secret: Template | None, others: Iterable[Cluster]) -> Template | None:
-    """Return the Secret to delete with a cluster: the Secret that joining made. None: there is none, or it has to stay.
+def credentials(cluster: Cluster, secrets: Iterable[Template], others: Iterable[Cluster]) -> tuple[Template, ...]:
+    """Return the Secrets to delete with a cluster: those that joining made and that do not have to stay.
 
-    The annotation of the Secret alone is no proof, because every user who may write Secrets may write it. The Cluster
+    The annotation of a Secret alone is no proof, because every user who may write Secrets may write it. The Cluster
     has to refer to the Secret too, and no other Cluster may refer to it.
     """
-    if secret is None or secret.metadata.annotations.get(CREDENTIALS_ANNOTATION) != cluster.metadata.name:
-        return None
-    place = (secret.metadata.namespace, secret.metadata.name)
-    if place not in _secrets(cluster):
-        return None
     used = {ref for other in others if other.ref != cluster.ref for ref in _secrets(other)}
-    return None if place in used else secret
+    wanted = {*_secrets(cluster)} - used
+    return tuple(
+        secret
+        for secret in secrets
+        if secret.metadata.annotations.get(CREDENTIALS_ANNOTATION) == cluster.metadata.name
+        and (secret.metadata.namespace, secret.metadata.name) in wanted
+    )
 
 
 def _secrets(cluster: Cluster) -> Iterator[tuple[str, str]]:

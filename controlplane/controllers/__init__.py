@@ -23,6 +23,7 @@ from controlplane.controllers.fleet_names import FleetNamesCleanup
 from controlplane.controllers.fleet_watch import FleetWatch
 from controlplane.controllers.garbage import Garbage
 from controlplane.controllers.graceful_eviction import GracefulEviction
+from controlplane.controllers.impersonators import Impersonators
 from controlplane.controllers.namespace_content import NamespaceContent
 from controlplane.controllers.namespaces import Namespaces
 from controlplane.controllers.owners import Owners
@@ -63,6 +64,7 @@ CONTROLLERS: tuple[Controller, ...] = (
     Works(),
     Unjoin(),
     Namespaces(),
+    Impersonators(),
     NamespaceContent(),
     Definitions(),
     Owners(),

@@ -16,6 +16,7 @@ from controlplane.apimachinery.names import (
     CLUSTER_NAMESPACE,
     cluster_of_execution_namespace,
     execution_namespace,
+    impersonation_secret_name,
     is_execution_namespace,
 )
 from controlplane.clusters import unjoin
@@ -48,7 +49,7 @@ class UnjoinSnapshot(Struct, frozen=True):
     owned: frozenset[Ref] = frozenset()  # Works of bindings that exist; the annotation of a Work alone proves nothing
     namespace: Template | None = None
     lease: Template | None = None
-    credentials: Template | None = None
+    credentials: tuple[Template, ...] = ()
 
 
 def _cluster_changed(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
@@ -106,9 +107,10 @@ class Unjoin(Controller):
             return UnjoinSnapshot(cluster)
         name = cluster.metadata.name
         namespace = Ref(kinds.NAMESPACE, "", execution_namespace(name))
-        lease, secret = (Ref(kind, CLUSTER_NAMESPACE, name) for kind in (kinds.LEASE, kinds.SECRET))
+        lease = Ref(kinds.LEASE, CLUSTER_NAMESPACE, name)
+        secrets = [Ref(kinds.SECRET, CLUSTER_NAMESPACE, found) for found in (name, impersonation_secret_name(name))]
         works = state.refs_by_index(kinds.WORK, "cluster", name, limit=PAGE)
-        held = state.get([namespace, lease, secret, *works])
+        held = state.get([namespace, lease, *secrets, *works])
         found: tuple[Work, ...] = tuple(held[ref] for ref in works if ref in held)
         owners = {work.ref: owner for work in found for owner in copies.owner(work, kinds.BINDINGS)}
         bindings: dict[Ref, Binding] = state.get(sorted(set(owners.values()))) if owners else {}
@@ -119,7 +121,7 @@ class Unjoin(Controller):
             frozenset(work.ref for work in found if _is_owned(work, bindings.get(owners.get(work.ref, work.ref)))),
             held.get(namespace),
             held.get(lease),
-            unjoin.credentials(cluster, held.get(secret), state.list(kinds.CLUSTER)),
+            unjoin.credentials(cluster, [held[ref] for ref in secrets if ref in held], state.list(kinds.CLUSTER)),
         )
 
     def decide(self, snapshot: UnjoinSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
@@ -144,7 +146,7 @@ class Unjoin(Controller):
                 return _waiting(cluster, f"copies on it may be the last healthy ones ({unjoin.named(kept)})", now=now)
             return Decision(changes=changes, wake_at=now + QUICK_CHECK, reason="Unjoin")
         freed = cluster.with_meta(finalizers=tuple(name for name in finalizers if name != CLUSTER_FINALIZER))
-        rest = [deleting(obj, now=now) for obj in (snapshot.lease, snapshot.credentials) if obj is not None]
+        rest = [deleting(obj, now=now) for obj in (snapshot.lease, *snapshot.credentials) if obj is not None]
         return Decision(changes=(Put(freed, cluster), *rest), reason="Unjoined")
 
 
@@ -175,7 +177,9 @@ def _removals(snapshot: UnjoinSnapshot, kept: set[Ref], *, now: datetime) -> Ite
             continue
         if kept and any(copies.owner(work, (kinds.NAMESPACE,))):
             continue
-        yield Put(_released(work, now=now), work) if unjoin.keeps(snapshot.subject) else deleting(work, now=now)
+        is_ours = any(copies.owner(work, (kinds.CLUSTER,)))  # rights of the impersonator, which nothing else uses
+        keeps = unjoin.keeps(snapshot.subject) and not is_ours
+        yield Put(_released(work, now=now), work) if keeps else deleting(work, now=now)
     namespace = snapshot.namespace
     if not snapshot.works and namespace is not None and namespace.metadata.deletion_timestamp is None:
         yield lifecycle.request_deletion(namespace, now=now)

@@ -30,8 +30,11 @@ from controlplane.apimachinery.names import (
     work_name,
 )
 from controlplane.apimachinery.uids import child_uid
+from controlplane.authorization.policy import GROUP as RBAC
+from controlplane.authorization.proxied import IMPERSONATOR, Subjects, impersonation_rules
 from controlplane.interpret import prune
 from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work, Workload, WorkSpec
@@ -39,6 +42,7 @@ from controlplane.propagation.overrides import APPLIED_CLUSTER_OVERRIDES, APPLIE
 
 API_VERSION, KIND = "work.karmada.io/v1alpha1", "Work"
 ABORT, OVERWRITE = "abort", "overwrite"
+IMPERSONATOR_KINDS = ("ClusterRole", "ClusterRoleBinding")
 
 Document = dict[str, Any]
 
@@ -207,6 +211,42 @@ def namespace_work(namespace: Template, cluster: str, *, override: Override | No
         ),
         spec=WorkSpec(workload=Workload((manifest,))),
     )
+
+
+def impersonator_works(cluster: Cluster, subjects: Subjects, *, now: datetime) -> Iterator[Work]:
+    """Yield the Works with ClusterRole and ClusterRoleBinding of the impersonator of a cluster [proxy-rights].
+
+    They belong to the Cluster, which has to name the Secret of its impersonator.
+    """
+    reference = cluster.spec.impersonator_secret_ref
+    assert reference is not None, "only a cluster with an impersonator has these Works"
+    account = {"kind": "ServiceAccount", "namespace": reference.namespace, "name": IMPERSONATOR}
+    role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": IMPERSONATOR}
+    contents: dict[str, Document] = {
+        "ClusterRole": {"rules": impersonation_rules(subjects)},
+        "ClusterRoleBinding": {"roleRef": role, "subjects": [account]},
+    }
+    space = execution_namespace(cluster.metadata.name)
+    for kind in IMPERSONATOR_KINDS:
+        name = work_name(kind, IMPERSONATOR)
+        labels = {MANAGED_LABEL: MANAGED_LABEL_VALUE}
+        notes = {CONFLICT_RESOLUTION_ANNOTATION: OVERWRITE, WORK_NAME_ANNOTATION: name}
+        metadata = {"name": IMPERSONATOR, "labels": labels, "annotations": _recorded(notes, labels, space)}
+        manifest = {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": metadata, **contents[kind]}
+        yield Work(
+            api_version=API_VERSION,
+            kind=KIND,
+            metadata=ObjectMeta(
+                name=name,
+                namespace=space,
+                uid=child_uid(cluster.metadata.uid, "impersonator", kind),
+                generation=1,
+                creation_timestamp=to_seconds(now),
+                annotations={BINDING_ANNOTATION: str(cluster.ref), CONFLICT_RESOLUTION_ANNOTATION: OVERWRITE},
+                finalizers=(WORK_FINALIZER,),
+            ),
+            spec=WorkSpec(workload=Workload((manifest,))),
+        )
 
 
 def authored(work: Work) -> Work:

@@ -249,6 +249,19 @@ def test_a_member_that_never_answers_costs_no_other_member_anything(
     assert api.get(proxy("raw", "/free")).status == 200
 
 
+def test_joining_creates_an_impersonator_in_the_member(server: Server, api: Client, tmp_path: Path) -> None:
+    with start_fleet_process(tmp_path, members=["joined"], tls=True) as running:
+        server.manage("join", "--from", str(tmp_path / "members.json"))
+
+        spec = api.get(f"{CLUSTERS}/joined").document["spec"]
+        who = api.post(proxy("joined", "/apis/authentication.k8s.io/v1/selfsubjectreviews"), WHOAMI)
+        accounts = [entry["path"] for entry in running.requests("joined") if "serviceaccounts" in entry["path"]]
+
+    assert spec["impersonatorSecretRef"] == {"namespace": "karmada-cluster", "name": "joined-impersonator"}
+    assert who.document["status"]["userInfo"]["username"] == "admin"
+    assert accounts[0].startswith("/api/v1/namespaces/karmada-cluster/serviceaccounts/karmada-impersonator")
+
+
 # Connections that switch their protocol
 
 

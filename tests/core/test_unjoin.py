@@ -218,8 +218,30 @@ def test_the_credentials_join_made_go_with_their_cluster(
     assert "karmada.io/cluster-controller" not in store.get([named.ref])[named.ref].metadata.finalizers
 
 
+def test_the_secret_of_the_impersonator_goes_as_well() -> None:
+    controller = Unjoin()
+    own, other = (SecretReference("karmada-cluster", name) for name in ("member1", "member1-impersonator"))
+    named = leaving().with_spec(secret_ref=own, impersonator_secret_ref=other)
+    second = secret().with_meta(name="member1-impersonator", uid="i")
+    store = MemoryStore(controllers=[controller])
+    store.create(named, secret(), second)
+
+    run.run_until_idle([controller], store, FAILOVER, world=run.World())
+
+    assert store.get([secret().ref, second.ref]) == {}
+
+
+def test_the_rights_of_the_impersonator_are_removed_also_if_copies_stay() -> None:
+    snapshot = UnjoinSnapshot(leaving("keep"), works=(work("rights", leaving().ref), OF_WEB))
+
+    changes = decided(snapshot).changes
+
+    assert [change.old.metadata.name for change in changes if isinstance(change, Delete)] == ["rights"]
+    assert [change.new.metadata.name for change in changes if isinstance(change, Put)] == ["web"]  # it is released
+
+
 def test_credentials_stay_as_long_as_something_has_to_be_removed_with_them() -> None:
-    decision = decided(UnjoinSnapshot(leaving(), works=(BY_HAND,), credentials=secret()))
+    decision = decided(UnjoinSnapshot(leaving(), works=(BY_HAND,), credentials=(secret(),)))
 
     assert deleted(decision) == {"by-hand"}
 

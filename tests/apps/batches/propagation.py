@@ -23,6 +23,7 @@ from controlplane.eviction.leftovers import as_leftover
 from controlplane.interpret.interpreter import Dependency
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.binding import AggregatedStatusItem
+from controlplane.kinds.cluster import SecretReference
 from controlplane.kinds.override_policy import (
     LabelAnnotationOverrider,
     OverridePolicy,
@@ -224,6 +225,17 @@ def namespaces_of_a_fleet(size: int) -> Case:
     return Case([*clusters(*many(size)), one], [one.ref], size)
 
 
+def impersonators(size: int) -> Case:
+    reference = SecretReference("karmada-cluster", "impersonator")
+    found = [one.with_spec(impersonator_secret_ref=reference) for one in clusters(*many(size))]
+    return Case(found, [one.ref for one in found], size)
+
+
+def to_impersonators(size: int) -> Case:
+    role = replace(plain("ClusterRole", "proxies"), api_version="rbac.authorization.k8s.io/v1")
+    return Case([role, *clusters(*many(size))], [role.ref], size)
+
+
 def namespace_content(size: int) -> Case:
     going = plain("Namespace", "shop", deletion_timestamp=START, finalizers=(NAMESPACE_CONTENT_FINALIZER,))
     inside = [plain("ConfigMap", name, "shop") for name in many(size)]
@@ -309,6 +321,7 @@ BATCHES: dict[str, Callable[[int], Case]] = {
     "works overridden": works_overridden,
     "namespaces": namespaces,
     "namespaces of a fleet": namespaces_of_a_fleet,
+    "impersonators": impersonators,
     "namespace_content": namespace_content,
     "definitions": definitions,
     "owners": owners,
@@ -326,6 +339,7 @@ FAN_OUTS: dict[str, Callable[[int], Case]] = {
     "works of a changed cluster": to_changed_cluster,
     "binding_status": to_reported,
     "namespaces": to_namespaces,
+    "impersonators": to_impersonators,
     "definitions": to_definitions,
     "token_secrets": to_token_secrets,
     "signing_requests": to_signing_requests,

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from apps.clusters.impersonators import with_impersonators
 from apps.clusters.joining import JoinError, from_kubeconfig, from_list, join, join_pull
 from apps.objects.configuration import configuration
 from apps.objects.store import store
@@ -41,12 +42,19 @@ class Command(BaseCommand):
             if pull:
                 return self._pull(name)
             members = from_list(listed) if listed else [from_kubeconfig(name, kubeconfig)]
-            changed = join(store(), members, configuration().settings())
+            settings = configuration().settings()
+            members, problems = with_impersonators(members, settings.members)
+            changed = join(store(), members, settings)
         except (JoinError, StatusError) as error:
             raise CommandError(str(error)) from error
         for member in members:
             state = "joined" if member.name in changed else "is already joined"
             self.stdout.write(f"{member.name} {state}: {member.url}")
+            if problem := problems.get(member.name):
+                self.stderr.write(
+                    f"{member.name} has no new impersonator, which requests through the proxy need: {problem}; run the "
+                    "command again when that is mended"
+                )
 
     def _pull(self, name: str) -> None:
         settings = configuration().settings()

@@ -12,6 +12,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from redis import Redis, RedisError
 
+from apps.clusters.impersonators import with_impersonators
 from apps.clusters.joining import JoinError, create_missing, from_list, join
 from apps.objects.configuration import configuration
 from apps.objects.store import store
@@ -35,7 +36,8 @@ class Command(BaseCommand):
         self.stdout.flush()  # the supervisor starts the processes when it reads this line
         kept, settings = store(), configuration().settings()
         try:
-            changed = join(kept, from_list(options["listed"]), settings)
+            members, _ = with_impersonators(from_list(options["listed"]), settings.members)
+            changed = join(kept, members, settings)
             made = create_missing(kept, (django_settings.BASE_DIR / PROFILE).read_text(), settings)
         except (JoinError, StatusError) as error:
             raise CommandError(str(error)) from error
