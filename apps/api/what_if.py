@@ -17,7 +17,7 @@ from apps.api.views import KubernetesView, warning
 from apps.failover import what_if_runs
 from apps.objects.configuration import configuration
 from apps.objects.store import store
-from apps.objects.what_if import effects_of, is_small, status_of
+from apps.objects.what_if import effects_of, is_small, readable_status, status_of
 from controlplane.admission.admit import admit_create
 from controlplane.apimachinery.errors import BadRequest, Invalid, MethodNotAllowed, NotFound
 from controlplane.apimachinery.meta import ObjectMeta
@@ -49,7 +49,7 @@ class WhatIfView(KubernetesView):
         warnings = bodies.complaints_or_warnings(RESOURCE, [*duplicates, *unknown], writing)
         asked, changes = _asked(document)
         if not asked.spec.background and is_small(store(), changes):
-            status = status_of(effects_of(store(), changes))
+            status = readable_status(status_of(effects_of(store(), changes)), request.user)
             return warning(Response(_served("", changes, status), status=201), warnings)
         run = what_if_runs.start(changes, user=request.user.get_username())
         return warning(Response(_served(run, changes, what_if_runs.Run("", ()).status), status=202), warnings)
@@ -62,7 +62,7 @@ class WhatIfView(KubernetesView):
             why = "there is no such question of yours, its answer has expired, or its process has died: ask again"
             raise NotFound(why, kind=RESOURCE.plural, group=RESOURCE.group, name=name)
         changes, _ = decoded_changes(run.changes)
-        return Response(_served(name, changes, run.status))
+        return Response(_served(name, changes, readable_status(run.status, request.user)))
 
 
 def _asked(document: dict[str, Any]) -> tuple[WhatIf, tuple[Change, ...]]:

@@ -84,13 +84,16 @@ def _list(run: Run, effects: Document, fields: Sequence[str], say: Any) -> None:
     wide = run.how == output.Output.WIDE
     for field, heading, style in _LISTED:
         found = effects.get(field) or () if field in fields else ()
-        if not found:
+        hidden = effects.get("hidden", {}).get(field, 0) if field in fields else 0
+        if not found and not hidden:
             continue
-        say(f"{heading}: {len(found)}", style=style)
+        say(f"{heading}: {len(found) + hidden}", style=style)
         for one in found if wide else found[:SHOWN]:
             say(f"  {_line(one)}")
         if not wide and len(found) > SHOWN:
             say(f"  … and {len(found) - SHOWN} more (-o wide)")
+        if hidden:
+            say(f"  {hidden} in namespaces that you may not read")
 
 
 def _line(one: Document) -> str:

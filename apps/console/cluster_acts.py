@@ -101,7 +101,7 @@ class CordonPage(ClusterAct):
         return Act(
             f"Cordon {name}",
             name,
-            effects=lambda: dry_run([Cordoned((name,))]),
+            effects=lambda: dry_run([Cordoned((name,))], request.user),
             apply=lambda reason: self.with_taints(request, cordoned, reason, act="Cordon"),
             kubectl=f"kubectl lifeboat cordon {name}",
             explanation="No new workloads are placed on the cluster. What runs there stays.",
@@ -154,7 +154,7 @@ class TaintPage(ClusterAct):
         return Act(
             f"Add the taint {shown} to {name}",
             name,
-            effects=lambda: dry_run([TaintAdded(name, taint)]),
+            effects=lambda: dry_run([TaintAdded(name, taint)], request.user),
             apply=lambda reason: self.with_taints(request, added, reason, act="Taint"),
             kubectl=f"kubectl lifeboat taint {name} {shown}",
         )
@@ -217,7 +217,7 @@ class DrainPage(ClusterAct):
         return Act(
             f"Drain {name}",
             name,
-            effects=lambda: refusable(dry_run([ClustersDrained((name,), rate=rate)]), self.refusal(spec)),
+            effects=lambda: refusable(dry_run([ClustersDrained((name,), rate=rate)], request.user), self.refusal(spec)),
             apply=lambda reason: self.created(request, spec, reason, act="Drain"),
             kubectl=f"kubectl lifeboat drain {name} --rate {rate:g}",
             explanation="Moves all workloads away, gracefully: an old copy stays until its replacement is healthy. The "
@@ -363,7 +363,7 @@ class FailbackPage(ClusterAct):
         return Act(
             f"Failback to {name}",
             name,
-            effects=lambda: refusable(dry_run([Failback(name, rate=rate)]), self.refusal(spec)),
+            effects=lambda: refusable(dry_run([Failback(name, rate=rate)], request.user), self.refusal(spec)),
             apply=lambda reason: self.created(request, spec, reason, act="Failback"),
             kubectl=f"kubectl lifeboat failback {name} --rate {rate:g} --at-once {at_once}",
             explanation="Returns workloads that left the cluster in a failover. Other copies stay until the copy here "
@@ -411,7 +411,7 @@ class UnjoinPage(ClusterAct):
         return Act(
             f"Unjoin {name}",
             name,
-            effects=lambda: dry_run([change]),
+            effects=lambda: dry_run([change], request.user),
             apply=apply,
             kubectl=f"kubectl lifeboat unjoin {name}"
             + {"keep": " --keep", "delete": " --delete-copies"}.get(copies, ""),

@@ -168,7 +168,7 @@ class StartPage(ActPage):
                 return Effects("Nothing.", refused=error.message)
             if values["mode"] == SIMULATED:
                 return Effects(f"Computes the loss of {named} and keeps the report. Nothing moves.")
-            return dry_run([ClustersDrained(tuple(clusters), document["spec"].get("rate", 0.5))])
+            return dry_run([ClustersDrained(tuple(clusters), document["spec"].get("rate", 0.5))], request.user)
 
         def apply(reason: str) -> str:
             written = {**document, "spec": {**document["spec"], "reason": reason}}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from apps.console.guard import Effects
+from apps.objects.access import reader_of
 from apps.objects.models import Tally
 from apps.objects.store import store
 from apps.objects.what_if import SMALL, effects_of, is_small
@@ -14,15 +15,18 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.times import in_words
 from controlplane.controllers.reads.supposed_snapshot import clusters_concerned
 from controlplane.insight.changes import Change, ClustersDrained, ClustersLost, TaintAdded
-from controlplane.insight.effects import Affected
+from controlplane.insight.effects import Affected, readable
 from controlplane.insight.situation import TARGETS
 from controlplane.kinds import CLUSTER
 
 NAMED: Final = 5  # workloads that are named for each consequence
 
 
-def dry_run(changes: Sequence[Change]) -> Effects:
-    """Return what changes would do now. A dry run over many bindings names only their number."""
+def dry_run(changes: Sequence[Change], user: Any) -> Effects:
+    """Return what changes would do now. A dry run over many bindings names only their number.
+
+    `user`: reads it, and sees the names of workloads that this user may list [names-of-others].
+    """
     reading = store()
     if not is_small(reading, changes):
         names = clusters_concerned(changes, tuple(reading.list(CLUSTER)))
@@ -35,10 +39,11 @@ def dry_run(changes: Sequence[Change]) -> Effects:
         )
     found = effects_of(reading, changes)
     concerned = len({one.binding for one in (*found.moves, *found.without_place, *found.removed, *found.held)})
+    seen = readable(found, reader_of(user))
     lines = [
-        *_named("Without a place", found.without_place),
-        *_named("Wait for a person", found.waits_for_person),
-        *_named("Held", found.held),
+        *_named("Without a place", found.without_place, seen.without_place),
+        *_named("Wait for a person", found.waits_for_person, seen.waits_for_person),
+        *_named("Held", found.held, seen.held),
         *(f"{one.cluster} gets more {one.resource} than it has room for" for one in found.overpacked),
         *found.remarks,
     ]
@@ -62,11 +67,14 @@ def question_url(changes: Sequence[Change]) -> str:
     return f"/what-if?{urlencode(query)}" if query else "/what-if"
 
 
-def _named(title: str, affected: Sequence[Affected]) -> Iterable[str]:
-    """Yield a line with the first workloads of a consequence, the first with its reason."""
+def _named(title: str, affected: Sequence[Affected], seen: Sequence[Affected]) -> Iterable[str]:
+    """Yield a line with the first workloads of a consequence, the first with its reason. `seen`: may be named."""
     if not affected:
         return
-    names = [f"{ref.namespace}/{ref.name}".lstrip("/") for ref in (Ref.parse(one.binding) for one in affected[:NAMED])]
-    more = f" and {len(affected) - NAMED} more" if len(affected) > NAMED else ""
-    why = f" ({affected[0].message})" if affected[0].message else ""
+    names = [f"{ref.namespace}/{ref.name}".lstrip("/") for ref in (Ref.parse(one.binding) for one in seen[:NAMED])]
+    if not names:
+        yield f"{title}: {len(affected)} in namespaces that you may not read"
+        return
+    more = f" and {len(affected) - len(names)} more" if len(affected) > len(names) else ""
+    why = f" ({seen[0].message})" if seen[0].message else ""
     yield f"{title}: {', '.join(names)}{more}{why}"

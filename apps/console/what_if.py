@@ -21,7 +21,7 @@ from apps.console.object_links import binding_url
 from apps.console.page import Page
 from apps.failover import what_if_runs
 from apps.objects.store import store
-from apps.objects.what_if import effects_of, is_small, status_of
+from apps.objects.what_if import effects_of, is_small, readable_status, status_of
 from controlplane.apimachinery.errors import NotFound
 from controlplane.apimachinery.meta import Ref
 from controlplane.insight.changes import (
@@ -32,7 +32,7 @@ from controlplane.insight.changes import (
     TaintAdded,
     decoded_changes,
 )
-from controlplane.insight.effects import Affected, Effects
+from controlplane.insight.effects import LISTS, Affected, Effects
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.cluster import EFFECTS, NO_EXECUTE, Cluster, Taint
 from controlplane.kinds.what_if import FINISHED, RESOURCE, RUNNING, WhatIfStatus
@@ -170,7 +170,8 @@ class WhatIfRunPage(Page):
         if run is None:
             raise NotFound("there is no such question of yours, or its answer has expired: ask again at /what-if")
         shown = {"run": run, "status": run.status, "running": run.status.phase == RUNNING, "asked": _told(run.changes)}
-        return {**shown, "url": f"/what-if/{self.kwargs['name']}", **_answer(run.status)}
+        answer = _answer(readable_status(run.status, request.user))
+        return {**shown, "url": f"/what-if/{self.kwargs['name']}", **answer}
 
 
 class Line(NamedTuple):
@@ -192,8 +193,10 @@ def _answer(status: WhatIfStatus) -> dict[str, Any]:
     groups = []
     for field, (title, badge, meaning) in GROUPS.items():
         found: Sequence[Affected] = getattr(effects, field)
-        if found:
-            groups.append((field, title, badge, meaning, len(found), [_line(one) for one in found[:SHOWN]]))
+        hidden = effects.hidden.get(LISTS[field], 0)
+        if found or hidden:
+            shown = [_line(one) for one in found[:SHOWN]]
+            groups.append((field, title, badge, meaning, len(found) + hidden, shown, hidden))
     return {"effects": effects, "groups": groups, "most": SHOWN}
 
 

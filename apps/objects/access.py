@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from functools import lru_cache
+from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import Any
 
 from django.db.models import Count, Max
 
 from apps.objects.models import Object
 from apps.objects.store import store
+from controlplane.apimachinery.meta import Ref
 from controlplane.authentication.signing_requests import Requester, check_requester
 from controlplane.authorization import agent_roles
 from controlplane.authorization.attributes import ADMINISTRATORS, AUTHENTICATED, Caller, Request
@@ -17,6 +19,7 @@ from controlplane.authorization.escalation import CHECKS
 from controlplane.authorization.policy import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, KINDS, Policy, Verdict
 from controlplane.authorization.proxied import Subjects, subjects
 from controlplane.engine.state import State
+from controlplane.kind import KINDS as OBJECT_KINDS
 from controlplane.kind import Kind
 from controlplane.kinds.template import signing_request
 
@@ -88,6 +91,16 @@ def may(user: Any, verb: str, kind: Kind, *, namespace: str = "", name: str = ""
     resource = kind.resource
     request = Request(verb, resource.group, resource.plural, subresource, namespace, name)
     return authorize(user, request).allowed
+
+
+def reader_of(user: Any) -> Callable[[Ref], bool]:
+    """Return a function that tests whether a user may list the objects of the kind and namespace of a reference."""
+
+    @cache
+    def may_list(kind: str, namespace: str) -> bool:
+        return may(user, "list", OBJECT_KINDS[kind], namespace=namespace)
+
+    return lambda ref: may_list(ref.kind, ref.namespace)
 
 
 def check_grant(user: Any, kind: Kind, new: Any, old: Any) -> None:

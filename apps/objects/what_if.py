@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
+from apps.objects.access import may, reader_of
 from apps.objects.configuration import base, configuration
 from apps.objects.store import DjangoStore
 from controlplane.controllers.reads.supposed_snapshot import count_concerned, supposed_snapshot
 from controlplane.insight.changes import Change
-from controlplane.insight.effects import Effects
+from controlplane.insight.effects import Effects, readable
 from controlplane.insight.what_if import what_if
+from controlplane.kinds import BINDINGS, KINDS
 from controlplane.kinds.what_if import FINISHED, WhatIfStatus
 
 SMALL = 200
@@ -26,6 +29,14 @@ def is_small(store: DjangoStore, changes: Sequence[Change]) -> bool:
 def status_of(effects: Effects) -> WhatIfStatus:
     """Return the status of a WhatIf with these effects."""
     return WhatIfStatus(FINISHED, progress=1.0, sentence=effects.sentence, effects=msgspec.to_builtins(effects))
+
+
+def readable_status(status: WhatIfStatus, user: Any) -> WhatIfStatus:
+    """Return the status of a WhatIf without the names of workloads that a user may not see [names-of-others]."""
+    if not status.effects or all(may(user, "list", KINDS[kind]) for kind in BINDINGS):
+        return status
+    effects = readable(msgspec.convert(status.effects, Effects), reader_of(user))
+    return msgspec.structs.replace(status, effects=msgspec.to_builtins(effects))
 
 
 def effects_of(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import Final
 
 from msgspec import field
+from msgspec.structs import fields, replace
 
-from controlplane.apimachinery.meta import Struct
+from controlplane.apimachinery.meta import Ref, Struct
 
 
 class Affected(Struct, frozen=True):
@@ -50,6 +52,7 @@ class Effects(Struct, frozen=True):
     queued_before: evictions that are in the queue already and take place besides.
     cancelled: evictions that are in the queue, and that the changes end.
     eta_seconds: from now until the last eviction. None: nothing is evicted, or the time is unknown.
+    hidden: by the name of a list in documents, how many of its bindings the reader may not see. They are left out.
     """
 
     sentence: str
@@ -70,6 +73,32 @@ class Effects(Struct, frozen=True):
     tier_because: str = ""
     rate: float = 0.0
     eta_seconds: float | None = None
+    hidden: dict[str, int] = {}
+
+
+LISTS: Final = {
+    one.name: one.encode_name
+    for one in fields(Effects)
+    if one.name in ("moves", "placed", "without_place", "waits_for_person", "held", "stays", "removed")
+}
+"""The fields of Effects that name bindings, each with its name in documents."""
+
+
+def readable(effects: Effects, may_read: Callable[[Ref], bool]) -> Effects:
+    """Return the effects without the bindings and namespaces that a reader may not see [names-of-others].
+
+    All numbers, and so the sentence, stay those of the whole fleet. `may_read` is asked for each binding.
+    """
+    found: dict[str, tuple[Affected, ...]] = {name: getattr(effects, name) for name in LISTS}
+    refs = {one.binding: Ref.parse(one.binding) for some in found.values() for one in some}
+    seen = {text for text, ref in refs.items() if may_read(ref)}
+    if len(seen) == len(refs):
+        return effects
+    kept = {name: tuple(one for one in some if one.binding in seen) for name, some in found.items()}
+    hidden = {LISTS[name]: len(some) - len(kept[name]) for name, some in found.items() if len(some) > len(kept[name])}
+    namespaces = {refs[text].namespace for text in seen}
+    shown = tuple(name for name in effects.namespaces if name in namespaces)
+    return replace(effects, **kept, hidden=hidden, namespaces=shown)
 
 
 def sentence_of(

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 import redis
 
+from tests.api.roles import RBAC, bind, user, wait_until_allowed
 from tests.api.server import Answer, Client, Server
 from tests.builders.documents import CLUSTERS, cluster
 from tests.processes import until
 
+OURS = "failover.lifeboat.io"
 WHATIFS = "/apis/failover.lifeboat.io/v1alpha1/whatifs"
 BINDINGS = "/apis/work.karmada.io/v1alpha2/namespaces/{}/resourcebindings"
 Document = dict[str, Any]
@@ -44,6 +46,29 @@ def test_a_small_question_is_answered_at_once_and_nothing_is_stored(api: Client,
     assert (stuck["workload"], stuck["from"]) == (f"Deployment {namespace}/web", {placed: 0})
     assert "namespaces" in status["effects"]
     assert api.get(WHATIFS).status == 405
+
+
+def test_a_user_who_reads_another_namespace_sees_numbers_and_no_names(
+    api: Client, server: Server, placed: str, namespace: str
+) -> None:
+    name = f"{namespace}-asker"
+    asker, subject = user(server, name), {"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"}
+    body = {"metadata": {"name": name}, "rules": [{"apiGroups": [OURS], "resources": ["whatifs"], "verbs": ["*"]}]}
+    assert api.post(f"{RBAC}/clusterroles", body).status == 201
+    bind(api, name, to=subject, roles=[name])
+    wait_until_allowed(asker, "create", "whatifs", group=OURS)
+    question = {"type": "ClustersDrained", "names": [placed]}
+
+    blind = ask(asker, question)
+    bind(api, f"{name}-view", to=subject, roles=["lifeboat:viewer"], namespace=namespace)
+    wait_until_allowed(asker, "list", "resourcebindings", group="work.karmada.io", namespace=namespace)
+    seeing = ask(asker, question)
+
+    assert blind.status == 201, blind.body
+    assert namespace not in blind.body.decode().replace(placed, "")
+    assert sum(blind.document["status"]["effects"]["hidden"].values()) == 1
+    assert blind.document["status"]["sentence"] == seeing.document["status"]["sentence"]
+    assert f"Deployment {namespace}/web" in seeing.body.decode()
 
 
 WRONG: dict[str, tuple[list[Any], str]] = {

@@ -25,7 +25,7 @@ from controlplane.insight.changes import (
     ObjectsDeleted,
     TaintAdded,
 )
-from controlplane.insight.effects import Affected, Effects, sentence_of
+from controlplane.insight.effects import Affected, Effects, readable, sentence_of
 from controlplane.insight.what_if import what_if
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Taint
@@ -260,6 +260,20 @@ def test_an_invalid_hold_is_refused_as_its_write_would_be() -> None:
     assert "spec.reason" in asked(web(), change=hold_of(reason="")).refused[0]
     unnamed = asked(web(), change=HoldEdited({"kind": "EvictionHold"}))
     assert unnamed.refused[0].startswith("name a hold: apiVersion, kind (EvictionHold, MaintenanceWindow)")
+
+
+def test_a_reader_of_one_namespace_sees_its_names_and_all_numbers() -> None:
+    found = asked(web(), web("other"))
+    elsewhere = replace(
+        found.moves[0], binding="work.karmada.io/ResourceBinding:shop/web", workload="Deployment shop/web"
+    )
+    both = replace(found, moves=(elsewhere, *found.moves), namespaces=("default", "shop"))
+
+    shown = readable(both, lambda ref: ref.namespace == "default")
+
+    assert (names(shown.moves), shown.hidden) == (names(found.moves), {"moves": 1})
+    assert (shown.sentence, shown.namespaces) == (both.sentence, ("default",))
+    assert readable(both, lambda ref: True) is both
 
 
 def test_a_change_that_names_no_cluster_is_refused() -> None:

@@ -8,10 +8,12 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 import pytest
+import yaml
+from msgspec.structs import replace
 
 from controlplane import kinds
 from controlplane.admission.admit import admit_update
-from controlplane.apimachinery.meta import Ref
+from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.apimachinery.names import UNJOIN_ANNOTATION
 from controlplane.controllers.reads.supposed_snapshot import supposed_snapshot
 from controlplane.engine.decision import Decision, deleting
@@ -22,6 +24,8 @@ from controlplane.insight.changes import (
     ClustersDrained,
     ClustersLost,
     Failback,
+    GateOrRateChanged,
+    HoldEdited,
     ObjectsDeleted,
     PolicyEdited,
     TaintAdded,
@@ -30,16 +34,23 @@ from controlplane.insight.effects import Affected, Effects
 from controlplane.insight.what_if import what_if
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Taint
+from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.policy import Policy
-from controlplane.kinds.rows import HELD, Eviction
+from controlplane.kinds.rows import HELD, QUEUED, Eviction
+from controlplane.settings import with_overrides
 from tests.simulation.manifests import HELD as HOLD
+from tests.simulation.manifests import NOT_READY_MEANS_LEAVE
 from tests.simulation.outages import wait
-from tests.simulation.stories import apply, joined, ready_for_an_hour
+from tests.simulation.stories import QUICK, apply, joined, ready_for_an_hour
 from tests.simulation.world import Simulation
 
 MEMBERS = tuple(f"member{number}" for number in range(1, 7))
 LONG_ENOUGH = 150  # seconds: every eviction has had its token, and every new copy is healthy
 SETTLED = 400  # seconds: no reservation of capacity is left that expires in the middle of a story
+STOPPED: dict[str, float] = {"resourceEvictionRate": 0.0, "secondaryResourceEvictionRate": 0.0}
+RATES: dict[str, float] = {"resourceEvictionRate": 0.5, "secondaryResourceEvictionRate": 0.2}
+SOON = 10  # seconds between the last token and the last new placement
+OURS = "failover.lifeboat.io/v1alpha1"
 GONE = Taint("example.com/gone", "NoExecute")
 Placed = dict[str, int]
 
@@ -114,9 +125,9 @@ def fleet(seed: int) -> Simulation:
 
 
 class Case(NamedTuple):
-    """A change: as `what_if` reads it, and how it is made in the simulator."""
+    """Changes: as `what_if` reads them, and how they are made in the simulator."""
 
-    change: Change
+    changes: Change | tuple[Change, ...]
     make: Callable[[Simulation], None]
 
 
@@ -197,6 +208,108 @@ def deleted(world: Simulation) -> Case:
     return Case(ObjectsDeleted((str(template.ref),)), make)
 
 
+def configure(world: Simulation, **spec: Any) -> None:
+    """Give FailoverConfiguration/default this spec, as a user does."""
+    ref = Ref(kinds.FAILOVER_CONFIGURATION, "", "default")
+    old = world.store.get([ref]).get(ref)
+    meta = ObjectMeta(name=ref.name, uid="uid-settings") if old is None else old.metadata
+    new = FailoverConfiguration(OURS, "FailoverConfiguration", replace(meta, generation=meta.generation + 1), spec)
+    world.settings = with_overrides(QUICK, spec)
+    assert not world.store.put(new, old).lost
+
+
+def configured(world: Simulation, **spec: Any) -> Case:
+    return Case(GateOrRateChanged(spec), lambda world: configure(world, **spec))
+
+
+def gate(*, on: bool) -> dict[str, Any]:
+    return {"featureGates": {"Failover": on}}
+
+
+def opened(world: Simulation) -> Case:
+    """The gate is opened while a cluster is down."""
+    configure(world, **gate(on=False))
+    world.fault("member1", "down")
+    wait(world, 60)
+    return configured(world, **gate(on=True))
+
+
+def closed(world: Simulation) -> Case:
+    """The gate is closed while evictions wait for tokens."""
+    _queue_up(world, **gate(on=True))
+    return configured(world, **gate(on=False), **STOPPED)
+
+
+def faster(world: Simulation) -> Case:
+    """The rates are raised while evictions wait for tokens."""
+    _queue_up(world)
+    return configured(world, **RATES)
+
+
+def slower(world: Simulation) -> Case:
+    """A cluster is lost at once with a change of the rates that stops evictions."""
+    world.fault("member1", "down")
+    wait(world, 6)  # it is not Ready, and has no taint that evicts yet
+    return configured(world, **STOPPED)
+
+
+def tightened(world: Simulation) -> Case:
+    """A ClusterTaintPolicy evicts after 5 s instead of an hour, while a cluster is down."""
+    document = taint_policy(after=3600)
+    edit(world, document)
+    world.fault("member1", "down")
+    wait(world, 60)
+    return policy_edit(taint_policy(after=5))
+
+
+def loosened(world: Simulation) -> Case:
+    """A ClusterTaintPolicy demands another condition, while evictions because of its taint wait for tokens."""
+    _queue_up(world)
+    return policy_edit(taint_policy(after=5, condition="SomethingElse"))
+
+
+def held(world: Simulation) -> Case:
+    """A hold of a namespace is made, and the rates are raised, while evictions wait for tokens."""
+    _queue_up(world)
+    document = {
+        "apiVersion": OURS,
+        "kind": "EvictionHold",
+        "metadata": {"name": "freeze"},
+        "spec": {"reason": "change freeze", "namespaces": ["shop"]},
+    }
+
+    def make(world: Simulation) -> None:
+        apply(world, document)
+        configure(world, **RATES)
+
+    return Case((HoldEdited(document), GateOrRateChanged(RATES)), make)
+
+
+def _queue_up(world: Simulation, **spec: Any) -> None:
+    """Lose a cluster while no evictions take place, so that they wait."""
+    configure(world, **spec, **STOPPED)
+    world.fault("member1", "down")
+    wait(world, 60)
+
+
+def taint_policy(*, after: int, condition: str = "Ready") -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load(NOT_READY_MEANS_LEAVE)
+    document["spec"]["matchConditions"][0]["conditionType"] = condition
+    document["spec"]["taintsToAdd"][0]["addOnMatchSeconds"] = after
+    return document
+
+
+def edit(world: Simulation, document: dict[str, Any]) -> None:
+    """Store an edit of a ClusterTaintPolicy."""
+    old = world.store.objects[Ref(kinds.CLUSTER_TAINT_POLICY, "", document["metadata"]["name"])]
+    new = admit_update(kinds.KINDS[kinds.CLUSTER_TAINT_POLICY], document, old, settings=world.settings, now=world.now)
+    assert not world.store.put(new.object, old).lost
+
+
+def policy_edit(document: dict[str, Any]) -> Case:
+    return Case(PolicyEdited(document), lambda world: edit(world, document))
+
+
 def bindings(world: Simulation) -> dict[str, Binding]:
     return {str(one.ref): one for one in world.store.list(kinds.RESOURCE_BINDING)}
 
@@ -214,9 +327,10 @@ def foreseen(before: Placed, move: Affected | None) -> Placed:
     return {name: count for name, count in after.items() if count}
 
 
-def ask(world: Simulation, change: Change) -> Effects:
-    snapshot = supposed_snapshot(world.store, [change], settings=world.settings, base=world.settings, now=world.now)
-    return what_if(snapshot, [change], world.settings, now=world.now)
+def ask(world: Simulation, asked: Case) -> Effects:
+    changes = asked.changes if isinstance(asked.changes, tuple) else (asked.changes,)
+    snapshot = supposed_snapshot(world.store, changes, settings=world.settings, base=world.settings, now=world.now)
+    return what_if(snapshot, changes, world.settings, now=world.now)
 
 
 def compare(world: Simulation, answer: Effects, before: dict[str, Placed]) -> None:
@@ -238,7 +352,19 @@ CASES: dict[str, Callable[[Simulation], Case]] = {
     "a policy edited": edited,
     "a failback": returned,
     "a workload deleted": deleted,
+    "the gate opened": opened,
+    "the gate closed": closed,
+    "the rates raised": faster,
+    "the rates set to nothing": slower,
+    "a taint policy tightened": tightened,
+    "a taint policy loosened": loosened,
+    "a hold made": held,
 }
+
+
+MOVING = ("the gate opened", "the rates raised", "a taint policy tightened", "a hold made")
+ENDING = ("the gate closed", "a taint policy loosened")
+STICKING = ("one cluster lost", "two clusters lost", "a taint", *MOVING)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -248,12 +374,20 @@ def test_what_is_answered_is_what_then_happens(seed: int, case: str) -> None:
     asked = CASES[case](world)
     before = {name: placed(one) for name, one in bindings(world).items()}
 
-    answer = ask(world, asked.change)
+    answer = ask(world, asked)
     asked.make(world)
+    if case in MOVING:  # the estimate holds as well
+        assert answer.moves or answer.held, "the question is about something"
+        wait(world, (answer.eta_seconds or 0.0) + SOON)
+        compare(world, answer, before)
     wait(world, LONG_ENOUGH)
 
     compare(world, answer, before)
-    if isinstance(asked.change, ClustersLost | TaintAdded):
+    if case in ENDING:
+        queued = [row for rows in world.store.rows(Eviction, "state", [QUEUED]).values() for row in rows]
+        assert answer.cancelled
+        assert not [row for row in queued if row.due_at is not None]
+    if case in STICKING:
         rows = [row for rows in world.store.rows(Eviction, "state", [HELD]).values() for row in rows]
         stuck = {(one.binding, name) for one in (*answer.without_place, *answer.held) for name in one.from_}
         assert {(row.binding, row.cluster) for row in rows} == stuck
