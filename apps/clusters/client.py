@@ -32,12 +32,14 @@ from apps.clusters.connection import connector, credentials, through
 from apps.clusters.object_urls import Unservable, object_path
 from apps.clusters.response_reader import PROBE_BYTES, Account, TooMuch, decoded, lines, whole
 from controlplane.apimachinery.names import MANAGED_LABEL, MANAGED_LABEL_VALUE
+from controlplane.clusters.comparing import OUR_PREFIXES, comparison
 from controlplane.clusters.questions import (
     FIELD_MANAGER,
     NOT_OURS,
     REMOVING,
     Answer,
     Collect,
+    Compare,
     Discard,
     Ensure,
     Packed,
@@ -65,13 +67,6 @@ APPLY = "application/apply-patch+yaml"  # JSON is YAML
 MERGE = "application/merge-patch+json"
 ATTEMPTS = 3  # of an update whose object changes meanwhile
 _BY_SOCKS = (ProxyConnectionError, ProxyError, ProxyTimeoutError)  # errors of a SOCKS5 proxy have no common base class
-# Annotations and labels with which Lifeboat marks an object; they are removed when an object is released.
-OUR_PREFIXES = (
-    *("karmada.io/", "work.karmada.io/", "resourcetemplate.karmada.io/"),
-    *("resourcebinding.karmada.io/", "clusterresourcebinding.karmada.io/"),
-    *("propagationpolicy.karmada.io/", "clusterpropagationpolicy.karmada.io/"),
-)
-
 
 _NOT_OURS = Answer(
     409,
@@ -386,8 +381,30 @@ class MemberClient:
             return await self._create_or_update(question, path, answer)
         return await self._owning(question, path, manifest, answer) if answer.ok else answer
 
-    async def _apply(self, target: Target, path: str, manifest: dict[str, Any]) -> Answer:
-        params = {"fieldManager": FIELD_MANAGER, "force": "true"}
+    async def compare(self, question: Compare) -> Answer:
+        """Return what an Ensure would change, from a dry run of the member. Nothing is written."""
+        ensure = question.ensure
+        try:
+            path = object_path(ensure.manifest)
+        except Unservable as error:
+            return Answer(0, problem=str(error))
+        current = await self._read(ensure.target, path)
+        if current.code == 404:
+            return comparison(None, {})
+        if not current.ok:
+            return current
+        if not ensure.overwrite and not _ours(current.body):
+            return _NOT_OURS
+        manifest = ensure.over(current.body)
+        answer = await self._apply(ensure.target, path, manifest, dry_run=True)
+        if is_unapplicable(answer):
+            params = {"fieldManager": FIELD_MANAGER, "dryRun": "All"}
+            body = replacement(ensure, current.body)
+            answer = await self.call(ensure.target, "PUT", path, params=params, body=body)
+        return comparison(current.body, answer.body) if answer.ok else answer
+
+    async def _apply(self, target: Target, path: str, manifest: dict[str, Any], *, dry_run: bool = False) -> Answer:
+        params = {"fieldManager": FIELD_MANAGER, "force": "true", **({"dryRun": "All"} if dry_run else {})}
         return await self.call(target, "PATCH", path, params=params, body=manifest, content_type=APPLY)
 
     async def _create_or_update(self, question: Ensure, path: str, refused: Answer) -> Answer:

@@ -32,6 +32,7 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.clusters.questions import (
     Answer,
     Collect,
+    Compare,
     Discard,
     Ensure,
     Observe,
@@ -47,7 +48,7 @@ from controlplane.engine.run import mark_due_at_start
 
 log = logging.getLogger(__name__)
 
-Asking = Probe | Collect | Ensure | Discard  # questions that are sent to a member
+Asking = Probe | Collect | Ensure | Compare | Discard  # questions that are sent to a member
 
 REFRESH_SECONDS = 2.0
 MARK_SECONDS = 0.05
@@ -145,6 +146,8 @@ class Members:
             return await measured("collect", question, self.client.collect(question))
         if isinstance(question, Discard):
             return await measured("remove", question, self.client.discard(question))
+        if isinstance(question, Compare):
+            return await measured("compare", question, self.client.compare(question))
         return self._cached(question, await measured("apply", question, self.client.ensure(question)))
 
     def _cached(self, question: Ensure, answer: Answer) -> Answer:

@@ -19,7 +19,7 @@ from apps.objects.instruments import ERRORS, RECONCILED, expect, phase
 from apps.objects.refusal import cause
 from apps.objects.store import DjangoStore
 from apps.worker.failures import keep
-from controlplane.clusters.questions import Answer, Ensure, Observe, Question
+from controlplane.clusters.questions import Answer, Compare, Ensure, Observe, Question
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.engine.decision import NOTHING, Decision
 from controlplane.engine.run import CLAIM_SECONDS, FAN_OUT_CHUNK, RETRY_AFTER_FAILURE, Failure, apply_decisions
@@ -318,7 +318,7 @@ def _connected(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def longest_answer(question: Question) -> float:
     """Return for how many seconds an answer is waited for. Only a large object may take longer than a claim lasts."""
-    return LONGEST_APPLY_SECONDS if isinstance(question, Ensure) else LONGEST_ANSWER_SECONDS
+    return LONGEST_APPLY_SECONDS if isinstance(question, Ensure | Compare) else LONGEST_ANSWER_SECONDS
 
 
 def member_of(question: Question) -> str:

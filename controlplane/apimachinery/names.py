@@ -66,6 +66,9 @@ DIRECTLY_UNREACHABLE_ANNOTATION: Final = "failover.lifeboat.io/directly-unreacha
 FENCE_ANNOTATION: Final = "failover.lifeboat.io/fence"
 """On a Cluster: an operator confirmed that the cluster is down (controlplane/clusters/fence.py)."""
 
+OBSERVE_ANNOTATION: Final = "failover.lifeboat.io/observe"
+"""On a Cluster, "true": the member is read and compared, and never written to [observed-clusters]."""
+
 PLACED_BY_HAND_ANNOTATION: Final = "failover.lifeboat.io/placed-by-hand"
 """On a binding: a user wrote its present targets (controlplane/kinds/binding/manual_placement.py)."""
 

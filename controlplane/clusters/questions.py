@@ -17,6 +17,7 @@ from controlplane.apimachinery.base64 import decoded
 
 FIELD_MANAGER = "lifeboat"
 NOT_OURS = "NotOurs"  # reason of an answer: an object of that name exists and is not managed by this control plane
+SAME, MARKS, DIFFERENT, MISSING = "Same", "Marks", "Different", "Missing"  # reasons of the answer to a Compare
 REMOVING = 202  # code of the answer to a Discard whose object the member is still deleting
 
 
@@ -95,6 +96,19 @@ class Ensure(msgspec.Struct, frozen=True, gc=False):
         return interpret.interpreter_for(self.manifest.get("apiVersion", ""), self.manifest.get("kind", "")).retain
 
 
+class Compare(msgspec.Struct, frozen=True, gc=False):
+    """Ask what an Ensure would change on the member, without changing it [observed-clusters].
+
+    The note of the answer describes it; the reason is one of SAME, MARKS, DIFFERENT and MISSING.
+    """
+
+    ensure: Ensure
+
+    @property
+    def target(self) -> Target:
+        return self.ensure.target
+
+
 class Discard(msgspec.Struct, frozen=True, gc=False):
     """Delete an object that we manage from the member. `release`: keep it there, without our labels."""
 
@@ -110,7 +124,7 @@ class Observe(msgspec.Struct, frozen=True, gc=False):
     manifest: dict[str, Any]
 
 
-Question = Probe | Collect | Ensure | Discard | Observe
+Question = Probe | Collect | Ensure | Compare | Discard | Observe
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):

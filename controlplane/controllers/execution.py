@@ -15,7 +15,7 @@ from controlplane.apimachinery.names import (
     WORK_FINALIZER,
     cluster_of_execution_namespace,
 )
-from controlplane.clusters.questions import NOT_OURS, Answer, Discard, Ensure, endpoint_of
+from controlplane.clusters.questions import NOT_OURS, Answer, Compare, Discard, Ensure, endpoint_of
 from controlplane.clusters.questions import REMOVING as STILL_REMOVING
 from controlplane.controllers.reads.bindings_on_clusters import clusters_where_needed
 from controlplane.controllers.reads.lost_objects import OBJECT_LOST, waits_until
@@ -34,6 +34,7 @@ from controlplane.kinds.work import (
     CLEANUP_FAILED,
     DISPATCHING,
     NAMESPACE_USED,
+    OBSERVED,
     REMOVED,
     REMOVING,
     REPLICAS_KEPT,
@@ -49,6 +50,7 @@ REMOVAL_LIMIT = timedelta(seconds=60)  # a removal that takes longer is reported
 NAMESPACE_CHECK = timedelta(
     hours=1
 )  # until a Namespace that the member had before is checked again: it may have been deleted
+COMPARE = timedelta(minutes=5)  # until the object of a Work on an observed cluster is compared again
 STAYS = timedelta(seconds=60)  # an object that was lost counts as retained after it has stayed for this time
 
 _SUSPENDED = Condition(DISPATCHING, "False", "SuspendDispatching", "Work dispatching is in a suspended state.")
@@ -119,6 +121,7 @@ def _cluster_changed(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
         or ready_changed
         or connection_fields(before) != connection_fields(after)
         or before.terminating != after.terminating
+        or before.observed != after.observed
     ):
         yield (new or before).ref
 
@@ -170,21 +173,26 @@ class Execution(MemberController):
             for ref in refs
         ]
 
-    def question(self, snapshot: ExecutionSnapshot, settings: Settings, *, now: datetime) -> Ensure | Discard | None:
+    def question(
+        self, snapshot: ExecutionSnapshot, settings: Settings, *, now: datetime
+    ) -> Ensure | Compare | Discard | None:
         work, cluster = snapshot.subject, snapshot.cluster
         if cluster is None or not snapshot.reachable or not work.manifest:
             return None
         target = endpoint_of(cluster, snapshot.secret)
         if work.metadata.deletion_timestamp is not None:
-            if WORK_FINALIZER not in work.metadata.finalizers:
+            if WORK_FINALIZER not in work.metadata.finalizers or cluster.observed:
                 return None
             if snapshot.late is not None and (snapshot.late.wanted or not snapshot.late.may_go):
                 return None
             return Discard(target, work.manifest, release=work.spec.preserve_resources_on_deletion is True)
+        conflict = work.manifest.get("metadata", {}).get("annotations", {}).get(CONFLICT_RESOLUTION_ANNOTATION, "")
+        wanted = Ensure(target, snapshot.manifest, overwrite=conflict == "overwrite")
+        if cluster.observed:
+            return Compare(wanted)
         if work.spec.suspend_dispatching or _is_applied(work) or waits_until(work, now=now) is not None:
             return None
-        conflict = work.manifest.get("metadata", {}).get("annotations", {}).get(CONFLICT_RESOLUTION_ANNOTATION, "")
-        return Ensure(target, snapshot.manifest, overwrite=conflict == "overwrite")
+        return wanted
 
     def decide(
         self, snapshot: ExecutionSnapshot, settings: Settings, *, now: datetime, answer: Answer | None = None
@@ -192,6 +200,8 @@ class Execution(MemberController):
         work = snapshot.subject
         if work.metadata.deletion_timestamp is not None:
             return self._remove(snapshot, answer, now=now)
+        if snapshot.cluster is not None and snapshot.cluster.observed:
+            return _compared(work, answer, now=now)
         if work.spec.suspend_dispatching:
             return _with_dispatching(work, _SUSPENDED, now=now)
         if answer is None:
@@ -228,6 +238,8 @@ class Execution(MemberController):
         work = snapshot.subject
         if WORK_FINALIZER not in work.metadata.finalizers:
             return NOTHING
+        if snapshot.cluster is not None and snapshot.cluster.observed:
+            return _without_finalizer(work, "WorkReleased")  # the object stays as it is
         if snapshot.late is not None and snapshot.late.wanted:
             return _without_finalizer(work, "WorkWantedAgain")  # the object stays, and the next Work takes it over
         if snapshot.late is not None and not snapshot.late.may_go:
@@ -264,6 +276,15 @@ class Execution(MemberController):
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
         refs = state.refs_by_index(kinds.WORK, "cluster", origin.name, after=cursor_after(after), limit=limit)
         return page(refs, limit=limit)
+
+
+def _compared(work: Work, answer: Answer | None, *, now: datetime) -> Decision:
+    """Return the Work with what would change on its observed cluster."""
+    if answer is None:
+        return NOTHING
+    text = answer.note if answer.ok else f"what would change is not known: {answer.problem}"
+    new_condition = Condition(APPLIED, "Unknown", OBSERVED, text[:1024], None, work.metadata.generation)
+    return replace(_with_condition(work, new_condition, now=now), wake_at=now + COMPARE)
 
 
 def _without_finalizer(work: Work, reason: str) -> Decision:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta, field
 
 from controlplane.apimachinery.meta import Condition, Object, QuantityText, Struct, UserStruct, condition
+from controlplane.apimachinery.names import OBSERVE_ANNOTATION
 
 CLUSTER = "cluster.karmada.io/Cluster"
 
@@ -182,6 +183,11 @@ class Cluster(Object, frozen=True):
     def called_directly(self) -> bool:
         """Test whether the control plane calls the member. False: an agent in the member calls the control plane."""
         return self.spec.sync_mode == PUSH and bool(self.spec.api_endpoint)
+
+    @property
+    def observed(self) -> bool:
+        """Test whether the member is only read and compared, and never written to [observed-clusters]."""
+        return self.metadata.annotations.get(OBSERVE_ANNOTATION) == "true"
 
     @property
     def terminating(self) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from controlplane.apimachinery import addresses
 from controlplane.apimachinery.causes import invalid, mistyped, required, unsupported
 from controlplane.apimachinery.errors import Cause
-from controlplane.apimachinery.names import CLUSTER_FINALIZER, UNJOIN_ANNOTATION
+from controlplane.apimachinery.names import CLUSTER_FINALIZER, OBSERVE_ANNOTATION, UNJOIN_ANNOTATION
 from controlplane.apimachinery.selectors import dns1123_label_errors, label_value_errors
 from controlplane.kinds.cluster import PULL, PUSH, Cluster, ClusterSpec, SecretReference
 from controlplane.kinds.cluster.taint_rules import taint_causes
@@ -53,6 +53,7 @@ def validate(new: Cluster, old: Cluster | None, settings: Settings) -> list[Caus
         *_location(spec),
         *taint_causes(spec.taints, "spec.taints"),
         *_unjoin(new.metadata.annotations.get(UNJOIN_ANNOTATION)),
+        *_observe(new.metadata.annotations.get(OBSERVE_ANNOTATION)),
     ]
 
 
@@ -70,6 +71,11 @@ def default(new: Cluster, old: Cluster | None, settings: Settings) -> Cluster:
 def _unjoin(value: str | None) -> Iterator[Cause]:
     if value is not None and value not in (UNJOIN_KEEP, UNJOIN_DELETE):
         yield unsupported(f"metadata.annotations[{UNJOIN_ANNOTATION}]", value, (UNJOIN_KEEP, UNJOIN_DELETE))
+
+
+def _observe(value: str | None) -> Iterator[Cause]:
+    if value not in (None, "true", "false"):
+        yield unsupported(f"metadata.annotations[{OBSERVE_ANNOTATION}]", value, ("true", "false"))
 
 
 def _name(name: str) -> Iterator[Cause]:

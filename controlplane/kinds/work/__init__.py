@@ -55,6 +55,7 @@ APPLIED_FAILED, CLEANUP_FAILED, REPLICAS_KEPT = "AppliedFailed", "CleanupFailed"
 REMOVING, REMOVED = "Removing", "Removed"
 # Reason of Applied=True: the Namespace existed on the member before. It is used, but neither changed nor deleted.
 NAMESPACE_USED = "NamespaceUsed"
+OBSERVED = "Observed"  # Applied is Unknown: the member is compared and not written to [observed-clusters]
 
 
 class Work(Object, frozen=True):
