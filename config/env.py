@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
+from ipaddress import ip_network
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -138,6 +139,18 @@ def words(name: str, default: list[str]) -> list[str]:
     """Return the words of a comma list."""
     value = _text(name)
     return [word.strip() for word in value.split(",") if word.strip()] if value else default
+
+
+def networks(name: str) -> tuple[str, ...]:
+    """Return a comma list of addresses or networks, each in CIDR notation. Empty or unset: none."""
+    found = []
+    for word in words(name, default=[]):
+        try:
+            found.append(str(ip_network(word, strict=False)))
+        except ValueError:
+            example = f"{name}=10.0.0.5,192.168.0.0/16"
+            raise EnvironmentInvalid(f'{name}: "{word}" is neither an address nor a network; e.g. {example}') from None
+    return tuple(found)
 
 
 class MailServer(NamedTuple):

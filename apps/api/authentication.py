@@ -1,4 +1,4 @@
-"""Authentication: by bearer token, or by a browser's session with CSRF protection."""
+"""Authentication: by bearer token, by client certificate, or by a browser's session with CSRF protection."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from apps.api import agents
 from apps.api.bearer import credential_of
 from apps.api.callers import BAD_TOKEN
+from apps.api.client_certificates import CertificateAuthentication
 from apps.objects.access import caller_of
 
 
@@ -30,7 +31,7 @@ class BearerAuthentication(BaseAuthentication):
         return 'Bearer realm="lifeboat"'
 
 
-AUTHENTICATORS = (BearerAuthentication, SessionAuthentication)
+AUTHENTICATORS = (BearerAuthentication, CertificateAuthentication, SessionAuthentication)
 
 
 def groups_of(user: Any) -> list[str]:

@@ -14,6 +14,7 @@ from django.db import Error, close_old_connections
 
 from apps.api.bearer import credential_of
 from apps.api.budget import ANONYMOUS
+from apps.api.client_certificates import CertificateRefused, login_of
 from apps.api.error_mapping import status_error
 from controlplane.apimachinery.errors import Unauthorized
 
@@ -38,6 +39,8 @@ def name_of(environ: Mapping[str, Any]) -> str:
             if credential is None:
                 raise Unauthorized(BAD_TOKEN)
             user = credential.user
+        elif (login := login_of(environ)) is not None:
+            user = login.user
         else:
             key = request.COOKIES.get(settings.SESSION_COOKIE_NAME)
             if key is None:
@@ -45,6 +48,8 @@ def name_of(environ: Mapping[str, Any]) -> str:
             request.session = SessionStore(key)
             user = get_user(request)
         return str(user.get_username()) if user.is_active else ANONYMOUS
+    except CertificateRefused as error:
+        raise Unauthorized(f"the client certificate is not accepted: {error}") from error
     except Error as error:
         raise status_error(error) from error
     finally:

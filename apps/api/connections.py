@@ -16,6 +16,7 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from apps.api.client_certificates import CERTIFICATE, PEER
 from apps.api.tunnels import ABORT, TUNNEL, Tunnel
 
 log = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.certificate: bytes | None = None  # DER of the client's certificate, which TLS has verified
         self._in_headers = True  # of the next request, from before its first byte
         self._header_bytes = 0
         self._header_timer: asyncio.TimerHandle | None = None
@@ -71,6 +73,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if (tls := transport.get_extra_info("ssl_object")) is not None:
+            self.certificate = tls.getpeercert(binary_form=True) or None
         if self.connections_of_process.admit(self):
             self._start_timer()
         else:
@@ -105,7 +109,11 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_headers, self._header_bytes = True, 0
-        self.scope["extensions"] = {ABORT: {"now": self.transport.abort}}
+        extensions: dict[str, Any] = {ABORT: {"now": self.transport.abort}}
+        extensions[PEER] = self.client[0] if self.client else ""
+        if self.certificate is not None:
+            extensions[CERTIFICATE] = self.certificate
+        self.scope["extensions"] = extensions
 
     def on_headers_complete(self) -> None:
         self._in_headers = False

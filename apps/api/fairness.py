@@ -8,6 +8,7 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from apps.api.client_certificates import certificate_of
 from apps.api.incoming import Scope
 from controlplane.apimachinery.errors import TooManyRequests
 
@@ -97,4 +98,5 @@ class Clients:
 def _credentials(scope: Scope) -> str:
     """Return the hash of the credentials of a request; "": it has none."""
     given = b"\0".join(value for name, value in scope["headers"] if name in _CREDENTIALS)
+    given += certificate_of(scope) or b""
     return hashlib.sha256(given).hexdigest() if given else ""

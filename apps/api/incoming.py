@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from apps.api.budget import ANONYMOUS, Budget, Hold
+from apps.api.client_certificates import CERTIFICATE, certificate_of
 from controlplane.apimachinery.errors import BadRequest, StatusError, TooLarge, Unauthorized
 from controlplane.wire.body import MAX_BYTES
 
@@ -170,6 +171,8 @@ def environ_of(scope: Scope, body: bytes) -> dict[str, Any]:
     if scope.get("client"):
         environ["REMOTE_ADDR"] = scope["client"][0]
         environ["REMOTE_PORT"] = str(scope["client"][1])
+    if (certificate := certificate_of(scope)) is not None:
+        environ[CERTIFICATE] = certificate
     for raw, value in scope["headers"]:
         name = raw.decode("latin-1")
         if "_" in name or name == "content-length":

@@ -80,7 +80,7 @@ def _certificate(
 ) -> str:
     asked, now = x509.load_pem_x509_csr(request.pem.encode()), datetime.now(UTC)
     usage = x509.KeyUsage(
-        digital_signature="digital signature" in request.usages,
+        digital_signature=True,  # a client proves by a signature that it has the key
         key_encipherment="key encipherment" in request.usages,
         content_commitment=False,
         data_encipherment=False,

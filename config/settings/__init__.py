@@ -164,6 +164,23 @@ if API_AUTHORITY and not DEVELOPMENT and not Path(API_AUTHORITY).is_file():
     raise env.EnvironmentInvalid(
         f'LIFEBOAT_API_AUTHORITY: there is no file "{API_AUTHORITY}"; e.g. LIFEBOAT_API_AUTHORITY=/etc/lifeboat/ca.crt'
     )
+# Logins with client certificates: off; tls: from connections to this process; proxy: from a header of trusted proxies.
+CLIENT_CERTIFICATES = env.choice("LIFEBOAT_CLIENT_CERTIFICATES", default="off", of=("off", "tls", "proxy"))
+# PEM file of authorities that sign client certificates, beside the control plane's own.
+CLIENT_CA_FILE = env.text("LIFEBOAT_CLIENT_CA_FILE", default="")
+if CLIENT_CA_FILE and not Path(CLIENT_CA_FILE).is_file():
+    raise env.EnvironmentInvalid(
+        f'LIFEBOAT_CLIENT_CA_FILE: there is no file "{CLIENT_CA_FILE}"; '
+        "e.g. LIFEBOAT_CLIENT_CA_FILE=/etc/lifeboat/clients.crt"
+    )
+CLIENT_CERTIFICATE_HEADER = env.text("LIFEBOAT_CLIENT_CERTIFICATE_HEADER", default="X-SSL-Client-Cert")
+CLIENT_CERTIFICATE_PROXIES = env.networks("LIFEBOAT_CLIENT_CERTIFICATE_PROXIES")
+if CLIENT_CERTIFICATES == "proxy" and not CLIENT_CERTIFICATE_PROXIES:
+    raise env.EnvironmentInvalid(
+        "LIFEBOAT_CLIENT_CERTIFICATES is proxy, but no proxy is trusted; "
+        "e.g. LIFEBOAT_CLIENT_CERTIFICATE_PROXIES=10.0.0.5"
+    )
+
 TOKEN_DAYS = env.number("LIFEBOAT_TOKEN_DAYS", default=90, at_least=1)  # validity of a new token without --days
 
 # Requests that one process answers at the same time: as many threads as database connections.

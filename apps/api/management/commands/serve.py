@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -13,6 +14,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
 from apps.api.certificates import certificates
+from apps.api.client_certificates import bundle
 from apps.api.connections import guarded
 from apps.api.fleet_metrics import FleetAtOneProcess
 from apps.api.shell import Shell
@@ -64,6 +66,9 @@ class Command(BaseCommand):
                 return
             files = certificates(tls_folder())
             tls: dict[str, Any] = {"ssl_certfile": str(files.certificate), "ssl_keyfile": str(files.key)}
+            if settings.CLIENT_CERTIFICATES == "tls":
+                tls["ssl_ca_certs"] = str(bundle(tls_folder() / "clients.crt"))
+                tls["ssl_cert_reqs"] = ssl.CERT_OPTIONAL
             secure = SecondServer(
                 uvicorn.Config(port=options["tls_port"], lifespan="off", **common, **tls), application
             )

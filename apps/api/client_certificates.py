@@ -1,0 +1,191 @@
+"""Logins with client certificates: the common name is the user, the organizations are its groups.
+
+LIFEBOAT_CLIENT_CERTIFICATES says where a certificate comes from: `tls` from the TLS connection to this process, `proxy`
+from a header of a trusted proxy, which has checked that the client has the private key. Certificates are verified here
+in both cases.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from datetime import datetime
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.verification import (
+    ClientVerifier,
+    Criticality,
+    ExtensionPolicy,
+    Policy,
+    PolicyBuilder,
+    Store,
+    VerificationError,
+)
+from django.conf import settings
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.request import Request
+
+from apps.api.clock import wall_now
+from apps.api.identity import Identity
+from apps.objects.store import store
+from controlplane.authorization.attributes import AUTHENTICATED, Caller
+from controlplane.controllers.signing_requests import AUTHORITY
+from controlplane.kinds.template import secret_data
+
+CERTIFICATE = "lifeboat.certificate"  # key of the ASGI extensions and of the WSGI environment: DER of the certificate
+PEER = "lifeboat.peer"  # ASGI extension: the address of the connection, which headers of proxies do not change
+UNTIL = "until:"
+"""Begins the key of a login that is valid until a time: seconds since 1970, and a digest, follow."""
+FRESH_SECONDS = 5.0
+_CREDENTIAL = "authentication.kubernetes.io/credential-id"
+_BAD = "the client certificate is not accepted: {0}; ask for another one with a CertificateSigningRequest"
+
+
+class Found(NamedTuple):
+    """The user of a client certificate, and the key of the login for streams."""
+
+    user: Identity
+    key: str
+
+
+class CertificateAuthentication(BaseAuthentication):
+    """Authenticates by the client certificate of the connection. `request.auth` is the key of the login."""
+
+    def authenticate(self, request: Request) -> tuple[Any, Any] | None:
+        try:
+            found = login_of(request.META)
+        except CertificateRefused as error:
+            raise AuthenticationFailed(_BAD.format(error)) from error
+        return found
+
+
+class CertificateRefused(Exception):
+    """A client certificate is no login. The message says why."""
+
+
+def certificate_of(scope: Any) -> bytes | None:
+    """Return the DER of the certificate of a request; None: it has none that counts.
+
+    A certificate in a header counts only if the connection comes from a trusted proxy.
+    """
+    extensions = scope.get("extensions") or {}
+    if settings.CLIENT_CERTIFICATES == "tls":
+        certificate: bytes | None = extensions.get(CERTIFICATE)
+        return certificate
+    if settings.CLIENT_CERTIFICATES != "proxy" or not _is_trusted(str(extensions.get(PEER, ""))):
+        return None
+    name = settings.CLIENT_CERTIFICATE_HEADER.lower().encode()
+    values = [value for header, value in scope["headers"] if header == name]
+    return _decoded(values[0]) if len(values) == 1 and values[0] else None
+
+
+def login_of(environ: Any) -> Found | None:
+    """Return the login of a request's client certificate; None: it has none.
+
+    A request of a browser from another site is not logged in by a certificate, because browsers send it without being
+    asked. Raises CertificateRefused.
+    """
+    der = environ.get(CERTIFICATE)
+    if not der or environ.get("HTTP_SEC_FETCH_SITE", "none") not in ("none", "same-origin"):
+        return None
+    return find(der)
+
+
+def find(der: bytes) -> Found:
+    """Return the user of a certificate that one of the authorities signed for clients. Raises CertificateRefused."""
+    try:
+        certificate = x509.load_der_x509_certificate(der)
+        _authorities().verifier(wall_now()).verify(certificate, [])
+    except VerificationError as error:
+        raise CertificateRefused(f"no authority of LIFEBOAT_CLIENT_CA_FILE vouches for it ({error})") from error
+    except (ValueError, x509.DuplicateExtension) as error:
+        raise CertificateRefused(f"it cannot be read ({error})") from error
+    names = [str(part.value) for part in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    groups = [str(part.value) for part in certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+    if not names or not names[0]:
+        raise CertificateRefused("its subject has no common name, which is the name of the user")
+    digest = hashlib.sha256(der).hexdigest()
+    extra = {_CREDENTIAL: (f"X509SHA256={digest}",)}
+    user = Identity(Caller(names[0], (*dict.fromkeys(groups), AUTHENTICATED), extra=extra))
+    return Found(user, f"{UNTIL}{int(certificate.not_valid_after_utc.timestamp())}:{digest}")
+
+
+def lasts(key: str) -> bool:
+    """Test whether a key is that of a login that is valid until a time, and that time is not over."""
+    return key.startswith(UNTIL) and float(key.removeprefix(UNTIL).partition(":")[0]) > time.time()
+
+
+def bundle(path: Path) -> Path:
+    """Write the authorities of client certificates to a file, for TLS, and return its path."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    pems = (certificate.public_bytes(Encoding.PEM) for certificate in _authorities().certificates)
+    path.write_bytes(b"".join(pems))
+    return path
+
+
+class _Authorities:
+    """The authorities of client certificates: the control plane's own, and those of LIFEBOAT_CLIENT_CA_FILE."""
+
+    def __init__(self, pem: bytes, read_at: float) -> None:
+        self.certificates = x509.load_pem_x509_certificates(pem) if pem.strip() else []
+        self.read_at = read_at
+
+    def verifier(self, now: datetime) -> ClientVerifier:
+        """Return the check of a certificate at a time. Raises ValueError if there is no authority."""
+        authorities = ExtensionPolicy.permit_all().require_present(x509.BasicConstraints, Criticality.AGNOSTIC, None)
+        clients = ExtensionPolicy.permit_all().require_present(
+            x509.ExtendedKeyUsage, Criticality.AGNOSTIC, _check_usage
+        )
+        builder = PolicyBuilder().store(Store(self.certificates)).time(now)
+        return builder.extension_policies(ca_policy=authorities, ee_policy=clients).build_client_verifier()
+
+
+_known: list[_Authorities] = []
+
+
+def _authorities() -> _Authorities:
+    """Return the authorities, which are read again every few seconds: an administrator may replace them."""
+    now = time.monotonic()
+    if not _known or now - _known[0].read_at > FRESH_SECONDS:
+        own = store().get([AUTHORITY]).get(AUTHORITY)
+        pem = b"" if own is None else secret_data.text(own, "tls.crt").encode()
+        if settings.CLIENT_CA_FILE:
+            pem += b"\n" + Path(settings.CLIENT_CA_FILE).read_bytes()
+        _known[:] = [_Authorities(pem, now)]
+    return _known[0]
+
+
+def _check_usage(policy: Policy, certificate: x509.Certificate, usage: x509.ExtendedKeyUsage | None) -> None:
+    """Raise ValueError unless a certificate may be used by clients."""
+    if usage is None or ExtendedKeyUsageOID.CLIENT_AUTH not in usage:
+        raise ValueError("its usages do not contain client auth")
+
+
+def _decoded(value: bytes) -> bytes | None:
+    """Return the DER of a header: PEM with URL escapes (nginx), or base64 between colons (RFC 9440)."""
+    text = value.decode("latin-1").strip()
+    if text.startswith(":"):
+        pem = f"-----BEGIN CERTIFICATE-----\n{text.strip(':')}\n-----END CERTIFICATE-----\n"
+    else:
+        pem = unquote(text)
+    try:
+        return x509.load_pem_x509_certificate(pem.encode()).public_bytes(Encoding.DER)
+    except ValueError:
+        return None
+
+
+def _is_trusted(peer: str) -> bool:
+    """Test whether a connection comes from a proxy of LIFEBOAT_CLIENT_CERTIFICATE_PROXIES."""
+    try:
+        address = ip_address(peer)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None) or address
+    return any(mapped in ip_network(network) for network in settings.CLIENT_CERTIFICATE_PROXIES)
