@@ -166,6 +166,10 @@ class ClusterPage(Page):
             "expiries": [one for one in facts.expiries if one.cluster == name],
             "events": events_about(cluster),
             "acts": self._acts(request),
+            "may_untaint": self.may(request, "patch", RESOURCE, name=name),
+            "may_drain": self.may(request, "patch", KINDS[DRAIN].resource),
+            "may_failback": self.may(request, "patch", KINDS[FAILBACK].resource),
+            "may_end": self.may(request, "delete", KINDS[MAINTENANCE_WINDOW].resource),
             "now": now,
         }
 

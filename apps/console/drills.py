@@ -65,7 +65,13 @@ class DrillPage(Page):
         name, open_ = drill.metadata.name, not drill.is_over
         findings = [(Ref.parse(one.binding), one.message) for one in drill.status.findings]
         may_stop = open_ and self.may(request, "patch", RESOURCE, name=name)
-        shown = {"drill": drill, "badge": badge_of(drill), "findings": findings, "may_stop": may_stop}
+        shown = {
+            "drill": drill,
+            "badge": badge_of(drill),
+            "findings": findings,
+            "may_stop": may_stop,
+            "over": not open_,
+        }
         return {**shown, "title": f"Drill {name}"}
 
 

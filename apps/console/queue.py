@@ -37,6 +37,7 @@ from controlplane.kind import KINDS
 from controlplane.kinds.eviction import EVICTION, Stopped, eviction_item, eviction_name
 from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, QUEUED, RECOVERING
 from controlplane.settings import Settings
+from controlplane.wire.resource import Resource
 
 RESOURCE: Final = KINDS[EVICTION].resource
 STATES: Final = (WAITING, QUEUED, HELD, RECOVERING, EVICTED, ABANDONED, EVERYTHING)
@@ -108,13 +109,19 @@ class QueueView(Page):
             "states": STATES,
             "clusters": sorted({*counts.clusters, choice.cluster} - {""}),
             "reasons": sorted({*counts.held, choice.reason} - {""}),
-            "verbs": tuple(VERBS.values()),
-            "may_order": self.may(request, "create", RESOURCE, namespace=choice.namespace, sub="hold"),
+            "verbs": allowed_orders(self, request, RESOURCE, choice.namespace),
             "may_set": self.may(request, "patch", KINDS[kinds.FAILOVER_CONFIGURATION].resource, name="default"),
             "filtered": choice != QueueChoice(),
             "earlier": _page_link(choice, offset - PAGE) if offset else "",
             "later": _page_link(choice, offset + PAGE) if offset + len(page.items) < page.in_all else "",
         }
+
+
+def allowed_orders(page: Page, request: Request, resource: Resource, namespace: str) -> tuple[str, ...]:
+    """Return the orders about evictions that the user may give in a namespace; "": in all."""
+    return tuple(
+        verb for verb in VERBS.values() if page.may(request, "create", resource, namespace=namespace, sub=verb.lower())
+    )
 
 
 def choice_of(values: Mapping[str, Any]) -> QueueChoice:

@@ -15,7 +15,7 @@ from apps.api.permissions import Scope, path_attributes, resource_attributes
 from apps.api.placement import explained_placement
 from apps.console.object_links import CORE, NOWHERE, api_url, record_url
 from apps.console.page import Page
-from apps.console.queue import BADGES, order_value
+from apps.console.queue import BADGES, allowed_orders, order_value
 from apps.console.workload_answers import explained, prospects
 from apps.console.workload_chain import Chain, healthy_count, links, unclaimed_links
 from apps.failover.begun import FailoverChoice, begun_page
@@ -41,6 +41,7 @@ from controlplane.kinds import (
     WORK,
 )
 from controlplane.kinds.binding import Binding
+from controlplane.kinds.eviction import CLUSTER_EVICTION, EVICTION
 from controlplane.kinds.rows import Eviction, Observation
 from controlplane.kinds.work import Work
 from controlplane.propagation.bindings import template_ref
@@ -87,7 +88,13 @@ class WorkloadView(Page):
             return shown | {"binding": None, "links": list(unclaimed_links(found[template]))}
         works = self._works(request, ref)
         stored = (found.get(template), None if policy is None else found.get(policy))
-        return shown | {"binding": binding, **_parts(binding, policy, stored, works), **_answers(request, binding, now)}
+        kind = KINDS[EVICTION if ref.namespace else CLUSTER_EVICTION].resource
+        return shown | {
+            "binding": binding,
+            "verbs": allowed_orders(self, request, kind, ref.namespace),
+            **_parts(binding, policy, stored, works),
+            **_answers(request, binding, now),
+        }
 
     def _works(self, request: Request, ref: Ref) -> Sequence[Work]:
         """Return the Works of a binding. Readers who may not read Works see what the binding reports of them."""

@@ -5,7 +5,7 @@ Every text from outside is escaped here by `escape`. Texts that are HTML already
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
 from html import escape
@@ -50,16 +50,16 @@ def _utc(moment: datetime | None, style: str = "time") -> str:
 
 
 @register.simple_tag
-def queue_rows(lines: Iterable[Any], may_order: bool) -> SafeString:
-    """Return the rows of the queue (`queue.Line`), with checkboxes for readers who may order."""
-    return mark_safe("".join(_queue_row(line, may_order) for line in lines))
+def queue_rows(lines: Iterable[Any], verbs: Sequence[str]) -> SafeString:
+    """Return the rows of the queue (`queue.Line`), with checkboxes for readers who may give orders."""
+    return mark_safe("".join(_queue_row(line, bool(verbs)) for line in lines))
 
 
-def _queue_row(line: Any, may_order: bool) -> str:
+def _queue_row(line: Any, can_be_chosen: bool) -> str:
     name, namespace, cluster = escape(line.name), escape(line.namespace), escape(line.cluster)
     kind, nowhere = escape(line.kind), "" if line.has_refuge else f"{_badge('bad', 'nowhere')} "
     return _QUEUE_ROW.format(
-        _CHOOSE.format(escape(line.value), namespace, name, cluster) if may_order else "",
+        _CHOOSE.format(escape(line.value), namespace, name, cluster) if can_be_chosen else "",
         "–" if line.position is None else line.position,
         escape(line.url),
         name,

@@ -1,0 +1,192 @@
+"""Every act behind the guard rail, with the right and without: who is offered it, who is refused it, and why."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from html import unescape
+from typing import Any, NamedTuple
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.http import QueryDict
+from django.test import Client
+from msgspec.structs import replace
+
+from apps.api.health import HEALTH
+from apps.objects.access import access
+from apps.objects.models import ChangeLog
+from apps.objects.store import store
+from apps.objects.writer import Author, Writer
+from controlplane.authorization.policy import CLUSTER_ROLE_BINDING
+from controlplane.kinds import CLUSTER_TAINT_POLICY, EVICTION_HOLD, FAILOVER_CONFIGURATION, KINDS, MAINTENANCE_WINDOW
+from controlplane.kinds.cluster import Taint
+from controlplane.kinds.drain import DRAIN
+from controlplane.kinds.drill import DRILL
+from controlplane.kinds.failback import FAILBACK
+from controlplane.settings import Settings
+from tests.apps.batches.stored import policy
+from tests.apps.conftest import _bound
+from tests.apps.credentials import PASSWORD
+from tests.apps.pages import in_queue, stored
+from tests.apps.test_console_cluster import ready
+from tests.apps.test_console_pages import HTML
+from tests.stores.grounds import CREATED, binding, cluster, meta
+
+NEEDED = "you need the role <code>lifeboat:operator</code>"
+LIFEBOAT = "/apis/failover.lifeboat.io/v1alpha1"
+
+
+class Offer(NamedTuple):
+    """An act: the page that offers it, its URL, and a part of the URL by which the page's link or button is known."""
+
+    page: str
+    url: str
+    link: str = ""
+
+    def is_in(self, text: str) -> bool:
+        return f'"{self.link or self.url}' in text
+
+
+def on(page: str, *names: str) -> list[Offer]:
+    return [Offer(page, f"{page}/{name}", f"{page}/{name.partition('?')[0]}") for name in names]
+
+
+def order(verb: str, chosen: str) -> Offer:
+    return Offer("/queue", f"/queue/order?verb={verb}&{chosen}", verb)
+
+
+CRITERIA = "seconds=60&without_place=0&healthy=1"
+LOST, READY = "/clusters/member1", "/clusters/member2"
+OFFERS = [
+    *[order(verb, "item=shop/web.member1") for verb in ("Hold", "Release", "Expedite", "Skip")],
+    order("Hold", "everything=yes&cluster=member1"),
+    Offer("/bindings/shop/web", "/queue/order?verb=Hold&item=shop/web.member1", "/queue/order?verb=Hold"),
+    Offer("/queue", "/queue/rates?rate=2&secondary=1", "/queue/rates"),
+    Offer("/", "/resume/earlier"),
+    Offer("/", "/pause"),
+    *on(LOST, "taint?key=a.io/b&effect=NoSchedule", "untaint?key=example.io/failed&effect=NoExecute", "cordon"),
+    *on(LOST, "fence?minutes=5", "maintenance?minutes=5"),
+    Offer(LOST, "/orders/drains/going/stop"),
+    Offer(LOST, "/orders/drains/stopped/resume"),
+    Offer(LOST, "/orders/maintenancewindows/disks/end"),
+    *on(READY, "uncordon", "drain?rate=1", "failback?rate=1&at_once=1"),
+    Offer(READY, "/orders/failbacks/going/stop"),
+    Offer(READY, "/orders/failbacks/stopped/resume"),
+    Offer("/drills", f"/drills/start?clusters=member2&mode=Simulated&{CRITERIA}", "/drills/start"),
+    Offer("/drills/october", "/drills/october/stop"),
+]
+ONLY_ADMINISTRATORS = on(LOST, "unjoin?copies=keep")
+
+
+API = (
+    ("DELETE", "/apis/cluster.karmada.io/v1alpha1/clusters/member2", None, False),
+    ("PATCH", "/apis/policy.karmada.io/v1alpha1/clustertaintpolicies/mine", {"spec": {"taintsToAdd": []}}, True),
+    ("PATCH", "/apis/policy.karmada.io/v1alpha1/clusterpropagationpolicies/all", {"spec": {"priority": 1}}, False),
+    ("PATCH", f"{LIFEBOAT}/failoverconfigurations/default", {"spec": {"featureGates": {"Failover": False}}}, True),
+    ("DELETE", f"{LIFEBOAT}/evictionholds/earlier", None, True),
+)
+"""Acts that the console leaves to the API and the admin: method, path, body, and whether an operator may do it."""
+
+
+@pytest.fixture
+def fleet(root: Client, clerk: Client) -> Iterator[None]:
+    """A fleet in which each act of OFFERS is possible. `clerk` has made the roles."""
+    lost = cluster("member1", "NoExecute")
+    down = tuple(replace(one, status="False") for one in ready("member1").status.conditions[:1])
+    cordon = Taint("cluster.karmada.io/unschedulable", "NoSchedule", time_added=CREATED)
+    alive = ready("member2")
+    stored(
+        lost.with_status(conditions=down),
+        alive.with_spec(taints=(cordon,)),
+        binding("api", "member2"),
+        policy("all"),
+        made(CLUSTER_TAINT_POLICY, "mine"),
+        made(FAILOVER_CONFIGURATION, "default"),
+        made(EVICTION_HOLD, "earlier"),
+        made(MAINTENANCE_WINDOW, "disks", clusters=("member1",), until=store().now() + timedelta(hours=1)),
+        *(made(DRAIN, name, cluster="member1", stop=name == "stopped") for name in ("going", "stopped")),
+        *(made(FAILBACK, name, cluster="member2", stop=name == "stopped") for name in ("going", "stopped")),
+        made(DRILL, "october", clusters=("member2",)),
+    )
+    in_queue("web", "db")
+    yield
+    HEALTH.close()  # before the database is dropped
+
+
+def made(kind: str, name: str, **spec: Any) -> Any:
+    resource = KINDS[kind].resource
+    smallest = KINDS[kind].type(resource.api_version, resource.kind, meta(name, ""))
+    return smallest.with_spec(**spec) if spec else smallest
+
+
+def operator() -> Client:
+    """Return a browser of a user with the role lifeboat:operator and no other right."""
+    user = get_user_model().objects.create_user("olga", password=PASSWORD)
+    Writer(store(), Settings(), Author("test", "Test")).create(
+        KINDS[CLUSTER_ROLE_BINDING], _bound("lifeboat:operator", to="olga")
+    )
+    access().policy(reread=True)
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def shown(client: Client, url: str) -> str:
+    answer = client.get(url, HTTP_ACCEPT=HTML)
+    assert answer.status_code == 200, (url, answer.content.decode()[-2000:])
+    return answer.content.decode()
+
+
+def confirmed(client: Client, url: str) -> Any:
+    """Read the dry run of an act and confirm it as its page asks."""
+    text = shown(client, url).rpartition("<h2>Confirm</h2>")[2]
+    fields = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', text))
+    typed = re.search(r"Type <code>([^<]+)</code>", text)
+    given = {**fields, "reason": "a test", "typed": unescape(typed[1]) if typed else ""}
+    return client.post(url.partition("?")[0], {**given, "csrfmiddlewaretoken": ""}, HTTP_ACCEPT=HTML)
+
+
+def test_an_operator_is_offered_every_act_and_does_it(fleet: None) -> None:
+    client = operator()
+
+    for offer in OFFERS:
+        assert offer.is_in(shown(client, offer.page)), offer
+        before = store().current_version()
+        answer = confirmed(client, offer.url)
+        assert answer.status_code == 303, (offer, re.findall(r"(?:notice|error)[^>]*>([^<]*)", answer.content.decode()))
+        lines = ChangeLog.objects.filter(version__gt=before, actor="olga").values_list("reason", flat=True)
+        assert any("a test" in reason for reason in lines) or (lines and "/queue/order" in offer.url), (offer, lines)
+    for offer in ONLY_ADMINISTRATORS:
+        assert not offer.is_in(shown(client, offer.page)), offer
+        assert client.post(offer.url.partition("?")[0], {"reason": "x"}, HTTP_ACCEPT=HTML).status_code == 403
+
+
+def test_a_viewer_reads_why_an_act_is_not_offered_and_cannot_do_it(fleet: None, clerk: Client) -> None:
+    before = ChangeLog.objects.count()
+
+    for offer in [*OFFERS, *ONLY_ADMINISTRATORS]:
+        text = shown(clerk, offer.page)
+        assert not offer.is_in(text), offer
+        assert NEEDED in text, offer
+        path, _, query = offer.url.partition("?")
+        sent = {**QueryDict(query).dict(), "reason": "a test", "typed": "member1"}
+        answers = (clerk.get(offer.url, HTTP_ACCEPT=HTML), clerk.post(path, sent, HTTP_ACCEPT=HTML))
+        assert [answer.status_code for answer in answers] == [403, 403], offer
+        assert b"may not" in answers[1].content or b"cannot" in answers[1].content, answers[1].content.decode()
+    assert ChangeLog.objects.count() == before
+
+
+def test_acts_of_the_api_ask_for_the_same_rights(fleet: None, clerk: Client, root: Client) -> None:
+    client = operator()
+
+    for method, path, body, may_operate in API:
+        send = {"content_type": "application/merge-patch+json"} | ({"data": json.dumps(body)} if body else {})
+        codes = [
+            one.generic(method, f"{path}?dryRun=All", HTTP_ACCEPT="application/json", **send).status_code
+            for one in (root, client, clerk)
+        ]
+        assert codes[1:] == [codes[0] if may_operate else 403, 403], (path, codes)
+        assert codes[0] != 403, path
