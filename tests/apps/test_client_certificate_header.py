@@ -6,7 +6,6 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from pytest_django.fixtures import SettingsWrapper
 
 from apps.api.client_certificates import PEER, certificate_of
 from apps.worker.signing import new_authority
@@ -27,7 +26,7 @@ from apps.worker.signing import new_authority
     ids=["trusted", "trusted, IPv4 in IPv6", "untrusted", "unknown", "twice", "another header", "tls", "off"],
 )
 def test_a_header_counts_only_from_a_trusted_proxy(
-    settings: SettingsWrapper, mode: str, peer: str, names: list[str], expected: bool
+    settings: Any, mode: str, peer: str, names: list[str], expected: bool
 ) -> None:
     settings.CLIENT_CERTIFICATES, settings.CLIENT_CERTIFICATE_PROXIES = mode, ("192.0.2.7/32",)
     value = quote(new_authority().certificate).encode()
