@@ -15,6 +15,7 @@ from controlplane import __version__
 app = typer.Typer()
 PANEL: Final = "This command"
 PROGRAM: Final = "lifeboat"
+COMPLETES: Final = "_LIFEBOAT_COMPLETE"  # variable that makes the program complete instead of work
 
 
 class Shell(StrEnum):
@@ -42,4 +43,4 @@ def version(
 @command(app, panel=PANEL)
 def completion(run: Run, shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> None:
     """Print the script that completes commands and cluster names: source <(lifeboat completion bash)"""
-    run.out.out(get_completion_script(prog_name=PROGRAM, complete_var="_LIFEBOAT_COMPLETE", shell=shell.value))
+    run.out.out(get_completion_script(prog_name=PROGRAM, complete_var=COMPLETES, shell=shell.value))

@@ -30,7 +30,7 @@ from controlplane.kinds import (
 from controlplane.kinds.binding import Binding, origin
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Taint
 from controlplane.kinds.drain import DRAIN
-from controlplane.kinds.drill import DRILL, SIMULATED, drain_name
+from controlplane.kinds.drill import DRILL, MOST_SIMULATED, SIMULATED, drain_name
 from controlplane.kinds.eviction import eviction_name
 from controlplane.kinds.failback import FAILBACK, Failback
 from controlplane.kinds.rows import ENDED, Eviction
@@ -79,14 +79,20 @@ def _check_drain(state: State, kind: Kind, drain: Any) -> None:
 
 
 def _check_drill(state: State, kind: Kind, drill: Any) -> None:
-    """Raise Invalid if a cluster of a Drill does not exist, or if it cannot create its Drains."""
+    """Raise Invalid if a cluster of a Drill does not exist, has too many workloads, or if a Drain has its name."""
     known = state.get([Ref(CLUSTER, "", name) for name in drill.spec.clusters])
     causes = [
         invalid(f"spec.clusters[{index}]", name, "there is no such cluster; see kubectl get clusters")
         for index, name in enumerate(drill.spec.clusters)
         if Ref(CLUSTER, "", name) not in known
     ]
-    if drill.spec.mode != SIMULATED:
+    if drill.spec.mode == SIMULATED:
+        placed = [state.refs_by_index(one, "placed", drill.spec.clusters, limit=MOST_SIMULATED + 1) for one in BINDINGS]
+        if sum(map(len, placed)) > MOST_SIMULATED:
+            many = f"a simulated drill computes at most {MOST_SIMULATED} workloads, and these clusters have more: "
+            ask = "choose fewer clusters, drain them (spec.mode Drain), or ask What if: lifeboat whatif --lost NAME"
+            causes.append(invalid("spec.clusters", drill.spec.clusters, many + ask))
+    else:
         orders = (DRAIN, FAILBACK) if drill.spec.returns else (DRAIN,)
         named = [Ref(order, "", drain_name(drill, name)) for order in orders for name in drill.spec.clusters]
         causes += [

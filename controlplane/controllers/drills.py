@@ -35,6 +35,7 @@ from controlplane.kinds.drill import (
     COMPLETE,
     DRILL,
     FAILED,
+    MOST_SIMULATED,
     OF_DRILL,
     RETURNING,
     RUNNING,
@@ -50,7 +51,6 @@ from controlplane.settings import Settings
 ORDERS: Final = (drain.DRAIN, failback.FAILBACK)
 ENDED: Final = (failback.FINISHED, failback.FAILED)  # phases of a Failback; a Drain has no phase Failed
 CHECK_EVERY = timedelta(seconds=5)
-MOST: Final = 2000  # bindings of a simulated drill: about a second in a worker
 HEALTHY = "Healthy"
 _API_VERSION = "failover.lifeboat.io/v1alpha1"
 
@@ -68,7 +68,7 @@ class DrillSnapshot(msgspec.Struct, frozen=True):
     drains: Mapping[str, Drain] = {}
     failbacks: Mapping[str, Failback] = {}
     supposed: Snapshot | None = None
-    too_many: bool = False  # a simulated drill concerns more than MOST bindings
+    too_many: bool = False  # a simulated drill concerns more than MOST_SIMULATED bindings
 
 
 def _drill_changed(old: Drill | None, new: Drill | None) -> Iterable[Ref]:
@@ -104,7 +104,7 @@ class Drills(Controller):
         if drill.spec.stop:
             return _over(snapshot, drill_report.stopped(drill, "spec.stop is set", now=now))
         if snapshot.too_many:
-            why = f"more than {MOST} workloads are concerned: choose fewer clusters, or ask What if (lifeboat whatif)"
+            why = f"more than {MOST_SIMULATED} workloads are concerned: choose fewer clusters, or ask lifeboat whatif"
             return _over(snapshot, drill_report.stopped(drill, why, now=now))
         if snapshot.supposed is not None:
             effects = what_if(snapshot.supposed, [ClustersLost(drill.spec.clusters)], settings, now=now)
@@ -125,7 +125,7 @@ def _snapshot(state: State, drill: Drill) -> DrillSnapshot:
         assert created is not None, "a stored drill has a creation time"
         # Settings and time are read only for edits of policies and of FailoverConfiguration/default.
         asked = [ClustersLost(drill.spec.clusters)]
-        if count_concerned(state, asked, limit=MOST + 1) > MOST:
+        if count_concerned(state, asked, limit=MOST_SIMULATED + 1) > MOST_SIMULATED:
             return DrillSnapshot(drill, too_many=True)
         supposed = supposed_snapshot(state, asked, settings=Settings(), base=Settings(), now=created)
         bindings = {ref: one for ref, one in supposed.bindings.items() if any(map(one.spec.target, names))}

@@ -31,6 +31,7 @@ OF_DRILL: Final = "failover.lifeboat.io/drill"
 # Criteria, as `status.verdicts` names them.
 DURATION, WITHOUT_PLACE, HEALTHY_COPIES = "maxDurationSeconds", "maxWithoutPlace", "minHealthyCopies"
 LONGEST_SECONDS = 7 * 24 * 3600
+MOST_SIMULATED: Final = 2000  # bindings of a simulated drill: about a second in a worker
 LONGEST_NAME = 63  # it is the value of a label of its Drains
 
 
@@ -62,7 +63,8 @@ class DrillSpec(UserStruct, frozen=True):
     mode: Annotated[
         str,
         Meta(
-            description="Simulated: computes what the loss of the clusters would do, and changes nothing. Drain: "
+            description="Simulated: computes what the loss of the clusters would do, and changes nothing; at most 2000 "
+            "workloads, What if answers about more. Drain: "
             "empties the clusters with Drains. They stay cordoned afterwards, unless spec.returns is set."
         ),
     ] = SIMULATED

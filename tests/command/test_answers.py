@@ -9,10 +9,12 @@ import pytest
 import yaml
 
 from apps.command import reports
+from apps.command.kubectl_completion import answer
 from tests.api.controllers import work
 from tests.api.server import Client, Server
 from tests.api.test_failback import join
 from tests.api.test_placement import bind, keep
+from tests.builders.documents import CLUSTERS, cluster
 from tests.command.conftest import Lifeboat
 
 RECORD = {
@@ -119,6 +121,17 @@ def test_the_version_of_command_and_server(lifeboat: Lifeboat) -> None:
 
     assert [line.partition(":")[0] for line in both.stdout.splitlines()] == ["client", "server"]
     assert alone.stdout == both.stdout.splitlines()[0] + "\n"
+
+
+def test_kubectl_is_answered_with_names_of_clusters(
+    server: Server, api: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert api.post(CLUSTERS, cluster(f"{namespace}-a")).status == 201
+    for name in ("_LIFEBOAT_COMPLETE", "_TYPER_COMPLETE_ARGS", "_TYPER_COMPLETE_FISH_ACTION"):
+        monkeypatch.setenv(name, "")  # put back afterwards
+    monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
+
+    assert answer(["drain", namespace]) == f"{namespace}-a\n:4"
 
 
 def test_completion_is_a_script_for_the_shell(lifeboat: Lifeboat) -> None:

@@ -9,14 +9,18 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.admission.admit import admit_create, admit_update
+from controlplane.admission.state_checks import check_write
 from controlplane.apimachinery.errors import Invalid
 from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.controllers.drills import Drills, DrillSnapshot
 from controlplane.engine.decision import Put
+from controlplane.engine.memory import MemoryStore
 from controlplane.insight.drill_report import Measured, report, verdicts
 from controlplane.kind import KINDS
-from controlplane.kinds.drill import DRAIN, DRILL, SIMULATED, Drill, DrillCriteria, DrillSpec
+from controlplane.kinds.drill import DRAIN, DRILL, MOST_SIMULATED, SIMULATED, Drill, DrillCriteria, DrillSpec
 from controlplane.settings import Settings
+from tests.builders.objects import binding, cluster
+from tests.builders.placements import duplicated
 
 NOW = datetime(2026, 3, 1, 2, 36, 26, tzinfo=UTC)
 
@@ -80,6 +84,21 @@ def test_a_simulated_drill_of_too_many_workloads_ends_with_what_to_do_instead() 
     assert isinstance(put.new, Drill)
     assert (put.new.status.phase, put.new.status.result) == ("Stopped", "")
     assert "lifeboat whatif" in put.new.status.message
+
+
+def test_a_simulated_drill_of_too_many_workloads_is_refused_when_it_is_created() -> None:
+    store = MemoryStore()
+    on = {"member1": 1}
+    store.create(
+        cluster("member1"), *(binding(f"web{number}", duplicated(), on=on) for number in range(MOST_SIMULATED))
+    )
+    drill = Drill("failover.lifeboat.io/v1alpha1", "Drill", ObjectMeta(name="all"), DrillSpec(SIMULATED, ("member1",)))
+    check_write(store, KINDS[DRILL], drill, None, Settings(), now=NOW)
+
+    store.create(binding("more", duplicated(), on=on))
+
+    with pytest.raises(Invalid, match="at most 2000 workloads, and these clusters have more: choose fewer clusters"):
+        check_write(store, KINDS[DRILL], drill, None, Settings(), now=NOW)
 
 
 def test_a_report_says_in_a_sentence_what_was_not_met() -> None:
