@@ -25,7 +25,7 @@ from controlplane.apimachinery.errors import BadRequest, Invalid, NotFound
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.reads.binding_groups import applications, workload_groups
 from controlplane.insight import placement_review
-from controlplane.kinds import CLUSTER
+from controlplane.kinds import CLUSTER, WORK
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.placement_review import KIND, RESOURCE
 from controlplane.kinds.rows import Collected, FleetNames, PlacementNote
@@ -63,7 +63,8 @@ class ExplainView(TargetView):
     def get(self, request: Request) -> Response:
         target, resource, ref = self.target, self.target.resource, self.target.ref
         reading = store()
-        if not reading.get([ref]):
+        binding: Binding | None = reading.get([ref]).get(ref)
+        if binding is None:
             raise NotFound.of(resource.plural, target.name, group=resource.group)
         explanation = explained_placement(reading, ref)
         if explanation is None:
@@ -74,7 +75,8 @@ class ExplainView(TargetView):
                 group=resource.group,
                 name=target.name,
             )
-        return Response(Explained(explanation))
+        works = reading.by_index(WORK, "binding", [str(ref)]).get(str(ref), ())
+        return Response(Explained(explanation_text.with_overrides(explanation, binding, works)))
 
 
 class PlacementReviewView(KubernetesView):

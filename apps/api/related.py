@@ -12,9 +12,9 @@ from controlplane.apimachinery import names
 from controlplane.apimachinery.meta import Ref, kind_key
 from controlplane.apimachinery.names import BINDING_ANNOTATION
 from controlplane.kind import KINDS
+from controlplane.kinds.work.applied_overrides import applied_overrides, shown
 from controlplane.propagation.bindings import binding_ref
 from controlplane.propagation.matching import CLAIM_LABELS
-from controlplane.propagation.overrides import applied_to
 
 Document = dict[str, Any]
 
@@ -83,8 +83,8 @@ def _of_work(metadata: Document) -> Iterator[Link]:
 
 def _overrides_of(annotations: Document) -> Iterator[Link]:
     """Yield links to the override policies that were applied to a Work."""
-    for policy in applied_to(annotations):
-        yield Link(f"{policy.kind.rpartition('/')[2]} {policy.name}", object_url(policy))
+    for policy in applied_overrides(annotations):
+        yield Link(shown(policy), object_url(policy))
 
 
 def _of_cluster(name: str) -> Iterator[Link]:

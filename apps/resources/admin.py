@@ -16,6 +16,7 @@ from apps.objects.changelist import STATES, choices, cluster_names
 from apps.objects.rows_admin import RowAdmin
 from apps.objects.store import store
 from apps.resources.models import Binding, TargetCluster, Work
+from controlplane import kinds
 from controlplane.apimachinery.meta import Ref
 from controlplane.insight.failover_sentence import record_sentence
 from controlplane.kinds import CLUSTER, WORK
@@ -89,7 +90,7 @@ class BindingAdmin(ObjectAdmin):
         ]
         changes = history.timeline([ref, *(work.ref for work in works)], limit=SHOWN_CHANGES)
         sentences = [record_sentence(record) for record in reversed(failovers.of_binding(ref)[-SHOWN_FAILOVERS:])]
-        return {"links": links, "buttons": [], "changes": changes, "failovers": sentences, "why": why_there(ref)}
+        return {"links": links, "buttons": [], "changes": changes, "failovers": sentences, "why": why_there(ref, works)}
 
 
 def _spec(row: Binding) -> dict[str, Any]:
@@ -101,17 +102,22 @@ def _cell(row: Binding, name: str) -> str:
     return str(row.__dict__.get("cells", {}).get(name, ""))
 
 
-def why_there(ref: Ref) -> str:
-    """Return why a binding is placed where it is, as sentences; "": the scheduler has not decided about it."""
+def why_there(ref: Ref, works: Sequence[kinds.work.Work]) -> str:
+    """Return why a binding is placed where it is, and which override policies change its copies, as sentences.
+
+    "": the scheduler has not decided about it.
+    """
+    binding = store().get([ref]).get(ref)
     notes = store().rows(PlacementNote, "key", [str(ref)]).get(str(ref), ())
-    if not notes:
+    if not notes or binding is None:
         return ""
     fleets = store().rows(FleetNames, "key", [notes[0].fleet]).get(notes[0].fleet, ())
     fleet = fleets[0] if fleets else None
     names = () if fleet is None else msgspec.json.decode(fleet.names, type=tuple[str, ...])
     collected = store().rows(Collected, "key", names)
     reported_at = {name: rows[0].at for name, rows in collected.items() if rows[0].at is not None}
-    return explanation_text.text(explanation_text.explained(ref, notes[0], fleet, reported_at))
+    explanation = explanation_text.explained(ref, notes[0], fleet, reported_at)
+    return explanation_text.text(explanation_text.with_overrides(explanation, binding, works))
 
 
 class WorkAdmin(ObjectAdmin):

@@ -9,6 +9,7 @@ from controlplane.apimachinery.meta import Struct, condition
 from controlplane.kinds.binding import AggregatedStatusItem, Binding, GracefulEvictionTask
 from controlplane.kinds.rows import Observation
 from controlplane.kinds.work import APPLIED, Work
+from controlplane.kinds.work.applied_overrides import applied_overrides, shown
 
 TARGET, LEAVING, NEEDED, LEFT_BEHIND = "Target", "Leaving", "Needed", "LeftBehind"
 ROLES = {
@@ -26,6 +27,7 @@ class Copy(Struct, frozen=True):
     `health`: as last reported; "": never reported. `is_last_known`: the cluster is out of reach, so that all values are
     those from before. `as_of`: when they were last known to be true; None: unknown. `ready`: ready replicas; None: not
     reported. `applied` "": no answer of the cluster is known. `task`: the eviction task of a copy that leaves.
+    `overrides`: the override policies that change it.
     """
 
     cluster: str
@@ -38,6 +40,7 @@ class Copy(Struct, frozen=True):
     applied: str = ""
     message: str = ""
     task: GracefulEvictionTask | None = None
+    overrides: tuple[str, ...] = ()
 
 
 def copies(
@@ -81,6 +84,7 @@ def _copy(
         applied=applied.status if applied is not None else "" if item is None else str(item.applied),
         message=applied.message if applied is not None else "" if item is None else item.applied_message,
         task=task,
+        overrides=() if work is None else tuple(map(shown, applied_overrides(work.metadata.annotations))),
     )
 
 

@@ -7,15 +7,15 @@ from datetime import datetime
 from typing import Any
 
 from controlplane.apimachinery.meta import Condition, Object, condition, with_condition
+from controlplane.apimachinery.names import APPLIED_CLUSTER_OVERRIDES, APPLIED_OVERRIDES
 from controlplane.engine.decision import Event
+from controlplane.kinds.binding import OVERRIDES_APPLIED
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.override_policy import OverridePolicy
 from controlplane.kinds.work import Work
 from controlplane.propagation import overrides
 from controlplane.propagation.overrides import Failure, Overridden, OverrideFailed
 
-OVERRIDES_APPLIED = "OverridesApplied"
-"""Type of the condition of bindings. Only a binding for which a policy has failed has it."""
 SUCCEED, FAILED = "ApplyOverridePolicySucceed", "ApplyOverridePolicyFailed"
 
 Document = dict[str, Any]
@@ -67,7 +67,7 @@ class OverrideRun:
 
 def differs(new: Work, old: Work | None) -> bool:
     """Test whether other override policies, or other rules of them, were applied to a Work than before."""
-    names = (overrides.APPLIED_OVERRIDES, overrides.APPLIED_CLUSTER_OVERRIDES)
+    names = (APPLIED_OVERRIDES, APPLIED_CLUSTER_OVERRIDES)
     before = {} if old is None else old.metadata.annotations
     return any(new.metadata.annotations.get(name) != before.get(name) for name in names)
 

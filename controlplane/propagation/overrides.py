@@ -11,22 +11,15 @@ from typing import Any
 
 import msgspec
 
-from controlplane.apimachinery.meta import ObjectMeta, Ref, Struct, compact
+from controlplane.apimachinery.meta import ObjectMeta, Struct, compact
+from controlplane.apimachinery.names import APPLIED_CLUSTER_OVERRIDES, APPLIED_OVERRIDES
 from controlplane.kinds.binding import ObjectReference
 from controlplane.kinds.cluster import Cluster
-from controlplane.kinds.override_policy import (
-    CLUSTER_OVERRIDE_POLICY,
-    OVERRIDE_POLICY,
-    OverridePolicy,
-    Overriders,
-)
+from controlplane.kinds.override_policy import OverridePolicy, Overriders
 from controlplane.kinds.policy.affinity import chooses
 from controlplane.kinds.template import Template
 from controlplane.propagation.matching import EVERYTHING, MISMATCH, precision
 from controlplane.propagation.overriders import OverrideError, overridden
-
-APPLIED_OVERRIDES = "policy.karmada.io/applied-overrides"
-APPLIED_CLUSTER_OVERRIDES = "policy.karmada.io/applied-cluster-overrides"
 
 Document = dict[str, Any]
 
@@ -120,31 +113,6 @@ def may_select(policy: OverridePolicy, target: ObjectReference) -> bool:
         and selector.name in ("", target.name)
         for selector in selectors
     )
-
-
-def applied_to(annotations: Mapping[str, str]) -> list[Ref]:
-    """Return the policies that were applied to a Work, by its annotations, in the order of the scopes and their names.
-
-    Annotations that cannot be read count as absent, because users can write them.
-    """
-    namespace = annotations.get("resourcebinding.karmada.io/namespace", "")
-    found: dict[Ref, None] = {}
-    for key, kind, place in (
-        (APPLIED_CLUSTER_OVERRIDES, CLUSTER_OVERRIDE_POLICY, ""),
-        (APPLIED_OVERRIDES, OVERRIDE_POLICY, namespace),
-    ):
-        try:
-            items = msgspec.json.decode(annotations.get(key, "[]"), type=list[_Applied])
-        except msgspec.MsgspecError:
-            continue
-        found |= {Ref(kind, place, item.policy_name): None for item in items}
-    return list(found)
-
-
-class _Applied(Struct, frozen=True):
-    """An item of the annotations about applied policies."""
-
-    policy_name: str
 
 
 def _in_scope(policy: OverridePolicy, namespace: str) -> bool:

@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from controlplane import interpret
 from controlplane.apimachinery.meta import ObjectMeta, Ref, Struct, to_seconds
 from controlplane.apimachinery.names import (
+    APPLIED_CLUSTER_OVERRIDES,
+    APPLIED_OVERRIDES,
     BINDING_ANNOTATION,
     CLUSTER_RESOURCE_BINDING_ID_LABEL,
     CONFLICT_RESOLUTION_ANNOTATION,
@@ -38,7 +40,7 @@ from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work, Workload, WorkSpec
-from controlplane.propagation.overrides import APPLIED_CLUSTER_OVERRIDES, APPLIED_OVERRIDES, Overridden
+from controlplane.propagation.overrides import Overridden
 
 API_VERSION, KIND = "work.karmada.io/v1alpha1", "Work"
 ABORT, OVERWRITE = "abort", "overwrite"

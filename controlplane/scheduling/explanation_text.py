@@ -9,10 +9,13 @@ from typing import Final
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import ObjectMeta, Ref, Struct
-from controlplane.kinds.binding import TargetCluster
+from controlplane.apimachinery.meta import ObjectMeta, Ref, Struct, condition
+from controlplane.kinds.binding import OVERRIDES_APPLIED, Binding, TargetCluster
 from controlplane.kinds.rows import FleetNames, PlacementNote
+from controlplane.kinds.work import Work
+from controlplane.kinds.work.applied_overrides import applied_overrides, shown
 from controlplane.scheduling.candidates import RESERVED_SCORE, TARGET_SCORE
 from controlplane.scheduling.filters import CLUSTER_AFFINITY
 from controlplane.scheduling.note import MESSAGE_KEPT, PLACED, Detail, Summary, Term
@@ -50,6 +53,13 @@ class TermTried(Struct, frozen=True):
     failure: str = ""
 
 
+class ClusterOverrides(Struct, frozen=True):
+    """The override policies that change the copy on one cluster."""
+
+    cluster: str
+    policies: tuple[str, ...] = ()
+
+
 class PlacementExplanation(Struct, frozen=True):
     """Why a binding is placed where it is."""
 
@@ -62,6 +72,8 @@ class PlacementExplanation(Struct, frozen=True):
     terms: tuple[TermTried, ...] = ()
     clusters: tuple[ClusterAccount, ...] = ()
     previous: Summary | None = None
+    overrides: tuple[ClusterOverrides, ...] = ()
+    override_failures: str = ""  # which policies cannot be applied, and why; "": all can
 
 
 class Part(Struct, frozen=True):
@@ -98,6 +110,19 @@ def document(
         clusters=tuple(clusters(part, reported_at)),
         previous=previous,
     )
+
+
+def with_overrides(explanation: PlacementExplanation, binding: Binding, works: Iterable[Work]) -> PlacementExplanation:
+    """Return the document with the override policies that change the copies, by the Works of the binding."""
+    by_cluster = {work.cluster: applied_overrides(work.metadata.annotations) for work in works}
+    named = tuple(
+        ClusterOverrides(cluster, tuple(map(shown, policies)))
+        for cluster, policies in sorted(by_cluster.items())
+        if policies
+    )
+    failed = condition(binding.status.conditions, OVERRIDES_APPLIED)
+    failures = failed.message if failed is not None and failed.status == "False" else ""
+    return replace(explanation, overrides=named, override_failures=failures)
 
 
 def tried(part: Part) -> tuple[TermTried, ...]:
@@ -231,6 +256,10 @@ def _lines(explanation: PlacementExplanation) -> Iterator[str]:
         yield explanation.together
     for cluster in explanation.clusters:
         yield f"  {cluster.name}: {cluster.sentence}"
+    for changed in explanation.overrides:
+        yield f"The copy on {changed.cluster} is changed by {', '.join(changed.policies)}"
+    if explanation.override_failures:
+        yield f"Override policies fail: {explanation.override_failures}"
     if explanation.previous is not None:
         yield f"The decision before: {_decision(explanation.previous)}"
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Condition, Ref, condition
 from controlplane.controllers.reads import override_policies
 from controlplane.controllers.works import Works
+from controlplane.kinds.binding import OVERRIDES_APPLIED
 from controlplane.kinds.override_policy import OverridePolicy
-from controlplane.propagation.override_run import OVERRIDES_APPLIED
 from tests.builders.objects import START, deployment, namespace, policy
 from tests.core.propagation_story import MEMBERS, Story
 from tests.core.test_overrides import from_spec, label, selecting

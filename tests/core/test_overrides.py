@@ -8,11 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from controlplane.apimachinery.meta import Condition, ObjectMeta
+from controlplane.kinds.binding import OVERRIDES_APPLIED
 from controlplane.kinds.override_policy import OverridePolicy
+from controlplane.kinds.work import Work
+from controlplane.kinds.work.applied_overrides import applied_overrides
 from controlplane.propagation import overrides
 from controlplane.propagation.image_reference import ImageError, ImageReference
 from controlplane.propagation.overrides import OverrideFailed
-from tests.builders.objects import cluster
+from controlplane.scheduling.explanation_text import PlacementExplanation, text, with_overrides
+from tests.builders.objects import binding, cluster
 
 Document = dict[str, Any]
 MEMBER = cluster("member1", region="north", labels={"env": "prod"})
@@ -274,8 +279,24 @@ def test_the_applied_policies_of_a_work_are_read_from_its_annotations() -> None:
     applied = overrides.apply([label("a", "x"), label("f", "y", namespace="")], deployment(), MEMBER)
     notes = {**applied.annotations, "resourcebinding.karmada.io/namespace": "default"}
 
-    assert [str(ref) for ref in overrides.applied_to(notes)] == [
+    assert [str(ref) for ref in applied_overrides(notes)] == [
         "policy.karmada.io/ClusterOverridePolicy:f",
         "policy.karmada.io/OverridePolicy:default/a",
     ]
-    assert overrides.applied_to({"policy.karmada.io/applied-overrides": "nonsense"}) == []
+    assert applied_overrides({"policy.karmada.io/applied-overrides": "nonsense"}) == []
+
+
+def test_an_explanation_names_the_policies_of_each_copy() -> None:
+    applied = overrides.apply([label("a", "x"), label("f", "y", namespace="")], deployment(), MEMBER)
+    notes = {**applied.annotations, "resourcebinding.karmada.io/namespace": "default"}
+    work = Work(
+        "work.karmada.io/v1alpha1", "Work", ObjectMeta(name="w", namespace="karmada-es-member1", annotations=notes)
+    )
+    failed = Condition(OVERRIDES_APPLIED, "False", "ApplyOverridePolicyFailed", "cluster member2: broken")
+    placed = binding("web", None).with_status(conditions=(failed,))
+    explanation = PlacementExplanation("failover.lifeboat.io/v1alpha1", "PlacementExplanation")
+
+    said = text(with_overrides(explanation, placed, [work]))
+
+    assert "The copy on member1 is changed by ClusterOverridePolicy f, OverridePolicy default/a" in said
+    assert "Override policies fail: cluster member2: broken" in said

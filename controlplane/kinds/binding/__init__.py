@@ -16,6 +16,10 @@ CLUSTER_RESOURCE_BINDING = "work.karmada.io/ClusterResourceBinding"
 BINDINGS = (RESOURCE_BINDING, CLUSTER_RESOURCE_BINDING)
 
 
+OVERRIDES_APPLIED = "OverridesApplied"
+"""Type of a condition. Only a binding for which an override policy has failed has it."""
+
+
 class ObjectReference(Struct, frozen=True):
     """A reference to the template of a binding."""
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from controlplane.apimachinery.names import cluster_of_execution_namespace, is_execution_namespace
 from controlplane.kinds import cells
 from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.work.applied_overrides import applied_overrides, shown
 from controlplane.wire.resource import Column, age
 from controlplane.wire.table import Beside
 
@@ -53,6 +54,11 @@ def _manifest(doc: dict[str, Any]) -> dict[str, Any]:
     return manifests[0] if manifests else {}
 
 
+def _overrides(doc: dict[str, Any], now: datetime) -> str:
+    annotations = doc.get("metadata", {}).get("annotations") or {}
+    return ", ".join(shown(policy) for policy in applied_overrides(annotations))
+
+
 COLUMNS = (
     Column("Workload-Kind", lambda doc, now: _manifest(doc).get("kind", "")),
     Column("Workload-Name", lambda doc, now: _manifest(doc).get("metadata", {}).get("name", "")),
@@ -66,4 +72,5 @@ COLUMNS = (
         lambda doc, now: last_known(_applied(doc, now), doc.get(OUT_OF_REACH), now=now),
         description="What Applied was when the cluster was last reached, and how long ago.",
     ),
+    Column("Overrides", _overrides, priority=1, description="Override policies that were applied."),
 )
