@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from apps.api import pages, renderers
 from apps.api.answer import Answer, Text
 from apps.api.authorization import Attributes
+from apps.api.elsewhere import METRICS
 from apps.api.error_mapping import nothing_here
 from apps.api.permissions import path_attributes
 from apps.api.views import KubernetesView
@@ -44,6 +45,11 @@ def resources() -> tuple[Resource, ...]:
 @lru_cache(maxsize=1)
 def _resources(revision: int) -> tuple[Resource, ...]:
     return (*(kind.resource for kind in KINDS), *REVIEWS)
+
+
+def _offered() -> tuple[Resource, ...]:
+    """Return the resources for discovery documents: also one without verbs, of which only the group is listed."""
+    return (*resources(), METRICS)
 
 
 def openapi() -> OpenAPI:
@@ -97,10 +103,10 @@ class RootsView(DocumentView):
         renderer = request.accepted_renderer
         if isinstance(renderer, renderers.DiscoveryRenderer | renderers.OldDiscoveryRenderer):
             version = renderer.convert.rpartition("/")[2]
-            found = discovery.aggregated(resources(), core=self.core, version=version)
+            found = discovery.aggregated(_offered(), core=self.core, version=version)
             response = Response(Answer(found), content_type=discovery.content_type(version))
         else:
-            found = discovery.api_versions() if self.core else discovery.api_group_list(resources())
+            found = discovery.api_versions() if self.core else discovery.api_group_list(_offered())
             response = Response(Answer(found))
         response["Vary"] = "Accept"
         return response
@@ -110,14 +116,14 @@ class GroupView(DocumentView):
     """Serves /apis/<group>: the versions of a group."""
 
     def get(self, request: Request, group: str) -> Response:
-        return Response(_found(discovery.api_group(resources(), group)))
+        return Response(_found(discovery.api_group(_offered(), group)))
 
 
 class VersionsView(DocumentView):
     """Serves /api/v1 and /apis/<group>/<version>: the resources of a group version."""
 
     def get(self, request: Request, version: str, group: str = "") -> Response:
-        return Response(_found(discovery.api_resource_list(resources(), group, version)))
+        return Response(_found(discovery.api_resource_list(_offered(), group, version)))
 
 
 class VersionView(DocumentView):

@@ -6,7 +6,7 @@ of their own have routes before it, derived from their Resource declarations.
 
 from django.urls import include, path, re_path
 
-from apps.api import debug, discovery, health, token_requests
+from apps.api import debug, discovery, elsewhere, health, token_requests
 from apps.api.actions import ACTIONS, ActionView, RecordsView
 from apps.api.evictions import EvictionsView
 from apps.api.fleet_status import FleetStatusView
@@ -51,6 +51,7 @@ urlpatterns = [
     re_path(url_patterns.object_urls(placement_review.RESOURCE), PlacementReviewView.as_view()),
     re_path(url_patterns.object_urls(what_if.RESOURCE), WhatIfView.as_view()),
     re_path(PATTERN, ProxyView.as_view()),
+    *elsewhere.urlpatterns,
     re_path(url_patterns.subresource_urls(RESOURCES, ["readiness"]), ReadinessView.as_view()),
     re_path(url_patterns.object_urls(fleet_readiness.RESOURCE), FleetReadinessView.as_view()),
     re_path(url_patterns.object_urls(fleet_status.RESOURCE), FleetStatusView.as_view()),

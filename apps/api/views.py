@@ -26,6 +26,7 @@ from apps.api.logins import LOGIN_USER
 from apps.api.pagination import ContinuePagination
 from apps.api.parsers import PARSERS, PATCH_PARSERS
 from apps.api.permissions import DeclaredPermission, is_watch, path_attributes, target_attributes
+from apps.api.pod_commands import check_pods
 from apps.api.query import Listing, dry_run, listing_of, writing_of
 from apps.api.streams import watch_response
 from apps.api.target import Target, target_of
@@ -168,6 +169,7 @@ class ObjectView(TargetView):
 
     def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         target = self.target
+        check_pods(request, target)
         if is_watch(request) and not target.subresource:
             return watch_response(request, target, store(), allowed=self.attributes(request))
         if target.name and target.kind.key == FAILOVER_CONFIGURATION:

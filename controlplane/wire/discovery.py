@@ -1,7 +1,7 @@
 """The discovery documents of the API: the lists of groups, versions and resources, aggregated discovery, and /version.
 
 All of them are derived from Resources. Groups are listed in the order in which they first appear, the versions of a
-group with the preferred version first.
+group with the preferred version first. Of a resource without verbs only the group and the version are listed.
 """
 
 import re
@@ -42,7 +42,7 @@ def api_resource_list(resources: Iterable[Resource], group: str, version: str) -
     served = [resource for resource in resources if (resource.group, resource.version) == (group, version)]
     if not served:
         return None
-    entries = [entry for resource in served for entry in _flat(resource)]
+    entries = [entry for resource in served if resource.verbs for entry in _flat(resource)]
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
@@ -65,7 +65,7 @@ def aggregated(resources: Iterable[Resource], *, core: bool, version: str = "v2"
                 {
                     "version": served,
                     "resources": sorted(
-                        (_nested(r) for r in known if (r.group, r.version) == (group, served)),
+                        (_nested(r) for r in known if r.verbs and (r.group, r.version) == (group, served)),
                         key=lambda entry: str(entry["resource"]),
                     ),
                     "freshness": "Current",

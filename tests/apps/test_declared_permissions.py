@@ -36,6 +36,8 @@ PATHS = (
     "/apis/failover.lifeboat.io/v1alpha1/namespaces/default/evictions/web/hold",
     "/api/v1/namespaces/default/configmaps/settings",
     "/apis/cluster.karmada.io/v1alpha1/clusters/member1/proxy/api/v1/pods",
+    "/api/v1/namespaces/default/pods/web-1/log",
+    "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods",
     *("/bindings/shop/web-deployment", "/workloads/apps/Deployment/shop/web"),
     *("/records", "/records.md", "/records/web.7", "/records/web.7.md"),
     *("/stream", "/queue", "/queue/order", "/queue/rates"),
