@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from apps.clusters.client import MemberClient
 from apps.clusters.response_reader import TooMuch
+from apps.interpretation.service import interpretation
 from apps.members.liveness import Presence
 from apps.members.pump import AWAY_SECONDS, Pump
 from apps.members.watches import Key, Watches
@@ -44,7 +45,8 @@ from controlplane.clusters.questions import (
 from controlplane.controllers.reads.member_access import credentials
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.controllers.work_status import WorkStatus
-from controlplane.engine.run import mark_due_at_start
+from controlplane.engine.run import ANSWER_ROUNDS, mark_due_at_start
+from controlplane.interpret import InterpretationFailed, Unanswered
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +150,19 @@ class Members:
             return await measured("remove", question, self.client.discard(question))
         if isinstance(question, Compare):
             return await measured("compare", question, self.client.compare(question))
-        return self._cached(question, await measured("apply", question, self.client.ensure(question)))
+        return self._cached(question, await measured("apply", question, self._ensure(question)))
+
+    async def _ensure(self, question: Ensure) -> Answer:
+        """Return the member's answer to an apply. The rule of a user may say what the member's object keeps."""
+        for _ in range(ANSWER_ROUNDS):
+            try:
+                return await self.client.ensure(question)
+            except Unanswered as error:
+                await self._in_thread(interpretation().interpret, error.questions)
+                waits_for = str(error)
+            except InterpretationFailed as error:
+                return Answer(0, problem=str(error))
+        return Answer(0, problem=f"{waits_for}: no answer yet; it is tried again")
 
     def _cached(self, question: Ensure, answer: Answer) -> Answer:
         """Return the answer to an apply without its object, which is put into the watch cache."""

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from django.db import OperationalError, close_old_connections
 
+from apps.interpretation.service import interpretation
 from apps.objects.configuration import Configuration
 from apps.objects.instruments import ERRORS, RECONCILED, expect, phase
 from apps.objects.refusal import cause
@@ -22,8 +23,19 @@ from apps.worker.failures import keep
 from controlplane.clusters.questions import Answer, Compare, Ensure, Observe, Question
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.engine.decision import NOTHING, Decision
-from controlplane.engine.run import CLAIM_SECONDS, FAN_OUT_CHUNK, RETRY_AFTER_FAILURE, Failure, apply_decisions
+from controlplane.engine.run import (
+    ANSWER_ROUNDS,
+    CLAIM_SECONDS,
+    FAN_OUT_CHUNK,
+    RETRY_AFTER_FAILURE,
+    Failure,
+    apply_decisions,
+    decide_with_answers,
+    put_off,
+    questions_of,
+)
 from controlplane.engine.state import Actor, Claim, Claims, Unstorable
+from controlplane.interpret import InterpretationFailed, Unanswered
 from controlplane.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -149,12 +161,16 @@ class Pump:
         with phase(controller.name, "load"):
             snapshots = controller.load(self.store, [claim.ref for claim in claims]) if claims else []
         asked = [Asked(claim, claimed.now, snapshot) for claim, snapshot in zip(claims, snapshots, strict=True)]
-        for item in asked:
-            if item.snapshot is not None:
+        open_ = [item for item in asked if item.snapshot is not None]
+        for _ in range(ANSWER_ROUNDS):
+            for item in open_:
                 try:
-                    item.question = controller.question(item.snapshot, settings, now=claimed.now)
+                    item.question, item.error = controller.question(item.snapshot, settings, now=claimed.now), None
                 except Exception as error:  # noqa: BLE001  # an error with one object affects only that object
                     item.error = error
+            open_ = [item for item in open_ if isinstance(item.error, Unanswered)]
+            if not open_ or not interpretation().interpret(questions_of([item.error for item in open_])):
+                break
         return asked
 
     def _put_off(self, claims: Sequence[Claim]) -> None:
@@ -258,19 +274,14 @@ class Pump:
             )
         present = [request for request in batch if request.snapshot is not None and request.error is None]
         with phase(self.controller.name, "decide"):
-            decided = iter(
-                self.controller.decide_all(
-                    [request.snapshot for request in present],
-                    settings,
-                    now=now,
-                    answer=[request.answer for request in present],
-                )
-            )
+            decided = iter(self._decided(present, settings, now=now))
 
         def decision_or_retry(request: Asked, result: Any) -> Decision:
             if not isinstance(result, Exception):
                 decision: Decision = result
                 return decision
+            if isinstance(result, Unanswered | InterpretationFailed):
+                return put_off(result, getattr(request.snapshot, "subject", None), now=now)
             keep(self._failure(request, result, settings, now=now))
             return Decision(wake_at=now + RETRY_AFTER_FAILURE)
 
@@ -292,6 +303,18 @@ class Pump:
         ]
         if refused:
             self.store.apply(refused, by=by)
+
+    def _decided(self, present: Sequence[Asked], settings: Settings, *, now: datetime) -> list[Decision | Exception]:
+        """Return the decision for each request, with answers of scripts and webhooks where it needs some."""
+
+        def decide(indices: Sequence[int]) -> list[Decision | Exception]:
+            snapshots = [present[index].snapshot for index in indices]
+            answers = [present[index].answer for index in indices]
+            return self.controller.decide_all(snapshots, settings, now=now, answer=answers)
+
+        decided = decide(range(len(present)))
+        decide_with_answers(decided, decide, lambda questions: interpretation().interpret(questions))
+        return decided
 
     def _failure(self, request: Asked, error: Exception, settings: Settings, *, now: Any) -> Failure:
         trace = "".join(traceback.format_exception(error))

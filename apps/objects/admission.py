@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from apps.objects.lua_syntax import check_scripts
 from apps.objects.store import DjangoStore
 from controlplane.admission import admit, state_checks
 from controlplane.admission.admit import Admitted
@@ -48,6 +49,7 @@ def created(store: DjangoStore, kind: Kind, document: Document, *, settings: Set
     admitted = admit.admit_create(
         kind, document, namespace=namespace, settings=settings, now=now, uid=str(uuid.uuid4())
     )
+    check_scripts(kind, admitted.object)
     warnings = state_checks.check_write(store, kind, admitted.object, None, settings, now=now)
     return Admitted(lifecycle.prepare_created(admitted.object), (*admitted.warnings, *warnings))
 
@@ -67,5 +69,7 @@ def changed(
     `subresource`: "status" if only the status is written; "": all other parts.
     """
     admitted = admit.admit_update(kind, document, live, subresource=subresource, settings=settings, now=now)
+    if not subresource:
+        check_scripts(kind, admitted.object)
     warnings = state_checks.check_write(store, kind, admitted.object, live, settings, now=now)
     return replace(admitted, warnings=(*admitted.warnings, *warnings))

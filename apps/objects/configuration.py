@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from apps.objects import origin
 from apps.objects.definitions import definitions
+from apps.objects.interpreter_rules import interpreter_rules
 from apps.objects.store import store
 from config import env
 from config.product import from_environment
@@ -57,16 +58,17 @@ class Configuration:
     def settings(self, *, reread: bool = False) -> Settings:
         """Return the settings in force now. `reread`: read them even if they were read within the last half second.
 
-        The kinds that users define are read at the same time. While writes to members are paused after a restore, the
-        settings let only observing controllers run.
+        The kinds that users define, and their rules for interpreting kinds, are read at the same time. While writes to
+        members are paused after a restore, the settings let only observing controllers run.
         """
         if reread or time.monotonic() - self._read_at >= FRESH_SECONDS:
-            self._read()
+            self._read(reread=reread)
         return self._settings if self._held is None else observing_settings(self._settings)
 
-    def _read(self) -> None:
+    def _read(self, *, reread: bool) -> None:
         self._read_at = time.monotonic()
         definitions().refresh()
+        interpreter_rules().refresh(at_once=reread)
         self._check_pause()
         stored = self._state.get([REF]).get(REF)
         version = "" if stored is None else stored.metadata.resource_version

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 from apps.failover.bucket import RedisBucket
+from apps.interpretation.service import interpretation
 from apps.objects.instruments import phase
 from apps.worker import broker, credentials, signing
 from apps.worker.failures import keep
@@ -13,6 +15,7 @@ from controlplane.authentication.questions import NewTokens
 from controlplane.authentication.signing_requests import Sign
 from controlplane.engine.run import World
 from controlplane.eviction.rate import TakeTokens
+from controlplane.interpret.customized import Question
 
 
 @lru_cache(maxsize=1)
@@ -29,4 +32,9 @@ def world() -> World:
             return signing.signed(question)
         raise TypeError(f"no answer exists for a question of type {type(question).__name__}")
 
-    return World(answer=answer, report=keep, phase=phase)
+    return World(answer=answer, report=keep, interpret=_interpret, phase=phase)
+
+
+def _interpret(questions: Sequence[Question]) -> bool:
+    """Have questions to scripts and webhooks answered. What answers them starts with the first question."""
+    return interpretation().interpret(questions)

@@ -23,6 +23,7 @@ from controlplane.kinds import (
     CLUSTER,
     CLUSTER_TAINT_POLICY,
     EVICTION_HOLD,
+    INTERPRETER_CUSTOMIZATION,
     MAINTENANCE_WINDOW,
     NAMESPACE,
     POLICIES,
@@ -33,6 +34,7 @@ from controlplane.kinds.drain import DRAIN
 from controlplane.kinds.drill import DRILL, MOST_SIMULATED, SIMULATED, drain_name
 from controlplane.kinds.eviction import eviction_name
 from controlplane.kinds.failback import FAILBACK, Failback
+from controlplane.kinds.interpreter_customization import OPERATIONS, script_path
 from controlplane.kinds.rows import ENDED, Eviction
 from controlplane.settings import Settings
 
@@ -53,6 +55,8 @@ def check_write(
         _check_drain(state, kind, new)
     if kind.key == DRILL and old is None:
         _check_drill(state, kind, new)
+    if kind.key == INTERPRETER_CUSTOMIZATION:
+        _check_customization(state, kind, new)
     if kind.key in (EVICTION_HOLD, MAINTENANCE_WINDOW):
         return (*_unknown_names(state, new), *_already_over(new, now=now))
     if old is not None and kind.key == CLUSTER_TAINT_POLICY:
@@ -76,6 +80,28 @@ def _check_drain(state: State, kind: Kind, drain: Any) -> None:
     if Ref(CLUSTER, "", name) not in state.get([Ref(CLUSTER, "", name)]):
         cause = invalid("spec.cluster", name, "there is no such cluster; see kubectl get clusters")
         raise Invalid.of(kind.resource.kind, drain.metadata.name, [cause], group=kind.resource.group)
+
+
+def _check_customization(state: State, kind: Kind, new: Any) -> None:
+    """Raise Invalid if another customization has a script for the same operation of the same kind.
+
+    Several customizations may say what a kind needs: all of them count.
+    """
+    own = {operation for operation, _ in new.scripts()} - {"InterpretDependency"}
+    causes = [
+        invalid(
+            script_path(OPERATIONS[operation][0]),
+            "…",
+            f"conflicting with InterpreterOperation({operation}) of existing "
+            f"ResourceInterpreterCustomization({other.metadata.name})",
+        )
+        for other in state.list(INTERPRETER_CUSTOMIZATION)
+        if other.metadata.name != new.metadata.name and other.spec.target == new.spec.target
+        for operation, _ in other.scripts()
+        if operation in own
+    ]
+    if causes:
+        raise Invalid.of(kind.resource.kind, new.metadata.name, causes, group=kind.resource.group)
 
 
 def _check_drill(state: State, kind: Kind, drill: Any) -> None:

@@ -14,9 +14,11 @@ import msgspec
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.reads.bindings_on_clusters import bindings_on_clusters
+from controlplane.controllers.reads.interpreted_bindings import RULES_CHANGED, bindings_of_kind, is_rules
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Delete, Event, Put, deleting
 from controlplane.engine.state import Selection, State, Watch
+from controlplane.interpret.customized import for_each
 from controlplane.interpret.interpreter import Dependency
 from controlplane.kinds import BINDINGS, SELECTED
 from controlplane.kinds.binding import Binding
@@ -38,6 +40,7 @@ class DependenciesSnapshot(msgspec.Struct, frozen=True):
     objects: tuple[Template, ...]  # those of the needed objects that exist
     attached: dict[Ref, Binding]  # bindings of the needed objects, and bindings that still name this workload
     others: dict[Ref, Binding]  # bindings of all workloads that need the same objects
+    error: Exception | None = None  # why it is not known what the workload needs
 
     @property
     def subject(self) -> Binding | None:
@@ -85,6 +88,7 @@ class Dependencies(Controller):
         *(Watch(kind, _binding_changed) for kind in BINDINGS),
         Watch("*", _workload_changed),
         Watch("*", _needed_object_changed, fan_out=True),
+        *RULES_CHANGED,
     )
     owns = Ownership(
         dict.fromkeys(
@@ -99,17 +103,27 @@ class Dependencies(Controller):
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
         """Return the bindings of the workloads that name an object, or that select objects of its kind by label."""
+        if is_rules(origin):
+            of_kind, cursor = bindings_of_kind(state, origin, after=after, limit=limit)
+            return [binding.ref for binding in of_kind if binding.spec.propagate_deps], cursor
         by_label = [str(origin._replace(name=SELECTED))] if origin.kind.rpartition("/")[2] in SELECTED_BY_LABEL else []
         return bindings_on_clusters(state, [str(origin), *by_label], index="depends", after=after, limit=limit)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[DependenciesSnapshot | None]:
         parents: dict[Ref, Binding] = state.get(refs)
         templates: dict[Ref, Template] = state.get([bindings.template_ref(parent) for parent in parents.values()])
+        following = {
+            ref: template
+            for ref, parent in parents.items()
+            if parent.spec.propagate_deps and (template := templates.get(bindings.template_ref(parent))) is not None
+        }
         needs: dict[Ref, list[Dependency]] = {}
-        for ref, parent in parents.items():
-            template = templates.get(bindings.template_ref(parent))
-            follows = template is not None and parent.spec.propagate_deps
-            needs[ref] = attached_bindings.needed(template) if follows and template is not None else []
+        errors: dict[Ref, Exception] = {}
+        for ref, result in zip(following, for_each(attached_bindings.needed, following.values()), strict=True):
+            if isinstance(result, Exception):
+                errors[ref] = result
+            else:
+                needs[ref] = result
         found = _NeededObjects(state, [need for ones in needs.values() for need in ones])
         owners = [f"{ref.namespace}/{ref.name}" for ref in refs]
         requiring = {kind: state.by_index(kind, "required", owners) for kind in BINDINGS}
@@ -138,6 +152,7 @@ class Dependencies(Controller):
                 tuple(found.objects(needs.get(ref, ()))),
                 attached[ref],
                 others,
+                errors.get(ref),
             )
             for ref in refs
         ]
@@ -145,6 +160,8 @@ class Dependencies(Controller):
     def decide(
         self, snapshot: DependenciesSnapshot, settings: Settings, *, now: datetime, answer: Any = None
     ) -> Decision:
+        if snapshot.error is not None:
+            raise snapshot.error
         parent = snapshot.parent
         alive = parent is not None and parent.metadata.deletion_timestamp is None
         follows = alive and parent is not None and parent.spec.propagate_deps and settings.gate("PropagateDeps")

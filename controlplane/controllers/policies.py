@@ -16,6 +16,7 @@ from controlplane import kinds
 from controlplane.apimachinery.meta import ObjectMeta, Ref, Struct
 from controlplane.apimachinery.names import is_reserved_namespace
 from controlplane.controllers.reads.fleet_state import fleet_state
+from controlplane.controllers.reads.interpreted_bindings import RULES_CHANGED, bindings_of_kind, is_rules
 from controlplane.controllers.reads.policy_templates import templates_awaiting, templates_of
 from controlplane.controllers.reads.propagated_kinds import PropagatedKinds, is_propagated_namespace
 from controlplane.engine.controller import Controller, Ownership
@@ -127,6 +128,7 @@ class Policies(Controller):
         *(Watch(kind, _policy_changed, fan_out=True) for kind in kinds.POLICIES),
         *(Watch(kind, _override_policy_created, fan_out=True) for kind in kinds.OVERRIDE_POLICIES),
         *(Watch(kind, _binding_changed) for kind in kinds.BINDINGS),
+        *RULES_CHANGED,
     )
     owns: ClassVar[Ownership] = Ownership(
         {
@@ -228,6 +230,9 @@ class Policies(Controller):
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
         if origin.kind in kinds.OVERRIDE_POLICIES:
             return templates_awaiting(state, origin, after=after, limit=limit)
+        if is_rules(origin):
+            found, cursor = bindings_of_kind(state, origin, after=after, limit=limit)
+            return [bindings.template_ref(binding) for binding in found], cursor
         return templates_of(state, origin, after=after, limit=limit)
 
 

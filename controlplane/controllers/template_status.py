@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from controlplane import interpret, kinds
 from controlplane.apimachinery.meta import Ref, Struct
+from controlplane.controllers.reads.interpreted_bindings import RULES_CHANGED, bindings_of_kind
 from controlplane.controllers.reads.propagated_kinds import PropagatedKinds
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Put
@@ -41,7 +42,9 @@ class TemplateStatus(Controller):
     name: ClassVar[str] = "template_status"
     group: ClassVar[str] = "propagation"
     keys: ClassVar[tuple[str, ...]] = PropagatedKinds()
-    watches: ClassVar[tuple[Watch, ...]] = tuple(Watch(kind, _binding_changed) for kind in kinds.BINDINGS)
+    watches: ClassVar[tuple[Watch, ...]] = (
+        tuple(Watch(kind, _binding_changed) for kind in kinds.BINDINGS) + RULES_CHANGED
+    )
     owns: ClassVar[Ownership] = Ownership({"*": ("status",)})
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[TemplateStatusSnapshot | None]:
@@ -54,6 +57,11 @@ class TemplateStatus(Controller):
             else None
             for ref in refs
         ]
+
+    def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
+        """Return the templates of the kind whose rules changed."""
+        found, cursor = bindings_of_kind(state, origin, after=after, limit=limit)
+        return [bindings.template_ref(binding) for binding in found], cursor
 
     def decide(
         self, snapshot: TemplateStatusSnapshot, settings: Settings, *, now: datetime, answer: Any = None

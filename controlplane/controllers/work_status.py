@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from controlplane import interpret, kinds
 from controlplane.apimachinery.meta import Condition, Ref, Struct, condition, with_condition
 from controlplane.clusters.questions import Answer, Observe
+from controlplane.controllers.reads.interpreted_bindings import RULES_CHANGED, bindings_of_kind
 from controlplane.controllers.reads.lost_objects import OBJECT_LOST, wait_before_reapply
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.engine.controller import Ownership
@@ -63,12 +64,18 @@ class WorkStatus(MemberController):
     name: ClassVar[str] = "work_status"
     group: ClassVar[str] = "members"
     keys: ClassVar[tuple[str, ...]] = (kinds.WORK,)
-    watches: ClassVar[tuple[Watch, ...]] = (Watch(kinds.WORK, _first_applied),)
+    watches: ClassVar[tuple[Watch, ...]] = (Watch(kinds.WORK, _first_applied), *RULES_CHANGED)
     owns: ClassVar[Ownership] = Ownership({kinds.WORK: ("status.conditions", "status.manifest_statuses")})
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[WorkStatusSnapshot | None]:
         found = state.get(refs)
         return [WorkStatusSnapshot(found[ref]) if ref in found else None for ref in refs]
+
+    def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
+        """Return the Works of the kind whose rules changed."""
+        found, cursor = bindings_of_kind(state, origin, after=after, limit=limit)
+        named = state.by_index(kinds.WORK, "binding", [str(binding.ref) for binding in found])
+        return sorted(work.ref for works in named.values() for work in works), cursor
 
     def question(self, snapshot: WorkStatusSnapshot, settings: Settings, *, now: datetime) -> Observe | None:
         work = snapshot.subject

@@ -23,6 +23,7 @@ from controlplane.apimachinery.names import (
 from controlplane.clusters import fence, unjoin
 from controlplane.controllers.reads import override_policies
 from controlplane.controllers.reads.bindings_on_clusters import clusters_where_needed, works_of
+from controlplane.controllers.reads.interpreted_bindings import RULES_CHANGED, bindings_of_kind, is_rules
 from controlplane.controllers.reads.last_answers import last_answers
 from controlplane.controllers.reads.propagated_kinds import PropagatedKinds
 from controlplane.engine.controller import Controller, Ownership, cursor_after, page
@@ -158,6 +159,7 @@ class Works(Controller):
         Watch(kinds.CLUSTER, _cluster_changed, fan_out=True),
         *(Watch(kind, override_policies.policy_changed, fan_out=True) for kind in kinds.OVERRIDE_POLICIES),
         Watch(kinds.CLUSTER, override_policies.cluster_changed, fan_out=True),
+        *RULES_CHANGED,
     )
     owns: ClassVar[Ownership] = Ownership(
         {
@@ -225,6 +227,9 @@ class Works(Controller):
         """
         if origin.kind == override_policies.TARGET or origin.kind.startswith(override_policies.SELECTION):
             return override_policies.bindings_of(state, origin, after=after, limit=limit)
+        if is_rules(origin):
+            of_kind, following = bindings_of_kind(state, origin, after=after, limit=limit)
+            return [binding.ref for binding in of_kind], following
         if origin.kind == BACK:
             refs = state.refs_by_index(kinds.WORK, "leftover", origin.name, after=cursor_after(after), limit=limit)
             leftover = state.get(refs).values()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,7 +16,9 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.engine.controller import Controller
 from controlplane.engine.decision import NOTHING, Decision, Event
 from controlplane.engine.state import Actor, Claim, HeldLease, LeaseLost, Outcome, Store, Unstorable
-from controlplane.kinds import FAILOVER_CONFIGURATION
+from controlplane.interpret.customized import InterpretationFailed, Question, Unanswered
+from controlplane.kinds import FAILOVER_CONFIGURATION, INTERPRETER_CUSTOMIZATION
+from controlplane.kinds.interpreter_customization import OPERATIONS
 from controlplane.settings import Settings
 
 CLAIM_SECONDS = 30.0
@@ -26,6 +29,11 @@ DECIDED_CHUNK = 10_000  # decided and written in several transactions, so that n
 MAX_DECISIONS_WITH_STEPS = 25
 # A defect does not disappear by retrying. A failed object is retried after this time, or as soon as it changes.
 RETRY_AFTER_FAILURE = timedelta(seconds=10)
+ANSWER_ROUNDS = 12  # how often a batch is decided again with answers of scripts and webhooks
+UNANSWERED_WAIT = timedelta(seconds=1)  # until an object is decided again whose script or webhook has not answered yet
+
+
+_READ_WITH_SETTINGS = (FAILOVER_CONFIGURATION, INTERPRETER_CUSTOMIZATION)
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -55,12 +63,15 @@ class Report(msgspec.Struct, frozen=True, gc=False):
 class World(msgspec.Struct, frozen=True):
     """The outside world of a turn. `answer` answers a controller's question, `report` receives each failure.
 
+    `interpret` has questions to scripts and webhooks of users answered (`Interpreters.learn`) and returns whether some
+    were; those that take long are answered later.
     `phase` is called with a controller's name and a phase of its batch: load, ask, decide or apply. The phase runs
     inside of what it returns.
     """
 
     answer: Callable[[Any], Any] = lambda question: None
     report: Callable[[Failure], None] = lambda failure: None
+    interpret: Callable[[Sequence[Question]], bool] = lambda questions: False
     phase: Callable[[str, str], AbstractContextManager[None]] = lambda controller, phase: nullcontext()
 
 
@@ -87,8 +98,8 @@ def run_batch(
     lease: the lease of the controller's group. Only the holder works for the group, so due rows need no lease of their
     own. A decision is refused (LeaseLost) if the lease has passed to another process.
     limit: how many objects to claim at most; 0: `Controller.batch`.
-    reload_settings: reads the settings again. It is called if a change of the settings is among the due objects,
-    because `settings` may have been read before that change.
+    reload_settings: reads the settings, and the rules of users, again. It is called if a change of them is among the
+    due objects, because they may have been read before that change.
     has_time: asked before every fan-out but the first; fan-outs for which there is no time stay due.
     """
     claimed = store.claim(
@@ -100,7 +111,7 @@ def run_batch(
     )
     if not claimed.claims:
         return Report(controller.name)
-    if reload_settings is not None and any(claim.ref.kind == FAILOVER_CONFIGURATION for claim in claimed.claims):
+    if reload_settings is not None and any(claim.ref.kind in _READ_WITH_SETTINGS for claim in claimed.claims):
         settings = reload_settings()
     origins: list[Claim] = []
     keyed: list[Claim] = []
@@ -143,6 +154,7 @@ def _decide_chunk(
     loaded = [(ref, snapshot) for ref, snapshot in zip(refs, snapshots, strict=True) if snapshot is not None]
     with world.phase(controller.name, "decide"):
         decided = controller.decide_all([snapshot for _, snapshot in loaded], settings, now=now)
+    # A decision that waits for an answer of a script or webhook is made due like one that failed.
     due: list[Ref] = []
     batch: list[tuple[Ref, Decision]] = []
     for (ref, _), decision in zip(loaded, decided, strict=True):
@@ -187,9 +199,13 @@ def _decide(
         answer = None if inquiry.question is None else world.answer(inquiry.question)
     with world.phase(controller.name, "decide"):
         decided = controller.decide_all(inquiry.snapshots, settings, now=now, answer=answer)
+        again = partial(_decide_again, controller, store, settings, [claim.ref for claim, _ in present], now, answer)
+        decide_with_answers(decided, again, world.interpret)
     failures: list[Failure] = []
 
     def failed(claim: Claim, snapshot: Any, error: Exception) -> Decision:
+        if isinstance(error, Unanswered | InterpretationFailed):
+            return put_off(error, getattr(snapshot, "subject", None), now=now)
         failure = _failure(controller.name, claim.ref, snapshot, error, settings, now=now, answer=answer)
         failures.append(failure)
         world.report(failure)
@@ -213,6 +229,61 @@ def _decide(
     if refused:
         store.apply(refused, by=by, lease=lease)
     return failures, [outcome for outcome in outcomes if isinstance(outcome, Outcome)]
+
+
+def _decide_again(
+    controller: Controller,
+    store: Store,
+    settings: Settings,
+    refs: Sequence[Ref],
+    now: datetime,
+    answer: Any,
+    indices: Sequence[int],
+) -> Iterator[Decision | Exception]:
+    """Return the decisions about the objects at these positions, loaded again: `load` may use answers as well."""
+    loaded = controller.load(store, [refs[index] for index in indices])
+    asked = controller.ask([snapshot for snapshot in loaded if snapshot is not None], settings, now=now)
+    new = iter(controller.decide_all(asked.snapshots, settings, now=now, answer=answer))
+    return (NOTHING if snapshot is None else next(new) for snapshot in loaded)
+
+
+def decide_with_answers(
+    decided: list[Decision | Exception],
+    again: Callable[[Sequence[int]], Iterable[Decision | Exception]],
+    interpret: Callable[[Sequence[Question]], bool],
+) -> None:
+    """Replace the decisions that wait for answers of scripts and webhooks, as far as these answer.
+
+    `again`: decides once more about the objects at these positions.
+    """
+    for _ in range(ANSWER_ROUNDS):
+        waiting = [index for index, result in enumerate(decided) if isinstance(result, Unanswered)]
+        if not waiting or not interpret(questions_of(decided)):
+            return
+        for index, result in zip(waiting, again(waiting), strict=True):
+            decided[index] = result
+
+
+def questions_of(results: Sequence[Any]) -> list[Question]:
+    """Return the questions to scripts and webhooks on which decisions wait, each once."""
+    found = {question.key: question for each in results if isinstance(each, Unanswered) for question in each.questions}
+    return list(found.values())
+
+
+def put_off(error: Unanswered | InterpretationFailed, about: Any, *, now: datetime) -> Decision:
+    """Return the decision about an object that a script or webhook does not answer yet, or fails for.
+
+    A failure is a defect of the rule, not of this program. `about` gets an Event with the rule and the reason.
+    """
+    if isinstance(error, Unanswered):
+        return Decision(wake_at=now + UNANSWERED_WAIT)
+    events = () if about is None else (Event(about, failure_reason(error), str(error), warning=True),)
+    return Decision(wake_at=now + RETRY_AFTER_FAILURE, events=events)
+
+
+def failure_reason(error: InterpretationFailed) -> str:
+    """Return the reason of the Event about a failed rule, for example GetReplicasFailed."""
+    return f"{OPERATIONS[error.operation][1]}Failed"
 
 
 def apply_decisions(

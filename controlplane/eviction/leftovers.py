@@ -186,10 +186,12 @@ def _ready_replicas(work: Work) -> int:
 
 
 def _requested_replicas(work: Work) -> int:
-    """Return how many replicas a Work requests. For a kind without replicas: as many as are ready."""
+    """Return how many replicas a Work requests. As many as are ready: for a kind without replicas, and
+    where a script or webhook of a user does not answer."""
     interpreter = interpret.interpreter_for(work.manifest.get("apiVersion", ""), work.manifest.get("kind", ""))
-    return (
-        _ready_replicas(work)
-        if interpreter.replicas is None or interpreter.revise is None
-        else interpreter.replicas(work.manifest).replicas
-    )
+    if interpreter.replicas is None or interpreter.revise is None:
+        return _ready_replicas(work)
+    try:
+        return interpreter.replicas(work.manifest).replicas
+    except (interpret.Unanswered, ValueError):
+        return _ready_replicas(work)

@@ -18,6 +18,8 @@ from controlplane.kinds import (
     eviction,
     eviction_hold,
     failback,
+    interpreter_customization,
+    interpreter_webhook,
     maintenance_window,
     workload_rebalancer,
 )
@@ -31,6 +33,8 @@ from controlplane.kinds.configuration import registration as _configuration
 from controlplane.kinds.event import EVENT
 from controlplane.kinds.eviction import CLUSTER_EVICTION, EVICTION, EVICTIONS
 from controlplane.kinds.eviction_hold import EVICTION_HOLD
+from controlplane.kinds.interpreter_customization import INTERPRETER_CUSTOMIZATION
+from controlplane.kinds.interpreter_webhook import INTERPRETER_WEBHOOKS
 from controlplane.kinds.maintenance_window import MAINTENANCE_WINDOW
 from controlplane.kinds.override_policy import CLUSTER_OVERRIDE_POLICY, OVERRIDE_POLICIES, OVERRIDE_POLICY
 from controlplane.kinds.override_policy import registration as _override_policy
@@ -60,6 +64,8 @@ __all__ = [
     "EVICTIONS",
     "EVICTION_HOLD",
     "FAILOVER_CONFIGURATION",
+    "INTERPRETER_CUSTOMIZATION",
+    "INTERPRETER_WEBHOOKS",
     "KINDS",
     "LEASE",
     "MAINTENANCE_WINDOW",
@@ -92,6 +98,8 @@ _DECLARED = (
     *eviction.DECLARED,
     *eviction_hold.DECLARED,
     *maintenance_window.DECLARED,
+    *interpreter_customization.DECLARED,
+    *interpreter_webhook.DECLARED,
     *event.DECLARED,
     *_template.DECLARED,
 )

@@ -9,6 +9,7 @@ from tests.api.server import Server
 _PROGRAM = """
 from apps.objects.configuration import configuration
 from apps.objects.store import store
+from apps.interpretation.service import interpretation
 from apps.worker import credentials, signing
 from controlplane.authentication.questions import NewTokens
 from controlplane.apimachinery.meta import Ref
@@ -25,7 +26,9 @@ chosen = [one for one in CONTROLLERS if one.name in names]
 assert len(chosen) == len(names), names
 for name in names if {refs!r} else ():
     store().mark(name, [Ref.parse(ref) for ref in {refs!r}])
-run_until_idle(chosen, store(), configuration().settings(), world=World(answer=answer))
+interpret = lambda questions: interpretation().interpret(questions, patience=20)
+world = World(answer=answer, interpret=interpret)
+run_until_idle(chosen, store(), configuration().settings(reread=True), world=world)
 """
 
 

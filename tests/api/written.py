@@ -201,6 +201,25 @@ SPECS: list[tuple[str, Document]] = [
         },
     ),
     (
+        "config.karmada.io/ResourceInterpreterCustomization",
+        {
+            "target": {"apiVersion": "apps/v1", "kind": "Deployment"},
+            "customizations": {
+                field: {"luaScript": f"function {function}(object) return object end"}
+                for field, function in (
+                    ("retention", "Retain"),
+                    ("replicaResource", "GetReplicas"),
+                    ("componentResource", "GetComponents"),
+                    ("replicaRevision", "ReviseReplica"),
+                    ("statusReflection", "ReflectStatus"),
+                    ("statusAggregation", "AggregateStatus"),
+                    ("healthInterpretation", "InterpretHealth"),
+                    ("dependencyInterpretation", "GetDependencies"),
+                )
+            },
+        },
+    ),
+    (
         "failover.lifeboat.io/MaintenanceWindow",
         {
             "clusters": ["member1"],

@@ -26,6 +26,8 @@ def replicas(doc: Document) -> Demand:
 
     The request for cpu, and that for memory, is the larger of the two managers' requests.
     """
+    if not isinstance(doc.get("spec") or {}, dict):
+        raise ValueError("spec: must be an object")
     request: dict[str, str] = {}
     for name in ("cpu", "memory"):
         requests = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tests.apps.batches.propagation import to_interpreted
 from tests.apps.batches.stored import Case, bound, clusters, many, refs, work_of
 
 
@@ -34,5 +35,6 @@ BATCHES: dict[str, Callable[[int], Case]] = {
 }
 
 FAN_OUTS: dict[str, Callable[[int], Case]] = {
+    "work_status": to_interpreted,
     "execution": to_works,
 }

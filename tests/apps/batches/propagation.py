@@ -21,7 +21,7 @@ from controlplane.controllers.reads.override_policies import SELECTION, TARGET
 from controlplane.controllers.works import BACK
 from controlplane.eviction.leftovers import as_leftover
 from controlplane.interpret.interpreter import Dependency
-from controlplane.kinds import CLUSTER
+from controlplane.kinds import CLUSTER, INTERPRETER_CUSTOMIZATION
 from controlplane.kinds.binding import AggregatedStatusItem
 from controlplane.kinds.cluster import SecretReference
 from controlplane.kinds.override_policy import (
@@ -309,6 +309,14 @@ def to_named(size: int) -> Case:
     return Case([one, *(deployment(name) for name in many(size))], [ALL], size)
 
 
+def to_interpreted(size: int) -> Case:
+    """The rules of users for Deployments have changed."""
+    found = bound(size, spare=2)
+    works = (work_of(one, "spare", applied=True) for one in found)
+    templates = (deployment(name) for name in many(size))
+    return Case([*found, *works, *templates], [Ref(INTERPRETER_CUSTOMIZATION, "", "apps/Deployment")], size)
+
+
 BATCHES: dict[str, Callable[[int], Case]] = {
     "cluster_roles": cluster_roles,
     "token_secrets": token_secrets,
@@ -338,6 +346,7 @@ FAN_OUTS: dict[str, Callable[[int], Case]] = {
     "works overridden": to_overridden,
     "works of a changed cluster": to_changed_cluster,
     "binding_status": to_reported,
+    "template_status": to_interpreted,
     "namespaces": to_namespaces,
     "impersonators": to_impersonators,
     "definitions": to_definitions,
