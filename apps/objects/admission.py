@@ -12,11 +12,13 @@ from apps.objects.lua_syntax import check_scripts
 from apps.objects.store import DjangoStore
 from controlplane.admission import admit, state_checks
 from controlplane.admission.admit import Admitted
+from controlplane.admission.node_ports import with_node_ports
 from controlplane.apimachinery.errors import BadRequest
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine import lifecycle
 from controlplane.kind import Kind
 from controlplane.kinds import NAMESPACE
+from controlplane.kinds.template.node_port_index import SERVICE
 from controlplane.settings import Settings
 from controlplane.wire.namespace_check import check_accepts_objects
 
@@ -51,7 +53,10 @@ def created(store: DjangoStore, kind: Kind, document: Document, *, settings: Set
     )
     check_scripts(kind, admitted.object)
     warnings = state_checks.check_write(store, kind, admitted.object, None, settings, now=now)
-    return Admitted(lifecycle.prepare_created(admitted.object), (*admitted.warnings, *warnings))
+    made = lifecycle.prepare_created(admitted.object)
+    if kind.key == SERVICE:
+        made = with_node_ports(store, made, None)
+    return Admitted(made, (*admitted.warnings, *warnings))
 
 
 def changed(
@@ -72,4 +77,6 @@ def changed(
     if not subresource:
         check_scripts(kind, admitted.object)
     warnings = state_checks.check_write(store, kind, admitted.object, live, settings, now=now)
+    if kind.key == SERVICE and not subresource:
+        admitted = replace(admitted, object=with_node_ports(store, admitted.object, live))
     return replace(admitted, warnings=(*admitted.warnings, *warnings))
