@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from apps.clusters.client import APPLY, MemberClient
 from apps.clusters.joining import Member
 from controlplane.apimachinery.base64 import decoded
-from controlplane.apimachinery.names import CLUSTER_NAMESPACE
-from controlplane.authorization.proxied import IMPERSONATOR
+from controlplane.apimachinery.names import CLUSTER_NAMESPACE, IMPERSONATOR
 from controlplane.clusters.questions import FIELD_MANAGER, Answer, Target
 from controlplane.settings import MemberSettings
 

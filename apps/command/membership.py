@@ -9,14 +9,20 @@ from typing import Annotated, Any, Final
 import typer
 import yaml
 
-from apps.command import exit_codes, paths
+from apps.command import exit_codes, impersonator, kubeconfig, paths
+from apps.command.api import Api
 from apps.command.errors import CommandError, Document, Refused, usage
 from apps.command.options import command
 from apps.command.preview import preview
 from apps.command.progress import gone
 from apps.command.run import Run
 from apps.command.taints import PANEL, Cluster
-from controlplane.apimachinery.names import CLUSTER_NAMESPACE, CREDENTIALS_ANNOTATION, UNJOIN_ANNOTATION
+from controlplane.apimachinery.names import (
+    CLUSTER_NAMESPACE,
+    CREDENTIALS_ANNOTATION,
+    UNJOIN_ANNOTATION,
+    impersonation_secret_name,
+)
 
 app = typer.Typer()
 _API_VERSION: Final = "cluster.karmada.io/v1alpha1"
@@ -50,19 +56,35 @@ def join(
         "secretRef": {"namespace": CLUSTER_NAMESPACE, "name": cluster},
         "insecureSkipTLSVerification": insecure,
     }
-    secret = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": cluster, "annotations": {CREDENTIALS_ANNOTATION: cluster}},
-        "type": "Opaque",
-        "data": data,
-    }
-    place = f"/api/v1/namespaces/{CLUSTER_NAMESPACE}/secrets/{cluster}"
-    # Both are tried first, so that no Secret stays behind for a Cluster that is refused.
+    secrets = {cluster: data}
+    if not run.dry_run and (token := _impersonator(run, cluster, file, file_context)):
+        name = impersonation_secret_name(cluster)
+        secrets[name] = {"token": token}
+        spec["impersonatorSecretRef"] = {"namespace": CLUSTER_NAMESPACE, "name": name}
+    # All are tried first, so that no Secret stays behind for a Cluster that is refused.
     for dry_run in (True,) if run.dry_run else (True, False):
-        run.api.apply(place, secret, dry_run=dry_run)
+        for name, content in secrets.items():
+            place = f"/api/v1/namespaces/{CLUSTER_NAMESPACE}/secrets/{name}"
+            run.api.apply(place, _secret(name, cluster, content), dry_run=dry_run)
         joined = run.api.apply(paths.cluster(cluster), {**head, "spec": spec}, dry_run=dry_run)
     run.done(f"{cluster} {'would be ' if run.dry_run else ''}joined: {server}", joined)
+
+
+def _secret(name: str, cluster: str, data: dict[str, str]) -> Document:
+    metadata = {"name": name, "annotations": {CREDENTIALS_ANNOTATION: cluster}}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
+
+
+def _impersonator(run: Run, cluster: str, file: Path, context: str) -> str:
+    """Create the impersonator in a member and return its token; "": it could not be created, which is reported."""
+    try:
+        return impersonator.create(Api(kubeconfig.read(file, context), warn=run.remark))
+    except CommandError as error:
+        run.remark(
+            f"{cluster} has no new impersonator, which requests of users through the proxy need: {error}; run this "
+            "command again when that is mended"
+        )
+        return ""
 
 
 def _check_is_not_leaving(run: Run, name: str) -> None:

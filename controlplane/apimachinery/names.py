@@ -10,6 +10,8 @@ EXECUTION_NAMESPACE_PREFIX: Final = "karmada-es-"
 SYSTEM_NAMESPACE: Final = "karmada-system"
 CLUSTER_NAMESPACE: Final = "karmada-cluster"
 """Contains the credentials and the heartbeat Leases of clusters."""
+IMPERSONATOR: Final = "karmada-impersonator"
+"""The ServiceAccount, ClusterRole and ClusterRoleBinding in members with which requests of users are sent."""
 KUBE_SYSTEM_NAMESPACE: Final = "kube-system"  # contains the bootstrap tokens
 KUBE_PUBLIC_NAMESPACE: Final = "kube-public"  # contains what everyone may read: the address of the API
 

@@ -9,8 +9,6 @@ import msgspec
 
 from controlplane.authorization.rules import ALL, Rule, rules_in
 
-IMPERSONATOR: Final = "karmada-impersonator"
-"""Name of the ServiceAccount, ClusterRole and ClusterRoleBinding in members, as in Karmada."""
 CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
 """The key of the extra value that callers with the token of a ServiceAccount have."""
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref, Struct
+from controlplane.apimachinery.names import IMPERSONATOR
 from controlplane.authorization import proxied
 from controlplane.authorization.policy import CLUSTER_ROLE, CLUSTER_ROLE_BINDING
 from controlplane.engine.controller import Controller, Ownership, cursor_after, page
@@ -83,7 +84,7 @@ class Impersonators(Controller):
                 kind: work
                 for work in stored.get(str(ref), ())
                 for kind in works.IMPERSONATOR_KINDS
-                if works.is_copy_of(work, kind, proxied.IMPERSONATOR)
+                if works.is_copy_of(work, kind, IMPERSONATOR)
             }
             subjects = proxied.subjects(ref.name, roles, bindings)
             snapshots.append(ImpersonatorSnapshot(found.get(ref), own, subjects))
@@ -108,7 +109,7 @@ class Impersonators(Controller):
                 changes.append(Put(renewed, stored))
         if not changes:
             return NOTHING
-        message = f"the rights of {proxied.IMPERSONATOR} in {cluster.metadata.name} follow those on clusters/proxy"
+        message = f"the rights of {IMPERSONATOR} in {cluster.metadata.name} follow those on clusters/proxy"
         event = Event(cluster, "SyncImpersonationConfigSucceed", message, step=True)
         return Decision(changes=tuple(changes), events=(event,), reason="SyncImpersonator")
 

@@ -53,8 +53,8 @@ class UnjoinSnapshot(Struct, frozen=True):
 
 
 def _cluster_changed(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
-    """A cluster is due while it is being deleted, and when it joins and has no finalizer yet."""
-    if new is not None and (new.terminating or CLUSTER_FINALIZER not in new.metadata.finalizers):
+    """A cluster is due when it joins, while it has no finalizer, and while it is being deleted."""
+    if new is not None and (old is None or new.terminating or CLUSTER_FINALIZER not in new.metadata.finalizers):
         yield new.ref
 
 
@@ -128,10 +128,7 @@ class Unjoin(Controller):
         cluster = snapshot.subject
         finalizers = cluster.metadata.finalizers
         if not cluster.terminating:
-            if CLUSTER_FINALIZER in finalizers:
-                return NOTHING
-            held = cluster.with_meta(finalizers=(*finalizers, CLUSTER_FINALIZER))
-            return Decision(changes=(Put(held, cluster),), reason="Joined")
+            return _joined(cluster)
         if CLUSTER_FINALIZER not in finalizers:
             return NOTHING
         if snapshot.placed and not unjoin.forced(cluster):
@@ -147,7 +144,26 @@ class Unjoin(Controller):
             return Decision(changes=changes, wake_at=now + QUICK_CHECK, reason="Unjoin")
         freed = cluster.with_meta(finalizers=tuple(name for name in finalizers if name != CLUSTER_FINALIZER))
         rest = [deleting(obj, now=now) for obj in (snapshot.lease, *snapshot.credentials) if obj is not None]
-        return Decision(changes=(Put(freed, cluster), *rest), reason="Unjoined")
+        return Decision(changes=(Put(freed, cluster), *rest), events=(_space(cluster, "Remove"),), reason="Unjoined")
+
+
+def _joined(cluster: Cluster) -> Decision:
+    """Return the finalizer of a cluster, and the Event of one that has just joined."""
+    events = () if cluster.status.conditions else (_space(cluster, "Create"),)
+    if CLUSTER_FINALIZER in cluster.metadata.finalizers:
+        return Decision(events=events) if events else NOTHING
+    held = cluster.with_meta(finalizers=(*cluster.metadata.finalizers, CLUSTER_FINALIZER))
+    return Decision(changes=(Put(held, cluster),), events=events, reason="Joined")
+
+
+def _space(cluster: Cluster, verb: str) -> Event:
+    """Return the Event, with Karmada's reason, that the namespace for the Works of a cluster can be used, or is empty.
+
+    The namespace needs no object of its own.
+    """
+    state = "can be used" if verb == "Create" else "is empty"
+    message = f"the namespace {execution_namespace(cluster.metadata.name)} for Works of the cluster {state}"
+    return Event(cluster, f"{verb}ExecutionSpaceSucceed", message)
 
 
 def _waiting(cluster: Cluster, reason: str, *, now: datetime) -> Decision:

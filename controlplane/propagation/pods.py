@@ -1,4 +1,4 @@
-"""Pods run in member clusters: the workloads that a pod, or a selector of pods, may belong to, and what a user is told.
+"""Pods run in member clusters: the workloads that a pod or a selector may belong to, and the message for a user.
 
 kubectl asks the control plane for pods when it shows logs or runs commands. Such requests are refused at once, with the
 clusters in which the pods are and the command for one of them [pods-are-in-members].

@@ -17,6 +17,7 @@ from controlplane.apimachinery.names import (
     BINDING_ANNOTATION,
     CLUSTER_RESOURCE_BINDING_ID_LABEL,
     CONFLICT_RESOLUTION_ANNOTATION,
+    IMPERSONATOR,
     MANAGED_ANNOTATIONS_ANNOTATION,
     MANAGED_LABEL,
     MANAGED_LABEL_VALUE,
@@ -33,7 +34,7 @@ from controlplane.apimachinery.names import (
 )
 from controlplane.apimachinery.uids import child_uid
 from controlplane.authorization.policy import GROUP as RBAC
-from controlplane.authorization.proxied import IMPERSONATOR, Subjects, impersonation_rules
+from controlplane.authorization.proxied import Subjects, impersonation_rules
 from controlplane.interpret import prune
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.cluster import Cluster

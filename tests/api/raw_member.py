@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 SECONDS = 20.0
 HTML = b"<script>alert(document.domain)</script>"
+FLOOD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
 SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"
 
 
@@ -22,10 +23,11 @@ class Seen(NamedTuple):
 
 
 class RawMember:
-    """Listens on the loopback. `holes`: requests that are never answered."""
+    """Listens on the loopback. `flooded`: bytes of answers to GET …/flood that were sent."""
 
     def __init__(self) -> None:
         self.seen: list[Seen] = []
+        self.flooded = 0
         self._socket = socket.create_server(("127.0.0.1", 0))
         self._connections: list[socket.socket] = []
         self.port: int = self._socket.getsockname()[1]
@@ -60,6 +62,13 @@ class RawMember:
                     seen = seen._replace(body=b"".join(_chunks(file)))
                 self.seen.append(seen)
                 path = line.split()[1].partition("?")[0].rpartition("/")[2]
+                if path == "flood":
+                    connection.sendall(FLOOD)
+                    while True:
+                        self.flooded += connection.send(bytes(65_536))
+                if path == "deaf":
+                    connection.sendall(SWITCH)
+                    return  # the connection stays open, and nothing more is read
                 if path == "switch":
                     connection.sendall(SWITCH + b"hello ")
                     while data := connection.recv(65_536):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -316,6 +317,32 @@ def test_spdy_is_passed_on_as_bytes_in_both_directions(server: Server, raw: RawM
     assert b"upgrade: SPDY/3.1" in head
     assert (first + rest) == b"hello EARLY " + sent.upper() + b"END"
     assert raw.seen[-1].headers["upgrade"] == ["SPDY/3.1"]
+
+
+def test_a_side_that_does_not_read_stops_the_other_side(server: Server, raw: RawMember) -> None:
+    most = 24 * 1024 * 1024  # the buffers of four sockets, and far less than a second of a flood
+
+    def is_still(count: Callable[[], int]) -> bool:
+        before = count()
+        time.sleep(0.3)
+        return count() == before > 0
+
+    with socket.create_connection(("127.0.0.1", server.port)) as reader:
+        head = (
+            f"GET {proxy('raw', '/flood')} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n\r\n"
+        )
+        reader.sendall(head.encode())
+        until(lambda: is_still(lambda: raw.flooded), within=15)
+    assert raw.flooded < most
+
+    sent = 0
+    with _switched(server, "/deaf") as writer:
+        _until_text(writer, b"\r\n\r\n")
+        writer.settimeout(1)
+        with contextlib.suppress(TimeoutError):
+            while sent < most:
+                sent += writer.send(bytes(65_536))
+    assert 0 < sent < most
 
 
 def test_an_open_connection_ends_with_its_token_and_when_nothing_moves(server: Server, api: Client) -> None:

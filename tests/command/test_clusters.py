@@ -8,6 +8,7 @@ from pathlib import Path
 
 import yaml
 
+from apps.simulator.members import start_fleet_process
 from tests.api.server import Client, Server
 from tests.api.test_failback import join
 from tests.api.test_unjoin import place
@@ -87,6 +88,17 @@ def test_a_member_is_joined_with_its_credentials_and_again_with_new_ones(
     secret = api.get(f"/api/v1/namespaces/karmada-cluster/secrets/{name}").document
     assert base64.b64decode(secret["data"]["token"]) == b"two"
     assert secret["metadata"]["annotations"]["cluster.lifeboat.io/credentials-of"] == name
+
+
+def test_joining_creates_the_impersonator_of_a_member(
+    lifeboat: Lifeboat, api: Client, namespace: str, tmp_path: Path
+) -> None:
+    with start_fleet_process(tmp_path, members=["m"], tls=True) as fleet:
+        done = lifeboat("join", namespace, "--cluster-kubeconfig", str(fleet.kubeconfig("m")))
+        answer = api.get(f"{CLUSTERS}/{namespace}/proxy/api/v1/namespaces/karmada-cluster/serviceaccounts")
+
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert [item["metadata"]["name"] for item in answer.document["items"]] == ["karmada-impersonator"]
 
 
 def test_a_refused_member_leaves_no_secret_and_a_kubeconfig_without_a_token_is_explained(

@@ -218,6 +218,14 @@ def test_the_credentials_join_made_go_with_their_cluster(
     assert "karmada.io/cluster-controller" not in store.get([named.ref])[named.ref].metadata.finalizers
 
 
+def test_the_namespace_for_works_is_announced_when_a_cluster_joins_and_when_it_is_gone() -> None:
+    new = cluster("member1").with_status(conditions=()).with_meta(finalizers=("karmada.io/cluster-controller",))
+
+    assert [event.reason for event in decided(UnjoinSnapshot(new)).events] == ["CreateExecutionSpaceSucceed"]
+    assert decided(UnjoinSnapshot(cluster("known").with_meta(finalizers=new.metadata.finalizers))).events == ()
+    assert [event.reason for event in decided(UnjoinSnapshot(leaving())).events] == ["RemoveExecutionSpaceSucceed"]
+
+
 def test_the_secret_of_the_impersonator_goes_as_well() -> None:
     controller = Unjoin()
     own, other = (SecretReference("karmada-cluster", name) for name in ("member1", "member1-impersonator"))

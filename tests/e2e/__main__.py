@@ -1,0 +1,95 @@
+"""`make e2e`: runs files of Karmada's end-to-end suite against a stack with real members.
+
+LAB is a folder with the programs and scripts of the suite: `unpack.sh`, `members.sh` and `e2e/run.sh`. Its README
+describes them. Nothing of it is needed by the product.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.e2e import summary
+from tests.processes import PROJECT
+
+SUMMARY = PROJECT / "docs" / "e2e.md"
+LABEL = "lifeboat"
+CONTEXTS = ("karmada-apiserver", "karmada-host")  # names of contexts that the suite uses
+SUPERVISE = (sys.executable, "-m", "apps.development.supervise")
+# The names of the members' nodes resolve nowhere, so their kubelets are called by address.
+MEMBER_FLAGS = "--kubelet-preferred-address-types=InternalIP"
+
+
+def main() -> int:
+    """Start members and the stack, run the files, and merge the results into the summary. Returns the exit status."""
+    parser = argparse.ArgumentParser(prog="make e2e")
+    parser.add_argument("--lab", type=Path, required=True, help="folder with the suite's programs and scripts")
+    parser.add_argument("--dir", type=Path, required=True, help="folder for members, stack and reports")
+    parser.add_argument("--files", required=True, help="files of the suite, separated by |")
+    parser.add_argument("--procs", default="4", help="specs that run at the same time")
+    arguments = parser.parse_args()
+    lab, folder = arguments.lab.resolve(), arguments.dir.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "LAB": str(folder), "APISERVER_FLAGS": MEMBER_FLAGS}
+    with _members(lab, environment), _stack(folder, environment) as kubeconfig:
+        environment["KUBECONFIG"] = str(kubeconfig)
+        subprocess.run([str(lab / "e2e/run.sh"), LABEL, arguments.files, arguments.procs], env=environment, check=True)
+    specs = summary.update(SUMMARY, folder / "reports" / f"{LABEL}.json")
+    for spec in specs:
+        print(f"{spec.result:8} {spec.seconds:6.1f} s  {spec.file}  {spec.name}  {spec.note}")
+    failed = [spec for spec in specs if spec.result != "passed"]
+    print(f"{len(specs) - len(failed)} of {len(specs)} specs passed; {SUMMARY.relative_to(PROJECT)} is up to date")
+    return 1 if failed or not specs else 0
+
+
+@contextmanager
+def _members(lab: Path, environment: dict[str, str]) -> Iterator[None]:
+    """Run three real members."""
+    subprocess.run([str(lab / "unpack.sh")], env=environment, check=True, stdout=subprocess.DEVNULL)
+    try:
+        subprocess.run([str(lab / "members.sh"), "up", "3"], env=environment, check=True)
+        yield
+    finally:
+        subprocess.run([str(lab / "members.sh"), "wipe"], env=environment, check=True)
+
+
+@contextmanager
+def _stack(folder: Path, environment: dict[str, str]) -> Iterator[Path]:
+    """Run the stack with the members joined, and yield a kubeconfig with the contexts of the suite."""
+    home = folder / "stack"
+    subprocess.run([*SUPERVISE, "up", "--dir", str(home), "--members", "simulated"], env=environment, check=True)
+    try:
+        said = subprocess.run([*SUPERVISE, "env", "--dir", str(home)], check=True, capture_output=True, text=True)
+        exported = dict(re.findall(r"^export (\w+)='?(.*?)'?$", said.stdout, re.MULTILINE))
+        kubectl = ["kubectl", f"--kubeconfig={home / 'kubeconfig'}"]
+        for config in sorted((folder / "run").glob("member?.config")):
+            command = [sys.executable, "manage.py", "join", config.stem, "--kubeconfig", str(config)]
+            subprocess.run(command, env={**environment, **exported}, check=True, cwd=PROJECT)
+        unjoin = "failover.lifeboat.io/unjoin=delete"
+        subprocess.run([*kubectl, "annotate", "cluster", "simulated", unjoin], check=True)
+        subprocess.run([*kubectl, "delete", "cluster", "simulated", "--wait=false"], check=True)
+        # It would evict from members that a spec makes fail; the suite expects no policy of its own accord.
+        subprocess.run([*kubectl, "delete", "clustertaintpolicies", "--all"], check=True)
+        yield _kubeconfig(home / "kubeconfig", folder / "kubeconfig")
+    finally:
+        subprocess.run([*SUPERVISE, "down", "--dir", str(home)], env=environment, check=True)
+
+
+def _kubeconfig(source: Path, target: Path) -> Path:
+    text = source.read_text()
+    for name in CONTEXTS:
+        entry = f"contexts:\n- name: {name}\n  context:\n    cluster: lifeboat\n    user: admin\n"
+        text = text.replace("contexts:\n", entry, 1)
+    target.touch(mode=0o600)
+    target.write_text(re.sub("current-context:.*", f"current-context: {CONTEXTS[0]}", text))
+    return target
+
+
+if __name__ == "__main__":
+    sys.exit(main())
