@@ -10,6 +10,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from apps.api.authorization import Attributes, Decision
+from apps.api.handed_over import HandedOver
 from apps.objects import audit
 from apps.objects.access import caller_of
 from apps.objects.audit_queue import QUEUE
@@ -17,6 +18,7 @@ from controlplane.apimachinery.errors import StatusError
 from controlplane.authorization.audit_event import Answered
 from controlplane.authorization.audit_policy import NONE
 
+PASSED_ON: Final = 101  # a stream, or a request to a member: the event loop answers
 HEADER: Final = "Audit-Id"
 _WITH_VALUES: Final = frozenset((400, 422))
 _STATUS_BYTES: Final = 64 * 1024  # a longer answer is no Status
@@ -94,6 +96,8 @@ def record_refused(scope: Mapping[str, Any], error: StatusError) -> None:
 
 def _answered(response: Any) -> Answered:
     """Return the status of an answer. The reason of a refusal is in its Status document."""
+    if isinstance(response, HandedOver):
+        return Answered(PASSED_ON)
     code = response.status_code
     if code < 400:
         return Answered(code)

@@ -9,18 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import orjson
-from django.http import HttpResponse
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
 
 from apps.api.authorization import Attributes
+from apps.api.handed_over import HandedOver
 from apps.api.logins import Login, login_of
 from apps.api.views import KubernetesView
 from apps.objects.access import access, caller_of
 from apps.objects.configuration import configuration
 from apps.objects.store import store
-from controlplane.apimachinery.errors import Forbidden, NotFound, ServiceUnavailable
+from controlplane.apimachinery.errors import Forbidden, NotFound
 from controlplane.apimachinery.meta import Ref
 from controlplane.clusters import proxy
 from controlplane.clusters.questions import Target
@@ -28,7 +27,6 @@ from controlplane.kinds import CLUSTER, KINDS
 from controlplane.kinds.cluster import Cluster, SecretReference
 from controlplane.settings import MemberSettings
 from controlplane.wire.resource import SUBRESOURCE_METHODS
-from controlplane.wire.status import status_of
 
 PATTERN = r"^apis/cluster\.karmada\.io/v1alpha1/clusters/(?P<name>[^/]+)/proxy(?:/(?P<path>.*))?$"
 _SAME_SITE = ("same-origin", "none", "")
@@ -54,14 +52,12 @@ class Proxied(msgspec.Struct, kw_only=True):
         return username
 
 
-class ProxyResponse(HttpResponse):
+class ProxyResponse(HandedOver):
     """A response that a member gives. A server without the shell sends an error instead."""
 
     def __init__(self, proxied_: Proxied) -> None:
-        error = ServiceUnavailable("the proxy to members needs the ASGI server: manage.py serve")
-        super().__init__(orjson.dumps(status_of(error)), status=503, content_type="application/json")
+        super().__init__("the proxy to members needs")
         self.proxied = proxied_
-        self._has_been_logged = True  # for Django: this status is not what the client receives
 
 
 class Unnegotiated(BaseContentNegotiation):

@@ -10,13 +10,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
-import orjson
-from django.http import HttpResponse
 
 from apps.api.authorization import Attributes
+from apps.api.handed_over import HandedOver
 from apps.api.logins import Login
-from controlplane.apimachinery.errors import ServiceUnavailable
-from controlplane.wire.status import status_of
 
 SECONDS = 3600.0  # longest push; the browser connects again by itself
 
@@ -52,11 +49,9 @@ class Push(msgspec.Struct, kw_only=True):
         return username
 
 
-class PushResponse(HttpResponse):
+class PushResponse(HandedOver):
     """A response whose body is a stream of events. A server without the shell sends an error instead."""
 
     def __init__(self, push: Push) -> None:
-        error = ServiceUnavailable("live pages need the ASGI server: manage.py serve")
-        super().__init__(orjson.dumps(status_of(error)), status=503, content_type="application/json")
+        super().__init__("live pages need")
         self.push = push
-        self._has_been_logged = True  # for Django: this status is not what the client receives

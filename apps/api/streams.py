@@ -11,25 +11,24 @@ from typing import Any
 import msgspec
 import orjson
 from django.conf import settings
-from django.http import HttpResponse
 from rest_framework.request import Request
 
 from apps.api import in_force, reading
 from apps.api.answer import ReadBeside
 from apps.api.authorization import Attributes
 from apps.api.beside import READERS
+from apps.api.handed_over import HandedOver
 from apps.api.initial_states import InitialState, InitialStates
 from apps.api.logins import Login, login_of
 from apps.api.query import Listing, listing_of, number
 from apps.api.renderers import FormRenderer
 from apps.api.target import Target
 from apps.objects.store import DjangoStore
-from controlplane.apimachinery.errors import BadRequest, Expired, ServiceUnavailable, StatusError
+from controlplane.apimachinery.errors import BadRequest, Expired, StatusError
 from controlplane.kinds import FAILOVER_CONFIGURATION
 from controlplane.wire.negotiate import YAML, go_bool
 from controlplane.wire.request import Choice
 from controlplane.wire.resource import Resource
-from controlplane.wire.status import status_of
 from controlplane.wire.table import Beside, IncludeObject, include_object_of
 
 initial_states = InitialStates(limit=settings.API_BUFFER)
@@ -64,14 +63,12 @@ class Stream(msgspec.Struct, kw_only=True):
         return username
 
 
-class WatchResponse(HttpResponse):
+class WatchResponse(HandedOver):
     """A response whose body is a stream of changes."""
 
     def __init__(self, stream: Stream) -> None:
-        error = ServiceUnavailable("watches need the ASGI server: manage.py serve")
-        super().__init__(orjson.dumps(status_of(error)), status=503, content_type="application/json")
+        super().__init__("watches need")
         self.stream = stream
-        self._has_been_logged = True  # for Django: this status is not what the client receives
 
 
 def watch_response(request: Request, target: Target, store: DjangoStore, *, allowed: Attributes) -> WatchResponse:

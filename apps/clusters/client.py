@@ -32,7 +32,7 @@ from apps.clusters.connection import connector, credentials, through
 from apps.clusters.object_urls import Unservable, object_path
 from apps.clusters.response_reader import PROBE_BYTES, Account, TooMuch, decoded, lines, whole
 from controlplane.apimachinery.names import MANAGED_LABEL, MANAGED_LABEL_VALUE
-from controlplane.clusters.comparing import OUR_PREFIXES, comparison
+from controlplane.clusters.comparing import comparison, without_marks
 from controlplane.clusters.questions import (
     FIELD_MANAGER,
     NOT_OURS,
@@ -460,7 +460,7 @@ class MemberClient:
         if not _ours(current.body):
             return Answer(404, problem="the object on the cluster is not managed by Lifeboat")
         if question.release:
-            patch = {"metadata": {part: _stripped(current.body, part) for part in ("labels", "annotations")}}
+            patch = {"metadata": {part: without_marks(current.body, part) for part in ("labels", "annotations")}}
             return await self.call(question.target, "PATCH", path, body=patch, content_type=MERGE)
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
         uid = current.body.get("metadata", {}).get("uid")
@@ -497,8 +497,3 @@ def _ours(obj: dict[str, Any]) -> bool:
     """Return whether an object of a member is managed by Lifeboat."""
     labels = _object(obj)["metadata"].get("labels") or {}
     return isinstance(labels, dict) and labels.get(MANAGED_LABEL) == MANAGED_LABEL_VALUE
-
-
-def _stripped(obj: dict[str, Any], part: str) -> dict[str, None]:
-    """Return the merge patch that removes the labels or annotations of Lifeboat."""
-    return {key: None for key in obj.get("metadata", {}).get(part) or {} if key.startswith(OUR_PREFIXES)}

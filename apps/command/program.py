@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import typer
 
-from apps.command import drills, fleet, membership, moving, queue, reading, shell, situation, supposing, taints
+from apps.command import (
+    drills,
+    fleet,
+    importing,
+    membership,
+    moving,
+    queue,
+    reading,
+    shell,
+    situation,
+    supposing,
+    taints,
+)
 
 app = typer.Typer(
     name=shell.PROGRAM,
@@ -14,7 +26,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: docs/command.md. Every command works through the API alone, with your kubeconfig.",
 )
-for _part in (situation, fleet, queue, moving, drills, reading, supposing, taints, membership, shell):
+for _part in (situation, fleet, queue, moving, drills, reading, supposing, taints, membership, importing, shell):
     app.add_typer(_part.app)
 
 

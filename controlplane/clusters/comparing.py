@@ -61,3 +61,8 @@ def _without_noise(document: Document) -> Document:
 
 def _is_mark(path: tuple[str, ...]) -> bool:
     return len(path) == 3 and path[0] == "metadata" and path[1] in _MARKED and path[2].startswith(OUR_PREFIXES)
+
+
+def without_marks(obj: Document, part: str) -> dict[str, None]:
+    """Return the merge patch that removes the labels or annotations of the control plane from an object."""
+    return {key: None for key in obj.get("metadata", {}).get(part) or {} if key.startswith(OUR_PREFIXES)}

@@ -1,0 +1,160 @@
+"""The plan of an import: which objects of another control plane are written, in which order, and which are left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from apps.command.errors import Document
+from apps.command.source import Identity, Source
+from controlplane.apimachinery.names import CREDENTIALS_ANNOTATION, OBSERVE_ANNOTATION
+
+CLUSTER: Final = ("cluster.karmada.io/v1alpha1", "Cluster")
+POLICIES: Final = tuple(
+    ("policy.karmada.io/v1alpha1", kind)
+    for kind in (
+        *("PropagationPolicy", "ClusterPropagationPolicy", "OverridePolicy", "ClusterOverridePolicy"),
+        *("ClusterTaintPolicy", "FederatedResourceQuota"),
+    )
+)
+INTERPRETERS: Final = tuple(
+    ("config.karmada.io/v1alpha1", kind)
+    for kind in ("ResourceInterpreterCustomization", "ResourceInterpreterWebhookConfiguration")
+)
+BINDINGS: Final = tuple(("work.karmada.io/v1alpha2", kind) for kind in ("ResourceBinding", "ClusterResourceBinding"))
+DEFINITION: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+NAMESPACE: Final = ("v1", "Namespace")
+_OWN_GROUPS: Final = (".karmada.io", ".lifeboat.io")  # definitions of the control plane itself
+_OWN_NAMESPACES: Final = ("kube-", "karmada-", "default")
+_KEPT: Final = ("name", "namespace", "labels", "annotations")
+_SECRETS: Final = ("secretRef", "impersonatorSecretRef")
+
+
+class Item(NamedTuple):
+    """An object to write. `left_out` "": it is written; otherwise the reason why it is not."""
+
+    identity: Identity
+    document: Document
+    left_out: str = ""
+
+    @property
+    def kind(self) -> str:
+        return self.identity[1]
+
+    @property
+    def title(self) -> str:
+        """Return "Deployment shop/web"."""
+        return f"{self.kind} {'/'.join(filter(None, self.identity[2:]))}"
+
+
+def planned(source: Source) -> list[Item]:
+    """Return the objects of a source in the order in which they are written.
+
+    Bindings come before their templates. So a template finds its placement, and nothing is scheduled again.
+    """
+    return [
+        *_namespaces(source),
+        *_definitions(source),
+        *_clusters(source),
+        *(_item(one) for kind in (*INTERPRETERS, *POLICIES) for one in source.listed(*kind)),
+        *_bound(source),
+    ]
+
+
+def _namespaces(source: Source) -> Iterator[Item]:
+    for document in source.listed(*NAMESPACE):
+        if not document["metadata"]["name"].startswith(_OWN_NAMESPACES):
+            yield _item(document)
+
+
+def _definitions(source: Source) -> Iterator[Item]:
+    for document in source.listed(*DEFINITION):
+        if not str(document["spec"]["group"]).endswith(_OWN_GROUPS):
+            yield _item(document)
+
+
+def _clusters(source: Source) -> Iterator[Item]:
+    """Yield each cluster after the Secrets that it names. All clusters are observed at first."""
+    for document in source.listed(*CLUSTER):
+        for field in _SECRETS:
+            ref = document["spec"].get(field) or {}
+            if ref:
+                yield _secret(source, ref["namespace"], ref["name"], of=document["metadata"]["name"])
+        item = _item(document)
+        metadata = item.document["metadata"]
+        annotations = {**metadata.get("annotations", {}), OBSERVE_ANNOTATION: "true"}
+        yield item._replace(document={**item.document, "metadata": {**metadata, "annotations": annotations}})
+
+
+def _secret(source: Source, namespace: str, name: str, *, of: str) -> Item:
+    identity = ("v1", "Secret", namespace, name)
+    document = source.read(identity)
+    if document is None:
+        return Item(identity, {}, "the source does not have it")
+    kept: Document = {key: document[key] for key in ("apiVersion", "kind", "type", "data") if key in document}
+    metadata = {"namespace": namespace, "name": name, "annotations": {CREDENTIALS_ANNOTATION: of}}
+    # A token Secret belongs to a ServiceAccount of the source; its contents are what is needed.
+    return Item(identity, {**kept, "type": "Opaque", "metadata": metadata})
+
+
+def _bound(source: Source) -> Iterator[Item]:
+    templates: dict[Identity, None] = {}
+    for kind in BINDINGS:
+        for document in source.listed(*kind):
+            resource = document["spec"]["resource"]
+            item = _item(document)
+            spec = {**item.document["spec"], "resource": {**resource, "uid": "", "resourceVersion": ""}}
+            metadata = {**item.document["metadata"], "finalizers": document["metadata"].get("finalizers") or []}
+            yield item._replace(document={**item.document, "metadata": metadata, "spec": spec})
+            templates[_template_of(document)] = None
+    for identity in templates:
+        found = source.read(identity)
+        yield Item(identity, {}, "the source does not have it") if found is None else _item(found)
+
+
+def _item(document: Document) -> Item:
+    """Return an object without what its server wrote: uid, version, owners, finalizers and status.
+
+    Bindings keep their finalizers (`_bound`), by which their Works go with them.
+    """
+    metadata = {key: value for key, value in document["metadata"].items() if key in _KEPT}
+    plain = {**{key: value for key, value in document.items() if key != "status"}, "metadata": metadata}
+    identity = document["apiVersion"], document["kind"], metadata.get("namespace", ""), metadata["name"]
+    return Item(identity, plain)
+
+
+def counted(items: list[Item]) -> list[tuple[str, int, int]]:
+    """Return for each kind, in order, how many objects are written and how many are left out."""
+    written = Counter(item.kind for item in items if not item.left_out)
+    left_out = Counter(item.kind for item in items if item.left_out)
+    return [(kind, written[kind], left_out[kind]) for kind in dict.fromkeys(item.kind for item in items)]
+
+
+def placements(items: list[Item]) -> dict[Identity, dict[str, int]]:
+    """Return the clusters of each binding, with their replicas."""
+    return {item.identity: targets(item.document) for item in items if item.identity[:2] in BINDINGS}
+
+
+def expected_copies(items: list[Item]) -> set[tuple[str, str]]:
+    """Return for each target of each binding whose template is imported the cluster, and the object's title there."""
+    written = {item.identity for item in items if not item.left_out}
+    names = {item.identity[3] for item in items if item.identity[:2] == CLUSTER}
+    found = set()
+    for item in items:
+        if item.identity[:2] in BINDINGS:
+            template = _template_of(item.document)
+            if template in written:
+                title = f"{template[1]} {'/'.join(filter(None, template[2:]))}"
+                found |= {(cluster, title) for cluster in targets(item.document) if cluster in names}
+    return found
+
+
+def _template_of(binding: Document) -> Identity:
+    resource = binding["spec"]["resource"]
+    return resource["apiVersion"], resource["kind"], resource.get("namespace", ""), resource["name"]
+
+
+def targets(binding: Document) -> dict[str, int]:
+    """Return the clusters of a binding, with their replicas."""
+    return {one["name"]: one.get("replicas", 0) for one in binding["spec"].get("clusters") or ()}

@@ -1,0 +1,268 @@
+"""Commands that take over another control plane: import, compare, takeover, observe."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from apps.command import durations, exit_codes, kubeconfig, paths
+from apps.command.api import Api
+from apps.command.completing import clusters
+from apps.command.errors import CommandError, Document, Refused, usage
+from apps.command.import_plan import CLUSTER, DEFINITION, Item, counted, expected_copies, placements, planned, targets
+from apps.command.options import command
+from apps.command.run import Run
+from apps.command.source import ControlPlane, Files, Served, Source
+from controlplane.apimachinery.names import OBSERVE_ANNOTATION, UNJOIN_ANNOTATION
+
+app = typer.Typer()
+PANEL: Final = "Taking over"
+WORKS: Final = "/apis/work.karmada.io/v1alpha1/works"
+LOOK_SECONDS: Final = 1.0
+MOST_LINES: Final = 20
+# How the message of a compared Work begins, and the column that counts it.
+SAME, MARKS, OTHER, MISSING, UNKNOWN = "Same", "Marks only", "Different", "Missing", "Not compared"
+_BEGINS: Final = (
+    ("An apply would change nothing.", SAME),
+    ("An apply would change nothing but", MARKS),
+    ("An apply would change", OTHER),
+    ("The member does not have", MISSING),
+)
+
+Clusters = Annotated[list[str], typer.Argument(help="The clusters.", autocompletion=clusters)]
+Timeout = Annotated[str, typer.Option(help="How long to wait.")]
+
+
+@command(app, panel=PANEL, name="import", dangerous=True)
+def import_(
+    run: Run,
+    kubeconfig_file: Annotated[
+        Path | None, typer.Option("--from", help="A kubeconfig of the other control plane.")
+    ] = None,
+    file_context: Annotated[str, typer.Option("--from-context", help="Its context. Default: the current one.")] = "",
+    files: Annotated[
+        list[Path] | None, typer.Option("--file", help="A file or folder with its objects as YAML. May be repeated.")
+    ] = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Remove what was imported. Members keep their objects.")] = False,
+    timeout: Timeout = "2m",
+) -> None:
+    """Take over a Karmada: clusters, policies, bindings with their placements, templates. Members are only observed."""
+    if bool(kubeconfig_file) == bool(files):
+        raise usage("give --from KUBECONFIG of the other control plane, or --file with its objects")
+    items = planned(_source(kubeconfig_file, file_context, files or ()))
+    if not items:
+        raise CommandError("the source has nothing to import", code=exit_codes.NOT_FOUND)
+    if undo:
+        _undo(run, items)
+        return
+    if not run.is_structured:
+        run.rows(("Kind", "To write", "Left out"), [[kind, *numbers] for kind, *numbers in counted(items)])
+    for item in items:
+        if item.left_out:
+            run.remark(f"left out: {item.title}: {item.left_out}")
+    run.confirm("Write them? The members are compared and not written to.")
+    refused = _write(run, items)
+    _wait_until_compared(run, items, seconds=durations.seconds(timeout, option="--timeout"))
+    moved = _moved(run, items)
+    _report(run, _compared(run, _names(items)))
+    for line in (*refused, *moved):
+        run.remark(line, style="red")
+    if refused or moved:
+        raise CommandError(
+            f"{len(refused)} objects were refused, {len(moved)} bindings have other clusters than in the source",
+            code=exit_codes.REFUSED,
+            advice="no member was written to; mend the source or Lifeboat and repeat the command",
+        )
+    run.remark("next: stop the controllers of the other control plane, then lifeboat takeover CLUSTER…")
+
+
+def _source(file: Path | None, context: str, files: Sequence[Path]) -> Source:
+    if file is None:
+        return Files(files)
+    return ControlPlane(Api(kubeconfig.read(file, context), warn=lambda text: None))
+
+
+def _names(items: Sequence[Item]) -> list[str]:
+    return [item.identity[3] for item in items if item.identity[:2] == CLUSTER]
+
+
+def _write(run: Run, items: Sequence[Item]) -> list[str]:
+    """Create what does not exist yet; return a line for each object that was refused."""
+    served, refused = Served(run.api), []
+    created = Counter[str]()
+    for item in items:
+        if item.left_out:
+            continue
+        path = served.path(item.identity[0], item.kind, item.identity[2])
+        if path is None:
+            refused.append(f"{item.title}: Lifeboat does not serve {item.kind} of {item.identity[0]}")
+            continue
+        try:
+            run.api.post(path, item.document)
+            created[item.kind] += 1
+        except Refused as error:
+            if error.status.get("reason") != "AlreadyExists":
+                refused.append(f"{item.title}: {error.message}")
+        if item.identity[:2] == DEFINITION:
+            served.forget()
+    run.remark(
+        f"{created.total()} objects written, {len(items) - created.total() - len(refused)} were there or left out"
+    )
+    return refused
+
+
+def _moved(run: Run, items: list[Item]) -> list[str]:
+    """Return a line for each binding whose clusters are not those of the source."""
+    served, lines = Served(run.api), []
+    for identity, wanted in placements(items).items():
+        path = served.path(*identity)
+        try:
+            found = {} if path is None else run.api.get(path)
+        except Refused as error:
+            if error.http != 404:
+                raise
+            found = {}
+        now = targets(found) if found else {}
+        if now != wanted:
+            lines.append(f"{identity[1]} {identity[2]}/{identity[3]}: {_shown(wanted)} there, {_shown(now)} here")
+    return lines
+
+
+def _shown(clusters: dict[str, int]) -> str:
+    return ", ".join(f"{name}: {replicas}" for name, replicas in clusters.items()) or "no cluster"
+
+
+def _undo(run: Run, items: Sequence[Item]) -> None:
+    """Delete templates, policies and clusters that were imported, as long as all clusters are observed."""
+    for name in _names(items):
+        try:
+            found = run.api.get(paths.cluster(name))
+        except Refused as error:
+            if error.http == 404:
+                continue
+            raise
+        if found["metadata"].get("annotations", {}).get(OBSERVE_ANNOTATION) != "true":
+            raise CommandError(
+                f"cluster {name} is not observed: removing its objects here would remove them there",
+                code=exit_codes.REFUSED,
+                advice=f"lifeboat observe {name}",
+            )
+    kept = {"Namespace", "CustomResourceDefinition", "Secret", "ResourceBinding", "ClusterResourceBinding"}
+    going = [item for item in reversed(items) if item.kind not in kept and not item.left_out]
+    run.rows(("Kind", "To remove"), list(Counter(item.kind for item in going).items()))
+    run.confirm("Remove them from Lifeboat? The members keep their objects.")
+    served, removed = Served(run.api), 0
+    for item in going:
+        path = served.path(*item.identity)
+        try:
+            if path is not None and item.identity[:2] == CLUSTER:
+                run.api.patch(path, {"metadata": {"annotations": {UNJOIN_ANNOTATION: "keep"}}})
+            if path is not None:
+                run.api.delete(path)
+                removed += 1
+        except Refused as error:
+            if error.http != 404:
+                raise
+    run.done(f"{removed} objects removed; Namespaces, definitions and Secrets are left", {"removed": removed})
+
+
+@command(app, panel=PANEL)
+def compare(run: Run, names: Annotated[list[str] | None, typer.Argument(help="The clusters.")] = None) -> None:
+    """Show what would change on clusters that are observed, if Lifeboat took them over now."""
+    _report(run, _compared(run, names or _observed(run)))
+
+
+@command(app, panel=PANEL, dangerous=True)
+def takeover(run: Run, names: Clusters) -> None:
+    """End the observing of clusters: Lifeboat writes to them from now on. Stop the other control plane before."""
+    found = _compared(run, names)
+    _report(run, found)
+    if waiting := sum(1 for one in found if one[2] == UNKNOWN):
+        run.remark(f"{waiting} objects are not compared: what would change there is not known", style="yellow")
+    run.confirm(f"Has the other control plane stopped, and should Lifeboat write to {', '.join(names)}?")
+    _annotate(run, names, None, "taken over")
+
+
+@command(app, panel=PANEL, dangerous=True)
+def observe(run: Run, names: Clusters) -> None:
+    """Stop writing to clusters: they are read and compared only, so that another control plane may write to them."""
+    run.confirm(f"Stop writing to {', '.join(names)}? Failovers from and to them have no effect then.")
+    _annotate(run, names, "true", "observed")
+
+
+def _annotate(run: Run, names: Sequence[str], value: str | None, did: str) -> None:
+    body = {"metadata": {"annotations": {OBSERVE_ANNOTATION: value}}}
+    for name in names:
+        run.api.patch(paths.cluster(name), body, dry_run=True)
+    for name in names:
+        run.done(f"{name} {did}", run.api.patch(paths.cluster(name), body))
+
+
+def _observed(run: Run) -> list[str]:
+    items = run.api.items(paths.CLUSTERS).get("items") or []
+    return [
+        one["metadata"]["name"]
+        for one in items
+        if (one["metadata"].get("annotations") or {}).get(OBSERVE_ANNOTATION) == "true"
+    ]
+
+
+Compared = tuple[str, str, str, str]  # cluster, object, column, message
+
+
+def _compared(run: Run, names: Sequence[str]) -> list[Compared]:
+    """Return the comparison of each Work of the clusters."""
+    wanted = {f"karmada-es-{name}": name for name in names}
+    works = run.api.items(WORKS).get("items") or []
+    return [_verdict(wanted[place], work) for work in works if (place := work["metadata"]["namespace"]) in wanted]
+
+
+def _verdict(cluster: str, work: Document) -> Compared:
+    conditions: list[Any] = (work.get("status") or {}).get("conditions") or []
+    applied: Document = next(
+        (one for one in conditions if one["type"] == "Applied" and one.get("reason") == "Observed"), {}
+    )
+    current = applied.get("observedGeneration") == work["metadata"].get("generation")
+    message = str(applied.get("message", "")) if current else ""
+    column = next((name for begin, name in _BEGINS if message.startswith(begin)), UNKNOWN)
+    manifest = ((work["spec"].get("workload") or {}).get("manifests") or [{}])[0]
+    place = manifest.get("metadata") or {}
+    shown = "/".join(filter(None, (place.get("namespace"), place.get("name"))))
+    return cluster, f"{manifest.get('kind', '')} {shown}", column, message or "not compared yet"
+
+
+def _wait_until_compared(run: Run, items: list[Item], *, seconds: float) -> None:
+    """Wait until every copy of the imported bindings, and every other Work of the clusters, is compared.
+
+    Returns also when the time is over.
+    """
+    names, until = _names(items), time.monotonic() + seconds
+    wanted = expected_copies(items)
+    while time.monotonic() < until:
+        found = _compared(run, names)
+        compared = {(cluster, about) for cluster, about, column, _ in found if column != UNKNOWN}
+        if wanted <= compared and len(found) == sum(1 for one in found if one[2] != UNKNOWN):
+            return
+        time.sleep(LOOK_SECONDS)
+
+
+def _report(run: Run, found: Sequence[Compared]) -> None:
+    columns = (SAME, MARKS, OTHER, MISSING, UNKNOWN)
+    counts = Counter((cluster, column) for cluster, _, column, _ in found)
+    names = list(dict.fromkeys(cluster for cluster, *_ in found))
+    if run.show({"items": [dict(zip(("cluster", "object", "verdict", "message"), one, strict=True)) for one in found]}):
+        return
+    if not found:
+        run.remark("no object of these clusters is compared")
+        return
+    run.rows(("Cluster", *columns), [[name, *(counts[name, column] for column in columns)] for name in names])
+    lines = [one for one in found if one[2] not in (SAME, MARKS)]
+    for cluster, about, _, message in lines[:MOST_LINES]:
+        run.remark(f"{cluster}: {about}: {message}")
+    if len(lines) > MOST_LINES:
+        run.remark(f"… and {len(lines) - MOST_LINES} more; -o json has all of them")
