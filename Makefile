@@ -22,7 +22,7 @@ folder=$(DIR)/$(1)-$$$$; environment=$$($(SUPERVISE) services --dir $$folder $(2
   status=0; $(3) || status=$$?; $(SUPERVISE) services --dir $$folder --stop --throwaway; exit $$status
 endef
 
-.PHONY: e2e rbac-record checked-beside-types tested-seeds tested-rest wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo picture replay fault lint format types contracts migrations-check services wheels docs docs-only lock image
+.PHONY: e2e rbac-record checked-beside-types tested-seeds tested-rest wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo picture replay fault lint format types contracts migrations-check services wheels docs docs-only lock image base-image
 
 help:
 	@echo "make run          start everything; Ctrl-C ends it           make up / make down   the same in the background"
@@ -34,6 +34,7 @@ help:
 	@echo "make conformance  golden vectors                             make bench            ONLY=apply|propagate|..."
 	@echo "make chaos        SECONDS=480 SEED=7                      make docs             tables that documents copy from the code"
 	@echo "make lock         hashes of all packages                 make image            the image, where docker is"
+	@echo "make base-image   the digest of the base image, renewed"
 	@echo "make clean        stop everything and remove $(DIR)"
 
 run: $(RUN_STAMP)
@@ -171,13 +172,16 @@ lock: .venv/bin/python
 	$(LOCKED) requirements-tracing.txt --output-file requirements.lock
 	$(LOCKED) requirements-dev.txt --output-file requirements-dev.lock
 
-# The image, with the base image pinned by the digest that its tag has now. Needs docker and its registry.
-BASE = $$(sed -n 's/^ARG PYTHON_IMAGE=//p' docker/Dockerfile)
+# The image. Needs docker and its registry.
 VERSION = $$(sed -n 's/^__version__ = "\(.*\)"/\1/p' controlplane/__init__.py)
 image:
-	@digest=$$(docker buildx imagetools inspect "$(BASE)" --format '{{.Manifest.Digest}}') && \
-	  echo "base image: $(BASE)@$$digest" && \
-	  docker buildx build --file docker/Dockerfile --build-arg PYTHON_IMAGE="$(BASE)@$$digest" --tag lifeboat:$(VERSION) --load .
+	@docker buildx build --file docker/Dockerfile --tag lifeboat:$(VERSION) --load .
+
+# Pins the base image by the digest that its tag has now: for updates of Debian and Python, then build and test the image.
+BASE_TAG = $$(sed -n 's/^ARG PYTHON_IMAGE=\([^@]*\).*/\1/p' docker/Dockerfile)
+base-image:
+	@digest=$$(docker buildx imagetools inspect "$(BASE_TAG)" --format '{{.Manifest.Digest}}') && \
+	  sed -i "s|^\(ARG PYTHON_IMAGE=[^@]*\).*|\1@$$digest|" docker/Dockerfile && grep '^ARG PYTHON_IMAGE' docker/Dockerfile
 
 # A stamp file is newer than the lists of pinned packages if these are installed.
 .venv/bin/python:

@@ -49,9 +49,17 @@ def relative(text: str, *, now: datetime) -> str:
     at = moment(text)
     if at is None:
         return text
-    distance = (at - now).total_seconds()
     day = "" if at.date() == now.date() else f"{at:%Y-%m-%d} "
-    return f"{day}{at:%H:%M:%S}Z ({f'in {brief(distance)}' if distance > 0 else f'{brief(distance)} ago'})"
+    return f"{day}{at:%H:%M:%S}Z ({distance(text, now=now)})"
+
+
+def distance(text: str, *, now: datetime) -> str:
+    """Return the distance of a time from now: "in 3m", "12s ago". Other texts are returned as they are."""
+    at = moment(text)
+    if at is None:
+        return text
+    seconds_ahead = (at - now).total_seconds()
+    return f"in {brief(seconds_ahead)}" if seconds_ahead > 0 else f"{brief(seconds_ahead)} ago"
 
 
 def later(amount: int, *, now: datetime) -> str:

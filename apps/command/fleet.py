@@ -93,7 +93,7 @@ class Check(NamedTuple):
 @command(app, panel=PANEL)
 def doctor(run: Run) -> None:
     """Check everything a failover needs, and say what to do: processes, gate, clusters, pauses, queue, readiness."""
-    checks = list(_checks(run))
+    checks = sorted(_checks(run), key=lambda check: check.state == "ok")  # what fails comes first
     found = [one._asdict() for one in checks]
     if not run.show({"checks": found}):
         run.rows(

@@ -10,11 +10,9 @@ from typing import Any, Final
 
 import yaml
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from apps.command import durations
 from apps.command.errors import Document
+from apps.command.table import Table
 
 UNLIMITED: Final = 100_000  # columns, where no terminal limits them: nothing is cut in a file or a pipe
 
@@ -38,14 +36,6 @@ class RecordOutput(StrEnum):
     MARKDOWN = "markdown"
 
 
-# The colour of a word in a cell. The word itself is always printed, so colour is never the only sign.
-_STYLES: Final = {
-    **dict.fromkeys(("True", "Ready", "Normal", "Finished", "On", "Passed", "ok"), "green"),
-    **dict.fromkeys(("False", "Unknown", "Failed", "Stopped", "Blind", "Blocks", "Abandoned", "failed"), "red"),
-    **dict.fromkeys(("Held", "Paused", "Secondary", "Warns", "Recovering", "Off"), "yellow"),
-}
-
-
 def console(*, stderr: bool = False) -> Console:
     """Return a console. Colour and width are those of a terminal; NO_COLOR turns colours off."""
     made = Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
@@ -63,18 +53,8 @@ def structured(document: Any, how: str) -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, now: datetime) -> Table:
-    """Return a table as kubectl prints it: capital headings, no lines. Times show how long ago they were."""
-    made = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 3, 0, 0))
-    for name in columns:
-        made.add_column(name.upper(), no_wrap=True, overflow="ignore")
-    for row in rows:
-        made.add_row(*(_cell(value, now=now) for value in row))
-    return made
-
-
-def _cell(value: Any, *, now: datetime) -> Text:
-    text = "" if value is None else durations.relative(str(value), now=now)
-    return Text(text or "-", style=_STYLES.get(text, ""))
+    """Return a table as kubectl prints it."""
+    return Table(columns, rows, now=now)
 
 
 def rows_of(found: Document, *, wide: bool, namespaces: bool) -> tuple[list[str], list[list[Any]]]:

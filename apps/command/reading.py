@@ -53,15 +53,20 @@ def _fleet(run: Run, status: Document) -> None:
     if message := status.get("message"):
         run.say(message, style="yellow")
     rows = [
-        [one["what"], one["severity"], one["bindings"], one["remedy"], ", ".join(one.get("examples") or ())]
+        [one["what"], one["severity"], one["bindings"], one["remedy"], ", ".join(map(_name, one.get("examples") or ()))]
         for one in status.get("obstacles") or ()
     ]
     if rows:
         run.rows(("Obstacle", "Severity", "Workloads", "What to do", "Examples"), rows)
 
 
+def _name(reference: str) -> str:
+    """Return the namespace and name in the reference of a binding, which is a text as in "ResourceBinding:shop/web"."""
+    return reference.partition(":")[2] or reference
+
+
 def _binding(run: Run, found: Document) -> None:
-    run.say(f"{found['binding']}: {'would fail over' if found['ready'] else 'would not fail over'}.")
+    run.say(f"{_name(found['binding'])}: {'would fail over' if found['ready'] else 'would not fail over'}.")
     for one in found.get("prospects") or ():
         after = one.get("after_seconds", one.get("afterSeconds"))
         when = "" if after is None else f" {durations.brief(after)} after the taint"

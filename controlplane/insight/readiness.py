@@ -164,6 +164,11 @@ def fleet_obstacles(situation: Situation, settings: Settings, *, now: datetime) 
     return (*_switched_off(settings), *_tier_obstacles(situation, settings, now=now))
 
 
+def nothing_fails_over(tier: health.Tier, settings: Settings) -> bool:
+    """Test whether no binding at all would fail over in a tier of the eviction rate, as `fleet_obstacles` finds."""
+    return tier.rate <= 0 or any(True for _ in _switched_off(settings))
+
+
 def is_attached(binding: Binding) -> bool:
     """Test whether a binding has no placement of its own, but is placed with the workloads that need it
     (propagateDeps)."""

@@ -17,6 +17,7 @@ from controlplane.apimachinery.meta import condition
 from controlplane.apimachinery.times import in_words, later
 from controlplane.clusters import health
 from controlplane.insight import attention
+from controlplane.insight.readiness import nothing_fails_over
 from controlplane.kinds.cluster import ACCESS_LOST, READY, Cluster
 from controlplane.kinds.cluster import FLAPPING as FLAPPING_CONDITION
 from controlplane.kinds.eviction_hold import EvictionHold
@@ -136,7 +137,7 @@ def situation(facts: Facts, settings: Settings, *, now: datetime) -> FleetStatus
         queue=queue,
         attention=needs,
         pauses=pauses,
-        readiness=facts.prepared,
+        readiness=_prepared(facts.prepared, tier, settings),
         members=members,
         as_of=now,
     )
@@ -144,6 +145,13 @@ def situation(facts: Facts, settings: Settings, *, now: datetime) -> FleetStatus
     worst = min((_SEVERITY[severity] for severity in severities), default=_SEVERITY[OK])
     severity = next(word for word, rank in _SEVERITY.items() if rank == worst)
     return msgspec.structs.replace(status, severity=severity, sentence=sentence(status, now=now))
+
+
+def _prepared(stored: Prepared | None, tier: health.Tier, settings: Settings) -> Prepared | None:
+    """Return how many workloads would fail over now. The stored answers leave out what prevents every failover."""
+    if stored is not None and nothing_fails_over(tier, settings):
+        return msgspec.structs.replace(stored, ready=0)
+    return stored
 
 
 def pauses_fleet(hold: EvictionHold) -> bool:

@@ -267,6 +267,7 @@ def test_the_image_installs_locked_packages_and_runs_as_no_root() -> None:
     image = (PROJECT / "docker" / "Dockerfile").read_text()
 
     assert "--require-hashes --only-binary :all: -r requirements.lock" in image
+    assert re.search(r"^ARG PYTHON_IMAGE=python:3\.11-slim@sha256:[0-9a-f]{64}$", image, re.MULTILINE)
     assert re.search(r"^USER 10001:10001$", image, re.MULTILINE)
     assert re.search(r"^HEALTHCHECK ", image, re.MULTILINE)
     for name in re.findall(r"^COPY (?!--from)(\S+) ", image, re.MULTILINE):

@@ -48,6 +48,17 @@ def whats(status: FleetStatusStatus) -> list[str]:
     return [one.what for one in status.attention]
 
 
+def test_nothing_would_fail_over_while_no_evictions_take_place_or_the_gate_is_off() -> None:
+    prepared = Prepared(47, 45, NOW)
+    half = [down("member1"), down("member2"), ready("member3")]
+
+    stopped = seen(*half, prepared=prepared)
+    off = seen(ready("member1"), ready("member2"), settings=Settings(), prepared=prepared)
+
+    assert (stopped.readiness, off.readiness) == (Prepared(47, 0, NOW), Prepared(47, 0, NOW))
+    assert seen(ready("member1"), ready("member2"), prepared=prepared).readiness == prepared
+
+
 def test_an_outage_is_a_sentence_with_what_moves_and_why_at_this_rate() -> None:
     status = seen(
         down("member1"),
