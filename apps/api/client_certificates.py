@@ -35,7 +35,7 @@ from rest_framework.request import Request
 from apps.api.clock import wall_now
 from apps.api.identity import Identity
 from apps.objects.store import store
-from controlplane.authorization.attributes import AUTHENTICATED, Caller
+from controlplane.authorization.attributes import AUTHENTICATED, CREDENTIAL_ID, Caller
 from controlplane.controllers.signing_requests import AUTHORITY
 from controlplane.kinds.template import secret_data
 
@@ -44,7 +44,6 @@ PEER = "lifeboat.peer"  # ASGI extension: the address of the connection, which h
 UNTIL = "until:"
 """Begins the key of a login that is valid until a time: seconds since 1970, and a digest, follow."""
 FRESH_SECONDS = 5.0
-_CREDENTIAL = "authentication.kubernetes.io/credential-id"
 _BAD = "the client certificate is not accepted: {0}; ask for another one with a CertificateSigningRequest"
 
 
@@ -112,7 +111,7 @@ def find(der: bytes) -> Found:
     if not names or not names[0]:
         raise CertificateRefused("its subject has no common name, which is the name of the user")
     digest = hashlib.sha256(der).hexdigest()
-    extra = {_CREDENTIAL: (f"X509SHA256={digest}",)}
+    extra = {CREDENTIAL_ID: (f"X509SHA256={digest}",)}
     user = Identity(Caller(names[0], (*dict.fromkeys(groups), AUTHENTICATED), extra=extra))
     return Found(user, f"{UNTIL}{int(certificate.not_valid_after_utc.timestamp())}:{digest}")
 

@@ -20,7 +20,7 @@ from apps.objects.definitions import definitions
 from controlplane import __version__
 from controlplane.apimachinery.errors import NotAcceptable
 from controlplane.kind import KINDS
-from controlplane.kinds import failover_record, fleet_readiness, fleet_status, placement_review, what_if
+from controlplane.kinds import credential, failover_record, fleet_readiness, fleet_status, placement_review, what_if
 from controlplane.wire import builtin, discovery
 from controlplane.wire.openapi import OpenAPI
 from controlplane.wire.resource import Resource
@@ -31,6 +31,7 @@ ANSWERED = (
     fleet_readiness.KIND,
     fleet_status.KIND,
     what_if.KIND,
+    credential.KIND,
 )  # kinds that are computed for each request and never stored
 ACCESS_REVIEWS = tuple(review for review in builtin.REVIEWS if review.kind != "TokenReview")
 REVIEWS = (*builtin.REVIEWS, *(kind.resource for kind in ANSWERED))

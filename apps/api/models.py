@@ -42,7 +42,22 @@ class ServiceAccountToken(models.Model):
     bound_name = models.TextField(default="", db_default="")
     bound_uid = models.TextField(default="", db_default="")
     created = models.DateTimeField(auto_now_add=True)
+    last_used = models.DateTimeField(null=True, blank=True)  # null: never used
     expires = models.DateTimeField(db_index=True)  # read by service_accounts.create, which removes expired tokens
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name} until {self.expires:%Y-%m-%d %H:%M}"
+
+
+class LoginSession(models.Model):
+    """The use of a browser's session. The session itself is Django's; this row follows it."""
+
+    session_key = models.CharField(max_length=40, primary_key=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="login_sessions")
+    created = models.DateTimeField()
+    last_used = models.DateTimeField()
+    address = models.TextField()
+    agent = models.TextField()
+
+    def __str__(self) -> str:
+        return f"{self.user} since {self.created:%Y-%m-%d %H:%M}"

@@ -14,16 +14,16 @@ from django.db import connection
 from django.db.models.functions import Now
 
 from apps.api.identity import Identity
+from apps.api.last_use import LAST_USES
 from apps.api.models import ServiceAccountToken
 from apps.api.tokens import digest_of
 from apps.objects.apply import binary_cursor
 from controlplane.apimachinery.meta import Object, Ref
-from controlplane.authorization.attributes import AUTHENTICATED, SERVICE_ACCOUNT, Caller
+from controlplane.authorization.attributes import AUTHENTICATED, CREDENTIAL_ID, SERVICE_ACCOUNT, Caller
 
 PREFIX = "lbsa_"  # distinguishes these tokens from those of users
 AUDIENCE = "https://lifeboat"  # of tokens for this API; a token for another audience is refused here
 BOUND_KINDS = ("Pod", "Secret")
-_CREDENTIAL = "authentication.kubernetes.io/credential-id"
 
 # The requested token of a ServiceAccount that exists with the same uid, and whose bound object does. Or the token in a
 # Secret that exists with the same uid.
@@ -74,8 +74,9 @@ def find(secret: str, *, audiences: Sequence[str] = (AUDIENCE,)) -> Identity | N
         row = cursor.run(_VALID, (digests, digests)).fetchone()
     if row is None or not set(row[5] or (AUDIENCE,)) & set(audiences):
         return None
+    LAST_USES.note_token(digests[0])
     _, namespace, name, uid, credential, _ = row
-    extra = {_CREDENTIAL: (f"JTI={credential}",)}
+    extra = {CREDENTIAL_ID: (f"JTI={credential}",)}
     return Identity(Caller(f"{SERVICE_ACCOUNT}{namespace}:{name}", groups_of(namespace), uid, extra))
 
 

@@ -32,6 +32,7 @@ from apps.api.fairness import Clients, Turns
 from apps.api.health import HEALTH, unanswered
 from apps.api.heartbeat_intake import Listening
 from apps.api.incoming import Disconnected, Incoming, Receive, Scope, body_of, environ_of
+from apps.api.last_use import LAST_USES
 from apps.api.outgoing import SLICE, Headers, Send, Stalled, send_parts, send_whole
 from apps.api.permissions import check_probe
 from apps.api.proxy import PATTERN, Proxied, ProxyResponse
@@ -116,12 +117,14 @@ class Shell:
         self.tailer.start()
         listening = Listening()
         await asyncio.to_thread(listening.start)
+        LAST_USES.start()
         _before_shutdown(self.end_streams)
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await self.tailer.stop()
         await self.proxying.close()
         await asyncio.to_thread(listening.stop)
+        await asyncio.to_thread(LAST_USES.stop)
         await asyncio.to_thread(QUEUE.stop)
         self.pool.shutdown(wait=True)
         self.health.shutdown(wait=False, cancel_futures=True)

@@ -113,8 +113,9 @@ def find(secret: str) -> Any:
             return None
         if row[0]:
             _note_use(cursor, secret)
-    user = get_user_model().from_db(DEFAULT_DB_ALIAS, [field.attname for field in fields], row[2:])
+    user = get_user_model().from_db(DEFAULT_DB_ALIAS, [field.attname for field in fields], row[3:])
     user.group_names = tuple(row[1])  # type: ignore[attr-defined]  # read by access.caller_of
+    user.credential_id = f"JTI={row[2]}"  # type: ignore[attr-defined]  # read by access.caller_of
     return user
 
 
@@ -145,7 +146,7 @@ _GROUPS = """
 def _statement() -> str:
     columns = ", ".join(f"u.{field.column}" for field in get_user_model()._meta.concrete_fields)
     used = "t.last_used IS DISTINCT FROM date_trunc('minute', now())"
-    return _valid(f"{used}, {_GROUPS}, {columns}", "t.digest = %s")
+    return _valid(f"{used}, {_GROUPS}, t.id, {columns}", "t.digest = %s")
 
 
 def _valid(columns: str, which: str) -> str:

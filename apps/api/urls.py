@@ -8,6 +8,7 @@ from django.urls import include, path, re_path
 
 from apps.api import debug, discovery, elsewhere, health, token_requests
 from apps.api.actions import ACTIONS, ActionView, RecordsView
+from apps.api.credentials import CredentialsView
 from apps.api.evictions import EvictionsView
 from apps.api.fleet_status import FleetStatusView
 from apps.api.permissions import without_login
@@ -21,6 +22,7 @@ from apps.api.what_if import WhatIfView
 from controlplane.kinds import (
     EVICTIONS,
     KINDS,
+    credential,
     failover_record,
     fleet_readiness,
     fleet_status,
@@ -57,6 +59,7 @@ urlpatterns = [
     re_path(url_patterns.object_urls(fleet_status.RESOURCE), FleetStatusView.as_view()),
     re_path(url_patterns.subresource_urls(RESOURCES, sorted(ACTED_ON)), ActionView.as_view()),
     re_path(url_patterns.object_urls(failover_record.RESOURCE), RecordsView.as_view()),
+    re_path(url_patterns.object_urls(credential.RESOURCE), CredentialsView.as_view()),
     re_path(url_patterns.object_urls(token_requests.RESOURCE), TokenReviewView.as_view()),
     re_path(url_patterns.subresource_urls(RESOURCES, ["token"]), TokenRequestView.as_view()),
     re_path(url_patterns.subresource_urls(RESOURCES, ["explain"]), ExplainView.as_view()),

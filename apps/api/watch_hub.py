@@ -43,7 +43,7 @@ CHUNK = 1000  # changes read at once
 MAX_PENDING = 2000  # a stream that is more events behind is closed; its client resumes where it was
 MAX_PER_USER = 5000
 BOOKMARK_SECONDS = 30.0
-LOGIN_SECONDS = 2.0  # between two checks of the tokens and sessions of streams
+LOGIN_SECONDS = 0.7  # between two checks of the tokens and sessions of streams
 
 _NEWEST = """
     SELECT version, coalesce((SELECT floor FROM objects_origin WHERE id = 1), 0) FROM objects_counter WHERE id = 1"""

@@ -14,7 +14,7 @@ from apps.objects.store import store
 from controlplane.apimachinery.meta import Ref
 from controlplane.authentication.signing_requests import Requester, check_requester
 from controlplane.authorization import agent_roles
-from controlplane.authorization.attributes import ADMINISTRATORS, AUTHENTICATED, Caller, Request
+from controlplane.authorization.attributes import ADMINISTRATORS, AUTHENTICATED, CREDENTIAL_ID, Caller, Request
 from controlplane.authorization.escalation import CHECKS
 from controlplane.authorization.policy import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, KINDS, Policy, Verdict
 from controlplane.authorization.proxied import Subjects, subjects
@@ -77,7 +77,9 @@ def caller_of(user: Any) -> Caller:
     if not hasattr(user, "group_names"):
         user.group_names = tuple(user.groups.order_by("name").values_list("name", flat=True))
     masters = (ADMINISTRATORS,) if user.is_superuser else ()
-    return Caller(user.get_username(), (*masters, *user.group_names, AUTHENTICATED), uid=str(user.pk))
+    credential = getattr(user, "credential_id", "")
+    extra = {CREDENTIAL_ID: (credential,)} if credential else {}
+    return Caller(user.get_username(), (*masters, *user.group_names, AUTHENTICATED), str(user.pk), extra)
 
 
 def authorize(user: Any, request: Request) -> Verdict:

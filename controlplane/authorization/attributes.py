@@ -11,6 +11,8 @@ AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
 ANONYMOUS = "system:anonymous"
 SERVICE_ACCOUNT = "system:serviceaccount:"
+CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
+"""The extra value that says with which credential a user has logged in."""
 
 
 class Caller(msgspec.Struct, frozen=True):

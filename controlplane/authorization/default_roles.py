@@ -110,6 +110,7 @@ def _system_roles() -> list[Document]:
                 _rule(("create",), "authorization.k8s.io", *reviews),
                 _rule(("create",), "authentication.k8s.io", "selfsubjectreviews"),
                 _rule(("create",), _LIFEBOAT, "placementreviews"),
+                _rule(("delete", "get", "list"), "identity.lifeboat.io", "credentials"),
             ),
         ),
         _role(

@@ -26,6 +26,7 @@ PATHS = (
     "/apis/authentication.k8s.io/v1/tokenreviews",
     "/api/v1/namespaces/default/serviceaccounts/ci/token",
     "/apis/failover.lifeboat.io/v1alpha1/placementreviews",
+    "/apis/identity.lifeboat.io/v1alpha1/credentials",
     "/apis/failover.lifeboat.io/v1alpha1/whatifs",
     "/apis/work.karmada.io/v1alpha2/namespaces/default/resourcebindings/web/readiness",
     "/apis/work.karmada.io/v1alpha2/namespaces/default/resourcebindings/web/explain",
