@@ -20,13 +20,22 @@ from apps.objects.definitions import definitions
 from controlplane import __version__
 from controlplane.apimachinery.errors import NotAcceptable
 from controlplane.kind import KINDS
-from controlplane.kinds import credential, failover_record, fleet_readiness, fleet_status, placement_review, what_if
+from controlplane.kinds import (
+    credential,
+    failover_record,
+    fleet_readiness,
+    fleet_status,
+    interpretation,
+    placement_review,
+    what_if,
+)
 from controlplane.wire import builtin, discovery
 from controlplane.wire.openapi import OpenAPI
 from controlplane.wire.resource import Resource
 
 ANSWERED = (
     placement_review.KIND,
+    interpretation.KIND,
     failover_record.KIND,
     fleet_readiness.KIND,
     fleet_status.KIND,

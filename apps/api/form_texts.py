@@ -8,7 +8,7 @@ from typing import Any, Final
 from apps.api.target import Target
 from apps.objects.examples import example_of
 from apps.objects.yaml_text import to_yaml
-from controlplane.kinds import placement_review
+from controlplane.kinds import interpretation, placement_review
 
 REASON: Final = {"reason": "agreed with the owners of the workload"}
 BODIES: Final[dict[str, Any]] = {
@@ -36,6 +36,11 @@ REVIEWS: Final[dict[str, Any]] = {
         "apiVersion": placement_review.RESOURCE.api_version,
         "kind": placement_review.RESOURCE.kind,
         "spec": {"manifest": _DEPLOYMENT, "placement": {"clusterAffinity": {"exclude": []}}},
+    },
+    "interpretations": {
+        "apiVersion": interpretation.RESOURCE.api_version,
+        "kind": interpretation.RESOURCE.kind,
+        "spec": {"object": _DEPLOYMENT},
     },
     "selfsubjectreviews": {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"},
     "selfsubjectaccessreviews": {

@@ -7,13 +7,14 @@ from urllib.parse import urlencode
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.kind import KINDS
-from controlplane.kinds import failover_record, fleet_readiness, fleet_status, placement_review
+from controlplane.kinds import failover_record, fleet_readiness, fleet_status, interpretation, placement_review
 from controlplane.wire.builtin import REVIEWS
 from controlplane.wire.request import ResourcePath, parse_path
 from controlplane.wire.resource import Resource
 
 COMPUTED = (
     *(failover_record.RESOURCE, fleet_readiness.RESOURCE, fleet_status.RESOURCE, placement_review.RESOURCE),
+    interpretation.RESOURCE,
     *REVIEWS,
 )
 """Resources that are served and never stored."""

@@ -11,6 +11,7 @@ from apps.api.actions import ACTIONS, ActionView, RecordsView
 from apps.api.credentials import CredentialsView
 from apps.api.evictions import EvictionsView
 from apps.api.fleet_status import FleetStatusView
+from apps.api.interpretation import InterpretationView
 from apps.api.permissions import without_login
 from apps.api.placement import ExplainView, PlacementReviewView
 from apps.api.proxy import PATTERN, ProxyView
@@ -26,6 +27,7 @@ from controlplane.kinds import (
     failover_record,
     fleet_readiness,
     fleet_status,
+    interpretation,
     placement_review,
     what_if,
 )
@@ -50,6 +52,7 @@ urlpatterns = [
     re_path(r"^apis/(?P<group>[^/]+)/?$", discovery.GroupView.as_view()),
     re_path(r"^apis/(?P<group>[^/]+)/(?P<version>[^/]+)/?$", discovery.VersionsView.as_view()),
     re_path(url_patterns.review_urls(discovery.ACCESS_REVIEWS), ReviewView.as_view()),
+    re_path(url_patterns.object_urls(interpretation.RESOURCE), InterpretationView.as_view()),
     re_path(url_patterns.object_urls(placement_review.RESOURCE), PlacementReviewView.as_view()),
     re_path(url_patterns.object_urls(what_if.RESOURCE), WhatIfView.as_view()),
     re_path(PATTERN, ProxyView.as_view()),

@@ -12,6 +12,7 @@ from apps.command import (
     drills,
     fleet,
     importing,
+    interpreting,
     membership,
     moving,
     queue,
@@ -30,7 +31,20 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: docs/command.md. Every command works through the API alone, with your kubeconfig.",
 )
-for _part in (situation, fleet, queue, moving, drills, reading, supposing, taints, membership, importing, shell):
+for _part in (
+    situation,
+    fleet,
+    queue,
+    moving,
+    drills,
+    reading,
+    supposing,
+    interpreting,
+    taints,
+    membership,
+    importing,
+    shell,
+):
     app.add_typer(_part.app)
 
 

@@ -154,7 +154,7 @@ def _operators() -> list[Document]:
         _rule(_READ, "work.karmada.io", "*/status", "*/explain", "*/readiness"),
         _rule(_READ, "apps.karmada.io", "*"),
         _rule(_READ, _LIFEBOAT, "*"),
-        _rule(("create",), _LIFEBOAT, "placementreviews", "whatifs"),
+        _rule(("create",), _LIFEBOAT, "interpretations", "placementreviews", "whatifs"),
         _rule(_READ, "", "namespaces", "nodes", "events"),
         _rule(_READ, "apiextensions.k8s.io", "customresourcedefinitions"),
         _urls(("/metrics", "/debug/controllers", *_CONSOLE)),

@@ -96,6 +96,7 @@ class Interpreters:
         self._of: dict[tuple[str, str], Interpreter] = known
         self._answers: OrderedDict[str, bytes] = OrderedDict()
         self._size = 0
+        self._customizations: tuple[InterpreterCustomization, ...] = ()
         self.revision = 0
 
     def of(self, api_version: str, kind: str) -> Interpreter:
@@ -116,6 +117,7 @@ class Interpreters:
         If several customizations have a script for the same operation of a kind, the first by name counts; scripts for
         dependencies all count.
         """
+        customizations = list(customizations)
         scripts: dict[tuple[str, str], dict[str, tuple[Script, ...]]] = {}
         for customization in sorted(customizations, key=lambda each: each.metadata.name):
             target = customization.spec.target
@@ -126,10 +128,33 @@ class Interpreters:
                     of_kind[operation] = (*of_kind.get(operation, ()), script)
                 else:
                     of_kind.setdefault(operation, (script,))
+        self._customizations = tuple(customizations)
         self._scripts, self._hooks = scripts, tuple(sorted(hooks, key=lambda each: (each[0], each[1].name)))
         customized = set(scripts) if not self._hooks else {*scripts, *self._known}
         self._of = {key: rules for key, rules in self._known.items() if key not in customized}
         self.revision += 1
+
+    def with_draft(self, draft: InterpreterCustomization) -> Interpreters:
+        """Return interpreters with a customization that is not stored. It replaces stored scripts for its operations.
+
+        They know the same answers, and learn those that these learn.
+        """
+        made = Interpreters(self._known, self._none)
+        made._answers = self._answers
+        made.set_rules([*self._customizations, draft], self._hooks)
+        target = draft.spec.target.api_version, draft.spec.target.kind
+        for operation, text in draft.scripts():
+            made._scripts[target][operation] = (Script(draft.metadata.name, operation, text),)
+        return made
+
+    def rule_of(self, api_version: str, kind: str, operation: str) -> str:
+        """Return which rule an operation of a kind has, for people; "": it has none."""
+        scripts = self._scripts.get((api_version, kind), {}).get(operation, ())
+        rules: tuple[Script | Hook, ...] = scripts or self._hook(api_version, kind, operation)
+        if rules:
+            return ", ".join(rule.shown for rule in rules)
+        found = self._known.get((api_version, kind), self._none)
+        return "" if getattr(found, _FIELDS[operation][0]) is None else f"what is known of {api_version} {kind}"
 
     def learn(self, question: Question, answer: Answer) -> None:
         """Remember an answer. The oldest answers are forgotten beyond REMEMBERED_BYTES."""
@@ -222,7 +247,7 @@ def _dependencies(ask: Ask, doc: Document) -> Any:
 
 
 _FIELDS: dict[str, tuple[str, Callable[..., Any]]] = {
-    "InterpretReplica": ("replicas", lambda ask, doc: _one(ask, results.demand, doc)),
+    "InterpretReplica": ("replicas", lambda ask, doc: results.in_namespace(_one(ask, results.demand, doc), doc)),
     "InterpretComponent": ("components", lambda ask, doc: _one(ask, results.components, doc)),
     "ReviseReplica": ("revise", lambda ask, doc, count: _one(ask, results.same_object, doc, count, about=(doc,))),
     "Retain": ("retain", lambda ask, doc, held: _one(ask, results.same_object, doc, held, about=(doc,))),

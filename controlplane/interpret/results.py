@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from controlplane.interpret.interpreter import Demand, Dependency, Document
 from controlplane.kinds.binding import AggregatedStatusItem, Component, ReplicaRequirements
@@ -23,6 +24,14 @@ def demand(replicas: Any = None, requirements: Any = None) -> Demand:
     if requirements is not None and not isinstance(requirements, dict | list):
         raise ValueError(f"the requirements must be a table, not {_shown(requirements)}")
     return Demand(int(replicas), _requirements(requirements))
+
+
+def in_namespace(found: Demand, doc: Document) -> Demand:
+    """Return the demand with the namespace of the object, unless the rule named another."""
+    if found.requirements is None or found.requirements.namespace:
+        return found
+    namespace = str((doc.get("metadata") or {}).get("namespace") or "")
+    return Demand(found.replicas, replace(found.requirements, namespace=namespace))
 
 
 def components(listed: Any = None) -> tuple[Component, ...]:

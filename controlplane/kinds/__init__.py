@@ -5,7 +5,8 @@ types and constants. Beside them are its rules (defaults, validation, warnings),
 `DECLARED`, in the file or in `registration.py` of the folder, has what is registered.
 
 To add a kind: write its folder, add a row to `_DECLARED`, and write a migration if the kind has a table of its own.
-FailoverRecord, FleetReadiness, FleetStatus and PlacementReview are computed for every request. They are not registered.
+FailoverRecord, FleetReadiness, FleetStatus, Interpretation and PlacementReview are computed for every request. They
+are not registered.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ PATHS = (
     "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
     "/apis/authentication.k8s.io/v1/tokenreviews",
     "/api/v1/namespaces/default/serviceaccounts/ci/token",
+    "/apis/failover.lifeboat.io/v1alpha1/interpretations",
     "/apis/failover.lifeboat.io/v1alpha1/placementreviews",
     "/apis/identity.lifeboat.io/v1alpha1/credentials",
     "/apis/failover.lifeboat.io/v1alpha1/whatifs",

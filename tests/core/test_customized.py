@@ -117,7 +117,7 @@ def test_a_webhook_for_all_kinds_covers_kinds_that_nothing_is_known_of() -> None
             "replicas",
             (DOC,),
             (2, {"resourceRequest": {"cpu": 1, "memory": "1Gi"}, "nodeClaim": []}),
-            (2, ReplicaRequirements(resource_request={"cpu": "1", "memory": "1Gi"})),
+            (2, ReplicaRequirements(resource_request={"cpu": "1", "memory": "1Gi"}, namespace="default")),
         ),
         ("revise", (DOC, 4), ({**DOC, "spec": {"replicas": 4}},), {**DOC, "spec": {"replicas": 4}}),
         ("reflect", (DOC,), ([],), {}),

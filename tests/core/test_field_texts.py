@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from controlplane.kind import KINDS, Kind
-from controlplane.kinds import failover_record, fleet_readiness, fleet_status, placement_review
+from controlplane.kinds import failover_record, fleet_readiness, fleet_status, interpretation, placement_review
 from controlplane.wire.schema import Schema
 
 OURS = [one for one in KINDS if one.resource.group.endswith(("lifeboat.io", "karmada.io"))]
-ALL = [*OURS, failover_record.KIND, fleet_readiness.KIND, fleet_status.KIND, placement_review.KIND]
+ALL = [*OURS, failover_record.KIND, fleet_readiness.KIND, fleet_status.KIND, placement_review.KIND, interpretation.KIND]
 DEPTH = 12
 
 
