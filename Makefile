@@ -22,7 +22,7 @@ folder=$(DIR)/$(1)-$$$$; environment=$$($(SUPERVISE) services --dir $$folder $(2
   status=0; $(3) || status=$$?; $(SUPERVISE) services --dir $$folder --stop --throwaway; exit $$status
 endef
 
-.PHONY: e2e rbac-record checked-beside-types tested-seeds tested-rest wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo picture replay fault lint format types contracts migrations-check services wheels docs docs-only lock image base-image
+.PHONY: kinds-record e2e rbac-record checked-beside-types tested-seeds tested-rest wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo picture replay fault lint format types contracts migrations-check services wheels docs docs-only lock image base-image
 
 help:
 	@echo "make run          start everything; Ctrl-C ends it           make up / make down   the same in the background"
@@ -94,6 +94,10 @@ rbac-record: $(DEV_STAMP)
 e2e: $(DEV_STAMP)
 	@test -n "$(LAB)" -a -n "$(FILES)" || { echo "usage: make e2e LAB=FOLDER FILES='karmadactl_test.go|namespace_test.go'" >&2; exit 2; }
 	@$(PY) -m tests.e2e --lab $(LAB) --files '$(FILES)' --dir $(DIR)/e2e
+# LAB: the same. Stores its answers about objects and edits of built-in kinds. The member is wiped afterwards.
+kinds-record: $(DEV_STAMP)
+	@test -n "$(LAB)" || { echo "LAB is missing: make kinds-record LAB=/tmp/lab" >&2; exit 2; }
+	@$(PY) -m tests.built_in $(LAB)/run/member1.config
 
 conformance: $(DEV_STAMP)
 	@$(PY) -m tests.conformance

@@ -38,6 +38,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
 
     A write passes the functions in this order. `old` is the stored object, None while the object is created.
 
+    - `checked_schema` is the schema that a document is checked against. None: `schema`. It requires fewer fields where
+      `validate` says more about a missing field.
     - `normalise(document)` changes deprecated spellings in the plain document and returns warnings about them.
     - `fill(document)` returns the document with the defaults of its schema.
     - `default(new, old, settings)` returns the typed object with the remaining defaults.
@@ -52,6 +54,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     type: type[Object]
     table: str = "objects.Object"
     schema: Callable[[], Schema] = lambda: Schema.OPEN
+    checked_schema: Callable[[], Schema] | None = None
     normalise: Callable[[dict[str, Any]], list[str]] = lambda doc: []
     fill: Callable[[dict[str, Any]], dict[str, Any]] = lambda doc: doc
     default: Callable[[Any, Any, Settings], Any] = lambda new, old, settings: new
@@ -67,6 +70,10 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         return self.resource.key
+
+    def schema_to_check(self) -> Schema:
+        """Return the schema that documents of users are checked against."""
+        return self.schema() if self.checked_schema is None else self.checked_schema()
 
     def index_values(self, obj: Object, name: str) -> list[str]:
         """Return the values under which an object is found in an index. Raises KeyError for an unknown index."""

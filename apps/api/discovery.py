@@ -1,10 +1,12 @@
-"""Discovery: the documents under /api and /apis, plain and aggregated, /version and OpenAPI v3."""
+"""Discovery: the documents under /api and /apis, plain and aggregated, /version and OpenAPI."""
 
 from __future__ import annotations
 
+import hashlib
 from functools import lru_cache
 from typing import Any
 
+import orjson
 from django.http import HttpResponse
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -29,7 +31,7 @@ from controlplane.kinds import (
     placement_review,
     what_if,
 )
-from controlplane.wire import builtin, discovery
+from controlplane.wire import builtin, discovery, openapi_v2
 from controlplane.wire.openapi import OpenAPI
 from controlplane.wire.resource import Resource
 
@@ -100,7 +102,7 @@ class RootView(DocumentView):
         return Response(Answer({"paths": paths}))
 
 
-_PATHS = ["/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"]
+_PATHS = ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
 
 
 class RootsView(DocumentView):
@@ -164,27 +166,31 @@ class OpenAPIView(DocumentView):
 
 
 class OldOpenAPIView(DocumentView):
-    """Serves /openapi/v2: an empty document, as protobuf.
-
-    kubectl reads it if /openapi/v3 does not know a kind. Without it kubectl cannot report that the kind is not served.
-    """
+    """Serves /openapi/v2, for clients older than OpenAPI v3: JSON, or protobuf if the Accept header asks for it."""
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
         return super().perform_content_negotiation(request, force=True)
 
     def get(self, request: Request) -> HttpResponse:
-        if "proto-openapi.spec.v2" not in request.headers.get("Accept", ""):
-            raise NotAcceptable("OpenAPI v2 is not served; ask for /openapi/v3")
-        return HttpResponse(_EMPTY_SPEC, content_type="application/com.github.proto-openapi.spec.v2.v1.0+protobuf")
+        accepted = request.headers.get("Accept", "*/*")
+        is_protobuf = openapi_v2.ASKED_AS in accepted or openapi_v2.MEDIA_TYPE in accepted
+        if not is_protobuf and not any(known in accepted for known in ("application/json", "*/*", "application/*")):
+            raise NotAcceptable(f"OpenAPI v2 is served as application/json and as {openapi_v2.ASKED_AS}")
+        served = resources()
+        text = _swagger(KINDS.revision, served, is_protobuf)
+        etag = f'"{hashlib.sha256(text).hexdigest()[:32].upper()}"'
+        if request.headers.get("If-None-Match") == etag:
+            return HttpResponse(status=304)
+        kind = openapi_v2.MEDIA_TYPE if is_protobuf else "application/json"
+        return HttpResponse(text, content_type=kind, headers={"ETag": etag, "Vary": "Accept"})
 
 
-def _text(number: int, value: bytes) -> bytes:
-    """Return a protobuf field with a text or a message of fewer than 128 bytes."""
-    return bytes((number << 3 | 2, len(value))) + value
-
-
-# openapi.v2.Document: swagger 1, info 2 (title 1, version 2).
-_EMPTY_SPEC = _text(1, b"2.0") + _text(2, _text(1, b"Lifeboat: see /openapi/v3") + _text(2, __version__.encode()))
+@lru_cache(maxsize=2)
+def _swagger(revision: int, served: tuple[Resource, ...], is_protobuf: bool) -> bytes:
+    known = _openapi(revision, served)
+    parts = [text for path in known.paths if (text := known.document(path)) is not None]
+    document = openapi_v2.document(parts, title="Lifeboat", version=__version__)
+    return openapi_v2.encoded(document) if is_protobuf else orjson.dumps(document)
 
 
 def _found(document: dict[str, Any] | None) -> Answer:

@@ -182,7 +182,7 @@ def _decoded(kind: Kind, doc: Document, old: Any, *, settings: Settings, now: da
     Raises Invalid with everything that the schema does not allow. So that users see all errors at once, the causes
     also include the rules that the valid rest of the document breaks.
     """
-    causes = [*document_check.faults(doc, kind.schema()), *storage_limits.nul_causes(kind, doc)]
+    causes = [*document_check.faults(doc, kind.schema_to_check()), *storage_limits.nul_causes(kind, doc)]
     if not causes:
         try:
             return _converted(kind, doc)
@@ -207,7 +207,7 @@ def _valid_rest(kind: Kind, doc: Document, causes: list[Cause]) -> Any:
 
     Values that the schema allows but the type does not (for example an invalid time) are added to `causes`.
     """
-    rest = document_check.valid_part(doc, kind.schema())
+    rest = document_check.valid_part(doc, kind.schema_to_check())
     while rest is not None:
         try:
             return _converted(kind, rest)

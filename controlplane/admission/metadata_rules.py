@@ -25,6 +25,8 @@ MAX_NAME = 253
 _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _RBAC = "rbac.authorization.k8s.io"
 _LABEL_KINDS = frozenset({"Namespace"})
+# Kinds whose names need only fit into a URL.
+_FREELY_NAMED = frozenset({"certificates.k8s.io/CertificateSigningRequest", "policy/PodDisruptionBudget"})
 # Kinds that check their names themselves.
 _OWN_RULES = frozenset({"cluster.karmada.io/Cluster"})
 
@@ -59,7 +61,7 @@ def label_causes(labels: dict[str, str], path: str) -> Iterator[Cause]:
         for rule in label_key_errors(key):
             yield invalid(path, key, rule)
         for rule in label_value_errors(value):
-            yield invalid(f"{path}[{key}]", value, rule)
+            yield invalid(path, value, rule)
 
 
 def _annotations(annotations: dict[str, str]) -> Iterator[Cause]:
@@ -83,7 +85,7 @@ def _name(resource: Resource, metadata: ObjectMeta) -> Iterator[Cause]:
 
 def name_rule(resource: Resource) -> Callable[[str], list[str]]:
     """Return the function that returns what is wrong with a name of this kind."""
-    if resource.group == _RBAC or resource.kind == "CertificateSigningRequest":
+    if resource.group == _RBAC or resource.key in _FREELY_NAMED:
         return _path_segment_errors
     if resource.group == "" and resource.kind == "Service":
         return _dns1035_errors

@@ -52,6 +52,11 @@ def forbidden(field: str, rule: str) -> Cause:
     return Cause("FieldValueForbidden", f"Forbidden: {rule}", field)
 
 
+def too_long(field: str, most: int) -> Cause:
+    """Return the cause for a text or an object with more than `most` bytes."""
+    return Cause("FieldValueTooLong", f"Too long: may not be more than {most} bytes", field)
+
+
 def mistyped(field: str, value: Any, rule: str) -> Cause:
     """Return the cause for a value of the wrong type."""
     return Cause("FieldValueTypeInvalid", f"Invalid value: {shown(value)}: {rule}", field)

@@ -85,7 +85,6 @@ RESOURCE = Resource(
     "placementreviews",
     "placementreview",
     False,
-    categories=("lifeboat",),
     verbs=("create",),
 )
 KIND = Kind(resource=RESOURCE, type=PlacementReview, schema=lambda: schema_of(PlacementReview), has_generation=False)

@@ -69,7 +69,6 @@ RESOURCE = Resource(
     "whatifs",
     "whatif",
     False,
-    categories=("lifeboat",),
     columns=(
         Column("Phase", cells.field("status", "phase")),
         Column("Effects", cells.field("status", "sentence")),

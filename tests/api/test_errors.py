@@ -29,7 +29,6 @@ MIB = 1024 * 1024
         ("GET", "/api/v1/namespaces/default/configmaps/%00", 400, "BadRequest"),
         ("GET", "/api/v1/configmaps?fieldSelector=metadata.name%3D%00", 400, "BadRequest"),
         ("GET", "/openapi/v3/apis/nowhere/v1", 404, "NotFound"),
-        ("GET", "/openapi/v2", 406, "NotAcceptable"),
         ("POST", "/api/v1/namespaces/default/configmaps/one", 405, "MethodNotAllowed"),
         ("PUT", "/api/v1/namespaces/default/configmaps", 405, "MethodNotAllowed"),
         ("PATCH", "/api/v1/namespaces/default/configmaps", 405, "MethodNotAllowed"),

@@ -7,6 +7,8 @@ from typing import Any
 
 from controlplane.apimachinery.causes import invalid, required, unsupported
 from controlplane.apimachinery.errors import Cause
+from controlplane.apimachinery.selectors import dns1123_subdomain_errors
+from controlplane.kube.meta_types import is_selector
 from controlplane.settings import Settings
 
 GROUP = "rbac.authorization.k8s.io"
@@ -19,7 +21,18 @@ Document = dict[str, Any]
 def validate_role(new: Any, old: Any, settings: Settings) -> list[Cause]:
     """Return every cause to refuse a Role or ClusterRole."""
     rules = new.content.get("rules") or ()
-    return [cause for index, rule in enumerate(rules) for cause in _rule(rule, f"rules[{index}]", new.kind == "Role")]
+    found = [cause for index, rule in enumerate(rules) for cause in _rule(rule, f"rules[{index}]", new.kind == "Role")]
+    aggregation = new.content.get("aggregationRule")
+    return found if aggregation is None else [*found, *_aggregation(aggregation)]
+
+
+def _aggregation(rule: Document) -> Iterator[Cause]:
+    chosen = rule.get("clusterRoleSelectors") or ()
+    if not chosen:
+        yield required("aggregationRule.clusterRoleSelectors", "at least one clusterRoleSelector required")
+    for index, selector in enumerate(chosen):
+        if not is_selector(selector):
+            yield invalid(f"aggregationRule.clusterRoleSelectors[{index}]", selector, "invalid label selector")
 
 
 def _rule(rule: Document, path: str, namespaced: bool) -> Iterator[Cause]:
@@ -42,10 +55,10 @@ def normalise_binding(doc: Document) -> list[str]:
     """Set the API groups that a binding may leave out, in place. Return no warnings."""
     ref = doc.get("roleRef")
     if isinstance(ref, dict):
-        ref.setdefault("apiGroup", GROUP)
+        ref["apiGroup"] = ref.get("apiGroup") or GROUP
     for subject in doc.get("subjects") or ():
         if isinstance(subject, dict) and subject.get("kind") in ("User", "Group"):
-            subject.setdefault("apiGroup", GROUP)
+            subject["apiGroup"] = subject.get("apiGroup") or GROUP
     return []
 
 
@@ -53,10 +66,10 @@ def validate_binding(new: Any, old: Any, settings: Settings) -> list[Cause]:
     """Return every cause to refuse a RoleBinding or ClusterRoleBinding. Its roleRef never changes."""
     ref: Document = new.content.get("roleRef") or {}
     causes = []
-    if ref.get("apiGroup") != GROUP:
+    if ref and ref.get("apiGroup") != GROUP:
         causes.append(unsupported("roleRef.apiGroup", ref.get("apiGroup"), (GROUP,)))
     if ref.get("kind") not in _ROLES[new.kind]:
-        causes.append(unsupported("roleRef.kind", ref.get("kind"), _ROLES[new.kind]))
+        causes.append(unsupported("roleRef.kind", ref.get("kind") or "", _ROLES[new.kind]))
     if not ref.get("name"):
         causes.append(required("roleRef.name", ""))
     if old is not None and old.content.get("roleRef") != ref:
@@ -73,6 +86,8 @@ def _subject(subject: Document, path: str, *, namespaced: bool) -> Iterator[Caus
     if kind not in _SUBJECTS:
         yield unsupported(f"{path}.kind", kind, _SUBJECTS)
     elif kind == "ServiceAccount":
+        for wrong in dns1123_subdomain_errors(subject.get("name") or "x"):
+            yield invalid(f"{path}.name", subject["name"], wrong)
         if group:
             yield unsupported(f"{path}.apiGroup", group, ("",))
         if not subject.get("namespace") and not namespaced:

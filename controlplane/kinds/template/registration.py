@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from controlplane.apimachinery.errors import Cause
@@ -16,16 +17,17 @@ from controlplane.kinds.template import (
     NEVER_PROPAGATED,
     SECRET,
     Template,
+    built_in_rules,
     config_map_rules,
     rbac_rules,
     secret_rules,
     signing_request,
     token_secret,
-    workload_rules,
 )
 from controlplane.kinds.template.claim_column import with_policy
 from controlplane.kinds.template.companions_index import companion_keys
 from controlplane.kinds.template.node_port_index import NODE_PORT, SERVICE, node_ports
+from controlplane.kube import walk
 from controlplane.wire import builtin, definition_rules
 from controlplane.wire.resource import Resource
 
@@ -41,7 +43,6 @@ _ROLE_BINDINGS = tuple(f"{rbac_rules.GROUP}/{kind}" for kind in ("RoleBinding", 
 _RULES = {
     SECRET: secret_rules.validate,
     "ConfigMap": config_map_rules.validate,
-    **dict.fromkeys(workload_rules.COUNTED, workload_rules.validate),
     signing_request.KEY: signing_request.validate,
     **dict.fromkeys(_ROLES, rbac_rules.validate_role),
     **dict.fromkeys(_ROLE_BINDINGS, rbac_rules.validate_binding),
@@ -76,8 +77,9 @@ def _template(resource: Resource) -> Kind:
         type=Template,
         schema=lambda: builtin.schema(resource.group, resource.version, resource.kind),
         normalise=_NORMALISE.get(resource.key, lambda doc: []),
-        validate=_RULES.get(resource.key, lambda new, old, settings: []),
-        default=_DEFAULTS.get(resource.key, lambda new, old, settings: new),
+        checked_schema=lambda: walk.checked_schema(resource.group, resource.version, resource.kind),
+        default=partial(built_in_rules.defaulted, resource, _DEFAULTS.get(resource.key)),
+        validate=partial(built_in_rules.validate, resource, _RULES.get(resource.key)),
         validate_status=_STATUS_RULES.get(resource.key, lambda new: []),
         indexes=(
             *(_CLAIMED, OWNED),
