@@ -22,7 +22,7 @@ folder=$(DIR)/$(1)-$$$$; environment=$$($(SUPERVISE) services --dir $$folder $(2
   status=0; $(3) || status=$$?; $(SUPERVISE) services --dir $$folder --stop --throwaway; exit $$status
 endef
 
-.PHONY: kinds-record e2e rbac-record checked-beside-types tested-seeds tested-rest wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo picture replay fault lint format types contracts migrations-check services wheels docs docs-only lock image base-image
+.PHONY: kinds-record e2e rbac-record cel-record checked-beside-types tested-seeds tested-rest wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo picture replay fault lint format types contracts migrations-check services wheels docs docs-only lock image base-image
 
 help:
 	@echo "make run          start everything; Ctrl-C ends it           make up / make down   the same in the background"
@@ -89,6 +89,10 @@ rbac-record: $(DEV_STAMP)
 	@test -n "$(LAB)" || { echo "LAB is missing: make rbac-record LAB=/tmp/lab" >&2; exit 2; }
 	@$(PY) -m tests.rbac $(LAB)/run/member1.config
 
+# Stores the answers of the same cluster about rules in CEL.
+cel-record: $(DEV_STAMP)
+	@test -n "$(LAB)" || { echo "LAB is missing: make cel-record LAB=/tmp/lab" >&2; exit 2; }
+	@$(PY) -m tests.cel $(LAB)/run/member1.config
 # Runs files of Karmada's end-to-end suite against a stack with three real members, and renews docs/e2e.md.
 # LAB: the folder with the suite's programs and scripts. FILES: 'karmadactl_test.go|namespace_test.go'.
 e2e: $(DEV_STAMP)

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from apps.objects.cel_rules import check_rules
 from apps.objects.lua_syntax import check_scripts
 from apps.objects.store import DjangoStore
 from controlplane.admission import admit, state_checks
@@ -52,6 +53,7 @@ def created(store: DjangoStore, kind: Kind, document: Document, *, settings: Set
         kind, document, namespace=namespace, settings=settings, now=now, uid=str(uuid.uuid4())
     )
     check_scripts(kind, admitted.object)
+    check_rules(kind, admitted.object, None)
     warnings = state_checks.check_write(store, kind, admitted.object, None, settings, now=now)
     made = lifecycle.prepare_created(admitted.object)
     if kind.key == SERVICE:
@@ -76,6 +78,7 @@ def changed(
     admitted = admit.admit_update(kind, document, live, subresource=subresource, settings=settings, now=now)
     if not subresource:
         check_scripts(kind, admitted.object)
+    check_rules(kind, admitted.object, live)
     warnings = state_checks.check_write(store, kind, admitted.object, live, settings, now=now)
     if kind.key == SERVICE and not subresource:
         admitted = replace(admitted, object=with_node_ports(store, admitted.object, live))

@@ -46,9 +46,14 @@ def warnings(new: Document) -> list[str]:
         warned.append(f"spec.versions: this API serves {one_of_them} alone; the member clusters serve all of them")
     if ((spec.get("conversion") or {}).get("strategy") or "None") != "None":
         warned.append("spec.conversion: this API converts nothing; the member clusters do")
-    if any(VALIDATIONS in node for version in _stated(new) for _, node in nodes(_node(version))):
-        warned.append(f"spec.versions: {VALIDATIONS} are kept and enforced by the member clusters, not by this API")
     return warned
+
+
+def schemas_with_rules(new: Document) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield field and root node of every schema of a definition that has rules in CEL."""
+    for index, version in enumerate(_stated(new)):
+        if any(node.get(VALIDATIONS) for _, node in nodes(_node(version))):
+            yield f"spec.versions[{index}].{_SCHEMA}", _node(version)
 
 
 def _names(new: Document) -> Iterator[Cause]:

@@ -1,11 +1,12 @@
 """Structural schemas of CustomResourceDefinitions: validation of documents, defaults, and checks of the schemas.
 
 The rules are those of apiextensions.k8s.io/v1. Patterns are matched in linear time, so that no document and no pattern
-can delay a request. `x-kubernetes-validations` (CEL) are stored but not evaluated; members enforce them.
+can delay a request. Rules in CEL (`x-kubernetes-validations`) are in `controlplane/wire/cel`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import jsonschema_rs
+import msgspec
 
 from controlplane.apimachinery.base64 import is_base64
 from controlplane.apimachinery.regex import LINEAR
@@ -98,6 +100,13 @@ class StructuralSchema(Schema):
     @cached_property
     def _has_unique_lists(self) -> bool:
         return any(_LIST_TYPE in node for _, node in nodes(self.node))
+
+    @cached_property
+    def rules_digest(self) -> str:
+        """Return a digest of the schema if it has rules in CEL; "": it has none."""
+        if not any(node.get(VALIDATIONS) for _, node in nodes(self.node)):
+            return ""
+        return hashlib.sha256(msgspec.json.encode(self.node)).hexdigest()
 
     def duplicates(self, document: Any) -> list[Duplicate]:
         """Return the duplicates in lists of type set and map."""

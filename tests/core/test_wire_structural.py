@@ -217,10 +217,3 @@ def test_a_kind_keeps_its_names_for_life() -> None:
 )
 def test_what_has_no_effect_here_is_warned_of(more: Document, said: str) -> None:
     assert [one for one in definition_rules.warnings(definition(NODE, **more)) if said in one]
-
-
-def test_rules_in_cel_are_left_to_the_members_and_that_is_said() -> None:
-    node = at({"type": "string", "x-kubernetes-validations": [{"rule": "self == 'a'"}]})
-
-    assert definition_rules.faults(definition(node), None) == []
-    assert "member clusters" in definition_rules.warnings(definition(node))[0]

@@ -1,0 +1,198 @@
+"""Processes that run expressions of users (`cel_process`), within limits of time, memory and size.
+
+An expression that needs more than it may have ends its process. The next call starts another one.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import orjson
+
+from controlplane.apimachinery.causes import invalid, required, shown, unsupported
+from controlplane.apimachinery.errors import Cause, ServiceUnavailable
+from controlplane.wire.structural import StructuralSchema
+
+SECONDS = 1.0  # of processor time for the rules of one write
+COMPILE_SECONDS = 5.0  # of processor time for the compilation of all rules of a definition
+MEMORY = 256 * 2**20  # bytes that a process may use beyond what it begins with
+WAIT_SECONDS = 15.0  # without an answer, after which a process is ended; a busy machine gives it little time
+MAX_INPUT = 6 * 2**20  # bytes of a call
+MAX_IDLE = 2  # processes that are kept for later calls
+ROOT = Path(__file__).parents[2]
+_HEADER_BYTES = 4
+
+
+class Ended(Exception):
+    """The process has ended, or was ended because it did not answer. `at`: field and rule that it ran last."""
+
+    def __init__(self, why: str, at: Sequence[str] = ("", "")) -> None:
+        super().__init__(why)
+        self.at = at
+
+
+class CelProcess:
+    """One process. One thread at a time uses it."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "apps.objects.cel_process", str(seconds), str(MEMORY)],
+            cwd=ROOT,
+            env={"PYTHONPATH": str(ROOT), "TZ": "UTC"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            start_new_session=True,
+        )
+        self._message()
+
+    def ask(self, call: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer to a call. Raises Ended."""
+        data = orjson.dumps(call)
+        self._write(len(data).to_bytes(_HEADER_BYTES, "big") + data)
+        at: Sequence[str] = ("", "")
+        while True:
+            try:
+                found = self._message()
+            except Ended as ended:
+                ended.at = at
+                raise
+            if "at" not in found:
+                return found
+            at = found["at"]
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def _message(self) -> dict[str, Any]:
+        size = int.from_bytes(self._read(_HEADER_BYTES), "big")
+        found: dict[str, Any] = orjson.loads(self._read(size))
+        return found
+
+    def _read(self, size: int) -> bytes:
+        assert self._process.stdout is not None
+        pipe, found, ends = self._process.stdout.fileno(), b"", time.monotonic() + WAIT_SECONDS
+        while len(found) < size:
+            readable, _, _ = select.select([pipe], [], [], max(ends - time.monotonic(), 0))
+            if not readable:
+                raise Ended(f"did not end within {WAIT_SECONDS:g} s")
+            part = os.read(pipe, size - len(found))
+            if not part:
+                raise Ended(self._why_ended())
+            found += part
+        return found
+
+    def _write(self, data: bytes) -> None:
+        """Write a call. The process reads all of it before it begins, so that the pipe does not stay full."""
+        assert self._process.stdin is not None
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(self._process.stdin.fileno(), view) :]
+        except OSError as error:
+            raise Ended(self._why_ended()) from error
+
+    def _why_ended(self) -> str:
+        if self._process.wait() == -signal.SIGPROF:
+            return f"needed more than {self.seconds:g} s of processor time"
+        return "needs more memory than it may have, or ended its process"
+
+
+class CelPool:
+    """Processes for the expressions of one process of Lifeboat."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._idle: list[CelProcess] = []
+        self._lock = Lock()
+
+    def ask(self, call: Mapping[str, Any], *, also: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the answer to a call. `also` is added to it if the process does not know the schema.
+
+        Raises Ended. A process that ended before it began with a rule is replaced once.
+        """
+        with self._lock:
+            process = self._idle.pop() if self._idle else None
+        process = process or CelProcess(self._seconds)
+        try:
+            found = process.ask(call)
+            if also is not None and "unknown" in found:
+                found = process.ask({**call, **also})
+        except Ended:
+            process.close()
+            raise
+        with self._lock:
+            if len(self._idle) < MAX_IDLE:
+                self._idle.append(process)
+                return found
+        process.close()
+        return found
+
+
+@lru_cache(maxsize=1)
+def _writes() -> CelPool:
+    return CelPool(SECONDS)
+
+
+@lru_cache(maxsize=1)
+def _definitions() -> CelPool:
+    return CelPool(COMPILE_SECONDS)
+
+
+def violations(schema: StructuralSchema, new: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
+    """Return a cause for every rule in CEL that a document breaks. `old` None: it is created.
+
+    Rules that need more time or memory than they may have are broken. Raises ServiceUnavailable if they cannot be run.
+    """
+    call = {"do": "violations", "digest": schema.rules_digest, "new": new} | ({} if old is None else {"old": old})
+    if len(orjson.dumps(call)) > MAX_INPUT:
+        return [invalid("", "object", f"an object with rules in CEL may have at most {MAX_INPUT // 2} bytes")]
+    try:
+        found = _writes().ask(call, also={"schema": schema.node})
+    except Ended as ended:
+        field, rule = ended.at
+        if not rule:
+            raise ServiceUnavailable(f"the rules of the CustomResourceDefinition cannot be run: {ended}") from ended
+        return [Cause("FieldValueInvalid", f'Invalid value: "object": {ended} evaluating rule: {rule}', field)]
+    if "error" in found:
+        return [Cause("FieldValueInvalid", f"Invalid value: the rules cannot be evaluated: {found['error']}", "")]
+    return [Cause(*cause) for cause in found["causes"]]
+
+
+def rule_faults(schemas: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Cause]:
+    """Return a cause for every invalid rule in schemas, each of which has its field and its root node."""
+    try:
+        found = _definitions().ask({"do": "faults", "schemas": schemas})
+    except Ended as ended:
+        field, rule = ended.at
+        if not rule:
+            raise ServiceUnavailable(
+                f"the rules of the CustomResourceDefinition cannot be compiled: {ended}"
+            ) from ended
+        return [invalid(field, rule, f"the compilation {ended}")]
+    if "error" in found:
+        return [invalid("spec.versions", shown(found["error"]), "the rules cannot be compiled")]
+    return [_cause(*fault) for fault in found["faults"]]
+
+
+def _cause(field: str, value: Any, why: str, is_missing: bool, choices: Sequence[str]) -> Cause:
+    if choices:
+        return unsupported(field, value, choices)
+    return required(field, why) if is_missing else invalid(field, value, why)

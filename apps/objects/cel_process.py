@@ -1,0 +1,105 @@
+"""The process that runs expressions of users: `python -m apps.objects.cel_process`. It reads calls from its standard
+input and answers each of them, in order.
+
+A message is its length (4 bytes, big endian) and JSON. A call has `do`: "violations" or "faults". Before each rule a
+message with `at` (field and rule) is written, so that the caller knows which rule used up the time of a call.
+"""
+
+from __future__ import annotations
+
+import resource
+import signal
+import struct
+import sys
+from collections import OrderedDict
+from typing import Any, BinaryIO
+
+import orjson
+
+from controlplane.wire.cel import rule_faults
+from controlplane.wire.cel.rules import MISSING, RuledNode, violations
+
+HEADER = struct.Struct(">I")
+MAX_SCHEMAS = 64  # that are kept compiled
+STAT = "/proc/self/statm"
+
+
+class Answers:
+    """Answers calls, and keeps the compiled rules of the schemas that were used last."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+        self._schemas: OrderedDict[str, RuledNode] = OrderedDict()
+        self._at = ("", "")
+
+    def answer(self, call: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to a call. `unknown`: the caller has to send the schema, too."""
+        self._at = ("", "")
+        if call["do"] == "faults":
+            found = [
+                fault
+                for field, node in call["schemas"]
+                for fault in rule_faults.faults(node, field, begins=self.begins)
+            ]
+            return {"faults": [tuple(fault) for fault in found]}
+        root = self._schema(call)
+        if root is None:
+            return {"unknown": True}
+        causes = violations(root, call["new"], call.get("old", MISSING), begins=self.begins)
+        return {"causes": [(cause.reason, cause.message, cause.field) for cause in causes]}
+
+    def begins(self, field: str, rule: str) -> None:
+        """Report that a rule is run. A rule that runs again for the next item is reported once."""
+        if (field, rule) != self._at:
+            self._at = (field, rule)
+            self.write({"at": self._at})
+
+    def write(self, message: dict[str, Any]) -> None:
+        data = orjson.dumps(message)
+        self._out.write(HEADER.pack(len(data)) + data)
+        self._out.flush()
+
+    def _schema(self, call: dict[str, Any]) -> RuledNode | None:
+        digest = call["digest"]
+        if "schema" in call:
+            self._schemas[digest] = RuledNode(call["schema"], is_root=True)
+            while len(self._schemas) > MAX_SCHEMAS:
+                self._schemas.popitem(last=False)
+        elif digest in self._schemas:
+            self._schemas.move_to_end(digest)
+        return self._schemas.get(digest)
+
+
+def limit(memory: int) -> None:
+    """Limit this process: more memory by at most `memory` bytes, no files to write, no core dump."""
+    try:
+        with open(STAT, "rb") as stat:
+            used = int(stat.read().split()[0]) * resource.getpagesize()
+    except FileNotFoundError:  # not Linux, where the limit of address space has no effect either
+        used = 0
+    if used:
+        resource.setrlimit(resource.RLIMIT_AS, (used + memory, used + memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+def main() -> None:
+    """Answer calls until the standard input ends. Arguments: seconds of processor time per call, bytes of memory."""
+    seconds, memory = float(sys.argv[1]), int(sys.argv[2])
+    source, out = sys.stdin.buffer, sys.stdout.buffer
+    limit(memory)
+    answers = Answers(out)
+    answers.write({"ready": True})
+    while len(head := source.read(HEADER.size)) == HEADER.size:
+        call = orjson.loads(source.read(HEADER.unpack(head)[0]))
+        signal.setitimer(signal.ITIMER_PROF, seconds)  # the signal ends this process, whatever it does
+        try:
+            found = answers.answer(call)
+        except (ValueError, TypeError, RecursionError, MemoryError, RuntimeError) as error:
+            found = {"error": str(error) or type(error).__name__}
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        answers.write(found)
+
+
+if __name__ == "__main__":
+    main()
