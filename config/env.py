@@ -141,6 +141,17 @@ def words(name: str, default: list[str]) -> list[str]:
     return [word.strip() for word in value.split(",") if word.strip()] if value else default
 
 
+def pairs(name: str) -> dict[str, str]:
+    """Return a comma list of name=value as a mapping. Empty or unset: no pairs."""
+    found = {}
+    for word in words(name, default=[]):
+        key, separator, value = word.partition("=")
+        if not separator or not key:
+            raise EnvironmentInvalid(f'{name}: "{word}" is not of the form name=value; e.g. {name}=tenant=blue')
+        found[key] = value
+    return found
+
+
 def networks(name: str) -> tuple[str, ...]:
     """Return a comma list of addresses or networks, each in CIDR notation. Empty or unset: none."""
     found = []

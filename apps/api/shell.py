@@ -33,6 +33,7 @@ from apps.api.health import HEALTH, unanswered
 from apps.api.heartbeat_intake import Listening
 from apps.api.incoming import Disconnected, Incoming, Receive, Scope, body_of, environ_of
 from apps.api.last_use import LAST_USES
+from apps.api.oidc import PROVIDER
 from apps.api.outgoing import SLICE, Headers, Send, Stalled, send_parts, send_whole
 from apps.api.permissions import check_probe
 from apps.api.proxy import PATTERN, Proxied, ProxyResponse
@@ -118,6 +119,7 @@ class Shell:
         listening = Listening()
         await asyncio.to_thread(listening.start)
         LAST_USES.start()
+        PROVIDER.start()
         _before_shutdown(self.end_streams)
         await send({"type": "lifespan.startup.complete"})
         await receive()
@@ -125,6 +127,7 @@ class Shell:
         await self.proxying.close()
         await asyncio.to_thread(listening.stop)
         await asyncio.to_thread(LAST_USES.stop)
+        PROVIDER.stop()
         await asyncio.to_thread(QUEUE.stop)
         self.pool.shutdown(wait=True)
         self.health.shutdown(wait=False, cancel_futures=True)

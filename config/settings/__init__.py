@@ -182,6 +182,28 @@ if CLIENT_CERTIFICATES == "proxy" and not CLIENT_CERTIFICATE_PROXIES:
         "e.g. LIFEBOAT_CLIENT_CERTIFICATE_PROXIES=10.0.0.5"
     )
 
+# Bearer tokens of an OpenID Connect provider; "": none are accepted. The issuer is an https address.
+OIDC_ISSUER = env.text("LIFEBOAT_OIDC_ISSUER", default="")
+OIDC_AUDIENCE = env.text("LIFEBOAT_OIDC_AUDIENCE", default="")
+OIDC_USERNAME_CLAIM = env.text("LIFEBOAT_OIDC_USERNAME_CLAIM", default="sub")
+OIDC_USERNAME_PREFIX = env.text("LIFEBOAT_OIDC_USERNAME_PREFIX", default="oidc:")
+OIDC_GROUPS_CLAIM = env.text("LIFEBOAT_OIDC_GROUPS_CLAIM", default="")
+OIDC_GROUPS_PREFIX = env.text("LIFEBOAT_OIDC_GROUPS_PREFIX", default="oidc:")
+OIDC_REQUIRED_CLAIMS = env.pairs("LIFEBOAT_OIDC_REQUIRED_CLAIMS")
+OIDC_CA_FILE = env.text("LIFEBOAT_OIDC_CA_FILE", default="")
+if OIDC_ISSUER and not (OIDC_ISSUER.startswith("https://") or DEVELOPMENT):
+    raise env.EnvironmentInvalid(
+        f'LIFEBOAT_OIDC_ISSUER: "{OIDC_ISSUER}" is not an https address; e.g. LIFEBOAT_OIDC_ISSUER=https://login.example.com'
+    )
+if OIDC_ISSUER and not OIDC_AUDIENCE:
+    raise env.EnvironmentInvalid(
+        "LIFEBOAT_OIDC_ISSUER is set, but not for whom its tokens are; e.g. LIFEBOAT_OIDC_AUDIENCE=lifeboat"
+    )
+if OIDC_CA_FILE and not Path(OIDC_CA_FILE).is_file():
+    raise env.EnvironmentInvalid(
+        f'LIFEBOAT_OIDC_CA_FILE: there is no file "{OIDC_CA_FILE}"; e.g. LIFEBOAT_OIDC_CA_FILE=/etc/lifeboat/login.crt'
+    )
+
 TOKEN_DAYS = env.number("LIFEBOAT_TOKEN_DAYS", default=90, at_least=1)  # validity of a new token without --days
 
 # Requests that one process answers at the same time: as many threads as database connections.

@@ -1,0 +1,181 @@
+"""Bearer tokens of an OpenID Connect provider: JSON Web Tokens that it has signed (LIFEBOAT_OIDC_ISSUER).
+
+The keys of the provider are read by a thread of their own, regularly and when a token names an unknown key. A request
+never waits for the provider, so a provider that hangs delays no user, and tokens of known keys go on to be valid.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import ssl
+import threading
+import time
+import urllib.request
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+import jwt
+from django.conf import settings
+
+from apps.api.client_certificates import UNTIL
+from apps.api.clock import ticks
+from apps.api.identity import Identity
+from controlplane.authorization.attributes import AUTHENTICATED, CREDENTIAL_ID, Caller
+
+log = logging.getLogger(__name__)
+
+ALGORITHMS: Final = ("RS256", "ES256")
+REFRESH_SECONDS: Final = 300.0
+UNKNOWN_SECONDS: Final = 2.0  # between two readings because of tokens with unknown keys
+ANSWER_SECONDS: Final = 5.0  # for the answer of the provider
+MOST_BYTES: Final = 1 << 20
+LEEWAY_SECONDS: Final = 10  # clocks differ
+RESERVED: Final = "system:"  # no name or group of a provider begins with this
+
+
+class Found(NamedTuple):
+    """The user of a token, and the key of the login for streams."""
+
+    user: Identity
+    key: str
+
+
+class Unreadable(Exception):
+    """The provider does not answer, or not with what OpenID Connect requires. The message says what is wrong."""
+
+
+class Provider:
+    """The provider of LIFEBOAT_OIDC_ISSUER and its keys. May be used from any thread."""
+
+    def __init__(self) -> None:
+        self._keys: Mapping[str, jwt.PyJWK] = {}
+        self._asked = threading.Event()
+        self._stopping = threading.Event()
+        self._read_at = -UNKNOWN_SECONDS
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Read the keys now and regularly, if a provider is configured."""
+        if settings.OIDC_ISSUER:
+            self._thread = threading.Thread(target=self._run, name="oidc", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread. It is not waited for, because the provider may hang."""
+        self._stopping.set()
+        self._asked.set()
+
+    def find(self, token: str) -> Found | None:
+        """Return the user of a token; None: the token is not valid, or its key is not known yet."""
+        try:
+            key = self._keys.get(str(jwt.get_unverified_header(token).get("kid", "")))
+            if key is None:
+                self._asked.set()
+                return None
+            claims = _verified(token, key)
+        except jwt.PyJWTError:
+            return None
+        return _login(claims, token)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._keys = _keys_of(settings.OIDC_ISSUER)
+            except (Unreadable, OSError, ValueError, jwt.PyJWTError) as error:
+                log.warning("the keys of the OpenID provider cannot be read: %s: %s", type(error).__name__, error)
+            self._read_at = ticks()
+            self._asked.wait(REFRESH_SECONDS)
+            self._stopping.wait(max(0.0, self._read_at + UNKNOWN_SECONDS - ticks()))
+            self._asked.clear()
+
+
+PROVIDER = Provider()
+
+
+def is_one(secret: str) -> bool:
+    """Test whether a bearer token has the form of a JSON Web Token, and a provider is configured."""
+    return bool(settings.OIDC_ISSUER) and secret.count(".") == 2
+
+
+def _verified(token: str, key: jwt.PyJWK) -> dict[str, Any]:
+    """Return the claims of a token. Raises PyJWTError unless it is signed, in time, of the issuer and for us."""
+    claims: dict[str, Any] = jwt.decode(
+        token,
+        key,
+        algorithms=list(ALGORITHMS),
+        audience=settings.OIDC_AUDIENCE,
+        issuer=settings.OIDC_ISSUER,
+        leeway=LEEWAY_SECONDS,
+        options={"require": ["exp", "iss", "aud"]},
+    )
+    return claims
+
+
+def _login(claims: Mapping[str, Any], token: str) -> Found | None:
+    """Return the login of verified claims; None: a required claim is missing, or the name is not allowed."""
+    if any(str(claims.get(name, "")) != value for name, value in settings.OIDC_REQUIRED_CLAIMS.items()):
+        return None
+    if settings.OIDC_USERNAME_CLAIM == "email" and claims.get("email_verified", True) is not True:
+        return None
+    name = claims.get(settings.OIDC_USERNAME_CLAIM)
+    username = f"{settings.OIDC_USERNAME_PREFIX}{name}"
+    if not isinstance(name, str) or not name or username.startswith(RESERVED):
+        return None
+    listed = claims.get(settings.OIDC_GROUPS_CLAIM) if settings.OIDC_GROUPS_CLAIM else None
+    given = [listed] if isinstance(listed, str) else listed if isinstance(listed, list) else []
+    groups = [f"{settings.OIDC_GROUPS_PREFIX}{group}" for group in given if isinstance(group, str) and group]
+    allowed = [group for group in dict.fromkeys(groups) if not group.startswith(RESERVED)]
+    identifier = claims.get("jti")
+    extra = {CREDENTIAL_ID: (f"JTI={identifier}",)} if isinstance(identifier, str) else {}
+    user = Identity(Caller(username, (*allowed, AUTHENTICATED), str(claims.get("sub", "")), extra))
+    return Found(user, f"{UNTIL}{int(claims['exp'])}:{hashlib.sha256(token.encode()).hexdigest()}")
+
+
+def _keys_of(issuer: str) -> dict[str, jwt.PyJWK]:
+    """Return the signing keys of a provider by their ids. Raises Unreadable, OSError, ValueError, PyJWTError."""
+    document = _document(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+    if document.get("issuer") != issuer:
+        raise Unreadable(f"its configuration is that of the issuer {document.get('issuer')!r}")
+    address = str(document.get("jwks_uri", ""))
+    if urlsplit(address).scheme != urlsplit(issuer).scheme:
+        raise Unreadable("the address of its keys has another scheme than the issuer")
+    found = {}
+    for key in _document(address).get("keys") or ():
+        if isinstance(key, dict) and key.get("kid") and key.get("use", "sig") == "sig" and _algorithm(key):
+            found[str(key["kid"])] = jwt.PyJWK(key, algorithm=_algorithm(key))
+    if not found:
+        raise Unreadable(f"it has no key for {' or '.join(ALGORITHMS)}")
+    return found
+
+
+def _algorithm(key: Mapping[str, Any]) -> str:
+    """Return the algorithm of a public key. "": the key is for none that is accepted."""
+    by_type = {"RSA": "RS256", "EC": "ES256" if key.get("crv") == "P-256" else ""}
+    algorithm = by_type.get(str(key.get("kty")), "")
+    return algorithm if key.get("alg", algorithm) == algorithm else ""
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *arguments: Any, **more: Any) -> None:
+        return None
+
+
+def _document(address: str) -> dict[str, Any]:
+    """Return a JSON object of the provider. Redirects are not followed. Raises OSError, ValueError, Unreadable."""
+    context = ssl.create_default_context(cafile=settings.OIDC_CA_FILE or None)
+    handlers = (urllib.request.HTTPSHandler(context=context), _NoRedirects(), urllib.request.ProxyHandler({}))
+    ends = time.monotonic() + ANSWER_SECONDS
+    with urllib.request.build_opener(*handlers).open(address, timeout=ANSWER_SECONDS) as response:
+        parts, size = [], 0
+        while part := response.read1(65536):
+            parts.append(part)
+            size += len(part)
+            if size > MOST_BYTES or time.monotonic() > ends:
+                raise Unreadable(f"its answer has more than {MOST_BYTES} bytes, or is slow")
+    document = json.loads(b"".join(parts))
+    if not isinstance(document, dict):
+        raise Unreadable("its answer is not a JSON object")
+    return document
