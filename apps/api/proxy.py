@@ -118,14 +118,16 @@ def _secret(reference: SecretReference | None) -> Ref | None:
 
 
 def _check_browser(request: Request) -> None:
-    """Raise Forbidden for a request with a browser's session that another site may have caused.
+    """Raise Forbidden for a request of a browser that another site may have caused.
 
-    Browsers send the session's cookie with a websocket's handshake, and with links of other sites. Requests that write
-    need the CSRF token, as everywhere.
+    Browsers send a session's cookie and a client certificate by themselves, also with a websocket's handshake and with
+    links of other sites. A page of another site cannot send a bearer token. Writes with a session need the CSRF token,
+    as everywhere.
     """
-    if isinstance(request.auth, str):
+    if request.headers.get("Authorization"):
         return
-    if "upgrade" in request.headers.get("Connection", "").lower():
-        raise Forbidden("a browser's session cannot open a connection into a member: send a bearer token")
+    is_upgrade = "upgrade" in request.headers.get("Connection", "").lower()
+    if is_upgrade and (not isinstance(request.auth, str) or request.headers.get("Origin")):
+        raise Forbidden("a browser cannot open a connection into a member with its session: send a bearer token")
     if request.headers.get("Sec-Fetch-Site", "") not in _SAME_SITE:
-        raise Forbidden("a link of another site cannot call a member with your session: open the URL yourself")
+        raise Forbidden("a page of another site cannot call a member with your login: open the URL yourself")

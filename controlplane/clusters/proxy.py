@@ -42,7 +42,16 @@ _HOP_BY_HOP: Final = frozenset(
 _OF_THE_CALLER: Final = frozenset(
     ("authorization", "cookie", "host", "content-length", "forwarded", "origin", "referer", "x-csrftoken", "via")
 )
-_PREFIXES_OF_THE_CALLER: Final = ("impersonate-", "x-remote-", "x-forwarded-", "sec-fetch-", "cf-", "x-real-")
+_PREFIXES_OF_THE_CALLER: Final = (
+    "impersonate-",
+    "x-remote-",
+    "x-forwarded-",
+    "sec-fetch-",
+    "cf-",
+    "x-real-",
+    "x-ssl-",
+    "ssl-",
+)
 _WEBSOCKET_TOKEN: Final = "base64url.bearer.authorization.k8s.io."  # a bearer token, as browsers send it to Kubernetes
 
 # Headers of an answer that have no effect on the control plane's address in a browser, nor on a proxy before it.

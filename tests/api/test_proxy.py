@@ -35,6 +35,16 @@ POD = {
 }
 
 
+SESSION = """
+from django.contrib import auth
+from django.contrib.sessions.backends.db import SessionStore
+user, session = auth.get_user_model().objects.get(username="admin"), SessionStore()
+session[auth.SESSION_KEY], session[auth.HASH_SESSION_KEY] = str(user.pk), user.get_session_auth_hash()
+session[auth.BACKEND_SESSION_KEY] = "django.contrib.auth.backends.ModelBackend"
+session.create()
+print(session.session_key)"""
+
+
 def proxy(cluster: str, path: str) -> str:
     return f"{CLUSTERS}/{cluster}/proxy{path}"
 
@@ -225,6 +235,20 @@ def test_rights_are_those_on_clusters_proxy_with_the_name_of_the_cluster(
     assert nobody.status == 401
     assert len(raw.seen) == before
     assert raw.seen[-1].headers["impersonate-group"] == ["mias"]  # no binding names the group others
+
+
+def test_a_page_of_another_site_reaches_no_member_with_the_session_of_a_user(server: Server, raw: RawMember) -> None:
+    session = server.manage("shell", "-c", SESSION).splitlines()[-1]
+    client = server.client("")
+
+    def ask(method: str = "GET", **headers: str) -> int:
+        words = {"Cookie": f"sessionid={session}"} | {name.replace("_", "-"): value for name, value in headers.items()}
+        return client.send(method, proxy("raw", "/page"), None, words).status
+
+    assert ask() == ask(Sec_Fetch_Site="none") == 200
+    assert ask(Sec_Fetch_Site="cross-site") == 403
+    assert ask("POST") == 403  # without the CSRF token
+    assert ask(Connection="Upgrade", Upgrade="websocket") == 403
 
 
 def test_a_member_that_never_answers_costs_no_other_member_anything(

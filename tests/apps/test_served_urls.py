@@ -86,7 +86,8 @@ def test_what_discovery_lists_is_described_and_routed(openapi: OpenAPI, resource
 @pytest.mark.parametrize("resource", RESOURCES, ids=lambda one: f"{one.api_version}/{one.kind}")
 def test_a_subresource_that_is_not_declared_is_not_found(resource: Resource) -> None:
     namespace = "/namespaces/default" if resource.namespaced else ""
-    for name in SUBRESOURCES.keys() - set(resource.subresources):
+    refused = {"log"} if resource.key == "Pod" else set()  # with the way to the member: apps/api/elsewhere.py
+    for name in SUBRESOURCES.keys() - set(resource.subresources) - refused:
         path = f"/apis/{resource.api_version}{namespace}/{resource.plural}/web/{name}"
         path = path if resource.group else path.replace("/apis/", "/api/", 1)
 

@@ -18,6 +18,7 @@ its rule.
 
 """
 _ROW = re.compile(r"\| (?P<file>[^|]+) \| (?P<spec>.+) \| (?P<result>\w+) \| (?P<seconds>[\d.]+) \| ?(?P<note>.*?) ?\|")
+_FOLDER = re.compile(r"(?<![\w:/])/(?:[\w.-]+/)+")  # of a path on the machine of a run
 NOTE = 160  # characters of the reason of a failure
 
 
@@ -43,7 +44,7 @@ def of_report(report: Any) -> list[Spec]:
             name = " ".join([*(entry.get("ContainerHierarchyTexts") or ()), entry["LeafNodeText"]])
             file = Path(entry["LeafNodeLocation"]["FileName"]).name
             spec = Spec(file, _cell(name), entry["State"], round(entry["RunTime"] / 1e9, 1))
-            found[file, name] = spec._replace(note=_cell(failure.get("Message", ""))[:NOTE])
+            found[file, name] = spec._replace(note=_FOLDER.sub("", _cell(failure.get("Message", "")))[:NOTE])
     return sorted(found.values())
 
 
