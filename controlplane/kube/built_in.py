@@ -12,7 +12,7 @@ from controlplane.kube.rules import Causes
 from controlplane.kube.scaling_types import new_priority
 from controlplane.kube.service_types import without_leftovers
 from controlplane.kube.volume_types import without_unknown_source
-from controlplane.kube.workload_types import new_revision, new_stateful_set, with_claims
+from controlplane.kube.workload_types import new_job, new_revision, new_stateful_set, with_claims
 from controlplane.wire import builtin
 from controlplane.wire.resource import Resource
 
@@ -21,6 +21,7 @@ Document = dict[str, Any]
 # Rules for new objects only.
 _NEW: dict[str, Callable[[Document, Causes], None]] = {
     "apps/StatefulSet": new_stateful_set,
+    "batch/Job": new_job,
     "apps/ControllerRevision": new_revision,
     "scheduling.k8s.io/PriorityClass": new_priority,
 }

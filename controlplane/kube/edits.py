@@ -132,7 +132,10 @@ def _service(document: Document, old: Document, out: Causes) -> None:
 def _claim(document: Document, old: Document, out: Causes) -> None:
     spec, was = _spec(document), _spec(old)
     bound = (old.get("status") or {}).get("phase") == "Bound"
-    if not same(_claimed(spec, bound), _claimed(was, bound)):
+    fixed = _claimed(spec, bound)
+    if was.get("storageClassName") is None:  # the class of a claim may be chosen later
+        fixed.pop("storageClassName", None)
+    if not same(fixed, _claimed(was, bound)):
         allowed = "resources.requests and volumeAttributesClassName for bound claims"
         out.append(causes.forbidden("spec", f"spec is immutable after creation except {allowed}"))
     if spec.get("volumeMode") != was.get("volumeMode"):
@@ -203,7 +206,7 @@ def _csi_node(document: Document, old: Document, out: Causes) -> None:
 
 
 _OF_DRIVER = ("nodeID", "topologyKeys")
-_MUTABLE_POD = ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates")
+_MUTABLE_POD = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 
 
 def _pod(document: Document, old: Document, out: Causes) -> None:

@@ -388,6 +388,19 @@ def new_stateful_set(value: Document, out: Causes) -> None:
     dns_label((value.get("spec") or {}).get("serviceName") or "", "spec.serviceName", out)
 
 
+def new_job(value: Document, out: Causes) -> None:
+    """Append the causes against the selector of a new Job. A member generates it, unless the Job has its own."""
+    spec = value.get("spec") or {}
+    selector = spec.get("selector")
+    if not spec.get("manualSelector"):
+        if not meta_types.is_nothing(selector):
+            out.append(causes.invalid("spec.selector", selector, "`selector` not auto-generated"))
+        return
+    if selector is None:
+        out.append(causes.required("spec.selector"))
+    _match(spec, selector, "spec", out)
+
+
 def new_revision(value: Document, out: Causes) -> None:
     """Append the cause against a new ControllerRevision without data."""
     if value.get("data") is None:

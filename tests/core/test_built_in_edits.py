@@ -1,0 +1,61 @@
+"""Rules of built-in kinds about fields that the recorded objects do not have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.core.admitted import created, fields, updated
+
+Document = dict[str, Any]
+
+
+def claim(**spec: Any) -> Document:
+    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **spec}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": wanted}
+
+
+def job(**spec: Any) -> Document:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox"}]}
+    template = {"metadata": {"labels": {"app": "once"}}, "spec": pod}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "once"},
+        "spec": {"template": template, **spec},
+    }
+
+
+def pod(seconds: int) -> Document:
+    spec = {"terminationGracePeriodSeconds": seconds, "containers": [{"name": "main", "image": "busybox"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "alone"}, "spec": spec}
+
+
+def test_the_class_of_a_claim_is_chosen_once() -> None:
+    old = created(claim()).object
+
+    chosen = updated(claim(storageClassName="fast"), old).object
+
+    assert chosen.spec["storageClassName"] == "fast"
+    assert fields(claim(storageClassName="slow"), old=chosen) == {"spec"}
+
+
+def test_a_pod_keeps_its_time_to_end() -> None:
+    assert fields(pod(5), old=created(pod(30)).object) == {"spec"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "refused"),
+    [
+        ({"selector": {"matchLabels": {"app": "once"}}}, {"spec.selector"}),
+        ({"manualSelector": True}, {"spec.selector", "spec.template.metadata.labels"}),
+        (
+            {"manualSelector": True, "selector": {"matchLabels": {"app": "other"}}},
+            {"spec.template.metadata.labels"},
+        ),
+    ],
+)
+def test_a_job_has_a_selector_only_if_it_says_so(spec: Document, refused: set[str]) -> None:
+    assert fields(job(**spec)) == refused
+    assert created(job(manualSelector=True, selector={"matchLabels": {"app": "once"}})).object.spec["manualSelector"]
