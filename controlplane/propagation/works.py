@@ -57,7 +57,8 @@ Override = Callable[[str, Document], Overridden]
 class Rendering(Struct, frozen=True):
     """The part of the Works of a binding that is the same for all clusters, computed once.
 
-    `own_labels` and `own_annotations` are those that this control plane adds to each manifest.
+    `own_labels` and `own_annotations` are those that this control plane adds to each manifest. `labels` and
+    `annotations` are all those of a copy that no override policy changes.
     """
 
     binding: Binding
@@ -66,6 +67,8 @@ class Rendering(Struct, frozen=True):
     metadata: ObjectMeta  # of the template
     own_labels: dict[str, str]
     own_annotations: dict[str, str]
+    labels: dict[str, str]
+    annotations: dict[str, str]
     work_labels: dict[str, str]
     work_annotations: dict[str, str]
     revise: Callable[[Document, int], Document] | None
@@ -97,15 +100,19 @@ def rendering(binding: Binding, template: Template) -> Rendering:
         TEMPLATE_UID_ANNOTATION: place.uid,
         WORK_NAME_ANNOTATION: name,
     }
+    own_labels = {**link_labels, MANAGED_LABEL: MANAGED_LABEL_VALUE}
+    conflict = {CONFLICT_RESOLUTION_ANNOTATION: conflict_resolution(binding, place.annotations)}
     return Rendering(
         binding=binding,
         name=name,
         manifest=manifest,
         metadata=place,
-        own_labels={**link_labels, MANAGED_LABEL: MANAGED_LABEL_VALUE},
+        own_labels=own_labels,
         own_annotations=annotations,
+        labels={**place.labels, **own_labels},
+        annotations={**place.annotations, **annotations, **conflict},
         work_labels=link_labels,
-        work_annotations={**link_annotations, BINDING_ANNOTATION: str(binding.ref)},
+        work_annotations={**link_annotations, BINDING_ANNOTATION: str(binding.ref), **conflict},
         revise=knows.revise if binding.workload else None,
     )
 
@@ -130,15 +137,12 @@ def render(
         manifest = common.revise(manifest, target.replicas)
     if completions is not None:
         manifest = {**manifest, "spec": {**manifest.get("spec", {}), "completions": completions}}
-    labels, annotations, applied = common.metadata.labels, common.metadata.annotations, dict[str, str]()
+    labels, annotations, work_annotations = common.labels, common.annotations, common.work_annotations
     if override is not None:
-        metadata = {**manifest["metadata"], "labels": labels, "annotations": annotations}
-        result = override(target.name, {**manifest, "metadata": metadata})
-        manifest, applied = result.manifest, result.annotations
-        labels, annotations = (manifest["metadata"].get(key) or {} for key in ("labels", "annotations"))
-    conflict = {CONFLICT_RESOLUTION_ANNOTATION: conflict_resolution(binding, annotations)}
-    labels = {**labels, **common.own_labels, **preserved_labels(binding, target.name)}
-    annotations = _recorded({**annotations, **common.own_annotations, **conflict}, labels, namespace)
+        manifest, labels, annotations, work_annotations = _overridden(common, target.name, manifest, override)
+    if preserved := preserved_labels(binding, target.name):
+        labels = {**labels, **preserved}
+    annotations = _recorded(annotations, labels, namespace)
     metadata = {**manifest["metadata"], "labels": labels, "annotations": annotations}
     suspension = binding.spec.suspension
     suspended = suspension is not None and (
@@ -158,7 +162,7 @@ def render(
             generation=1,
             creation_timestamp=to_seconds(now),
             labels=common.work_labels,
-            annotations={**common.work_annotations, **conflict, **applied},
+            annotations=work_annotations,
             finalizers=(WORK_FINALIZER,),
         ),
         spec=WorkSpec(
@@ -355,6 +359,29 @@ def _links(binding: Binding) -> tuple[dict[str, str], dict[str, str]]:
             "resourcebinding.karmada.io/name": metadata.name,
         }
     return labels, {"clusterresourcebinding.karmada.io/name": metadata.name}
+
+
+def _overridden(
+    common: Rendering, cluster: str, manifest: Document, override: Override
+) -> tuple[Document, dict[str, str], dict[str, str], dict[str, str]]:
+    """Return the manifest, its labels and annotations, and the annotations of the Work after override policies.
+
+    Override policies cannot change the labels and annotations that this control plane needs.
+    """
+    metadata = {
+        **manifest["metadata"],
+        "labels": common.metadata.labels,
+        "annotations": common.metadata.annotations,
+    }
+    result = override(cluster, {**manifest, "metadata": metadata})
+    labels, annotations = (result.manifest["metadata"].get(key) or {} for key in ("labels", "annotations"))
+    conflict = {CONFLICT_RESOLUTION_ANNOTATION: conflict_resolution(common.binding, annotations)}
+    return (
+        result.manifest,
+        {**labels, **common.own_labels},
+        {**annotations, **common.own_annotations, **conflict},
+        {**common.work_annotations, **conflict, **result.annotations},
+    )
 
 
 def _recorded(annotations: Mapping[str, str], labels: Mapping[str, str], namespace: str) -> dict[str, str]:

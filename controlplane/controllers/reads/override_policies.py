@@ -33,7 +33,8 @@ _ON_WORKS = "works|"
 def policies_of(state: State, templates: Iterable[Template]) -> dict[Ref, tuple[OverridePolicy, ...]]:
     """Return the override policies that may change the copies of each template. Templates without any are left out."""
     wanted = list(templates)
-    values = {value for template in wanted for value in _index_values(template)}
+    selectable = {(template.metadata.namespace, template.api_version, template.kind) for template in wanted}
+    values = {value for named in selectable for value in _index_values(*named)}
     if not values:
         return {}
     policies = _indexed(state, kinds.OVERRIDE_POLICIES, "overrides", sorted(values))
@@ -52,11 +53,11 @@ def _indexed(state: State, listed: Sequence[str], index: str, values: Sequence[s
             return policies
 
 
-def _index_values(template: Template) -> Iterator[str]:
-    """Yield the values of the index under which policies for a template are found."""
-    for namespace in {"", template.metadata.namespace}:
-        yield index_value(namespace, f"{template.api_version}/{template.kind}")
-        yield index_value(namespace, ALL_OBJECTS)
+def _index_values(namespace: str, api_version: str, kind: str) -> Iterator[str]:
+    """Yield the values of the index under which policies for templates of a kind in a namespace are found."""
+    for place in {"", namespace}:
+        yield index_value(place, f"{api_version}/{kind}")
+        yield index_value(place, ALL_OBJECTS)
 
 
 def policy_changed(old: OverridePolicy | None, new: OverridePolicy | None) -> Iterator[Ref]:
