@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +30,7 @@ from controlplane.kinds.what_if import RUNNING, WhatIfStatus
 PREFIX: Final = "lifeboat:what-if:"
 KEPT_SECONDS: Final = 900  # the answer, after it was found
 ALIVE_SECONDS: Final = 30  # a run that has not reported for so long has died
+STARTS_WITHIN: Final = 60  # seconds: a run that has not reported since it was started has died
 MOST_AT_ONCE: Final = 2  # processes of one API process
 COMMAND: Final = "what_if_run"
 PROJECT: Final = Path(config.__file__).parents[1]  # `python -m` finds packages there, wherever this process was started
@@ -58,7 +61,7 @@ def start(changes: Sequence[Change], *, user: str) -> str:
     if len(_running) >= MOST_AT_ONCE:
         raise TooManyRequests(f"{MOST_AT_ONCE} questions are being answered already: ask again in some seconds")
     name = uuid.uuid4().hex
-    write(name, Run(user, _documents(changes)), seconds=ALIVE_SECONDS)
+    write(name, Run(user, _documents(changes)), seconds=STARTS_WITHIN)
     command = [sys.executable, "-m", "django", COMMAND, name, "--settings", "config.settings"]
     process = subprocess.Popen(command, cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     _running.append(process)
@@ -97,6 +100,25 @@ def write(name: str, run: Run, *, seconds: int) -> None:
         client().set(PREFIX + name, msgspec.json.encode(run), ex=seconds)
     except redis.RedisError as error:
         raise _away(error) from error
+
+
+@contextmanager
+def alive(name: str) -> Iterator[None]:
+    """Keep a run alive during the block, also while it reports no progress because it reads, or waits for a core."""
+    ended = threading.Event()
+
+    def keep() -> None:
+        while not ended.wait(ALIVE_SECONDS / 6):
+            with suppress(redis.RedisError):  # without Redis the answer cannot be kept either
+                client().expire(PREFIX + name, ALIVE_SECONDS)
+
+    thread = threading.Thread(target=keep, name="alive", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _away(error: redis.RedisError) -> ServiceUnavailable:

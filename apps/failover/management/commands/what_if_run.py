@@ -37,7 +37,9 @@ class Command(BaseCommand):
         signal.alarm(LONGEST_SECONDS)  # ends the process; the run then counts as one that has died
         run = what_if_runs.read(name)
         if run is not None:
-            what_if_runs.write(name, _answered(name, run), seconds=KEPT_SECONDS)
+            with what_if_runs.alive(name):
+                answered = _answered(name, run)
+            what_if_runs.write(name, answered, seconds=KEPT_SECONDS)
 
 
 def _answered(name: str, run: Run) -> Run:
