@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from threading import Lock
+from threading import BoundedSemaphore, Lock
 from typing import Any
 
 import orjson
@@ -28,6 +28,7 @@ COMPILE_SECONDS = 5.0  # of processor time for the compilation of all rules of a
 MEMORY = 256 * 2**20  # bytes that a process may use beyond what it begins with
 WAIT_SECONDS = 15.0  # without an answer, after which a process is ended; a busy machine gives it little time
 MAX_INPUT = 6 * 2**20  # bytes of a call
+MAX_PROCESSES = 4  # at work at the same time; further calls wait
 MAX_IDLE = 2  # processes that are kept for later calls
 ROOT = Path(__file__).parents[2]
 _HEADER_BYTES = 4
@@ -56,7 +57,11 @@ class CelProcess:
             bufsize=0,
             start_new_session=True,
         )
-        self._message()
+        try:
+            self._message()
+        except Ended:
+            self.close()
+            raise
 
     def ask(self, call: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer to a call. Raises Ended."""
@@ -122,28 +127,30 @@ class CelPool:
         self._seconds = seconds
         self._idle: list[CelProcess] = []
         self._lock = Lock()
+        self._turns = BoundedSemaphore(MAX_PROCESSES)
 
     def ask(self, call: Mapping[str, Any], *, also: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the answer to a call. `also` is added to it if the process does not know the schema.
 
-        Raises Ended. A process that ended before it began with a rule is replaced once.
+        Raises Ended.
         """
-        with self._lock:
-            process = self._idle.pop() if self._idle else None
-        process = process or CelProcess(self._seconds)
-        try:
-            found = process.ask(call)
-            if also is not None and "unknown" in found:
-                found = process.ask({**call, **also})
-        except Ended:
+        with self._turns:
+            with self._lock:
+                process = self._idle.pop() if self._idle else None
+            process = process or CelProcess(self._seconds)
+            try:
+                found = process.ask(call)
+                if also is not None and "unknown" in found:
+                    found = process.ask({**call, **also})
+            except Ended:
+                process.close()
+                raise
+            with self._lock:
+                if len(self._idle) < MAX_IDLE:
+                    self._idle.append(process)
+                    return found
             process.close()
-            raise
-        with self._lock:
-            if len(self._idle) < MAX_IDLE:
-                self._idle.append(process)
-                return found
-        process.close()
-        return found
+            return found
 
 
 @lru_cache(maxsize=1)

@@ -17,6 +17,7 @@ from controlplane.kinds.template import (
     NEVER_PROPAGATED,
     SECRET,
     Template,
+    admission_kinds,
     built_in_rules,
     config_map_rules,
     rbac_rules,
@@ -80,6 +81,7 @@ def _template(resource: Resource) -> Kind:
         checked_schema=lambda: walk.checked_schema(resource.group, resource.version, resource.kind),
         default=partial(built_in_rules.defaulted, resource, _DEFAULTS.get(resource.key)),
         validate=partial(built_in_rules.validate, resource, _RULES.get(resource.key)),
+        warn=partial(admission_kinds.warnings, resource),
         validate_status=_STATUS_RULES.get(resource.key, lambda new: []),
         indexes=(
             *(_CLAIMED, OWNED),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import permutations
 from typing import Any
 
 from cel_expr_python import cel
@@ -34,6 +35,7 @@ _BASIC = {
     "dyn": cel.Type.DYN,
 }
 _KNOWN_FILES = (descriptor_pb2, any_pb2, struct_pb2, timestamp_pb2, duration_pb2, wrappers_pb2)
+_COMPARISONS = {"_<_": "less", "_<=_": "less_equals", "_>_": "greater", "_>=_": "greater_equals"}
 # A text, or a name that does not follow a dot.
 _TOKEN = re.compile(
     r"""[rRbB]{0,2}(?:\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')"""
@@ -148,6 +150,8 @@ def _kubernetes(*, typed: bool) -> Any:
         by_name.setdefault(function.name, []).append(function)
     make = _typed_overloads if typed else _run_overloads
     declared = [cel.FunctionDecl(name, list(make(functions))) for name, functions in by_name.items()]
+    if typed:  # the runtime compares numbers of any types
+        declared += [cel.FunctionDecl(operator, list(_comparisons(operator))) for operator in _COMPARISONS]
     return cel.CelExtension("kubernetes", declared)
 
 
@@ -157,6 +161,14 @@ def _typed_overloads(functions: Iterable[Function]) -> Iterable[Any]:
             types = [type_of(text) for text in signature.arguments]
             name = _id(function, signature.arguments)
             yield cel.Overload(name, type_of(signature.result), types, function.is_member, function.call)
+
+
+def _comparisons(operator: str) -> Iterable[Any]:
+    """Yield the overloads that compare numbers of two types, as Kubernetes allows it."""
+    for left, right in permutations(("int", "uint", "double"), 2):
+        types = [type_of(left), type_of(right)]
+        name = f"{_COMPARISONS[operator]}_{left}_{right}"
+        yield cel.Overload(name, cel.Type.BOOL, types, False, lambda *arguments: None)  # it is never run
 
 
 def _run_overloads(functions: Iterable[Function]) -> Iterable[Any]:
