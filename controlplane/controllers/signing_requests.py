@@ -52,7 +52,10 @@ def _authority_changed(old: Template | None, new: Template | None) -> Iterator[R
 
 
 class SigningRequests(Controller):
-    """Key: a CertificateSigningRequest. Writes its status, and deletes it when it is old."""
+    """Key: a CertificateSigningRequest. Writes its status, and deletes it when it is old.
+
+    Each decision takes one step and is due again at once for the next step: approved, then signed, then removed later.
+    """
 
     name: ClassVar[str] = "signing_requests"
     group: ClassVar[str] = "propagation"
@@ -116,7 +119,7 @@ class SigningRequests(Controller):
             return Decision(wake_at=now + WITHOUT_AUTHORITY)
         certificate = secret_data.encoded(answer[snapshot.place])
         signed = replace(csr, status={**csr.status, "certificate": certificate})
-        return Decision(changes=(Put(signed, csr),), reason="CertificateSigned", wake_at=removed_at)
+        return Decision(changes=(Put(signed, csr),), reason="CertificateSigned", wake_at=now)
 
 
 def _waits(csr: Template | None) -> bool:
@@ -166,4 +169,4 @@ def _expiry(csr: Template) -> datetime | None:
 def _with_conditions(csr: Template, type_: str, reason: str, message: str, *, now: datetime) -> Decision:
     conditions = signing_requests.conditions_with(csr, type_, reason, message, now=now)
     decided = replace(csr, status={**csr.status, "conditions": conditions})
-    return Decision(changes=(Put(decided, csr),), reason=reason)
+    return Decision(changes=(Put(decided, csr),), reason=reason, wake_at=now)

@@ -12,6 +12,7 @@ import pytest
 from tests.api.controllers import work
 from tests.api.server import Client, Server
 from tests.api.test_logins import ends
+from tests.builders.certificates import request_for
 from tests.builders.documents import config_maps
 from tests.processes import until
 
@@ -109,3 +110,16 @@ def test_a_role_decides_whether_cluster_info_is_read_without_a_login(server: Ser
     finally:
         again = {key: kept[key] for key in ("apiVersion", "kind", "roleRef", "subjects")}
         api.post(bindings, {**again, "metadata": {"name": name, "labels": kept["metadata"]["labels"]}})
+
+
+@pytest.mark.parametrize("cluster", ["rbac-generator", "member7", "member8"])
+def test_a_holder_of_a_token_gets_the_certificate_of_a_new_agent(server: Server, token: str, cluster: str) -> None:
+    requests, client = "/apis/certificates.k8s.io/v1/certificatesigningrequests", server.client(token)
+    name, usages = f"{cluster}-{token[:6]}", ["client auth", "digital signature"]
+    request = request_for(f"system:karmada:agent:{cluster}", "system:karmada:agents")
+    spec = {"request": request, "signerName": "kubernetes.io/kube-apiserver-client", "usages": usages}
+    assert client.post(requests, {"metadata": {"name": name}, "spec": spec}).status == 201
+
+    work(server, "signing_requests")
+
+    assert client.get(f"{requests}/{name}").document["status"]["certificate"]
