@@ -48,10 +48,23 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None) -> Iterator[None]:
     """The test database, which is emptied after each test the fast way."""
-    from django.test import TransactionTestCase  # here: pure tests run without Django
+    from django.test import TestCase, TransactionTestCase  # here: pure tests run without Django
+
+    from apps.objects.audit_queue import QUEUE
+
+    roll_back = TestCase._fixture_teardown  # type: ignore[attr-defined]  # not in the stubs
+
+    def empty(self: TransactionTestCase) -> None:
+        QUEUE.stop()  # its thread must not meet a database that the next test may not use
+        empty_database()
+
+    def undo(self: TestCase) -> None:
+        QUEUE.stop()
+        roll_back(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TransactionTestCase, "_fixture_teardown", lambda self: empty_database())
+        patch.setattr(TransactionTestCase, "_fixture_teardown", empty)
+        patch.setattr(TestCase, "_fixture_teardown", undo)
         yield
 
 

@@ -196,6 +196,7 @@ class Tailer:
 
     def __init__(self) -> None:
         self.position = 0  # changes up to this version were handed out
+        self._read_up_to = -1  # the thread has read changes up to this version; -1: none yet
         self._watchers: dict[str, set[Watcher]] = {}
         self._users: dict[str, int] = {}
         self._stopping = threading.Event()
@@ -317,11 +318,10 @@ class Tailer:
     # In the thread
 
     def _run(self) -> None:
-        position = -1
         while not self._stopping.is_set():
             try:
                 with listening(CHANGES_CHANNEL) as own:
-                    position = self._follow(own, position)
+                    self._follow(own)
             except psycopg.Error as error:
                 log_.warning("the change log cannot be read: %s", cause(error))
                 self._stopping.wait(RECONNECT_SECONDS)
@@ -330,16 +330,16 @@ class Tailer:
             except RuntimeError:  # the event loop is closed: the process ends
                 return
 
-    def _follow(self, own: psycopg.Connection[Any], position: int) -> int:
+    def _follow(self, own: psycopg.Connection[Any]) -> None:
+        """Read until the process stops or the connection breaks. The next connection goes on where this one ended."""
         register_arrays(own)
         with BinaryCursor(own) as cursor:
-            if 0 <= position < change_log.oldest(cursor):
-                position = self._lose(position, self._newest(cursor)[0])
+            if 0 <= self._read_up_to < change_log.oldest(cursor):
+                self._read_up_to = self._lose(self._read_up_to, self._newest(cursor)[0])
             while not self._stopping.is_set():
-                position = self._read(cursor, position)
+                self._read_up_to = self._read(cursor, self._read_up_to)
                 for _ in own.notifies(timeout=POLL_SECONDS, stop_after=1):
                     pass
-        return position
 
     def _newest(self, cursor: BinaryCursor) -> tuple[int, int]:
         """Return the newest version, and the version the counter was raised to after the last restore."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection
+from django.db import connection, transaction
 
 from apps.api import watch_hub
 from apps.api.authorization import Attributes
 from apps.api.streams import Stream
 from apps.objects import change_log, origin
-from apps.objects.apply import binary_cursor
+from apps.objects.apply import CHANGES_CHANNEL, binary_cursor
+from apps.objects.notifications import listening
 from apps.objects.store import DjangoStore
 from controlplane.apimachinery.errors import Expired
 from controlplane.apimachinery.selectors import EVERYTHING
@@ -66,6 +68,20 @@ def test_an_event_loop_that_is_busy_costs_its_streams_time_and_nothing_else(
     assert asyncio.run(watched()) == ["one", "two"]
 
 
+def _restored() -> None:
+    """Raise the counter as after a restore."""
+    origin.declare_restored("a test")
+    connection.close()
+
+
+def _forget_later_partitions() -> None:
+    """Drop the partitions that a raised counter made: they are not emptied with the tables."""
+    with binary_cursor() as cursor:
+        for _, _, name in change_log.partitions(cursor)[1:]:
+            cursor.execute(f"DROP TABLE {name}")  # type: ignore[arg-type]  # a name of ours
+    change_log.forget()
+
+
 def _sent_away(happens: Callable[[], None]) -> tuple[Expired | None, list[str]]:
     """Return what a stream ends with after something happened to the database, and what one that began later sees."""
 
@@ -100,12 +116,23 @@ def _sent_away(happens: Callable[[], None]) -> tuple[Expired | None, list[str]]:
     return asyncio.run(watched())
 
 
+# The session of the reader, by its last statement.
+_END_READER = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE '%floor FROM objects_origin%'"""
+
+
+@pytest.mark.parametrize("disconnects", [False, True])
 @pytest.mark.django_db(transaction=True)
-def test_streams_end_with_410_where_the_database_has_gone_back() -> None:
+def test_streams_end_with_410_where_the_database_has_gone_back(disconnects: bool) -> None:
+    """Also if the reader lost its connection while the database was restored, as it usually does."""
+
     def gone_back() -> None:
-        with connection.cursor() as cursor:
+        with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("DELETE FROM objects_changelog WHERE version > 1")
             cursor.execute("UPDATE objects_counter SET version = 1")
+            if disconnects:
+                cursor.execute(_END_READER)
         connection.close()
 
     error, seen = _sent_away(gone_back)
@@ -116,26 +143,74 @@ def test_streams_end_with_410_where_the_database_has_gone_back() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_streams_end_with_410_where_the_counter_was_raised_after_a_restore() -> None:
-    def raised() -> None:
-        origin.declare_restored("a test")
-        connection.close()
-
     try:
-        error, seen = _sent_away(raised)
+        error, seen = _sent_away(_restored)
     finally:
-        with binary_cursor() as cursor:  # partitions are not emptied with the tables
-            for _, _, name in change_log.partitions(cursor)[1:]:
-                cursor.execute(f"DROP TABLE {name}")  # type: ignore[arg-type]  # a name of ours
-        change_log.forget()
+        _forget_later_partitions()
 
     assert isinstance(error, Expired)
     assert seen == ["later"]
 
 
+@contextmanager
+def _first_partition_dropped() -> Iterator[None]:
+    """Let the log begin with its second partition, as long as the block runs."""
+    with binary_cursor() as cursor:
+        begin, end, name = change_log.partitions(cursor)[0]
+        later = f"objects_changelog_{end - 1}_{end}"
+        for statement in (
+            f"ALTER TABLE objects_changelog DETACH PARTITION {name}",
+            f"ALTER TABLE {name} RENAME TO away",
+            f"CREATE TABLE {later} PARTITION OF objects_changelog FOR VALUES FROM ({end - 1}) TO ({end})",
+        ):
+            cursor.execute(statement)  # type: ignore[arg-type]  # a name of ours
+        try:
+            yield
+        finally:
+            for statement in (
+                f"DROP TABLE {later}",
+                f"ALTER TABLE away RENAME TO {name}",
+                f"ALTER TABLE objects_changelog ATTACH PARTITION {name} FOR VALUES FROM ({begin}) TO ({end})",
+            ):
+                cursor.execute(statement)  # type: ignore[arg-type]  # a name of ours
+
+
 @pytest.mark.django_db(transaction=True)
-def test_reading_again_without_a_new_version_ends_no_stream() -> None:
+def test_streams_end_with_410_where_changes_they_have_not_seen_were_removed_while_the_reader_was_away() -> None:
+    _commit("one")
+
+    def read_once(reader: watch_hub.Tailer) -> None:
+        reader._stopping.set()  # it reads once and returns
+        try:
+            with _first_partition_dropped(), listening(CHANGES_CHANNEL) as own:
+                reader._follow(own)
+        finally:
+            connection.close()
+
+    async def watched() -> Expired | None:
+        reader = watch_hub.Tailer()
+        reader._begun.set()
+        reader._read_up_to = 1
+        resource = KINDS["ConfigMap"].resource
+        stream = Stream(allowed=ALLOWED, kind="ConfigMap", resource=resource, choice=EVERY_ONE, since=1)
+        watcher = watch_hub.Watcher(stream)
+        await reader.add(watcher)
+        try:
+            await asyncio.to_thread(read_once, reader)
+            return watcher.error
+        finally:
+            for task in reader._tasks:
+                task.cancel()
+
+    assert isinstance(asyncio.run(watched()), Expired)
+
+
+@pytest.mark.parametrize("before_it", [lambda: None, _restored], ids=["plain", "restored"])
+@pytest.mark.django_db(transaction=True)
+def test_reading_again_without_a_new_version_ends_no_stream(before_it: Callable[[], None]) -> None:
     """A notification may concern due rows only, and the log is also read without one."""
     _commit("one")
+    before_it()
 
     def read_again(reader: watch_hub.Tailer, position: int) -> int:
         try:
@@ -159,6 +234,9 @@ def test_reading_again_without_a_new_version_ends_no_stream() -> None:
         finally:
             await reader.stop()
 
-    before, after, ended = asyncio.run(watched())
+    try:
+        before, after, ended = asyncio.run(watched())
+    finally:
+        _forget_later_partitions()
 
     assert (after, ended) == (before, False)
