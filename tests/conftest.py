@@ -15,6 +15,8 @@ from tests.emptied import empty_database
 from tests.simulation.histogram import Histogram
 
 if TYPE_CHECKING:
+    from pytest_django import DjangoDbBlocker
+
     from tests.api.server import Client, Server
 
 # How long an example takes says something of the machine, not of the claim.
@@ -66,6 +68,14 @@ def django_db_setup(django_db_setup: None) -> Iterator[None]:
         patch.setattr(TransactionTestCase, "_fixture_teardown", empty)
         patch.setattr(TestCase, "_fixture_teardown", undo)
         yield
+
+
+@pytest.fixture(scope="module")
+def kept_database(django_db_setup: None, django_db_blocker: "DjangoDbBlocker") -> Iterator[None]:
+    """The test database, kept for all tests of a module: they share processes that work on it."""
+    with django_db_blocker.unblock():
+        yield
+        empty_database()
 
 
 @pytest.fixture(scope="session")

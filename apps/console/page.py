@@ -46,6 +46,7 @@ from typing import Any, ClassVar, Final
 from urllib.parse import urlencode
 
 from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
 from django.contrib.messages import get_messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.template.loader import render_to_string
@@ -154,6 +155,8 @@ class Page(KubernetesView):
         error = error_mapping.status_error(exc)
         if error.code == 401:
             return _to_login(http)
+        if away:
+            http.user = AnonymousUser()  # so that no middleware looks for the user in the database
         if away and http.method == "GET" and "part" not in http.GET and (kept := KEPT.find(http)) is not None:
             return answer(kept.text_with(error.message), status=200)
         shown = {"error": error, "away": away, "title": error.reason, "navigation": navigation(http.path_info)}

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import redis
 from django.test import Client
-from pytest_django import DjangoDbBlocker
 
 from apps.development.supervise.ports import free_port
 from apps.development.supervise.redis import find_binary
@@ -74,14 +73,6 @@ def clerk(transactional_db: None) -> Client:
 def flush() -> Callable[[], None]:
     """Empties the database."""
     return empty_database
-
-
-@pytest.fixture(scope="module")
-def kept_database(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """The test database, kept for all tests of a module: they share processes that work on it."""
-    with django_db_blocker.unblock():
-        yield
-        empty_database()
 
 
 @pytest.fixture(scope="module")

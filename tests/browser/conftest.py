@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 from urllib.error import URLError
@@ -47,11 +48,17 @@ class Server(NamedTuple):
 @pytest.fixture
 def server(transactional_db: None, tmp_path: Path, redis_url: str) -> Iterator[Server]:
     """The product's own server process on this test's database."""
+    with Processes(tmp_path, environment(tmp_path, redis_url=redis_url)) as processes:
+        yield serve(processes, tmp_path)
+
+
+def serve(processes: Processes, home: Path) -> Server:
+    """Start the product's server process and make the user root; return when the server answers."""
     port, tls_port, metrics = free_ports(3)
-    with Processes(tmp_path, environment(tmp_path, redis_url=redis_url, metrics_port=str(metrics))) as processes:
-        process = processes.start("api", ["manage.py", "serve", "--port", str(port), "--tls-port", str(tls_port)])
-        until(lambda: _is_live(port), within=START_SECONDS, alive=process)
-        yield Server(f"http://{LOOPBACK}:{port}", _kubeconfig(tmp_path, tls_port), metrics)
+    processes.environment["LIFEBOAT_METRICS_PORT"] = str(metrics)
+    process = processes.start("api", ["manage.py", "serve", "--port", str(port), "--tls-port", str(tls_port)])
+    until(lambda: _is_live(port), within=START_SECONDS, alive=process)
+    return Server(f"http://{LOOPBACK}:{port}", _kubeconfig(home, tls_port), metrics)
 
 
 def _kubeconfig(folder: Path, port: int) -> Path:
@@ -84,21 +91,23 @@ def chrome(chromium: Path) -> Iterator[Browser]:
     with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
         # playwright's loop runs in this thread, beside the database calls of the tests.
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-        with playwright.chromium.launch(executable_path=chromium, headless=True, args=list(FLAGS)) as opened:
-            yield opened
+        with playwright.chromium.launch(executable_path=chromium, headless=True, args=list(FLAGS)) as started:
+            yield started
         connections.close_all()  # those of this loop, which nothing else would end
 
 
 @pytest.fixture
 def browser(chrome: Browser) -> Iterator[BrowserContext]:
     """Chromium with JavaScript off: every page of the admin has to work without."""
-    yield from _opened(chrome, scripts=False)
+    with opened(chrome, scripts=False) as context:
+        yield context
 
 
 @pytest.fixture
 def scripted(chrome: Browser) -> Iterator[BrowserContext]:
     """The same with JavaScript on, as people have it: the browsable API sends PUT and DELETE with it."""
-    yield from _opened(chrome, scripts=True)
+    with opened(chrome, scripts=True) as context:
+        yield context
 
 
 @pytest.fixture(params=["without scripts", "with scripts"])
@@ -149,7 +158,9 @@ def logged_in(server: Server, context: BrowserContext, *, user: str = "root") ->
     return Console(page, server.url, errors)
 
 
-def _opened(chrome: Browser, *, scripts: bool) -> Iterator[BrowserContext]:
+@contextmanager
+def opened(chrome: Browser, *, scripts: bool) -> Iterator[BrowserContext]:
+    """A context of its own in a Chromium, without cookies and storage."""
     context = chrome.new_context(java_script_enabled=scripts)
     context.set_default_timeout(PATIENCE_MS)
     expect.set_options(timeout=PATIENCE_MS)

@@ -78,7 +78,7 @@
   function received({ data }) {
     if (data.login) return location.reload(); // the page says what the reader may do now
     if ("live" in data) show(data.live);
-    if (data.live && "kept" in document.body.dataset) return location.reload(); // the database is back
+    if ("kept" in document.body.dataset && (data.opened || data.away === false)) return location.reload(); // it is back
     if (data.missed) renewAll();
     if ("away" in data) away(data.away);
     const place = document.getElementById(`part-${data.topic ?? data.part}`);

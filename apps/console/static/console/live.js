@@ -58,7 +58,7 @@
     made.failed = false;
     isOpen = true;
     refusals = 0;
-    tell({ live: true, missed });
+    tell({ live: true, opened: true, missed });
   }
   function failed(made) {
     made.failed = true;
