@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import zoneinfo
 from typing import Any
 
 from controlplane.apimachinery import causes, selectors
 from controlplane.kube import meta_types
+from controlplane.kube.cron import check_schedule, check_zone
 from controlplane.kube.rules import (
     Causes,
     Document,
@@ -23,17 +22,6 @@ from controlplane.kube.volume_types import claim_spec
 
 _ENDING, _ALWAYS = ("OnFailure", "Never"), ("Always",)
 _NOT_MATCHED = "`selector` does not match template `labels`"
-_MACROS = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-_CRON = (
-    ("minute", 0, 59, ()),
-    ("hour", 0, 23, ()),
-    ("day", 1, 31, ()),
-    ("month", 1, 12, _MONTHS),
-    ("weekday", 0, 6, _DAYS),
-)
-_CRON_PART = re.compile(r"(\*|\?|\w+)(-\w+)?(/\d+)?")
 _ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
 
 
@@ -309,72 +297,6 @@ def _with_statuses(rule: Document) -> Document:
     return rule if not conditions else {**rule, "onPodConditions": [{"status": "True", **item} for item in conditions]}
 
 
-def _schedule(value: Any, at: str, out: Causes) -> None:
-    if value == "":
-        return
-    if "TZ" in value:
-        out.append(causes.invalid(at, value, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"))
-    elif wrong := cron_error(value):
-        out.append(causes.invalid(at, value, wrong))
-
-
-def cron_error(schedule: str) -> str:
-    """Return what is wrong with a schedule of a CronJob; "": nothing."""
-    if schedule in _MACROS:
-        return ""
-    if schedule.startswith("@every "):
-        return "" if re.fullmatch(r"([\d.]+(ns|us|µs|ms|s|m|h))+", schedule[7:]) else "failed to parse duration"
-    if schedule.startswith("@"):
-        return f"unrecognized descriptor: {schedule}"
-    fields = schedule.split()
-    if len(fields) != 5:
-        return f"expected exactly 5 fields, found {len(fields)}: {fields}"
-    for field, (_, least, most, names) in zip(fields, _CRON, strict=True):
-        for part in field.split(","):
-            if not _is_cron_part(part, least, most, names):
-                return f"failed to parse: {part}"
-    return ""
-
-
-def _is_cron_part(part: str, least: int, most: int, names: tuple[str, ...]) -> bool:
-    found = _CRON_PART.fullmatch(part)
-    if found is None:
-        return False
-    numbers = []
-    for text in (found[1], (found[2] or "")[1:]):
-        if text in ("*", "?", ""):
-            continue
-        if text.lower() in names:
-            numbers.append(names.index(text.lower()) + least)
-        elif text.isdigit():
-            numbers.append(int(text))
-        else:
-            return False
-    return all(least <= number <= most for number in numbers) and numbers == sorted(numbers) and found[3] != "/0"
-
-
-def _zone(value: Any, at: str, out: Causes) -> None:
-    if not value:
-        out.append(causes.invalid(at, value, "timeZone must be nil or non-empty string"))
-    elif value.lower() == "local":
-        out.append(
-            causes.invalid(
-                at, value, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
-            )
-        )
-    elif value not in _zones():
-        out.append(causes.invalid(at, value, f"unknown time zone {value}"))
-
-
-def _zones() -> set[str]:
-    if not _ZONES:
-        _ZONES.update(zoneinfo.available_timezones())
-    return _ZONES
-
-
-_ZONES: set[str] = set()
-
-
 def _job_template(value: Document, at: str, out: Causes) -> None:
     spec = value.get("spec") or {}
     if not spec:
@@ -480,8 +402,8 @@ TYPES = {
     "batch.v1.CronJobSpec": Type(
         required=("schedule",),
         fields={
-            "schedule": _schedule,
-            "timeZone": _zone,
+            "schedule": check_schedule,
+            "timeZone": check_zone,
             "concurrencyPolicy": one_of("Allow", "Forbid", "Replace"),
             "startingDeadlineSeconds": not_negative,
             "successfulJobsHistoryLimit": not_negative,
