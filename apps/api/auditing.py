@@ -15,6 +15,7 @@ from apps.objects import audit
 from apps.objects.access import caller_of
 from apps.objects.audit_queue import QUEUE
 from controlplane.apimachinery.errors import StatusError
+from controlplane.authorization.attributes import Caller
 from controlplane.authorization.audit_event import Answered
 from controlplane.authorization.audit_policy import NONE
 
@@ -37,12 +38,21 @@ class Auditing:
             response = self.get_response(request)
         finally:
             audit.begin(None)
-        if trail.caller is None and getattr(request, "user", None) is not None and request.user.is_authenticated:
-            trail.caller = caller_of(request.user)
+        if trail.caller is None:
+            trail.caller = _session_user(request)
         response[HEADER] = trail.audit_id
         if not trail.stored:
             record(trail, _answered(response))
         return response
+
+
+def _session_user(request: HttpRequest) -> Caller | None:
+    """Return the user of a page if the request has read its session. None: it has not, or the user is not logged in.
+
+    Nothing is read here, because the database may be away: then the answer is the last page that was made.
+    """
+    user: Any = getattr(request, "_cached_user", None)
+    return Caller(user.get_username()) if user is not None and user.is_authenticated else None
 
 
 def trail_of(environ: Mapping[str, Any]) -> audit.Trail:
