@@ -99,8 +99,7 @@ class Ledger:
         columns = {"": (self._fleet.capacity.pods[places] - self._pods[places]).tolist()} if pods else {}
         reported = self._reported(asked)[places].tolist()
         for name, amount in amounts:
-            taken = self._amounts.get(name)
-            used = [0] * len(reported) if taken is None else taken[places].tolist()
+            used = self._amounts[name][places].tolist()
             columns[name] = [count * amount - some for count, some in zip(reported, used, strict=True)]
         found = []
         for place, values in zip(places.tolist(), zip(*columns.values(), strict=True), strict=True):

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+from typing import Any
+
 import msgspec
 import numpy as np
 import pytest
 
-from controlplane.engine.capacity_conflicts import NewReservation, overcommitted_cluster
+from controlplane.engine.capacity_conflicts import NewReservation, ReservationNumbers, overcommitted_cluster
 from controlplane.engine.decision import CapacityGuard
 from controlplane.estimate.request import Asked, Bundle, Request
 from controlplane.kinds.cluster import ResourceSummary
+from controlplane.kinds.rows import CapacityReservation
 from controlplane.scheduling.cluster_arrays import Fleet
-from controlplane.scheduling.ledger import Ledger
+from controlplane.scheduling.ledger import RESERVATION_EXPIRY, Ledger, live
 from controlplane.settings import Settings
-from tests.builders.objects import cluster
+from tests.builders.objects import START, cluster
 
 CORE = Request((("cpu", 1000),))
 SMALL = Request((("cpu", 100),))
@@ -75,3 +79,84 @@ def test_a_decision_holds_as_long_as_what_others_promised_since_leaves_it_room(
 def test_a_decision_does_not_rest_on_room_that_was_never_there() -> None:
     """Copies go where their placement says although the report shows no room for them."""
     assert rooms(fleet(pods="10", cpu="2"), CORE, 3) == ()
+
+
+SECOND = timedelta(seconds=1)
+NOW = START + RESERVATION_EXPIRY
+
+
+@pytest.mark.parametrize(
+    ("made", "applied", "collected", "counts"),
+    [
+        (START + SECOND, None, None, True),
+        (START + SECOND, None, NOW, True),  # its Work was not applied yet
+        (START + SECOND, NOW - SECOND, None, True),  # the cluster has no report
+        (START + SECOND, NOW - SECOND, NOW - 2 * SECOND, True),
+        (START + SECOND, NOW - SECOND, NOW - SECOND, True),  # the report may have been read before
+        (START + SECOND, NOW - SECOND, NOW, False),
+        (START, None, None, False),  # it has expired
+        (NOW + SECOND, None, None, True),
+        (None, None, None, False),
+    ],
+)
+def test_a_reservation_counts_for_300_seconds_or_until_a_newer_report_has_its_replicas(
+    made: datetime | None, applied: datetime | None, collected: datetime | None, counts: bool
+) -> None:
+    row = CapacityReservation("key", "web", "a", 3, made_at=made, applied_at=applied)
+    reports = {"b": NOW} if collected is None else {"a": collected}
+
+    assert timedelta(seconds=300) == RESERVATION_EXPIRY
+    assert live([row], collected_at=reports, now=NOW) == ([row] if counts else [])
+
+
+@pytest.mark.parametrize(
+    ("seen", "by", "numbers"),
+    [
+        ((0,), "reader", [1, 2]),
+        ((1,), "reader", [2]),
+        ((2,), "reader", []),
+        ((1, 0), "reader", [1, 2]),
+        ((0,), "one", [2]),
+    ],
+)
+def test_a_decision_is_compared_with_what_others_stored_since_its_oldest_reading(
+    seen: tuple[int, ...], by: str, numbers: list[int]
+) -> None:
+    known = ReservationNumbers()
+    known.stored(CapacityReservation("1", "web", "a", 3), by="one")
+    known.stored(CapacityReservation("2", "web", "a", 3), by="two")
+
+    found = known.since([CapacityGuard("a", number, ()) for number in seen], by=by)
+
+    assert [new.number for new in found] == numbers
+
+
+def test_a_decision_that_takes_the_last_room_leaves_none_to_others() -> None:
+    (room,) = rooms(fleet(pods="10", cpu="3"), CORE, 3)
+
+    assert dict(room.spare) == {"": 7, "cpu": 0}
+    assert overcommitted_cluster([room], [promised(1, SMALL)]) == "a"
+
+
+def test_a_reservation_on_a_cluster_that_is_gone_takes_no_room() -> None:
+    seen = fleet(pods="10", cpu="8")
+
+    assert Ledger.of(seen, [("gone", 3, CORE), ("a", 0, CORE), ("a", 2, CORE)]).free(CORE).tolist() == [6]
+
+
+@pytest.mark.parametrize("asked", [CORE, SMALL, PAIR])
+def test_what_is_free_follows_each_reservation_and_an_answer_given_before_stays(asked: Asked) -> None:
+    """Few changed clusters are counted again, many lead to a count of all: the answers are the same."""
+    seen = Fleet.of([cluster(f"member{number}", room=20 + number) for number in range(9)], settings=Settings())
+    ledger, made, given = Ledger(seen), list[tuple[str, int, Asked]](), list[tuple[Any, list[int]]]()
+    for places in ([3], [3, 4], [0, 1, 2, 5], [8], [7]):
+        counts = np.array(places) % 3 + 1
+        ledger.reserve(np.array(places), counts, CORE)
+        made += [(seen.names[place], int(count), CORE) for place, count in zip(places, counts, strict=True)]
+
+        free = ledger.free(asked)
+
+        assert free.tolist() == Ledger.of(seen, made).free(asked).tolist()
+        assert ledger.free(asked) is free  # as long as nothing is reserved
+        given.append((free, free.tolist()))
+    assert all(free.tolist() == before for free, before in given)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from controlplane.apimachinery.names import TOGETHER_ANNOTATION
-from controlplane.kinds.binding import AggregatedStatusItem, Binding
+from controlplane.eviction.colocated_failover import clusters_to_follow_from
+from controlplane.kinds.binding import APPLICATION_FAILURE, AggregatedStatusItem, Binding, TargetCluster
 from controlplane.kinds.policy import (
     DIRECTLY,
     GRACEFULLY,
@@ -16,6 +17,7 @@ from controlplane.kinds.policy import (
     FailoverBehavior,
 )
 from controlplane.settings import Settings
+from tests.builders.objects import leaving
 from tests.core.fleet_story import Story
 from tests.core.test_colocation import part, serving
 
@@ -108,3 +110,27 @@ def test_who_followed_does_not_follow_twice() -> None:
 
     assert fleet.placed("front") == {one.name: one.replicas for one in before.spec.clusters}
     assert len(fleet.events("EvictWorkloadFromClusterSucceed")) == 2
+
+
+@pytest.mark.parametrize(
+    ("on", "tasks", "follows"),
+    [
+        (("first", "second"), (), ["first", "second"]),
+        (("second",), (), ["second"]),  # it was never on the first
+        (("first", "second"), ("first",), ["second"]),  # it is leaving the first already
+        ((), (), []),
+    ],
+)
+def test_a_part_follows_from_each_cluster_that_it_is_on_and_not_yet_leaving(
+    on: tuple[str, ...], tasks: tuple[str, ...], follows: list[str]
+) -> None:
+    (server,) = online("server")
+    left = tuple(leaving(name, reason=APPLICATION_FAILURE) for name in ("first", "second"))
+    server = server.with_spec(clusters=(TargetCluster("refuge", 2),), graceful_eviction_tasks=left)
+    (front,) = online("front")
+    front = front.with_spec(
+        clusters=tuple(TargetCluster(name, 0) for name in on),
+        graceful_eviction_tasks=tuple(leaving(name) for name in tasks),
+    )
+
+    assert list(clusters_to_follow_from(front, (server, front), {})) == follows

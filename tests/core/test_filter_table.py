@@ -15,8 +15,8 @@ from controlplane.scheduling import filters
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.filter_table import COLUMNS, KEEPS, PASSES, REFUSES, UNASKED, FilterTable, filter_table
 from controlplane.scheduling.placement_plan import plan_of
-from controlplane.scheduling.question import question_of
-from controlplane.settings import Settings
+from controlplane.scheduling.question import Neighbours, question_of
+from controlplane.settings import Compat, Settings
 from tests.builders.objects import APPS, cluster, leaving, no_execute
 from tests.builders.placements import placement
 from tests.builders.scheduling import spec
@@ -94,6 +94,72 @@ def test_bindings_of_one_plan_with_targets_of_their_own_get_answers_of_their_own
         [True, True],
         [False, True],
     )
+
+
+BY_TASK = "a graceful eviction task removes the binding from it"
+BY_TAINT = "the binding was evicted from it because of a taint, and it still has a taint that evicts"
+
+
+@pytest.mark.parametrize(
+    ("tasks", "on", "karmada", "shown"),
+    [
+        ({"a": "ApplicationFailure"}, (), False, (REFUSES, BY_TASK)),  # the other filter is not asked
+        ({"a": "TaintUntolerated"}, (), False, (REFUSES, BY_TAINT)),
+        ({"a": "ApplicationFailure", "b": "TaintUntolerated"}, (), False, (REFUSES, BY_TASK)),  # the other lets it pass
+        ({"a": "TaintUntolerated", "b": "ApplicationFailure"}, (), False, (REFUSES, BY_TAINT)),
+        ({"a": "TaintUntolerated", "b": "ApplicationFailure"}, ("a",), False, (KEEPS, BY_TAINT)),
+        ({"a": "TaintUntolerated"}, (), True, (REFUSES, BY_TASK)),  # both refuse it: the first
+        ({"b": "TaintUntolerated"}, (), False, (PASSES, "")),
+        ({}, (), False, (UNASKED, "")),
+    ],
+)
+def test_of_two_filters_with_one_name_the_gravest_answer_is_shown_and_of_equal_ones_the_first(
+    tasks: dict[str, str], on: tuple[str, ...], karmada: bool, shown: tuple[str, str]
+) -> None:
+    leaves = [leaving(name, reason=reason) for name, reason in tasks.items()]
+    wanted = spec(placement(tolerations=[Toleration(operator="Exists")]), on=dict.fromkeys(on, 1), tasks=leaves)
+    settings = Settings(compat=Compat(cluster_eviction_filter=karmada))
+    fleet = Fleet.of([cluster(name, taints=[no_execute()]) for name in ("a", "b")], settings=settings)
+
+    found = filter_table(fleet, question_of(wanted, ResourceBindingStatus(), settings=settings))
+
+    assert found.rows[0].cells[COLUMNS.index("ClusterEviction")] == shown
+
+
+def test_clusters_with_different_taints_are_refused_for_different_reasons() -> None:
+    members = [cluster(name, taints=[Taint(key, "NoSchedule")]) for name, key in {"a": "x", "b": "y", "c": "x"}.items()]
+    fleet = Fleet.of(members, settings=Settings())
+    question = question_of(spec(placement()), ResourceBindingStatus(), settings=Settings())
+
+    found = filters.refused(plan_of(fleet, question.placement, 0, workload=True), question)
+
+    assert {group.value: group.clusters.tolist() for group in found} == {
+        "taint x:NoSchedule is not tolerated": [True, False, True],
+        "taint y:NoSchedule is not tolerated": [False, True, False],
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "near", "shared"),
+    [
+        ({}, Neighbours(), True),
+        ({"fails_over": True}, Neighbours(), True),
+        ({"on": {"a": 1}}, Neighbours(), False),
+        ({"tasks": [leaving("a", reason="ApplicationFailure")]}, Neighbours(), False),
+        ({"tasks": [leaving("a", reason="TaintUntolerated")]}, Neighbours(), False),
+        ({}, Neighbours(together=frozenset()), False),
+        ({}, Neighbours(apart=frozenset()), False),
+    ],
+)
+def test_bindings_share_an_answer_only_if_nothing_of_their_own_is_asked(
+    fields: dict[str, Any], near: Neighbours, shared: bool
+) -> None:
+    settings = Settings(feature_gates={"WorkloadAffinity": True})
+    fleet = Fleet.of([cluster("a")], settings=settings)
+    question = question_of(spec(placement(), **fields), ResourceBindingStatus(), settings=settings, neighbours=near)
+    plan = plan_of(fleet, question.placement, 0, workload=True)
+
+    assert (filters.shared_key(plan, question) is not None) is shared
 
 
 NAMES = ("a", "b", "c")

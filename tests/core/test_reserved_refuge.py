@@ -1,4 +1,4 @@
-"""The Event about a reserved refuge that the scheduler does not use names the reason."""
+"""A reserved refuge: while it is valid, what of it stays, and the Event with the reason if it is not used."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from controlplane.kinds.binding import ResourceBindingStatus
+from controlplane.kinds.binding import ResourceBindingStatus, TargetCluster
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.rows import CapacityReservation, PlacementHint
 from controlplane.scheduling.reserved_refuge import Reserved
@@ -48,3 +48,95 @@ def test_an_unused_refuge_is_reported_with_the_reason(
     message = reserved.replaced(verdict.outcome.clusters, verdict.explanation)
     assert message.startswith("the eviction had reserved refuge:3, but the scheduler placed the binding on ")
     assert message.endswith(f". refuge: {why}")
+
+
+# A binding on member1 and member2 is evicted from both: member3 and member4 are reserved.
+LEAVES = binding("web", by_room(), on={"member1": 2, "member2": 2}, replicas=4)
+RESERVED = {"member3": 2, "member4": 2}
+
+
+def reserved(
+    rows: dict[str, int] = RESERVED, wanted: dict[str, int] | None = RESERVED, *, generation: int = 9
+) -> Reserved:
+    """Return what is reserved for LEAVES, which has generation 1. `wanted` None: there is no hint."""
+    hint = None if wanted is None else PlacementHint(str(LEAVES.ref), generation, wanted)
+    made = [
+        CapacityReservation(name, str(LEAVES.ref), name, replicas, made_at=START, reserved=True)
+        for name, replicas in rows.items()
+    ]
+    return Reserved(LEAVES, hint, made)
+
+
+def result(clusters: dict[str, int]) -> tuple[TargetCluster, ...]:
+    return tuple(TargetCluster(name, replicas) for name, replicas in clusters.items())
+
+
+@pytest.mark.parametrize(
+    ("found", "valid"),
+    [
+        (reserved(), True),
+        (reserved({}), False),
+        (reserved({}, generation=1), True),
+        (reserved(generation=1), True),
+        (reserved(wanted=None), False),
+    ],
+)
+def test_a_hint_is_valid_with_a_reservation_or_for_the_generation_that_the_eviction_wrote(
+    found: Reserved, valid: bool
+) -> None:
+    assert found.valid is valid
+    assert found.targets == (result(RESERVED) if valid else None)
+    assert (found.replaced(result({"other": 4}), ELSEWHERE) != "") is valid
+
+
+@pytest.mark.parametrize(
+    ("found", "placed", "rest"),
+    [
+        (reserved(), {"member2": 2, "member3": 2}, {"member4": 2}),
+        (reserved(), {"member2": 2, "member3": 1}, {"member3": 1, "member4": 2}),
+        (reserved(), {"member2": 2, "member3": 3}, {"member4": 2}),
+        (reserved(), {"member1": 2, "member2": 2}, RESERVED),
+        (reserved(), RESERVED, {}),  # nothing is left to be evicted
+        (reserved(), {"member3": 1, "other": 3}, {}),
+        (reserved({"member3": 1}, {"member3": 3}), {"member2": 2, "member3": 1}, {"member3": 1}),
+        (reserved({"member3": 2, "member9": 2}, {"member3": 2}), {"member2": 2}, {"member3": 2}),  # of an older hint
+        (reserved({"member2": 1}, {"member2": 3}), {"member2": 2}, {}),  # the refuge is a target already
+        (reserved(wanted=None), {"member2": 2}, {}),
+    ],
+)
+def test_reservations_stay_for_the_copies_that_are_still_to_be_evicted(
+    found: Reserved, placed: dict[str, int], rest: dict[str, int]
+) -> None:
+    assert {row.cluster: row.replicas for row in found.rest(result(placed))} == rest
+
+
+ELSEWHERE = ask([cluster("other", room=30)], spec(placement(how=DYNAMIC), replicas=4)).explanation
+GONE = "the cluster no longer exists"
+
+
+@pytest.mark.parametrize(
+    ("placed", "message"),
+    [
+        (RESERVED, ""),
+        ({"member3": 1, "member4": 1}, ""),  # scaled down
+        ({"member3": 3, "member4": 2}, ""),  # scaled up
+        ({"member2": 2, "member3": 2}, ""),  # the rest waits for its eviction
+        (
+            {"member2": 2, "member3": 1, "other": 1},
+            "member3:2, member4:2|member2:2, member3:1, other:1|member3 member4",
+        ),
+        ({"member3": 2, "other": 2}, "member4:2|member3:2, other:2|member4"),
+        ({"member3": 1, "member4": 2, "other": 1}, "member3:2|member3:1, member4:2, other:1|member3"),
+        ({"member3": 2, "other": 0}, "member4:2|member3:2, other|member4"),
+        ({}, "member3:2, member4:2|no cluster|member3 member4"),
+    ],
+)
+def test_a_refuge_is_replaced_if_a_result_uses_other_clusters_than_those_it_had_to(
+    placed: dict[str, int], message: str
+) -> None:
+    if message:
+        had, instead, missed = message.split("|")
+        why = "; ".join(f"{name}: {GONE}" for name in missed.split())
+        message = f"the eviction had reserved {had}, but the scheduler placed the binding on {instead}. {why}"
+
+    assert reserved().replaced(result(placed), ELSEWHERE) == message

@@ -71,9 +71,10 @@ def test_dry_runs_see_groups_and_one_that_goes_is_seen_by_the_next() -> None:
     )
 
 
-def test_a_group_is_known_by_the_names_of_its_clusters() -> None:
-    groups = WorkloadGroups({})
-    groups.placed(of_group("web", TOGETHER, "member1"), (TargetCluster("member1", 2), TargetCluster("member2", 2)))
+@pytest.mark.parametrize("group", ["app=db", "example.io/app=db"])
+def test_a_group_is_known_by_the_names_of_its_clusters(group: str) -> None:
+    together, groups = WorkloadAffinityGroups(affinity_group=group), WorkloadGroups({})
+    groups.placed(of_group("web", together, "member1"), (TargetCluster("member1", 2), TargetCluster("member2", 2)))
 
-    assert groups.seen_by(of_group("api", TOGETHER)).together == {"member1", "member2"}
-    assert groups.seen_by(of_group("web", TOGETHER)).together is None
+    assert groups.seen_by(of_group("api", together)).together == {"member1", "member2"}
+    assert groups.seen_by(of_group("web", together)).together is None

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.db import connection
+from django.db import InternalError, connection
 
 from apps.objects import apply as writing
 from apps.objects import change_log
@@ -16,10 +16,12 @@ from apps.objects.configuration import Configuration
 from apps.objects.store import DjangoStore
 from apps.worker import turn
 from controlplane.apimachinery.meta import ObjectMeta
+from controlplane.engine.decision import Put
 from controlplane.engine.run import World
 from controlplane.kinds.configuration import NAME, FailoverConfiguration
-from tests.stores.grounds import controllers, create, template
+from tests.stores.grounds import binding, controllers, create, template, write
 from tests.stores.test_postgres import rows, small_partitions
+from tests.stores.test_rows_written import BINDINGS, swallowing
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,6 +42,17 @@ def test_partitions_are_made_before_they_are_needed(store: DjangoStore, monkeypa
 
         assert bounds == [(1, 11), (11, 21), (21, 31), (31, 41)]
         assert [change.version for change in store.changes(0)] == list(range(1, 36))
+
+
+def test_a_partition_that_was_rolled_back_with_its_transaction_is_made_again(
+    store: DjangoStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = [Put(template(f"t{number}"), None) for number in range(20)]
+    with small_partitions(store, monkeypatch):
+        with swallowing(BINDINGS, "INSERT"), pytest.raises(InternalError, match="0 rows of 1 were written"):
+            write(store, *many, Put(binding("lost", "member1"), None))
+
+        assert write(store, *many).versions == tuple(range(1, 21))
 
 
 def test_trimming_drops_whole_partitions_and_says_what_is_left(

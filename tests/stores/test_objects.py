@@ -106,6 +106,7 @@ class TestChanging:
         ("first", "second"),
         [
             (lambda old: old.with_spec(replicas=5), lambda old: old.with_spec(replicas=6)),
+            (lambda old: old.with_spec(replicas=5), lambda old: old.with_spec(replicas=5)),
             (
                 lambda old: old.with_status(scheduler_observed_generation=5),
                 lambda old: old.with_status(scheduler_observed_generation=6),
@@ -117,7 +118,7 @@ class TestChanging:
                 lambda old: old.with_spec(replicas=6).with_meta(managed_fields=({"manager": "john"},)),
             ),
         ],
-        ids=["spec", "status", "labels", "finalizers", "who set what"],
+        ids=["spec", "the same spec", "status", "labels", "finalizers", "who set what"],
     )
     def test_the_second_writer_of_the_same_part_loses(self, store: Any, first: Any, second: Any) -> None:
         (old,) = create(store, binding("web", "member1"))

@@ -18,10 +18,11 @@ from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.reservations import Reservations
 from controlplane.controllers.scheduler import Scheduler
 from controlplane.engine.controller import Controller
-from controlplane.engine.decision import Decision, Put, Save
+from controlplane.engine.decision import CapacityGuard, Decision, Put, Save
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.run import World, run_batch
-from controlplane.estimate.request import NOTHING_ASKED
+from controlplane.engine.state import Actor
+from controlplane.estimate.request import NOTHING_ASKED, encoded
 from controlplane.eviction.rate import TakeTokens, Tokens
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.binding import Binding
@@ -266,6 +267,31 @@ def test_what_the_scheduler_decides_in_one_batch_is_no_conflict_with_itself(
 
     assert report.lost == 0
     assert all(race.placed(one) == {"refuge": 1} for one in others)
+
+
+@pytest.mark.parametrize("order", [("old", "new"), ("new", "old")])
+def test_each_decision_of_a_batch_is_compared_with_what_came_after_its_own_reading(
+    kept_in: type, order: tuple[str, str]
+) -> None:
+    store = kept_in(controllers=[Scheduler()])
+    row = CapacityReservation("x", "x", "refuge", ROOM, encoded(NOTHING_ASKED), store.now())
+    write(store, Save(row))
+    newest = store.reserved_capacity(within=RESERVATION_EXPIRY).seen
+    seen = {"old": newest - 1, "new": newest}
+    decisions = [
+        Decision(
+            changes=(Put(binding(name, ANYWHERE), None),),
+            capacity_guards=(CapacityGuard("refuge", seen[name], (("", ROOM - 1),)),),
+        )
+        for name in order
+    ]
+
+    outcomes = store.apply([(None, decision) for decision in decisions], by=Actor("another"))
+
+    assert {name: outcome.lost for name, outcome in zip(order, outcomes, strict=True)} == {
+        "old": "room on cluster refuge",
+        "new": "",
+    }
 
 
 def test_the_scheduler_takes_what_two_evictions_of_a_binding_named(kept_in: type) -> None:
