@@ -43,7 +43,7 @@ def _page(run: Run, found: Document) -> Group:
         until = f" until {durations.relative(pause['until'], now=run.now)}" if pause.get("until") else ""
         said = f"Paused by {pause.get('who') or 'a user'}{until}: {pause.get('reason', '')}"
         parts.append(Text(f"{said} (lifeboat resume {pause['name']})", style="yellow"))
-    parts += ["", _queue(run, found.get("queue") or {})]
+    parts += ["", _queue(run, found.get("queue") or {}, paused=bool(found.get("pauses")))]
     if readiness := found.get("readiness"):
         parts.append(f"Readiness: {readiness['ready']} of {readiness['workloads']} workloads would fail over")
     if drill := found.get("lastDrill"):
@@ -61,10 +61,11 @@ def _page(run: Run, found: Document) -> Group:
     return Group(*parts)
 
 
-def _queue(run: Run, queue: Document) -> str:
+def _queue(run: Run, queue: Document, *, paused: bool) -> str:
     counts = [f"{queue.get(name, 0)} {name}" for name in ("queued", "held", "moving", "moved", "stuck", "recovering")]
     ends = f", the last at {durations.relative(queue['endsAt'], now=run.now)}" if queue.get("endsAt") else ""
-    return f"Queue: {', '.join(counts)}; {queue.get('rate', 0):g}/s, tier {queue.get('tier') or '-'}{ends}"
+    pace = f"{'paused; after that ' if paused else ''}{queue.get('rate', 0):g}/s, tier {queue.get('tier') or '-'}"
+    return f"Queue: {', '.join(counts)}; {pace}{ends}"
 
 
 def _attention(found: Document) -> list[list[Any]]:

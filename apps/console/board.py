@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Final
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 
 EVERY_SECONDS: Final = 1.0
 SILENT_SECONDS: Final = 5.0  # after this silence parts are compared again, and proxies get a sign of life
+RECENT_SECONDS: Final = 10.0  # a page opens its stream within this time after it was rendered
 MAX_REFS: Final = 2000  # references that are read at once; beyond that every subject counts as changed
 EVERYTHING: Final = "*"  # the subject of a change that may concern every page
 AWAY: Final = "!"  # the subject while the database cannot be read
@@ -42,21 +44,34 @@ class Board:
         self._readers: set[Notify] = set()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._reads_since = 0.0  # ticks at which the present thread began
+        self._recent = deque[tuple[float, frozenset[str]]]()  # what was notified of late, and when
+        self._has_joined = False  # a reader came after the last notice
         self._rounds = count()  # goes on when a new thread begins, so that no round has the number of another
         self.begun = threading.Event()  # set when the board has read for the first time since a reader came
         self.ended = threading.Event()  # set while no thread runs
         self._left = threading.Event()  # set when the last reader has left
 
-    def join(self, reader: Notify) -> None:
-        """Notify a reader of changes from now on. An empty set of subjects after a silence keeps it awake."""
+    def join(self, reader: Notify) -> frozenset[str]:
+        """Notify a reader of changes from now on, and once soon. An empty set of subjects keeps it awake.
+
+        Return what has changed since the reader's page was rendered at the earliest. EVERYTHING: it is not known.
+        """
         with self._lock:
             self._readers.add(reader)
+            self._has_joined = True
             self._left.clear()
             if self._thread is None:
                 self.begun.clear()
                 self.ended.clear()
+                self._recent.clear()
+                self._reads_since = ticks()
                 self._thread = threading.Thread(target=self._run, name="board", daemon=True)
                 self._thread.start()
+            now = ticks()
+            if now - self._reads_since < RECENT_SECONDS:
+                return frozenset((EVERYTHING,))
+            return frozenset().union(*(subjects for at, subjects in self._recent if now - at < RECENT_SECONDS))
 
     def leave(self, reader: Notify) -> None:
         """Notify a reader no more."""
@@ -73,16 +88,21 @@ class Board:
                     self._thread = None
                     self.ended.set()
                     return
+                has_joined, self._has_joined = self._has_joined, False
             subjects = self._read(seen)
             self.begun.set()
-            if subjects or ticks() - sent_at >= SILENT_SECONDS:
+            if subjects or has_joined or ticks() - sent_at >= SILENT_SECONDS:
                 sent_at = ticks()
                 self._notify(frozenset((AWAY,)) if seen.lost else subjects, round_)
             self._left.wait(EVERY_SECONDS)
 
     def _notify(self, subjects: frozenset[str], round_: int) -> None:
         with self._lock:
-            readers = list(self._readers)
+            readers, now = list(self._readers), ticks()
+            while self._recent and now - self._recent[0][0] >= RECENT_SECONDS:
+                self._recent.popleft()
+            if subjects:
+                self._recent.append((now, subjects))
         for reader in readers:
             try:
                 reader(subjects, round_)

@@ -113,8 +113,17 @@ class Topics:
         self._wake: Callable[[], None] | None = None
 
     def open(self, wake: Callable[[], None]) -> None:
+        """Begin, with the parts that have changed since the page was rendered, which no stream has named."""
         self._wake = wake
-        BOARD.join(self._notify)
+        missed = BOARD.join(self._notify)
+        own = "" if self._shared is None else self._shared.name  # the first notice compares it
+        with self._lock:
+            self._changed |= {
+                part for part, names in self._parts.items() if part != own and (EVERYTHING in missed or names & missed)
+            }
+            has_missed = bool(self._changed)
+        if has_missed:
+            wake()
 
     def close(self) -> None:
         BOARD.leave(self._notify)
@@ -138,7 +147,8 @@ class Topics:
         everything = EVERYTHING in subjects
         parts = {part for part, names in self._parts.items() if everything or names & subjects}
         event = self._written(b"back") if everything else b""
-        if self._shared is not None and (self._shared.name in parts or not subjects):
+        is_first = self._sent is None  # the page may have been rendered before the last change
+        if self._shared is not None and (self._shared.name in parts or not subjects or is_first):
             parts.discard(self._shared.name)
             fingerprint, rendered = SHARED.document(self._shared, round_=round_)
             if fingerprint != self._sent:

@@ -40,7 +40,7 @@ def needs(
     found = [
         *_of_fleet(queue, pauses, gate_is_on=gate_is_on),
         *_of_members(members, waiting_directly),
-        *_of_queue(queue),
+        *_of_queue(queue, paused=bool(pauses)),
         *_of_credentials(expiries, now=now),
     ]
     return tuple(sorted(found, key=lambda one: one.severity != BAD))
@@ -97,7 +97,8 @@ def _of_members(members: Sequence[MemberStatus], waiting_directly: Mapping[str, 
             yield Attention("DirectlyWaiting", BAD, message, remedy, fence, **about)
 
 
-def _of_queue(queue: QueueStatus) -> Iterator[Attention]:
+def _of_queue(queue: QueueStatus, *, paused: bool) -> Iterator[Attention]:
+    """Yield what the queue needs. What a pause holds is left out: the pause itself is listed, with its end."""
     if queue.stuck:
         number = f"{queue.stuck}{' or more' if queue.stuck_is_more else ''}"
         yield Attention(
@@ -106,6 +107,8 @@ def _of_queue(queue: QueueStatus) -> Iterator[Attention]:
             "kubectl get resourcebindings -A",
         )
     for one in queue.held_by:
+        if paused and one.reason == ON_HOLD:
+            continue
         severity = BAD if one.reason in (NO_REFUGE, STATE_MISSING) else WARN
         yield Attention(
             *(

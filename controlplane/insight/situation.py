@@ -116,8 +116,8 @@ def situation(facts: Facts, settings: Settings, *, now: datetime) -> FleetStatus
     fleet = health.fleet_health(facts.clusters, maintained=maintained)
     tier = health.in_force(fleet, facts.fleet, settings)
     members = _members(facts, maintained)
-    queue = _queue(facts, fleet, tier, members, settings, now=now)
     pauses = tuple(_pause(one) for one in facts.holds if pauses_fleet(one) and one.open(now=now))
+    queue = _queue(facts, fleet, tier, members, settings, paused=bool(pauses), now=now)
     needs = attention.needs(
         members,
         queue,
@@ -250,6 +250,7 @@ def _queue(
     members: Sequence[MemberStatus],
     settings: Settings,
     *,
+    paused: bool,
     now: datetime,
 ) -> QueueStatus:
     evictions = [one for one in facts.tallies if one.counted == EVICTIONS]
@@ -273,7 +274,7 @@ def _queue(
         tier=tier.name,
         rate=rate,
         why=_why(fleet, tier, settings) if gate else "the feature gate Failover is off",
-        ends_at=_ends_at(facts, rate, settings, now=now),
+        ends_at=None if paused else _ends_at(facts, rate, settings, now=now),
     )
 
 
@@ -323,9 +324,9 @@ def _waiting_directly(facts: Facts) -> dict[str, int]:
 
 
 def sentence(status: FleetStatusStatus, *, now: datetime) -> str:
-    """Return the state of the fleet in one to three sentences, and one for each pause.
+    """Return the state of the fleet in a few sentences.
 
-    They say what fails, what moves, and at which rate.
+    They say what fails, what moves, and at which rate; while evictions are paused, by whom, why, and what waits.
     """
     if not status.clusters:
         return "No cluster has joined yet."
@@ -334,10 +335,18 @@ def sentence(status: FleetStatusStatus, *, now: datetime) -> str:
     active = queue.queued + queue.held + queue.moving + queue.moved + queue.recovering
     if active:
         parts.append(_queue_sentence(queue))
-    if queue.queued or queue.held or status.ready < status.clusters:
+    if (queue.queued or queue.held or status.ready < status.clusters) and not status.pauses:
         parts.append(_rate_sentence(queue))
     parts += [f"Paused by {pause.who or pause.name}: {pause.reason.rstrip('.')}." for pause in status.pauses]
+    if status.pauses:
+        parts.append(f"{_waiting_text(queue)} until you resume.")
     return " ".join(parts)
+
+
+def _waiting_text(queue: QueueStatus) -> str:
+    """Return what waits for the end of a pause. An eviction that a pause has not reached yet is still queued."""
+    waiting = queue.queued + sum(one.evictions for one in queue.held_by if one.reason == ON_HOLD)
+    return f"{waiting} {'eviction waits' if waiting == 1 else 'evictions wait'}" if waiting else "Nothing is evicted"
 
 
 def _clusters_sentence(status: FleetStatusStatus, *, now: datetime) -> str:

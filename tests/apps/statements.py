@@ -28,7 +28,7 @@ def statements() -> Iterator[list[str]]:
         found.append(str(query))
         return run(self, query, params)
 
-    unread = patch.object(Configuration, "_read", lambda self: None)
+    unread = patch.object(Configuration, "_read", lambda self, *, reread: None)
     with unread, patch.object(BinaryCursor, "run", noting), CaptureQueriesContext(connection) as asked:
         yield found
     found += [query["sql"] for query in asked.captured_queries]

@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from apps.api.authorization import Attributes
-from apps.console.board import AWAY, EVERYTHING, Board
+from apps.console.board import AWAY, BOARD, EVERYTHING, Board
 from apps.console.shared import SharedParts
 from apps.console.situation import Rights, SituationPart
 from apps.console.stream import Topics
@@ -64,6 +64,25 @@ def test_the_board_names_kinds_references_and_tables_that_changed(root: Client) 
     finally:
         board.leave(reader)
         board.ended.wait(30)
+
+
+def test_a_page_that_was_rendered_before_a_change_is_renewed_when_its_stream_opens_after_it(root: Client) -> None:
+    """A page is rendered, then evictions are paused, and only then does its stream open: nothing else follows."""
+    stored(cluster("member1"))
+    allowed = Attributes(User.objects.get(username="root"), "list", "cluster.karmada.io", "clusters")
+    shared = Topics("/", {"situation": ()}, SituationPart(NO_RIGHTS), allowed=allowed)
+    plain, sent = topics_of(User.objects.get(username="root")), threading.Event()
+
+    plain.open(lambda: None)
+    shared.open(sent.set)
+    try:
+        assert sent.wait(30)  # no subject of the part changes
+        assert b"member1" in shared.take()
+        assert plain.take() == b'event: topic\ndata: {"page":"/clusters","name":"clusters"}\n\n'
+    finally:
+        plain.close()
+        shared.close()
+        BOARD.ended.wait(30)
 
 
 def until_begun(board: Any) -> None:

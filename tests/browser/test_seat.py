@@ -164,6 +164,7 @@ def test_a_person_who_follows_links_has_the_five_answers_during_a_failover(seat:
     assert [(hold.spec.who, hold.spec.reason) for hold in running.store.list(EVICTION_HOLD)] == [
         ("root", "we look first")
     ]
+    until(lambda: (shown := on_screen(page)) == in_database() and not shown["queued"], within=60)
 
     # And it goes on, faster.
     page.get_by_role("link", name="Resume").click()

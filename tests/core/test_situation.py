@@ -157,8 +157,25 @@ def test_a_hold_over_the_fleet_pauses_it_and_one_for_a_cluster_does_not() -> Non
     status = seen(ready("member1"), holds=[fleet, narrow, over])
 
     assert [(one.name, one.who, one.reason) for one in status.pauses] == [("pause", "jane", "storage move")]
-    assert status.sentence.endswith("Paused by jane: storage move.")
+    assert status.sentence.endswith("Paused by jane: storage move. Nothing is evicted until you resume.")
     assert whats(status) == ["Paused"]
+
+
+def test_a_paused_queue_counts_what_waits_and_has_neither_an_end_nor_a_rate_in_force() -> None:
+    hold = EvictionHold(
+        *("failover.lifeboat.io/v1alpha1", "EvictionHold", ObjectMeta(name="pause")),
+        EvictionHoldSpec(reason="we look first", who="jane"),
+    )
+    reached = [evictions("member1", "Held", 5, "OnHold"), evictions("member1", "Queued", 2)]
+
+    status = seen(down("member1"), ready("member2"), ready("member3"), tallies=reached, last_due=NOW, holds=[hold])
+
+    assert status.sentence == (
+        "1 of 3 clusters down (member1, 4 min). 2 queued, 5 held: on hold. "
+        "Paused by jane: we look first. 7 evictions wait until you resume."
+    )
+    assert status.queue.ends_at is None
+    assert whats(status) == ["Paused"]  # the pause is what an operator ends: what it holds is not a second task
 
 
 def test_the_worst_clusters_come_first_with_what_runs_on_them() -> None:
