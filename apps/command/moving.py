@@ -18,6 +18,7 @@ from apps.command.workloads import subject
 app = typer.Typer()
 PANEL: Final = "Moving"
 _API_VERSION: Final = "failover.lifeboat.io/v1alpha1"
+_FOR_MANIFESTS: Final = "; set spec.dryRun to false"  # advice of a plan that is no use here: the command asks
 _SHOWN: Final = 10  # planned returns that are listed without -o wide
 
 Rate = Annotated[float, typer.Option(min=0.001, help="Maximum number of bindings per second.")]
@@ -173,7 +174,7 @@ def _plan_state(document: Document) -> State:
     status = document.get("status") or {}
     phase = status.get("phase", "")
     ended = phase if phase in ("Planned", "Failed", "Finished") else ""
-    return State(0, 0, f"planning: {status.get('message') or 'waiting for a worker'}", ended)
+    return State(0, 0, f"planning: {_message(status) or 'waiting for a worker'}", ended)
 
 
 def _show_plan(run: Run, document: Document) -> bool:
@@ -184,18 +185,28 @@ def _show_plan(run: Run, document: Document) -> bool:
         run.show(document)
     shown = None if run.how == output.Output.WIDE else _SHOWN
     rows: list[list[Any]] = [
-        [one["binding"], ", ".join(one.get("leaves") or ()), one["cluster"], one.get("replicas") or ""] for one in plans
+        [_place(one["binding"]), ", ".join(one.get("leaves") or ()), one["cluster"], one.get("replicas") or ""]
+        for one in plans
     ]
     if rows:
         run.remark(output.table(("Binding", "Leaves", "Returns to", "Replicas"), rows[:shown], now=run.now))
     if shown is not None and len(rows) > shown:
         run.remark(f"… and {len(rows) - shown} more (-o wide)")
     for one in staying:
-        run.remark(f"stays: {one['binding']}: {one['message']}", style="yellow")
-    run.remark(f"{status.get('phase')}: {status.get('message', '')}")
+        run.remark(f"stays: {_place(one['binding'])}: {one['message']}", style="yellow")
+    run.remark(f"{status.get('phase')}: {_message(status)}")
     if not plans:
         run.done("nothing returns", document)
     return bool(plans)
+
+
+def _message(status: Document) -> str:
+    return str(status.get("message") or "").replace(_FOR_MANIFESTS, "")
+
+
+def _place(binding: str) -> str:
+    """Return a binding as users write it: namespace and name, without its kind."""
+    return binding.partition(":")[2] or binding
 
 
 def _failback_state(document: Document) -> State:
@@ -203,7 +214,7 @@ def _failback_state(document: Document) -> State:
     returned, remaining = status.get("returned", 0), status.get("remaining", 0)
     returning, phase = len(status.get("returning") or ()), status.get("phase", "Waiting")
     text = f"{phase}, {returning} returning, {remaining} remaining"
-    if message := status.get("message"):
+    if message := _message(status):
         text += f": {message}"
     end = phase if phase in ("Finished", "Failed", "Stopped") else ""
     return State(returned, returned + returning + remaining, text, end)

@@ -26,6 +26,7 @@ Several = list[str] | None
 @command(app, panel=PANEL)
 def whatif(
     run: Run,
+    clusters: Annotated[Several, typer.Argument(help="These clusters stop answering: the same as --lost.")] = None,
     lost: Annotated[Several, typer.Option("--lost", help="This cluster stops answering. Repeatable.")] = None,
     region: Annotated[Several, typer.Option("--region", help="All clusters of this region stop answering.")] = None,
     provider: Annotated[Several, typer.Option("--provider", help="All clusters of this provider.")] = None,
@@ -41,10 +42,9 @@ def whatif(
 ) -> None:
     """Say what moves where, what has no place and when it is over, if clusters fail or something is changed."""
     changes: list[Document] = []
-    if lost or region or provider:
-        changes.append(
-            {"type": "ClustersLost", "names": lost or [], "regions": region or [], "providers": provider or []}
-        )
+    names = [*(clusters or ()), *(lost or ())]
+    if names or region or provider:
+        changes.append({"type": "ClustersLost", "names": names, "regions": region or [], "providers": provider or []})
     changes += [{"type": "ClustersDrained", "names": drain, "rate": rate}] if drain else []
     changes += [{"type": "Cordoned", "names": cordon}] if cordon else []
     changes += [_tainted(text) for text in taint or ()]
@@ -52,7 +52,7 @@ def whatif(
     changes += [{"type": "ClusterRemoved", "name": name} for name in unjoin or ()]
     changes += [change for path in file or () for change in _edits(path)]
     if not changes:
-        raise usage("say what happens", advice="for example: lifeboat whatif --lost member1")
+        raise usage("say what happens", advice="for example: lifeboat whatif member1")
     found = ask(run, changes)
     if not run.show(found):
         show(run, found)

@@ -82,6 +82,8 @@ def test_a_failback_shows_its_plan_and_returns_only_what_was_confirmed(
 
     assert (following.returncode, out) == (7, ""), err
     assert f"{binding}   {refuge}" in err
+    assert f":{binding}" not in err  # as users write it, without its kind
+    assert "spec.dryRun" not in err  # the command asks
     assert "Return them? [y/N]" in err
     mine = [one for one in api.get(FAILBACKS).document["items"] if one["spec"].get("binding") == binding]
     assert mine == []  # the plan is gone

@@ -52,6 +52,7 @@ def test_what_if_takes_any_change_and_refuses_what_is_none(
     done = lifeboat("whatif", *every, "-f", str(edited))
 
     assert done.exit_code == 0, done.stderr
+    assert lifeboat("whatif", placed).stdout == lifeboat("whatif", "--lost", placed).stdout
     assert (lifeboat("whatif").exit_code, lifeboat("whatif", "-f", str(other)).exit_code) == (2, 2)
     assert lifeboat("whatif", "--taint", "gone:NoExecute").exit_code == 2
     assert lifeboat("whatif", "-f", str(tmp_path / "none")).exit_code == 4
