@@ -144,6 +144,11 @@ def test_a_reservation_on_a_cluster_that_is_gone_takes_no_room() -> None:
     assert Ledger.of(seen, [("gone", 3, CORE), ("a", 0, CORE), ("a", 2, CORE)]).free(CORE).tolist() == [6]
 
 
+@pytest.mark.parametrize(("before", "free"), [((3, Request()), 1), ((9, Request()), 0), ((9, CORE), 0)])
+def test_reserved_pods_take_room_although_they_request_nothing(before: tuple[int, Asked], free: int) -> None:
+    assert Ledger.of(fleet(pods="4", cpu="8"), [("a", *before)]).free(CORE).tolist() == [free]
+
+
 @pytest.mark.parametrize("asked", [CORE, SMALL, PAIR])
 def test_what_is_free_follows_each_reservation_and_an_answer_given_before_stays(asked: Asked) -> None:
     """Few changed clusters are counted again, many lead to a count of all: the answers are the same."""

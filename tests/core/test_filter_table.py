@@ -38,6 +38,7 @@ def test_every_obstacle_of_a_cluster_is_shown_and_not_only_the_first() -> None:
     found = table(cluster("a"), cluster("b", taints=[NO_SCHEDULE], apis=()), wanted=spec(placement("a")))
 
     assert found.rows[0].feasible
+    assert (found.affinity_name, found.term_count) == ("", 1)
     refused = {column for column, says in said(found, "b").items() if says == REFUSES}
     assert refused == {"ClusterAffinity", "TaintToleration", "APIEnablement"}
     reasons = {cell.why for cell in found.rows[1].cells if cell.why}

@@ -25,6 +25,11 @@ LATER = START + timedelta(hours=1)
         ([], None, "the cluster no longer exists"),
         ([cluster("refuge", taints=FULL)], None, "taint full:NoSchedule is not tolerated"),
         ([cluster("refuge", room=2)], None, "it has room for 2 more replicas only"),
+        (
+            [cluster("refuge", room=3)],
+            None,
+            "the binding, its placement or the clusters have changed since then, and other clusters are preferred",
+        ),
         ([cluster("refuge", room=9)], LATER, "a reschedule was requested, so all replicas were placed again"),
         (
             [cluster("refuge", room=9)],
@@ -120,6 +125,7 @@ GONE = "the cluster no longer exists"
         (RESERVED, ""),
         ({"member3": 1, "member4": 1}, ""),  # scaled down
         ({"member3": 3, "member4": 2}, ""),  # scaled up
+        ({"member1": 1, "member2": 1, "member3": 1, "member4": 1}, ""),  # the rest waits for both evictions
         ({"member2": 2, "member3": 2}, ""),  # the rest waits for its eviction
         (
             {"member2": 2, "member3": 1, "other": 1},

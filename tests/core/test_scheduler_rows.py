@@ -82,6 +82,19 @@ TRIGGERS = {
     "of several affinities the observed one changed": Triggered(
         by_terms("b", "c"), lambda one: one.with_spec(placement=by_terms("d", "c")), trigger.PLACEMENT_CHANGED
     ),
+    "of several affinities the observed one has other clusters": Triggered(
+        by_terms("b", "c"),
+        lambda one: one.with_spec(
+            placement=replace(
+                by_terms("b", "c"),
+                cluster_affinities=(
+                    ClusterAffinityTerm(cluster_names=("a", "d"), affinity_name="b"),
+                    *by_terms("c").cluster_affinities,
+                ),
+            )
+        ),
+        trigger.PLACEMENT_CHANGED,
+    ),
     "of several affinities another one changed": Triggered(
         by_terms("b", "c"), lambda one: one.with_spec(placement=by_terms("b", "d")), None
     ),
@@ -109,6 +122,14 @@ TRIGGERS = {
     ),
     "a reschedule was asked for before the last one": Triggered(
         Placement(replica_scheduling=DYNAMIC), lambda one: one.with_spec(reschedule_triggered_at=BEFORE), None
+    ),
+    "it is being deleted": Triggered(
+        Placement(replica_scheduling=DYNAMIC),
+        lambda one: one.with_spec(replicas=5).with_meta(deletion_timestamp=START),
+        None,
+    ),
+    "no policy places it": Triggered(
+        Placement(replica_scheduling=DYNAMIC), lambda one: one.with_spec(placement=None, replicas=5), None
     ),
     "not a workload": Triggered(Placement(), without_workload, trigger.ALWAYS),
     "Duplicated": Triggered(Placement(replica_scheduling=COPIES), lambda one: one, trigger.ALWAYS),
