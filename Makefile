@@ -22,7 +22,7 @@ folder=$(DIR)/$(1)-$$$$; environment=$$($(SUPERVISE) services --dir $$folder $(2
   status=0; $(3) || status=$$?; $(SUPERVISE) services --dir $$folder --stop --throwaway; exit $$status
 endef
 
-.PHONY: kinds-record e2e rbac-record cel-record checked-beside-types tested-seeds tested-rest wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo picture replay fault lint format types contracts migrations-check services wheels docs docs-only lock image base-image
+.PHONY: fuzz kinds-record e2e rbac-record cel-record checked-beside-types tested-seeds tested-rest wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo picture replay fault lint format types contracts migrations-check services wheels docs docs-only lock image base-image
 
 help:
 	@echo "make run          start everything; Ctrl-C ends it           make up / make down   the same in the background"
@@ -33,6 +33,7 @@ help:
 	@echo "make wheel        the command lifeboat, in dist/              make mutate           ONLY=controlplane/eviction/rate.py"
 	@echo "make conformance  golden vectors                             make bench            ONLY=apply|propagate|..."
 	@echo "make chaos        SECONDS=480 SEED=7                      make docs             tables that documents copy from the code"
+	@echo "make fuzz         REQUESTS=50000 SEED=7: odd requests against the API"
 	@echo "make lock         hashes of all packages                 make image            the image, where docker is"
 	@echo "make base-image   the digest of the base image, renewed"
 	@echo "make clean        stop everything and remove $(DIR)"
@@ -78,6 +79,10 @@ bench: $(DEV_STAMP)
 # Kills every process at random (SIGKILL) while clients write and clusters fail. Fails if a write is lost.
 chaos: $(DEV_STAMP)
 	@$(PY) -m tests.chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) --dir $(DIR)/chaos
+
+# Sends odd requests to an API server of its own. Fails at a 5xx, an error that is no Status, a hang or growing memory.
+fuzz: $(DEV_STAMP)
+	@$(PY) -m tests.fuzz --requests $(or $(REQUESTS),50000) $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST))
 
 # LAB: the folder of a kube-apiserver without controllers (ONLY_APISERVER=1), which is emptied afterwards.
 members-compare: $(DEV_STAMP)

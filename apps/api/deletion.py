@@ -5,7 +5,7 @@ from __future__ import annotations
 from apps.objects.store import DjangoStore
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref
-from controlplane.apimachinery.names import cluster_of_execution_namespace
+from controlplane.apimachinery.names import cluster_of_execution_namespace, is_execution_namespace
 from controlplane.kind import Kind
 from controlplane.propagation import bindings
 
@@ -21,8 +21,10 @@ def deletion_effects(store: DjangoStore, kind: Kind, ref: Ref) -> list[str]:
         count = sum(len(_indexed(store, key, "policy", str(ref))) for key in kinds.BINDINGS)
         return [f"{_counted(count)} placed by this policy: the copies keep running as they are until another matches"]
     if ref.kind == kinds.WORK:
+        if not is_execution_namespace(ref.namespace):
+            return []  # no cluster reads the Works of other namespaces
         cluster = cluster_of_execution_namespace(ref.namespace)
-        return [f"the object that this Work describes, on cluster {cluster}"] if cluster else []
+        return [f"the object that this Work describes, on cluster {cluster}"]
     if ref.kind in kinds.BINDINGS:
         return _of_binding(store, ref)
     if kind.resource.group.endswith((".lifeboat.io", "karmada.io")):

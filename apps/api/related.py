@@ -77,7 +77,9 @@ def _of_work(metadata: Document) -> Iterator[Link]:
         if binding is not None and (url := object_url(binding)):
             yield Link(f"Binding {binding.name}", url)
     yield from _overrides_of(metadata.get("annotations") or {})
-    if cluster := names.cluster_of_execution_namespace(metadata.get("namespace", "")):
+    namespace = metadata.get("namespace", "")
+    if names.is_execution_namespace(namespace):
+        cluster = names.cluster_of_execution_namespace(namespace)
         yield Link(f"Cluster {cluster}", object_url(Ref(kinds.CLUSTER, "", cluster)))
 
 

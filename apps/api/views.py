@@ -42,6 +42,7 @@ from controlplane.wire.negotiate import media_type_of
 from controlplane.wire.patch import APPLY_PATCH
 from controlplane.wire.resource import Resource
 from controlplane.wire.status import status_of, success
+from controlplane.wire.table import include_object_of
 from controlplane.wire.warnings import warning_values
 
 
@@ -58,6 +59,8 @@ class KubernetesView(APIView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         _ = request._request.body  # read now, because the CSRF check would consume the stream
         super().initial(request, *args, **kwargs)
+        if isinstance(request.accepted_renderer, renderers.TableRenderer):  # refused before anything is written
+            include_object_of(request.query_params.get("includeObject"))
 
     def perform_authentication(self, request: Request) -> None:
         """Raise Unauthorized for a caller without a login, before permissions are checked."""

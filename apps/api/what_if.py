@@ -24,6 +24,7 @@ from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.insight.changes import Change, decoded_changes
 from controlplane.kinds.what_if import KIND, RESOURCE, WhatIf, WhatIfSpec, WhatIfStatus
 from controlplane.wire.prune import validate_fields
+from controlplane.wire.request import metadata_of
 
 
 class WhatIfView(KubernetesView):
@@ -67,7 +68,7 @@ class WhatIfView(KubernetesView):
 
 def _asked(document: dict[str, Any]) -> tuple[WhatIf, tuple[Change, ...]]:
     """Return the question in a document, and its changes. Raises BadRequest, or Invalid with all causes."""
-    metadata = {**(document.get("metadata") or {}), "name": "what-if"}
+    metadata = {**metadata_of(document), "name": "what-if"}
     sent = {key: value for key, value in document.items() if key != "status"}
     now = store().now()
     made = admit_create(

@@ -33,7 +33,7 @@ _NAMESPACED: Final = (
     (
         "apps",
         *("daemonsets", "deployments", "deployments/scale", "replicasets", "replicasets/scale"),
-        *("statefulsets", "statefulsets/scale", "controllerrevisions"),
+        *("statefulsets", "statefulsets/scale"),
     ),
     ("autoscaling", "horizontalpodautoscalers"),
     ("batch", "cronjobs", "jobs"),
@@ -54,8 +54,10 @@ _SEEN: Final = (
         "pods/log",
         "pods/status",
     ),
-    ("", "persistentvolumeclaims/status", "resourcequotas", "resourcequotas/status", "services/status"),
-    ("apps", "daemonsets/status", "deployments/status", "replicasets/status", "statefulsets/status"),
+    ("", "persistentvolumeclaims/status", "replicationcontrollers/status", "resourcequotas"),
+    ("", "resourcequotas/status", "services/status"),
+    ("apps", "controllerrevisions", "daemonsets/status", "deployments/status", "replicasets/status"),
+    ("apps", "statefulsets/status"),
     ("autoscaling", "horizontalpodautoscalers/status"),
     ("batch", "cronjobs/status", "jobs/status"),
     ("discovery.k8s.io", "endpointslices"),
@@ -150,8 +152,11 @@ def _operators() -> list[Document]:
     fleet = (
         _rule(_READ, "cluster.karmada.io", "clusters", "clusters/status"),
         _rule(_READ, "policy.karmada.io", "*"),
-        _rule(_READ, "work.karmada.io", "resourcebindings", "clusterresourcebindings"),
-        _rule(_READ, "work.karmada.io", "*/status", "*/explain", "*/readiness"),
+        # Not */status: the status of a Work is read as the whole Work, which may contain a Secret.
+        *(
+            _rule(_READ, "work.karmada.io", kind, f"{kind}/status", f"{kind}/explain", f"{kind}/readiness")
+            for kind in ("resourcebindings", "clusterresourcebindings")
+        ),
         _rule(_READ, "apps.karmada.io", "*"),
         _rule(_READ, _LIFEBOAT, "*"),
         _rule(("create",), _LIFEBOAT, "interpretations", "placementreviews", "whatifs"),

@@ -19,6 +19,7 @@ from controlplane.kinds.binding import AggregatedStatusItem
 from controlplane.kinds.interpretation import KIND, RESOURCE, Interpretation, InterpretationSpec, OperationResult
 from controlplane.kinds.interpreter_customization import OPERATIONS, InterpreterCustomization
 from controlplane.settings import Settings
+from controlplane.wire.request import metadata_of
 
 Document = dict[str, Any]
 _FIELDS = {
@@ -35,7 +36,7 @@ _FIELDS = {
 
 def decoded(document: Document, *, settings: Settings, now: datetime) -> Interpretation:
     """Return the Interpretation in a document. Raises BadRequest, or Invalid with all causes."""
-    metadata = {**(document.get("metadata") or {})}
+    metadata = metadata_of(document)
     metadata.setdefault("name", "unnamed")
     content = {**document, "metadata": metadata}
     content.pop("status", None)
@@ -55,7 +56,7 @@ def draft(spec: InterpretationSpec, *, settings: Settings, now: datetime) -> Int
     if spec.customization is None:
         return None
     kind = KINDS[INTERPRETER_CUSTOMIZATION]
-    metadata = {"name": "draft", **(spec.customization.get("metadata") or {})}
+    metadata = {"name": "draft", **metadata_of(spec.customization)}
     document = {**spec.customization, "metadata": metadata}
     made = admit_create(kind, document, namespace="", settings=settings, now=now, uid="").object
     assert isinstance(made, InterpreterCustomization), "admission returns objects of the given kind"

@@ -27,6 +27,7 @@ from controlplane.scheduling.dry_run import NO_OTHER_BINDINGS, Around
 from controlplane.scheduling.dry_run import review as rehearse
 from controlplane.settings import Settings
 from controlplane.wire.patch import merge_patch
+from controlplane.wire.request import metadata_of
 
 Document = dict[str, Any]
 _UNNAMED = "review"
@@ -34,7 +35,7 @@ _UNNAMED = "review"
 
 def decode_review(document: Document, *, settings: Settings, now: datetime) -> PlacementReview:
     """Return the PlacementReview in a document. Raises BadRequest, or Invalid with all causes."""
-    metadata = {**(document.get("metadata") or {})}
+    metadata = metadata_of(document)
     metadata.setdefault("name", _UNNAMED)  # a review needs no name
     content = {**document, "metadata": metadata}
     content.pop("status", None)

@@ -141,3 +141,11 @@ def complete_from_url(document: Document, resource: Resource, *, namespace: str,
         if value:
             metadata[field] = value
     return {**document, "kind": kind, "apiVersion": api_version, "metadata": metadata}
+
+
+def metadata_of(document: Document) -> Document:
+    """Return a copy of the metadata of a document; {}: it has none. Raises BadRequest if it is not an object."""
+    metadata = document.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise BadRequest(f"metadata must be an object, not {type(metadata).__name__}")
+    return dict(metadata)

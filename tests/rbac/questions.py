@@ -9,6 +9,7 @@ from typing import Any
 Document = dict[str, Any]
 
 GROUP = "rbac.authorization.k8s.io"
+ADMISSION, FLOWS = "admissionregistration.k8s.io", "flowcontrol.apiserver.k8s.io"
 SEED = 20261123
 NAMESPACES = ("default", "kube-system")
 USERS = ("eva", "bob", "system:serviceaccount:default:ci", "system:serviceaccount:kube-system:ci")
@@ -40,6 +41,25 @@ DEFAULT_KINDS = (
     *(("storage.k8s.io", name, "") for name in ("storageclasses", "csinodes")),
     ("apiextensions.k8s.io", "customresourcedefinitions", ""),
     ("coordination.k8s.io", "leases", ""),
+    *(("", "namespaces", sub) for sub in ("status", "finalize")),
+    *(("", name, "status") for name in ("nodes", "persistentvolumes", "persistentvolumeclaims", "services")),
+    *(("", name, "status") for name in ("replicationcontrollers", "resourcequotas")),
+    ("", "replicationcontrollers", "scale"),
+    ("", "podtemplates", ""),
+    ("apps", "controllerrevisions", ""),
+    ("networking.k8s.io", "ingresses", "status"),
+    *(("storage.k8s.io", name, "") for name in ("csidrivers", "csistoragecapacities", "volumeattachments")),
+    ("storage.k8s.io", "volumeattachments", "status"),
+    ("discovery.k8s.io", "endpointslices", ""),
+    ("scheduling.k8s.io", "priorityclasses", ""),
+    *((ADMISSION, f"{name}webhookconfigurations", "") for name in ("mutating", "validating")),
+    *((ADMISSION, "validatingadmissionpolicies", sub) for sub in ("", "status")),
+    (ADMISSION, "validatingadmissionpolicybindings", ""),
+    ("apiextensions.k8s.io", "customresourcedefinitions", "status"),
+    *(("apiregistration.k8s.io", "apiservices", sub) for sub in ("", "status")),
+    *(("certificates.k8s.io", "certificatesigningrequests", sub) for sub in ("", "status", "approval")),
+    ("node.k8s.io", "runtimeclasses", ""),
+    *((FLOWS, name, sub) for name in ("flowschemas", "prioritylevelconfigurations") for sub in ("", "status")),
 )
 DEFAULT_ROLES = ("view", "edit", "admin", "cluster-admin")
 

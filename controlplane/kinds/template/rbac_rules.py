@@ -56,7 +56,8 @@ def normalise_binding(doc: Document) -> list[str]:
     ref = doc.get("roleRef")
     if isinstance(ref, dict):
         ref["apiGroup"] = ref.get("apiGroup") or GROUP
-    for subject in doc.get("subjects") or ():
+    subjects = doc.get("subjects")
+    for subject in subjects if isinstance(subjects, list) else ():
         if isinstance(subject, dict) and subject.get("kind") in ("User", "Group"):
             subject["apiGroup"] = subject.get("apiGroup") or GROUP
     return []
