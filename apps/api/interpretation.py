@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 from rest_framework.request import Request
@@ -26,7 +28,25 @@ from controlplane.kinds import INTERPRETER_CUSTOMIZATION
 from controlplane.kinds.interpretation import KIND, RESOURCE, InterpretationStatus
 from controlplane.wire.prune import validate_fields
 
+T = TypeVar("T")
+
 LONGEST_SECONDS = 40.0  # for all rules together; a webhook may take 30 s
+
+
+def with_answers(ask: Callable[[], T]) -> T:
+    """Return what a function returns once scripts and webhooks of users have answered its questions.
+
+    Raises ServiceUnavailable if they have not within LONGEST_SECONDS.
+    """
+    ends = time.monotonic() + LONGEST_SECONDS
+    while True:
+        try:
+            return ask()
+        except Unanswered as error:
+            left = ends - time.monotonic()
+            if left <= 0:
+                raise ServiceUnavailable(f"no answer within {LONGEST_SECONDS:g} s: {error}") from None
+            interpretation().interpret(error.questions, patience=left)
 
 
 class InterpretationView(KubernetesView):
@@ -50,16 +70,7 @@ class InterpretationView(KubernetesView):
         if draft is not None:
             check_scripts(KINDS[INTERPRETER_CUSTOMIZATION], draft)
         rules = INTERPRETERS if draft is None else INTERPRETERS.with_draft(draft)
-        ends = time.monotonic() + LONGEST_SECONDS
-        while True:
-            try:
-                results = insight.results(asked.spec, rules, now=now)
-                break
-            except Unanswered as error:
-                left = ends - time.monotonic()
-                if left <= 0:
-                    raise ServiceUnavailable(f"no answer within {LONGEST_SECONDS:g} s: {error}") from None
-                interpretation().interpret(error.questions, patience=left)
+        results = with_answers(lambda: insight.results(asked.spec, rules, now=now))
         head = {"kind": RESOURCE.kind, "apiVersion": RESOURCE.api_version}
         status = msgspec.to_builtins(InterpretationStatus(results))
         return warning(Response(Answer({**document, **head, "status": status}), status=201), warnings)

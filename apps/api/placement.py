@@ -15,6 +15,7 @@ from rest_framework.response import Response
 from apps.api import bodies, pages, renderers
 from apps.api.answer import Answer
 from apps.api.authorization import Attributes
+from apps.api.interpretation import with_answers
 from apps.api.permissions import Scope, resource_attributes
 from apps.api.query import writing_of
 from apps.api.views import KubernetesView, TargetView, warning
@@ -99,15 +100,19 @@ class PlacementReviewView(KubernetesView):
         review = placement_review.decode_review(document, settings=settings, now=now)
         clusters = reading.list(CLUSTER)
         names = [cluster.metadata.name for cluster in clusters]
-        status = placement_review.answer_review(
-            review,
-            clusters,
-            binding=_binding(review, reading),
-            reserved_capacity=reading.reserved_capacity(within=RESERVATION_EXPIRY).totals,
-            around=lambda binding: Around(workload_groups(reading, [binding]), applications(reading, [binding])),
-            reported_at=_reported_at(names),
-            settings=settings,
-            now=now,
+        binding, reported_at = _binding(review, reading), _reported_at(names)
+        reserved_capacity = reading.reserved_capacity(within=RESERVATION_EXPIRY).totals
+        status = with_answers(
+            lambda: placement_review.answer_review(
+                review,
+                clusters,
+                binding=binding,
+                reserved_capacity=reserved_capacity,
+                around=lambda binding: Around(workload_groups(reading, [binding]), applications(reading, [binding])),
+                reported_at=reported_at,
+                settings=settings,
+                now=now,
+            )
         )
         head = {"kind": RESOURCE.kind, "apiVersion": RESOURCE.api_version}
         answer = Answer({**document, **head, "status": msgspec.to_builtins(status)})

@@ -7,6 +7,8 @@ from typing import Any
 import psycopg
 from django.db import connection
 
+LISTENER = "lifeboat listens to"
+
 
 def listening(channel: str) -> psycopg.Connection[Any]:
     """Return a new connection that listens on a channel. It has the same parameters as Django's, TLS included.
@@ -14,6 +16,7 @@ def listening(channel: str) -> psycopg.Connection[Any]:
     Raises psycopg.OperationalError if the database cannot be reached.
     """
     given: dict[str, Any] = connection.get_connection_params()
-    own = psycopg.connect(**{**given, "autocommit": True, "prepare_threshold": 5})
+    name = f"{LISTENER} {channel}"  # in pg_stat_activity
+    own = psycopg.connect(**{**given, "autocommit": True, "prepare_threshold": 5, "application_name": name})
     own.execute(f"LISTEN {channel}")
     return own

@@ -71,7 +71,6 @@ RESOURCE = Resource(
     "interpretations",
     "interpretation",
     False,
-    categories=("lifeboat",),
     verbs=("create",),
 )
 KIND = Kind(resource=RESOURCE, type=Interpretation, schema=lambda: schema_of(Interpretation), has_generation=False)

@@ -127,7 +127,7 @@ def test_reads_have_no_event_but_those_of_a_secret_have_one(server: Server, api:
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_an_invalid_token_is_recorded_at_most_sixty_times_a_minute(server: Server, method: str) -> None:
-    path = f"/api/v1/namespaces/nowhere-{method.lower()}/configmaps"
+    path = f"/api/v1/namespaces/audited-{method.lower()}/configmaps"
     for _ in range(70):
         server.client("wrong").ask(method, path, {"metadata": {"name": "x"}})
 

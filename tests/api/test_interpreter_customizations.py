@@ -185,3 +185,18 @@ def test_a_webhook_without_https_is_refused_with_its_field(api: Client) -> None:
 
     assert refused.status == 422
     assert refused.document["details"]["causes"][0]["field"] == "webhooks[0].clientConfig.url"
+
+
+def test_a_placement_review_asks_the_scripts_of_the_kind(api: Client, server: Server, namespace: str) -> None:
+    defined(api, "Anvil")
+    work(server, "definitions")
+    assert api.post(CUSTOMIZATIONS, customization("anvil", "Anvil", replicaResource=REPLICAS)).status == 201
+    spec = {"count": 3, "template": {"spec": {"containers": []}}}
+    metadata = {"name": "thing", "namespace": namespace}
+    thing = {"apiVersion": "anvil.example.com/v1", "kind": "Anvil", "metadata": metadata, "spec": spec}
+    review = {"spec": {"manifest": thing, "placement": {}}}
+
+    answer = api.post("/apis/failover.lifeboat.io/v1alpha1/placementreviews", review)
+
+    assert answer.status == 201, answer.body
+    assert api.delete(f"{CUSTOMIZATIONS}/anvil").status == 200

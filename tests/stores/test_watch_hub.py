@@ -16,7 +16,7 @@ from apps.api.authorization import Attributes
 from apps.api.streams import Stream
 from apps.objects import change_log, origin
 from apps.objects.apply import CHANGES_CHANNEL, binary_cursor
-from apps.objects.notifications import listening
+from apps.objects.notifications import LISTENER, listening
 from apps.objects.store import DjangoStore
 from controlplane.apimachinery.errors import Expired
 from controlplane.apimachinery.selectors import EVERYTHING
@@ -116,10 +116,9 @@ def _sent_away(happens: Callable[[], None]) -> tuple[Expired | None, list[str]]:
     return asyncio.run(watched())
 
 
-# The session of the reader, by its last statement.
-_END_READER = """
+_END_READER = f"""
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-    WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE '%floor FROM objects_origin%'"""
+    WHERE datname = current_database() AND application_name = '{LISTENER} {CHANGES_CHANNEL}'"""
 
 
 @pytest.mark.parametrize("disconnects", [False, True])
