@@ -23,6 +23,7 @@ ELSEWHERE: Final = frozenset(
         "LIFEBOAT_PROXIES",
         "LIFEBOAT_SUPERVISED",
         "LIFEBOAT_WRITE_QUERY_COUNTS",
+        "LIFEBOAT_FUZZ_SEED",
         "LIFEBOAT_WRONG_TYPES",
     }
 )
