@@ -16,7 +16,7 @@ def listening(channel: str) -> psycopg.Connection[Any]:
     Raises psycopg.OperationalError if the database cannot be reached.
     """
     given: dict[str, Any] = connection.get_connection_params()
-    name = f"{LISTENER} {channel}"  # in pg_stat_activity
-    own = psycopg.connect(**{**given, "autocommit": True, "prepare_threshold": 5, "application_name": name})
+    named = {"application_name": f"{LISTENER} {channel}"}  # in pg_stat_activity, unless the URL names another
+    own = psycopg.connect(**{**named, **given, "autocommit": True, "prepare_threshold": 5})
     own.execute(f"LISTEN {channel}")
     return own
