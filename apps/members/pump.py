@@ -12,14 +12,9 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from django.db import OperationalError, close_old_connections
 
-from apps.interpretation.service import interpretation
-from apps.objects.configuration import Configuration
+from apps.members.host import Host
 from apps.objects.instruments import ERRORS, RECONCILED, expect, phase
-from apps.objects.refusal import cause
-from apps.objects.store import DjangoStore
-from apps.worker.failures import keep
 from controlplane.clusters.questions import Answer, Compare, Ensure, Observe, Question
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.engine.decision import NOTHING, Decision
@@ -49,7 +44,7 @@ CLAIM_LASTS = timedelta(seconds=CLAIM_SECONDS)
 FLUSH_SECONDS = 0.02
 FLUSH_SIZE = 300
 IDLE_SECONDS = 0.5
-AWAY_SECONDS = 1.0  # between two tries while the database is away
+AWAY_SECONDS = 1.0  # between two tries while the store is away
 CROWDED = timedelta(seconds=1)  # until an object is due again whose member has IN_FLIGHT_PER_MEMBER questions in flight
 
 
@@ -69,21 +64,20 @@ class Asked(msgspec.Struct, eq=False):
 
 
 class Pump:
-    """Runs one controller until cancelled. Database calls run in threads of `executor`, HTTP in the event loop."""
+    """Runs one controller until cancelled. Calls of the store run in threads of `executor`, HTTP in the event loop."""
 
     def __init__(
         self,
         controller: MemberController,
-        store: DjangoStore,
-        configuration: Configuration,
+        host: Host,
         answer: Callable[[Question], Awaitable[Answer]],
         executor: Executor,
         *,
         extend_seconds: float = EXTEND_SECONDS,
     ) -> None:
         self.controller = controller
-        self.store = store
-        self.configuration = configuration
+        self.host = host
+        self.store = host.store
         self.answer = answer
         self.executor = executor
         self.extend_seconds = extend_seconds
@@ -109,8 +103,8 @@ class Pump:
                 try:
                     asked, wait = await self._in_thread(self.claim)
                     await self._send(asked)
-                except OperationalError as error:
-                    log.warning("%s: the database is away; trying again: %s", self.controller.name, cause(error))
+                except self.host.away as error:
+                    log.warning("%s: the store is away; trying again: %s", self.controller.name, self.host.cause(error))
                     await asyncio.sleep(AWAY_SECONDS)
             if wait:
                 await self._pause(wait)
@@ -122,11 +116,13 @@ class Pump:
             pass  # no notification: look for due rows all the same
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self.executor, _connected, function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(
+            self.executor, self.host.connected, function, *arguments
+        )
 
     def claim(self) -> tuple[list[Asked], float]:
         """Claim and load one batch. Returns it, and after how many seconds to claim again. Runs in a thread."""
-        controller, settings = self.controller, self.configuration.settings()
+        controller, settings = self.controller, self.host.settings()
         if not settings.runs(controller.name):
             return [], IDLE_SECONDS
         claimed = self.store.claim(
@@ -138,7 +134,7 @@ class Pump:
             return [], min(max(left, 0.001), IDLE_SECONDS)
         try:
             return self._asked(claimed, settings), 0.0
-        except OperationalError:
+        except self.host.away:
             raise
         except Exception:  # an error of this controller must not stop the others
             ERRORS.labels(controller.name).inc()
@@ -154,7 +150,7 @@ class Pump:
         controller = self.controller
         for claim in claimed.claims:
             if claim.ref.kind not in controller.keys:
-                settings = self.configuration.settings(reread=True)  # the change of settings may be the reason
+                settings = self.host.settings(reread=True)  # the change of settings may be the reason
                 refs, cursor = controller.expand(self.store, claim.ref, after=claim.cursor, limit=FAN_OUT_CHUNK)
                 self.store.advance(claim, refs, cursor=cursor)
         claims = [claim for claim in claimed.claims if claim.ref.kind in controller.keys]
@@ -169,7 +165,7 @@ class Pump:
                 except Exception as error:  # noqa: BLE001  # an error with one object affects only that object
                     item.error = error
             open_ = [item for item in open_ if isinstance(item.error, Unanswered)]
-            if not open_ or not interpretation().interpret(questions_of([item.error for item in open_])):
+            if not open_ or not self.host.interpret(questions_of([item.error for item in open_])):
                 break
         return asked
 
@@ -217,8 +213,8 @@ class Pump:
             await asyncio.sleep(self.extend_seconds)
             try:
                 await self.extend()
-            except OperationalError as error:
-                log.warning("%s: the database is away: %s", self.controller.name, error)
+            except self.host.away as error:
+                log.warning("%s: the store is away: %s", self.controller.name, self.host.cause(error))
 
     async def extend(self) -> None:
         """Extend the claims of all questions that are not answered yet."""
@@ -241,14 +237,14 @@ class Pump:
                 try:
                     await self._in_thread(self._flush_or_put_off, batch)
                     break
-                except OperationalError as error:
-                    log.warning("%s: the database is away; trying again: %s", self.controller.name, cause(error))
+                except self.host.away as error:
+                    log.warning("%s: the store is away; trying again: %s", self.controller.name, self.host.cause(error))
                     await asyncio.sleep(AWAY_SECONDS)
 
     def _flush_or_put_off(self, batch: Sequence[Asked]) -> None:
         try:
             self.flush(batch)
-        except OperationalError:
+        except self.host.away:
             raise
         except Exception:
             log.exception(
@@ -264,7 +260,7 @@ class Pump:
         An answer whose claim has expired is dropped: another process may have claimed the object since. The object is
         asked about again when it is claimed next.
         """
-        settings, now = self.configuration.settings(), self.store.now()
+        settings, now = self.host.settings(), self.store.now()
         answers, batch = len(batch), [request for request in batch if now - request.at < CLAIM_LASTS]
         if len(batch) < answers:
             log.warning(
@@ -282,7 +278,7 @@ class Pump:
                 return decision
             if isinstance(result, Unanswered | InterpretationFailed):
                 return put_off(result, getattr(request.snapshot, "subject", None), now=now)
-            keep(self._failure(request, result, settings, now=now))
+            self.host.keep(self._failure(request, result, settings, now=now))
             return Decision(wake_at=now + RETRY_AFTER_FAILURE)
 
         by = Actor(self.controller.name, controller=True)
@@ -313,7 +309,7 @@ class Pump:
             return self.controller.decide_all(snapshots, settings, now=now, answer=answers)
 
         decided = decide(range(len(present)))
-        decide_with_answers(decided, decide, lambda questions: interpretation().interpret(questions))
+        decide_with_answers(decided, decide, self.host.interpret)
         return decided
 
     def _failure(self, request: Asked, error: Exception, settings: Settings, *, now: Any) -> Failure:
@@ -329,14 +325,6 @@ class Pump:
             settings=settings,
             answer=request.answer,
         )
-
-
-def _connected(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function, then close database connections of this thread that are broken."""
-    try:
-        return function(*arguments)
-    finally:
-        close_old_connections()
 
 
 def longest_answer(question: Question) -> float:

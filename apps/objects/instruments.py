@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, Protocol
 
 from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 
-from apps.objects.apply import Timing
 from apps.objects.tracing import span
 from controlplane.engine.state import Actor
 
@@ -69,6 +68,13 @@ TICKS: Final = Counter("lifeboat_ticks", "Ticks that beat has sent, or the broke
 _clusters: set[str] = set()  # clusters that have series
 
 
+class Timed(Protocol):
+    """A transaction that was measured."""
+
+    @property
+    def locked_seconds(self) -> float: ...
+
+
 @contextmanager
 def phase(controller: str, name: str) -> Iterator[None]:
     """Measure one phase of a batch of a controller."""
@@ -82,7 +88,7 @@ def expect(controllers: Iterable[str]) -> None:
         ERRORS.labels(name)
 
 
-def transaction(timing: Timing) -> None:
+def transaction(timing: Timed) -> None:
     """Count one transaction that wrote objects."""
     LOCKED.observe(timing.locked_seconds)
 

@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
-from django.conf import settings
-
+from config import env
 from controlplane.engine.decision import Decision
 from controlplane.engine.state import Outcome
 
@@ -26,7 +25,9 @@ def start(process: str) -> None:
     Raises SystemExit if an endpoint is set and the packages are missing.
     """
     global _tracer
-    if not settings.OTLP_ENDPOINT or _tracer is not None:
+    # Where spans are sent (OTLP over HTTP). The name of the variable is OpenTelemetry's.
+    endpoint = env.text("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+    if not endpoint or _tracer is not None:
         return
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -35,12 +36,11 @@ def start(process: str) -> None:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
         raise SystemExit(
-            f"OTEL_EXPORTER_OTLP_ENDPOINT={settings.OTLP_ENDPOINT}: {error}; install the packages ({PACKAGES}), "
-            "or unset the variable"
+            f"OTEL_EXPORTER_OTLP_ENDPOINT={endpoint}: {error}; install the packages ({PACKAGES}), or unset the variable"
         ) from error
     resource = Resource.create({"service.name": f"lifeboat-{process}", "service.namespace": "lifeboat"})
     provider = TracerProvider(resource=resource)
-    exporter = OTLPSpanExporter(endpoint=f"{settings.OTLP_ENDPOINT.rstrip('/')}/v1/traces")
+    exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
     provider.add_span_processor(BatchSpanProcessor(exporter))
     _tracer = provider.get_tracer("lifeboat")
 

@@ -136,8 +136,6 @@ PROMETHEUS_LATENCY_BUCKETS = (0.005, 0.025, 0.1, 0.3, 1, 3, 10, 30, float("inf")
 # Where Prometheus scrapes this process; port 0: nowhere. Figures of the fleet are at /metrics of the API.
 METRICS_PORT = env.number("LIFEBOAT_METRICS_PORT", default=0, at_least=0)
 METRICS_HOST = env.text("LIFEBOAT_METRICS_HOST", default="127.0.0.1")
-# Where spans are sent (OTLP over HTTP); "": traces are off. The name of the variable is OpenTelemetry's.
-OTLP_ENDPOINT = env.text("OTEL_EXPORTER_OTLP_ENDPOINT", default="")
 
 # Notices without Alertmanager: a webhook, and e-mail. Empty: that channel is off.
 NOTIFY_WEBHOOK = env.address("LIFEBOAT_NOTIFY_WEBHOOK")

@@ -11,7 +11,7 @@ import pytest
 
 from apps.interpretation.lua_pool import LuaProcess
 from apps.interpretation.lua_values import with_shapes
-from apps.interpretation.service import Interpretation
+from apps.interpretation.rule_answers import Interpretation
 from controlplane.interpret.customized import Answer, Interpreters, Question, Script
 from controlplane.interpret.interpreter import NO_OPERATIONS
 from controlplane.settings import MemberSettings

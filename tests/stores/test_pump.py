@@ -13,6 +13,7 @@ import pytest
 from django.db import close_old_connections, connection
 
 from apps.clusters.client import LONGEST_SECONDS
+from apps.members.database import DatabaseHost
 from apps.members.pump import Pump, longest_answer
 from apps.objects.configuration import configuration
 from apps.objects.store import DjangoStore
@@ -44,7 +45,7 @@ def pump(settings: Any, tmp_path: Path) -> Iterator[Pump]:
     settings.LIFEBOAT_HOME = tmp_path
     controller = Execution()
     with ThreadPoolExecutor(1) as executor:
-        yield Pump(controller, DjangoStore(controllers=[controller]), configuration(), _nobody, executor)
+        yield Pump(controller, DatabaseHost(DjangoStore(controllers=[controller]), configuration()), _nobody, executor)
 
 
 async def _nobody(question: Question) -> Answer:
@@ -56,7 +57,7 @@ def test_what_a_process_that_slept_had_heard_counts_for_nothing() -> None:
     store = DjangoStore(controllers=[controller := Probes()])
     create(store, cluster("member1").with_spec(api_endpoint="http://member1"))
     with ThreadPoolExecutor(1) as executor:
-        sleeper, other = (Pump(controller, store, configuration(), _nobody, executor) for _ in range(2))
+        sleeper, other = (Pump(controller, DatabaseHost(store, configuration()), _nobody, executor) for _ in range(2))
 
         asked, _ = sleeper.claim()
         for one in asked:
@@ -122,7 +123,7 @@ def test_a_controller_that_fails_as_a_whole_looks_again_and_ends_nothing_else(lo
 
     async def looks_again() -> None:
         with ThreadPoolExecutor(1) as executor:
-            pump = Pump(unable, store, configuration(), well, executor)
+            pump = Pump(unable, DatabaseHost(store, configuration()), well, executor)
             running = asyncio.create_task(pump.run())
             while not await asyncio.to_thread(_is_put_off, store, began):
                 assert not running.done(), running.exception()
@@ -183,7 +184,7 @@ def test_a_running_pump_extends_the_claims_of_its_open_questions(settings: Any, 
     async def runs() -> None:
         with ThreadPoolExecutor(2) as executor:
             running = asyncio.create_task(
-                Pump(controller, store, configuration(), slowly, executor, extend_seconds=0.05).run()
+                Pump(controller, DatabaseHost(store, configuration()), slowly, executor, extend_seconds=0.05).run()
             )
             await asked.wait()
             await asyncio.to_thread(_shorten_claims)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from apps.members.database import DatabaseHost
 from apps.members.pump import Asked, Pump
 from apps.objects.batch import MAX_OBJECTS
 from apps.objects.configuration import configuration
@@ -151,7 +152,7 @@ def test_what_a_member_says_of_one_object_does_not_hide_what_is_said_of_others(s
     found = {one.ref: one for one in made}
     said = {claim.ref: Answer(1 << 63 if claim.ref.name == "bad" else 200) for claim in claims}
     with ThreadPoolExecutor(1) as executor:
-        pump = Pump(controller, store, configuration(), _nobody, executor)
+        pump = Pump(controller, DatabaseHost(store, configuration()), _nobody, executor)
         pump.flush([Asked(claim, store.now(), found[claim.ref], None, said[claim.ref]) for claim in claims])
 
     assert {row.key for rows in store.rows(CapacityReservation, "binding", ["told"]).values() for row in rows} == set(

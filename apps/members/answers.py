@@ -1,0 +1,99 @@
+"""Sends the questions of controllers to members, and keeps what watches on members report."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from http import HTTPStatus
+
+from msgspec.structs import replace
+
+from apps.clusters.client import MemberClient
+from apps.clusters.response_reader import TooMuch
+from apps.members.host import Host
+from apps.members.watches import Key, Watches
+from apps.objects.instruments import member_request
+from apps.objects.tracing import span
+from apps.worker.clock import monotonic_seconds
+from controlplane.apimachinery.meta import Ref
+from controlplane.clusters.questions import Answer, Collect, Compare, Discard, Ensure, Observe, Probe, Question
+from controlplane.engine.run import ANSWER_ROUNDS
+from controlplane.interpret import InterpretationFailed, Unanswered
+from controlplane.settings import MemberSettings
+
+Asking = Probe | Collect | Ensure | Compare | Discard  # questions that are sent to a member
+
+
+class Answers:
+    """The connections to members, in one event loop. `executor`: where the host answers questions to scripts.
+
+    `changed` is called with Works whose objects changed on members, `read` with each kind that was listed there.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        settings: MemberSettings,
+        executor: Executor,
+        *,
+        changed: Callable[[list[Ref]], None],
+        read: Callable[[Key], None],
+    ) -> None:
+        self._host = host
+        self._executor = executor
+        self.client = MemberClient(settings)
+        self.watches = Watches(self.client, changed, read, longest=settings.watch_bytes)
+
+    async def close(self) -> None:
+        """End all watches and close all connections."""
+        await self.watches.close()
+        await self.client.close()
+
+    async def answer(self, question: Question) -> Answer:
+        """Return a member's answer to one question."""
+        if isinstance(question, Observe):
+            return self.watches.observe(question)
+        if isinstance(question, Probe):
+            return await measured("probe", question, self.client.probe(question))
+        if isinstance(question, Collect):
+            return await measured("collect", question, self.client.collect(question))
+        if isinstance(question, Discard):
+            return await measured("remove", question, self.client.discard(question))
+        if isinstance(question, Compare):
+            return await measured("compare", question, self.client.compare(question))
+        return self._cached(question, await measured("apply", question, self._ensure(question)))
+
+    async def _ensure(self, question: Ensure) -> Answer:
+        """Return the member's answer to an apply. The rule of a user may say what the member's object keeps."""
+        for _ in range(ANSWER_ROUNDS):
+            try:
+                return await self.client.ensure(question)
+            except Unanswered as error:
+                run = asyncio.get_running_loop().run_in_executor
+                await run(self._executor, self._host.interpret, error.questions)
+                waits_for = str(error)
+            except InterpretationFailed as error:
+                return Answer(0, problem=str(error))
+        return Answer(0, problem=f"{waits_for}: no answer yet; it is tried again")
+
+    def _cached(self, question: Ensure, answer: Answer) -> Answer:
+        """Return the answer to an apply without its object, which is put into the watch cache."""
+        if answer.ok and isinstance(answer.body, dict) and isinstance(answer.body.get("metadata"), dict):
+            try:
+                self.watches.add(question.target, question.manifest, answer.body)
+            except (TooMuch, ValueError) as error:
+                self.client.complain(question.target.cluster, f"answer to an apply: {error}")
+        return replace(answer, body=None)
+
+
+async def measured(request: str, question: Asking, asking: Awaitable[Answer]) -> Answer:
+    """Return a member's answer, and count the request with its duration."""
+    cluster, began, failed = question.target.cluster, monotonic_seconds(), True
+    try:
+        with span(f"member {request}", cluster=cluster):
+            answer = await asking
+        failed = not answer.code or answer.access or answer.code >= HTTPStatus.INTERNAL_SERVER_ERROR
+        return answer
+    finally:
+        member_request(cluster, request, seconds=monotonic_seconds() - began, failed=failed)
