@@ -171,6 +171,8 @@ def test_a_person_who_follows_links_has_the_five_answers_during_a_failover(seat:
         ("root", "we look first")
     ]
     until(lambda: (shown := on_screen(page)) == in_database() and not shown["queued"], within=60)
+    walk(seat.scripted, PAGES, axe=True)
+    page = seat.scripted.go("/")
 
     # And it goes on, faster.
     page.get_by_role("link", name="Resume").click()
