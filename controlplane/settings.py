@@ -37,13 +37,10 @@ Rate = Annotated[float, Meta(ge=0, le=MAX_RATE)]
 WholeSeconds = Annotated[int, Meta(ge=0, le=MAX_SECONDS)]
 
 GATES: Mapping[str, bool] = {
-    "Failover": False,
-    "StatefulFailoverInjection": False,
-    "CustomizedClusterResourceModeling": True,
-    "PropagateDeps": True,
-    "PropagationPolicyPreemption": False,
-    "WorkloadAffinity": False,
-    "MultiplePodTemplatesScheduling": False,
+    **dict.fromkeys(("Failover", "StatefulFailoverInjection"), False),
+    **dict.fromkeys(("CustomizedClusterResourceModeling", "PropagateDeps"), True),
+    **dict.fromkeys(("PropagationPolicyPreemption", "WorkloadAffinity", "MultiplePodTemplatesScheduling"), False),
+    **dict.fromkeys(("FederatedQuotaEnforcement",), False),
 }
 """Feature gates and their defaults."""
 

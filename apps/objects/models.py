@@ -274,6 +274,29 @@ class Topic(ReadOnlyModel):
         return f"{self.name} {self.number}"
 
 
+class QuotaUse(ReadOnlyModel):
+    """What the bindings of a namespace request of a resource on all clusters together. `apply` adds every change.
+
+    Quotas are checked against these few rows instead of against all bindings [federated-quotas].
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    namespace = CodePointTextField()
+    resource = CodePointTextField()
+    amount = models.DecimalField(max_digits=60, decimal_places=0)  # cpu in thousandths, else whole units
+
+    class Meta:
+        verbose_name = "use of quotas"
+        verbose_name_plural = "use of quotas"
+        constraints = [
+            # read by DjangoState.quota_use, and by apply, which adds to the amount
+            models.UniqueConstraint(fields=["namespace", "resource"], name="one_use_per_resource"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.namespace} {self.resource}: {self.amount}"
+
+
 class Tally(ReadOnlyModel):
     """How many rows a table has for each cluster and state. Triggers keep the numbers with every statement.
 

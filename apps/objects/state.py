@@ -212,6 +212,16 @@ class DjangoState:
         with binary_cursor() as cursor:
             return dict(cursor.run(query).fetchall())
 
+    def quota_use(self, namespaces: Collection[str]) -> dict[str, dict[str, int]]:
+        query = """
+            SELECT namespace, resource, amount::text FROM objects_quotause
+            WHERE namespace = ANY(%s) AND amount <> 0 ORDER BY namespace, resource"""
+        found: dict[str, dict[str, int]] = {}
+        with binary_cursor() as cursor:
+            for namespace, resource, amount in cursor.run(query, (texts(namespaces),)):
+                found.setdefault(namespace, {})[resource] = int(amount)
+        return found
+
     def reserved_capacity(self, *, within: timedelta, bindings: Collection[str] = ()) -> ReservedCapacity:
         table = row_table(CapacityReservation)
         # One statement reads one state of the database: the totals contain the reservations that are returned for the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +13,9 @@ from apps.objects.tables import SEPARATOR, ObjectTable, RowTable, object_table, 
 from controlplane.admission.storage_limits import fits
 from controlplane.apimachinery.meta import Object
 from controlplane.engine.decision import Drop, Save
+from controlplane.estimate import quota
 from controlplane.kind import KINDS, Kind
+from controlplane.kinds import RESOURCE_BINDING
 
 
 class Statement(NamedTuple):
@@ -48,7 +51,11 @@ def prepare(batch: Batch, settled: Settled) -> Prepared:
         for item, verdict in zip(batch.items, settled.verdicts, strict=True)
         if item.claim is not None
     ]
-    other_rows = [*_child_statements(settled.lines), *_row_statements(settled.row_changes)]
+    other_rows = [
+        *_child_statements(settled.lines),
+        *_quota_statements(settled.lines),
+        *_row_statements(settled.row_changes),
+    ]
     return Prepared(
         settled, _line_groups(batch, settled), other_rows, due.pack_marks(settled.marks), due.pack_ends(ends)
     )
@@ -138,6 +145,25 @@ def _child_statements(lines: Sequence[Line]) -> list[Statement]:
             if inserted:
                 statements.append(Statement(child.insert, child.pack(inserted)))
     return statements
+
+
+_ADD_USE = """
+    INSERT INTO objects_quotause AS t (namespace, resource, amount)
+    SELECT * FROM unnest(%s::text[], %s::text[], %s::text[]::numeric[])
+    ON CONFLICT (namespace, resource) DO UPDATE SET amount = t.amount + excluded.amount"""
+
+
+def _quota_statements(lines: Sequence[Line]) -> list[Statement]:
+    """Return the statement that adds to what namespaces use of quotas, if the lines change it [federated-quotas]."""
+    sums: Counter[tuple[str, str]] = Counter()
+    for line in lines:
+        if line.ref.kind == RESOURCE_BINDING:
+            before: Any = line.old
+            after: Any = None if line.removed else line.new
+            for resource, change in quota.changes(before, after).items():
+                sums[line.ref.namespace, resource] += change
+    rows = [(*key, str(change)) for key, change in sorted(sums.items()) if change]
+    return [Statement(_ADD_USE, [texts(column) for column in zip(*rows, strict=True)])] if rows else []
 
 
 def _by_table(lines: Sequence[Line]) -> Iterable[tuple[ObjectTable, list[Line]]]:

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
+from controlplane.admission import quota_checks
 from controlplane.apimachinery.causes import invalid
 from controlplane.apimachinery.errors import Invalid
 from controlplane.apimachinery.meta import Object, Ref
@@ -23,10 +24,12 @@ from controlplane.kinds import (
     CLUSTER,
     CLUSTER_TAINT_POLICY,
     EVICTION_HOLD,
+    FEDERATED_QUOTA,
     INTERPRETER_CUSTOMIZATION,
     MAINTENANCE_WINDOW,
     NAMESPACE,
     POLICIES,
+    RESOURCE_BINDING,
 )
 from controlplane.kinds.binding import Binding, origin
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Taint
@@ -47,7 +50,8 @@ def check_write(
 ) -> tuple[str, ...]:
     """Return the warnings for the author of an admitted write. `old` None: the object is created.
 
-    Raises Invalid with all causes if the object cannot work in the present state.
+    Raises Invalid with all causes if the object cannot work in the present state, and Forbidden if a binding would
+    exceed a quota.
     """
     if kind.key == FAILBACK:
         _check_failback(state, kind, new, old, now=now)
@@ -57,6 +61,10 @@ def check_write(
         _check_drill(state, kind, new)
     if kind.key == INTERPRETER_CUSTOMIZATION:
         _check_customization(state, kind, new)
+    if kind.key == RESOURCE_BINDING:
+        quota_checks.check_binding(state, new, old, settings)
+    if kind.key == FEDERATED_QUOTA:
+        return quota_checks.warnings(state, new, settings)
     if kind.key in (EVICTION_HOLD, MAINTENANCE_WINDOW):
         return (*_unknown_names(state, new), *_already_over(new, now=now))
     if old is not None and kind.key == CLUSTER_TAINT_POLICY:
@@ -71,6 +79,8 @@ def check_write(
 
 def deletion_warnings(state: State, old: Object) -> tuple[str, ...]:
     """Return the warnings for a user who deletes an object. A dry run returns them too."""
+    if old.ref.kind == FEDERATED_QUOTA:
+        return quota_checks.deletion_warnings(old)
     return _withdrawn_taints(state, old, "this deletion") if old.ref.kind == CLUSTER_TAINT_POLICY else ()
 
 

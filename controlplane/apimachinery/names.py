@@ -21,6 +21,8 @@ CLUSTER_PROPAGATION_POLICY_ID_LABEL: Final = "clusterpropagationpolicy.karmada.i
 RESOURCE_BINDING_ID_LABEL: Final = "resourcebinding.karmada.io/permanent-id"
 CLUSTER_RESOURCE_BINDING_ID_LABEL: Final = "clusterresourcebinding.karmada.io/permanent-id"
 WORK_ID_LABEL: Final = "work.karmada.io/permanent-id"
+QUOTA_NAMESPACE_LABEL: Final = "federatedresourcequota.karmada.io/namespace"
+QUOTA_NAME_LABEL: Final = "federatedresourcequota.karmada.io/name"
 
 # Claims: the policy that a template and its binding belong to.
 PROPAGATION_POLICY_NAMESPACE_ANNOTATION: Final = "propagationpolicy.karmada.io/namespace"

@@ -64,6 +64,7 @@ _SEEN: Final = (
     ("events.k8s.io", "events"),
     ("networking.k8s.io", "ingresses/status"),
     ("policy", "poddisruptionbudgets/status"),
+    ("policy.karmada.io", "federatedresourcequotas", "federatedresourcequotas/status"),
     ("work.karmada.io", "resourcebindings", "resourcebindings/status"),
     ("work.karmada.io", "resourcebindings/explain", "resourcebindings/readiness"),
     (_LIFEBOAT, "evictions", "failoverrecords"),

@@ -19,6 +19,7 @@ from controlplane.controllers.eviction_records import EvictionRecords
 from controlplane.controllers.evictions import Evictions
 from controlplane.controllers.execution import Execution
 from controlplane.controllers.failbacks import Failbacks
+from controlplane.controllers.federated_quotas import FederatedQuotas
 from controlplane.controllers.fleet_names import FleetNamesCleanup
 from controlplane.controllers.fleet_watch import FleetWatch
 from controlplane.controllers.garbage import Garbage
@@ -61,6 +62,7 @@ CONTROLLERS: tuple[Controller, ...] = (
     Policies(),
     PolicyRelease(),
     Dependencies(),
+    FederatedQuotas(),
     Works(),
     Unjoin(),
     Namespaces(),

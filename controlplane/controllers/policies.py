@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from msgspec.structs import replace
 
@@ -17,15 +17,18 @@ from controlplane.apimachinery.meta import ObjectMeta, Ref, Struct
 from controlplane.apimachinery.names import is_reserved_namespace
 from controlplane.controllers.reads.fleet_state import fleet_state
 from controlplane.controllers.reads.interpreted_bindings import RULES_CHANGED, bindings_of_kind, is_rules
+from controlplane.controllers.reads.namespace_quotas import NO_QUOTAS, NamespaceQuotas, Room, namespace_quotas
 from controlplane.controllers.reads.policy_templates import templates_awaiting, templates_of
 from controlplane.controllers.reads.propagated_kinds import PropagatedKinds, is_propagated_namespace
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Event, Put, deleting
 from controlplane.engine.state import State, Watch
+from controlplane.estimate.quota import DENIED
 from controlplane.eviction.eligibility import has_unjudged_taint
 from controlplane.kind import KINDS
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS
+from controlplane.kinds.federated_quota import ENFORCEMENT_GATE
 from controlplane.kinds.override_policy import OverridePolicy
 from controlplane.kinds.policy import Policy
 from controlplane.kinds.rows import Eviction
@@ -54,6 +57,7 @@ class PoliciesSnapshot(Struct, frozen=True):
     candidates: Candidates = NO_CANDIDATES
     priorities: dict[str, int] = {}  # value of each PriorityClass, by name
     overrides: frozenset[Ref] = frozenset()  # override policies that policies wait for, and that exist
+    quotas: NamespaceQuotas = NO_QUOTAS  # of the namespaces of the templates
     unjudged: bool = False  # eviction from a tainted cluster of the binding has still to be decided [judged-once]
 
     @property
@@ -170,6 +174,7 @@ class Policies(Controller):
         priorities = self._priorities(state, claimed.values())
         overrides = _awaited_overrides(state, claimed.values())
         unjudged = _unjudged(state, found)
+        quotas = namespace_quotas(state, (binding.ref for binding in found.values() if binding.spec.clusters))
         snapshots: list[PoliciesSnapshot | None] = []
         for ref in refs:
             template, binding = templates.get(ref), found.get(bindings.binding_ref(ref))
@@ -183,7 +188,7 @@ class Policies(Controller):
             policy = claimed.get(claim) if claim is not None else None
             waits = binding is not None and binding.ref in unjudged
             snapshots.append(
-                PoliciesSnapshot(ref, template, binding, policy, possible, priorities, overrides, unjudged=waits)
+                PoliciesSnapshot(ref, template, binding, policy, possible, priorities, overrides, quotas, waits)
             )
         return snapshots
 
@@ -209,6 +214,24 @@ class Policies(Controller):
         return {ref.name: int(priority_class.content.get("value", 0)) for ref, priority_class in found.items()}
 
     def decide(self, snapshot: PoliciesSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+        decided = self._decide(snapshot, settings, now=now)
+        return _within_quotas(snapshot, decided, snapshot.quotas.room(), settings, now=now)
+
+    def decide_all(
+        self, snapshots: Sequence[PoliciesSnapshot], settings: Settings, *, now: datetime, answer: Any = None
+    ) -> list[Decision | Exception]:
+        """Decide in the given order. What a binding takes of a quota is missing to the next ones."""
+        room = snapshots[0].quotas.room() if snapshots else NO_QUOTAS.room()
+        decisions: list[Decision | Exception] = []
+        for snapshot in snapshots:
+            try:
+                decided = self._decide(snapshot, settings, now=now)
+                decisions.append(_within_quotas(snapshot, decided, room, settings, now=now))
+            except Exception as error:  # noqa: BLE001  # an error about one template must not affect the others
+                decisions.append(error)
+        return decisions
+
+    def _decide(self, snapshot: PoliciesSnapshot, settings: Settings, *, now: datetime) -> Decision:
         template, binding = snapshot.template, snapshot.binding
         if template is None or template.metadata.deletion_timestamp is not None:
             return _without_template(snapshot, now=now)
@@ -234,6 +257,26 @@ class Policies(Controller):
             found, cursor = bindings_of_kind(state, origin, after=after, limit=limit)
             return [bindings.template_ref(binding) for binding in found], cursor
         return templates_of(state, origin, after=after, limit=limit)
+
+
+def _within_quotas(
+    snapshot: PoliciesSnapshot, decision: Decision, room: Room, settings: Settings, *, now: datetime
+) -> Decision:
+    """Return a decision without its change of a placed binding if that would exceed a quota [federated-quotas].
+
+    A new binding has no clusters yet: the scheduler asks the quota before it places the binding.
+    """
+    old = snapshot.binding
+    if old is None or not settings.gate(ENFORCEMENT_GATE):
+        return decision
+    change = next((put for put in decision.changes if isinstance(put, Put) and put.old is old), None)
+    exceeded = None if change is None else room.take(old, cast(Binding, change.new))
+    if exceeded is None:
+        return decision
+    message = f"{DENIED}{exceeded}. Lower the requests, or raise spec.overall of the FederatedResourceQuota"
+    event = Event(snapshot.template or old, "ApplyPolicyFailed", message, warning=True)
+    rest = tuple(put for put in decision.changes if put is not change)
+    return replace(decision, changes=rest, events=(*decision.events, event), wake_at=now + RETRY)
 
 
 def _overrides_awaited(policy: Policy) -> list[Ref]:

@@ -16,13 +16,22 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref, condition
 from controlplane.controllers.reads.binding_groups import applications, workload_groups
+from controlplane.controllers.reads.namespace_quotas import (
+    NO_QUOTAS,
+    NamespaceQuotas,
+    bindings_over_quota,
+    namespace_quotas,
+    room_in_quota,
+)
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, CapacityGuard, Decision, Drop, Event, Put, Save
 from controlplane.engine.state import ReservedCapacity, State, Watch
-from controlplane.kinds import BINDINGS, CLUSTER
+from controlplane.estimate.quota import DENIED
+from controlplane.kinds import BINDINGS, CLUSTER, FEDERATED_QUOTA
 from controlplane.kinds.binding import SCHEDULED, TAINT_UNTOLERATED, Binding, TargetCluster
 from controlplane.kinds.binding.affinity_index import affine_values, follows, may_choose, pending
 from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.federated_quota import ENFORCEMENT_GATE
 from controlplane.kinds.rows import CapacityReservation, FleetNames, PlacementHint, PlacementNote, Row
 from controlplane.propagation.bindings import template_of
 from controlplane.scheduling import binding_outcome, explanation_text
@@ -36,7 +45,7 @@ from controlplane.scheduling.note import Notes, detail_of, summary_of
 from controlplane.scheduling.placement_plan import REFUSING
 from controlplane.scheduling.question import Groups, Question
 from controlplane.scheduling.reserved_refuge import Reserved
-from controlplane.scheduling.schedule import UNSCHEDULABLE, Placed, Refused, Verdict
+from controlplane.scheduling.schedule import QUOTA_EXCEEDED, UNSCHEDULABLE, Placed, Refused, Verdict
 from controlplane.scheduling.trigger import RESCHEDULE_ASKED, needs_scheduling
 from controlplane.scheduling.workload_affinity import WorkloadGroups
 from controlplane.settings import Settings
@@ -64,6 +73,7 @@ class SchedulerSnapshot(msgspec.Struct, frozen=True):
     applications: Mapping[str, Sequence[Binding]]  # by application: the bindings that are parts of it
     note: PlacementNote | None = None  # why the last decision was made
     hint: PlacementHint | None = None  # the clusters that the dry run of an eviction found
+    quotas: NamespaceQuotas = NO_QUOTAS  # of the namespaces of the bindings
 
 
 def _binding_changed(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
@@ -109,6 +119,7 @@ class Scheduler(Controller):
     watches: ClassVar[tuple[Watch, ...]] = (
         *(Watch(kind, _binding_changed) for kind in BINDINGS),
         Watch(CLUSTER, _cluster_changed, fan_out=True),
+        Watch(FEDERATED_QUOTA, room_in_quota, fan_out=True),
     )
     owns: ClassVar[Ownership] = Ownership(
         dict.fromkeys(
@@ -137,6 +148,7 @@ class Scheduler(Controller):
         groups = workload_groups(state, found.values())
         parts = applications(state, found.values())
         notes, hints = _by_key(state, PlacementNote, found), _by_key(state, PlacementHint, found)
+        quotas = namespace_quotas(state, found)
         return [
             SchedulerSnapshot(
                 found[ref],
@@ -146,6 +158,7 @@ class Scheduler(Controller):
                 parts,
                 notes.get(str(ref)),
                 hints.get(str(ref)),
+                quotas,
             )
             if ref in found
             else None
@@ -181,6 +194,8 @@ class Scheduler(Controller):
         These are the bindings on the cluster, and those that may choose it and either follow changes of clusters or
         wait for a place.
         """
+        if origin.kind == FEDERATED_QUOTA:
+            return bindings_over_quota(state, origin, after=after, limit=limit)
         found = state.get([Ref(CLUSTER, "", origin.name)])
         cluster: Cluster | None = next(iter(found.values()), None)
         index = "pending" if origin.kind == ROOM else "affine"
@@ -233,6 +248,7 @@ class _BatchScheduler:
         self.notes = Notes(fleet)
         self.groups = WorkloadGroups(shared.groups)
         self.applications = Applications(shared.applications, settings)
+        self.quotas = shared.quotas.room() if settings.gate(ENFORCEMENT_GATE) else NO_QUOTAS.room()
 
     def decide(self, snapshot: SchedulerSnapshot) -> Decision:
         """Return the decision about one binding.
@@ -263,7 +279,7 @@ class _BatchScheduler:
             reserved.targets,
             left_for_taints(binding, self.fleet),
         )
-        question, verdict = self.batch.place(item)
+        question, verdict = self._place(binding, item)
         if isinstance(verdict.outcome, Refused):
             return self._refused(snapshot, verdict, verdict.outcome, reason)
         outcome = verdict.outcome
@@ -291,6 +307,22 @@ class _BatchScheduler:
         return Decision(
             changes=changes, events=events, capacity_guards=guards, wake_at=wake_at, reason=f"Scheduled: {reason}"
         )
+
+    def _place(self, binding: Binding, item: Item) -> tuple[Question, Verdict]:
+        """Return the question of a binding and the verdict on it. A result that exceeds a quota is a refusal.
+
+        What the result takes of quotas is missing to the next bindings of the batch [federated-quotas].
+        """
+        question, verdict = self.batch.place(item)
+        outcome = verdict.outcome
+        if isinstance(outcome, Refused):
+            return question, verdict
+        exceeded = self.quotas.take(binding, binding.with_spec(clusters=outcome.clusters))
+        if exceeded is None:
+            return question, verdict
+        self.batch.give_back(question, outcome.clusters, item.uncounted)
+        refusal = Refused(QUOTA_EXCEEDED, f"{DENIED}{exceeded}", retry=True)
+        return question, replace(verdict, outcome=refusal)
 
     def _capacity_guards(self, question: Question, grown: Sequence[str]) -> tuple[CapacityGuard, ...]:
         """Return the guards of a result: what it takes on clusters that got more replicas must still be free."""
@@ -322,8 +354,9 @@ class _BatchScheduler:
         )
         part = self._part(binding, outcome)
         new = binding_outcome.refused(binding, outcome, part=part, now=self.now)
-        failed = Event(binding, "ScheduleBindingFailed", outcome.message, warning=True)
-        events = (failed,) if _deserves_event(binding, new) else ()
+        abouts = (binding, template_of(binding)) if outcome.reason == QUOTA_EXCEEDED else (binding,)
+        failed = tuple(Event(about, "ScheduleBindingFailed", outcome.message, warning=True) for about in abouts)
+        events = failed if _deserves_event(binding, new) else ()
         wake_at = self.now + self._retry_delay(new, outcome) if outcome.retry else None
         rows = tuple(Drop(row) for row in _reservations_of(snapshot) if row.reserved)
         if new is binding:
@@ -355,10 +388,10 @@ class _BatchScheduler:
     def _retry_delay(self, binding: Binding, outcome: Refused) -> timedelta:
         """Return how long to wait until a refused binding is tried again.
 
-        If nothing fits, RETRY_UNSCHEDULABLE. After an error, the time for which it has lasted already, at least
-        FIRST_RETRY and at most LAST_RETRY.
+        If nothing fits, or a quota refuses it, RETRY_UNSCHEDULABLE. After an error, the time for which it has lasted
+        already, at least FIRST_RETRY and at most LAST_RETRY.
         """
-        if outcome.reason == UNSCHEDULABLE:
+        if outcome.reason in (UNSCHEDULABLE, QUOTA_EXCEEDED):
             return RETRY_UNSCHEDULABLE
         scheduled = condition(binding.status.conditions, SCHEDULED)
         since = scheduled.last_transition_time if scheduled is not None else None

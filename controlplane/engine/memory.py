@@ -28,8 +28,9 @@ from controlplane.engine.state import (
     ReservedCapacity,
     Selection,
 )
+from controlplane.estimate.quota import use_of
 from controlplane.kind import text_of
-from controlplane.kinds import KINDS, OWNER, WORK
+from controlplane.kinds import KINDS, OWNER, RESOURCE_BINDING, WORK
 from controlplane.kinds.rows import HELD, QUEUED, CapacityReservation, Eviction, QueuePosition, Row
 
 
@@ -191,6 +192,15 @@ class MemoryStore:
                 counts[row.cluster, row.request] = counts.get((row.cluster, row.request), 0) + row.replicas
         totals = [(*key, count) for key, count in sorted(counts.items())]
         return ReservedCapacity(totals, self.rows(CapacityReservation, "binding", bindings), at, self._numbers.newest)
+
+    def quota_use(self, namespaces: Collection[str]) -> dict[str, dict[str, int]]:
+        found: dict[str, dict[str, int]] = {}
+        for namespace in sorted(set(namespaces)):
+            for binding in self.list(RESOURCE_BINDING, namespace=namespace):
+                sums = found.setdefault(namespace, {})
+                for resource, number in use_of(binding).items():
+                    sums[resource] = sums.get(resource, 0) + number
+        return {namespace: sums for namespace, sums in found.items() if sums}
 
     def kinds_on_members(self) -> Collection[tuple[str, str, str]]:
         found = set()

@@ -144,6 +144,12 @@ class State(Protocol):
     def evictions_by_cluster(self) -> dict[str, int]:
         """Return the number of waiting evictions of each cluster that has some."""
 
+    def quota_use(self, namespaces: Collection[str]) -> dict[str, dict[str, int]]:
+        """Return by namespace what its bindings request on all clusters together, by resource (`estimate.quota`).
+
+        Namespaces without any are left out.
+        """
+
     def reserved_capacity(self, *, within: timedelta, bindings: Collection[str] = ()) -> ReservedCapacity:
         """Return the total of the reservations made within the last `within`, and all reservations of `bindings`.
 

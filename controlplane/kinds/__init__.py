@@ -19,6 +19,7 @@ from controlplane.kinds import (
     eviction,
     eviction_hold,
     failback,
+    federated_quota,
     interpreter_customization,
     interpreter_webhook,
     maintenance_window,
@@ -34,6 +35,7 @@ from controlplane.kinds.configuration import registration as _configuration
 from controlplane.kinds.event import EVENT
 from controlplane.kinds.eviction import CLUSTER_EVICTION, EVICTION, EVICTIONS
 from controlplane.kinds.eviction_hold import EVICTION_HOLD
+from controlplane.kinds.federated_quota import FEDERATED_QUOTA
 from controlplane.kinds.interpreter_customization import INTERPRETER_CUSTOMIZATION
 from controlplane.kinds.interpreter_webhook import INTERPRETER_WEBHOOKS
 from controlplane.kinds.maintenance_window import MAINTENANCE_WINDOW
@@ -65,6 +67,7 @@ __all__ = [
     "EVICTIONS",
     "EVICTION_HOLD",
     "FAILOVER_CONFIGURATION",
+    "FEDERATED_QUOTA",
     "INTERPRETER_CUSTOMIZATION",
     "INTERPRETER_WEBHOOKS",
     "KINDS",
@@ -92,6 +95,7 @@ _DECLARED = (
     *_binding.DECLARED,
     *_work.DECLARED,
     *_configuration.DECLARED,
+    *federated_quota.DECLARED,
     *workload_rebalancer.DECLARED,
     *drain.DECLARED,
     *drill.DECLARED,

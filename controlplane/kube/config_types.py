@@ -6,7 +6,7 @@ from typing import Any
 
 from controlplane.apimachinery import causes, quantities, selectors
 from controlplane.kube.pod_types import EFFECTS
-from controlplane.kube.rules import Causes, Document, Type, exceeds, network_errors, sign
+from controlplane.kube.rules import Causes, Document, Type, exceeds, network_errors
 
 MAX_DATA = 1024 * 1024  # bytes in a ConfigMap or Secret
 # The required keys of Secrets, by type.
@@ -64,18 +64,41 @@ def _secret(value: Document, at: str, out: Causes) -> None:
 
 
 def _quota(value: Document, at: str, out: Causes) -> None:
-    for name, amount in (value.get("hard") or {}).items():
-        where = f"{at}.hard[{name}]"
-        _resource(name, where, _QUOTA, "quota", out)
-        if sign(amount) < 0:
-            out.append(causes.invalid(where, amount, "must be greater than or equal to 0"))
-        elif (name in _INTEGERS or name.startswith("count/")) and quantities.parse(str(amount)).milli_value() % 1000:
-            out.append(causes.invalid(where, amount, "must be an integer"))
+    _quota_amounts(value.get("hard") or {}, f"{at}.hard", out)
     for scope in value.get("scopes") or ():
         if scope not in _SCOPES:
             out.append(causes.invalid(f"{at}.scopes", value["scopes"], "unsupported scope"))
     for requirement in (value.get("scopeSelector") or {}).get("matchExpressions") or ():
         _scope(requirement, f"{at}.scopeSelector.matchExpressions", out)
+
+
+def quota_causes(hard: Document, at: str) -> Causes:
+    """Return every cause to refuse the limits of a quota, by resource, at a path."""
+    out: Causes = []
+    _quota_amounts(hard, at, out)
+    return out
+
+
+def _quota_amounts(hard: Document, at: str, out: Causes) -> None:
+    for name, amount in hard.items():
+        where = f"{at}[{name}]"
+        _resource(name, where, _QUOTA, "quota", out)
+        try:
+            quantity = quantities.parse(str(amount))
+        except quantities.QuantityError as error:
+            out.append(causes.invalid(where, amount, str(error)))
+            continue
+        if quantity.sign() < 0:
+            out.append(causes.invalid(where, amount, "must be greater than or equal to 0"))
+        elif _is_whole(name) and quantity.milli_value() % 1000:
+            out.append(causes.invalid(where, amount, "must be an integer"))
+
+
+def _is_whole(name: str) -> bool:
+    """Test whether amounts of a resource are whole numbers: counts of objects, and extended resources."""
+    if name in _INTEGERS or name.startswith("count/"):
+        return True
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
 
 
 def _scope(value: Document, at: str, out: Causes) -> None:

@@ -256,6 +256,14 @@ def impersonator_works(cluster: Cluster, subjects: Subjects, *, now: datetime) -
         )
 
 
+def managed_metadata(name: str, namespace: str, *, work: str, execution_space: str) -> Document:
+    """Return the metadata of an object that is made here without a template. `work`: the name of its Work."""
+    labels = {MANAGED_LABEL: MANAGED_LABEL_VALUE}
+    notes = {CONFLICT_RESOLUTION_ANNOTATION: ABORT, WORK_NAME_ANNOTATION: work}
+    recorded = _recorded(notes, labels, execution_space)
+    return {"name": name, "namespace": namespace, "labels": labels, "annotations": recorded}
+
+
 def authored(work: Work) -> Work:
     """Return a user's Work in the form of a rendered Work: its manifests pruned and labelled with the id of the
     Work."""

@@ -82,15 +82,20 @@ class Batch:
             self._ledger.reserve(attempt.chosen, attempt.shares, question.asked)
 
     def _take_difference(
-        self, question: Question, clusters: Sequence[TargetCluster], uncounted: dict[str, int]
+        self, question: Question, clusters: Sequence[TargetCluster], uncounted: dict[str, int], *, times: int = 1
     ) -> None:
         """Reserve the new replicas of a result. Replicas that were reserved before are in the ledger already."""
         wanted = growth(question, clusters, uncounted)
         more = {name: count - uncounted.get(name, 0) for name, count in wanted.items()}
         taken = {name: count for name, count in more.items() if count > 0}
         if taken:
-            counts = np.fromiter(taken.values(), dtype=np.int64, count=len(taken))
+            counts = times * np.fromiter(taken.values(), dtype=np.int64, count=len(taken))
             self._ledger.reserve(self._fleet.places(taken), counts, question.asked)
+
+    def give_back(self, question: Question, clusters: Sequence[TargetCluster], uncounted: dict[str, int]) -> None:
+        """Release what `place` reserved for a result that is not written after all."""
+        if question.workload and clusters:
+            self._take_difference(question, clusters, uncounted, times=-1)
 
 
 def ignores_capacity(question: Question) -> bool:

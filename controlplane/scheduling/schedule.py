@@ -12,7 +12,13 @@ from typing import Final
 import numpy as np
 
 from controlplane.apimachinery.meta import Struct
-from controlplane.kinds.binding import ResourceBindingSpec, ResourceBindingStatus, TargetCluster, TargetComponent
+from controlplane.kinds.binding import (
+    ResourceBindingSpec,
+    ResourceBindingStatus,
+    TargetCluster,
+    TargetComponent,
+    quota_index,
+)
 from controlplane.scheduling import divide, filters
 from controlplane.scheduling.candidates import RESERVED_SCORE, TARGET_SCORE, Candidates, Unselectable, rank
 from controlplane.scheduling.cluster_arrays import Counts, Fleet, Places
@@ -24,6 +30,7 @@ from controlplane.scheduling.question import ALONE, Neighbours, Question, questi
 from controlplane.scheduling.select import select
 from controlplane.settings import Settings
 
+QUOTA_EXCEEDED: Final = quota_index.REASON  # there is a place, but a quota has no room [federated-quotas]
 NO_CLUSTER_FIT, UNSCHEDULABLE, SCHEDULER_ERROR = "NoClusterFit", "Unschedulable", "SchedulerError"
 
 FOLLOWED, FOR_ALL = "Followed", "ForAll"
@@ -51,7 +58,7 @@ class Refused(Struct, frozen=True):
     `part`: the targets that do fit, if only capacity was missing [refuge-first]. None: another reason.
     """
 
-    reason: str  # NoClusterFit, Unschedulable, SchedulerError
+    reason: str  # NoClusterFit, Unschedulable, SchedulerError, QuotaExceeded
     message: str
     retry: bool
     part: tuple[TargetCluster, ...] | None = None

@@ -169,6 +169,13 @@ SPECS: list[tuple[str, Document]] = [
         },
     ),
     (
+        "policy.karmada.io/FederatedResourceQuota",
+        {
+            "overall": {"cpu": "10", "memory": "20Gi"},
+            "staticAssignments": [{"clusterName": "member1", "hard": {"cpu": "4"}}],
+        },
+    ),
+    (
         "apps.karmada.io/WorkloadRebalancer",
         {
             "workloads": [{**_WORKLOAD, "name": "web"}],

@@ -10,6 +10,7 @@ from controlplane.apimachinery.meta import Ref, kind_key
 from controlplane.apimachinery.names import DEPENDENCIES_ANNOTATION
 from controlplane.kind import Index
 from controlplane.kinds.binding import Binding, affinity_index, colocation_index, origin
+from controlplane.kinds.binding.quota_index import OVER_QUOTA, over_quota_keys
 from controlplane.kinds.policy.claim_index import claimed_by
 
 SELECTED = "*"
@@ -58,5 +59,6 @@ INDEXES = (
     Index("required", _required_by, "controllers.dependencies: objects that a workload needs"),
     Index("depends", _depends_on, "controllers.dependencies: workloads that need an object"),
     Index("policy", claimed_by, "controllers.policies: bindings that a policy claims"),
+    Index(OVER_QUOTA, over_quota_keys, "controllers.scheduler: bindings that wait for room in a quota"),
     Index("left", origin.left_clusters, "controllers.failbacks: bindings that left a cluster in a failover"),
 )

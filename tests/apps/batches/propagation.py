@@ -16,6 +16,7 @@ from controlplane.authentication.bootstrap_tokens import TYPE as TOKEN_TYPE
 from controlplane.authorization.registration_roles import BOOTSTRAP_GROUP, documents
 from controlplane.controllers.bootstrap_tokens import CLUSTER_INFO
 from controlplane.controllers.definitions import GROUP
+from controlplane.controllers.federated_quotas import USED
 from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.reads.override_policies import SELECTION, TARGET
 from controlplane.controllers.works import BACK
@@ -24,6 +25,11 @@ from controlplane.interpret.interpreter import Dependency
 from controlplane.kinds import CLUSTER, INTERPRETER_CUSTOMIZATION
 from controlplane.kinds.binding import AggregatedStatusItem
 from controlplane.kinds.cluster import SecretReference
+from controlplane.kinds.federated_quota import (
+    FederatedResourceQuota,
+    FederatedResourceQuotaSpec,
+    StaticClusterAssignment,
+)
 from controlplane.kinds.override_policy import (
     LabelAnnotationOverrider,
     OverridePolicy,
@@ -225,6 +231,22 @@ def namespaces_of_a_fleet(size: int) -> Case:
     return Case([*clusters(*many(size)), one], [one.ref], size)
 
 
+def federated_quota(name: str, *members: str) -> FederatedResourceQuota:
+    parts = tuple(StaticClusterAssignment(member, {"cpu": "1"}) for member in members)
+    spec = FederatedResourceQuotaSpec({"cpu": str(len(members) + 1)}, parts)
+    metadata = ObjectMeta(name=name, namespace="default", uid=f"uid-{name}", generation=1, creation_timestamp=START)
+    return FederatedResourceQuota("policy.karmada.io/v1alpha1", "FederatedResourceQuota", metadata, spec)
+
+
+def federated_quotas(size: int) -> Case:
+    found = [federated_quota(name, "a") for name in many(size)]
+    return Case([*clusters("a"), *found], [one.ref for one in found], size)
+
+
+def to_quotas_of_a_namespace(size: int) -> Case:
+    return Case([federated_quota(name) for name in many(size)], [Ref(USED, "", "default")], size)
+
+
 def impersonators(size: int) -> Case:
     reference = SecretReference("karmada-cluster", "impersonator")
     found = [one.with_spec(impersonator_secret_ref=reference) for one in clusters(*many(size))]
@@ -327,6 +349,7 @@ BATCHES: dict[str, Callable[[int], Case]] = {
     "dependencies": dependencies,
     "works": works,
     "works overridden": works_overridden,
+    "federated_quotas": federated_quotas,
     "namespaces": namespaces,
     "namespaces of a fleet": namespaces_of_a_fleet,
     "impersonators": impersonators,
@@ -347,6 +370,7 @@ FAN_OUTS: dict[str, Callable[[int], Case]] = {
     "works of a changed cluster": to_changed_cluster,
     "binding_status": to_reported,
     "template_status": to_interpreted,
+    "federated_quotas": to_quotas_of_a_namespace,
     "namespaces": to_namespaces,
     "impersonators": to_impersonators,
     "definitions": to_definitions,

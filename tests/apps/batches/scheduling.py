@@ -8,6 +8,7 @@ from datetime import timedelta
 from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref
 from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.scheduler import ROOM
+from controlplane.kinds import FEDERATED_QUOTA
 from controlplane.kinds.binding import SCHEDULED, Binding
 from controlplane.kinds.rows import CapacityReservation, Collected, FleetNames, PlacementNote
 from controlplane.kinds.workload_rebalancer import RebalancedWorkload, WorkloadRebalancer, WorkloadRebalancerSpec
@@ -29,6 +30,13 @@ def rebalancer(size: int) -> Case:
 def scheduler(size: int) -> Case:
     found = [one.with_status(conditions=(), scheduler_observed_generation=0) for one in bound(size)]
     return Case([*clusters("a", "b"), *found], refs(found), size)
+
+
+def over_quota(size: int) -> Case:
+    """A quota grew: all bindings of its namespace that wait for room in it are due."""
+    refused = Condition(SCHEDULED, "False", "QuotaExceeded", "", START)
+    found = [one.with_status(conditions=(refused,)) for one in bound(size)]
+    return Case([*clusters("a"), *found], [Ref(FEDERATED_QUOTA, "default", "team")], size)
 
 
 def scheduler_of_applications(size: int) -> Case:
@@ -92,4 +100,5 @@ BATCHES: dict[str, Callable[[int], Case]] = {
 FAN_OUTS: dict[str, Callable[[int], Case]] = {
     "scheduler": to_schedulable,
     "scheduler where room is": to_waiting,
+    "scheduler where a quota has room": over_quota,
 }

@@ -1,0 +1,115 @@
+"""What bindings use of the FederatedResourceQuotas of their namespace, and whether more would exceed a quota
+[federated-quotas].
+
+Amounts are whole numbers in the units of requests: cpu in thousandths, everything else in whole units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from controlplane.apimachinery.meta import Struct
+from controlplane.apimachinery.quantities import NANO, Quantity, QuantityError
+from controlplane.estimate.request import CPU, Request, bundle_of, request_of
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.federated_quota import FederatedResourceQuota, amount, counted_as, shown
+
+Use = Mapping[str, int]
+NO_USE: Final[Use] = {}
+DENIED: Final = 'admission webhook "resourcebinding.karmada.io" denied the request: '
+"""What begins the message of an Event about a binding that a quota refuses, as tools for Karmada look for it."""
+
+
+class Excess(Struct, frozen=True):
+    """A quota that a binding would exceed, with amounts by resource as texts."""
+
+    quota: str
+    requested: Mapping[str, Quantity]
+    used: Mapping[str, Quantity]
+    limited: Mapping[str, Quantity]
+
+    def __str__(self) -> str:
+        amounts = f"requested: {shown(self.requested)}, used: {shown(self.used)}, limited: {shown(self.limited)}"
+        return f"exceeded quota: {self.quota}, {amounts}"
+
+
+def use_of(binding: Binding | None) -> Use:
+    """Return what the replicas of a binding request on all its clusters together. None: nothing.
+
+    Copies that are being evicted do not count, because their replicas are placed again elsewhere.
+    """
+    if binding is None or not binding.metadata.namespace or not binding.spec.clusters:
+        return NO_USE
+    spec = binding.spec
+    try:
+        if spec.components:
+            each, count = bundle_of(spec.components).total, len(spec.clusters)
+        else:
+            each, count = request_of(spec.replica_requirements), sum(target.replicas for target in spec.clusters)
+    except QuantityError:
+        return NO_USE  # written by a user who is no controller: it is not scheduled either
+    return _times(each, count)
+
+
+def _times(each: Request, count: int) -> Use:
+    return {resource: number * count for resource, number in each.amounts} if count > 0 else NO_USE
+
+
+def changes(before: Binding | None, after: Binding | None) -> Use:
+    """Return by how much the use of a namespace changes when a binding changes. None: it does not exist then."""
+    if before is not None and after is not None and _same_use(before, after):
+        return NO_USE
+    old, new = use_of(before), use_of(after)
+    differences = {resource: new.get(resource, 0) - old.get(resource, 0) for resource in {*old, *new}}
+    return {resource: difference for resource, difference in differences.items() if difference}
+
+
+def _same_use(before: Binding, after: Binding) -> bool:
+    """Test whether nothing changed that the use depends on. Most writes are writes of a status."""
+    old, new = before.spec, after.spec
+    return old is new or (
+        old.clusters == new.clusters
+        and old.replica_requirements == new.replica_requirements
+        and old.components == new.components
+    )
+
+
+def excess(quotas: Iterable[FederatedResourceQuota], used: Use, more: Use) -> Excess | None:
+    """Return the first quota, by name, that `more` would exceed; None: there is room in all of them.
+
+    A resource whose use does not grow is not checked, so a namespace over its quota may still shrink.
+    """
+    for quota in sorted(quotas, key=lambda quota: quota.metadata.name):
+        if quota.metadata.deletion_timestamp is not None:
+            continue
+        over = [name for name in sorted(quota.spec.overall) if _is_over(quota, name, used, more)]
+        if over:
+            limited = {name: amount(quota.spec.overall[name]) for name in over}
+            return Excess(
+                quota.metadata.name,
+                {name: _quantity(name, more, limited[name]) for name in over},
+                {name: _quantity(name, used, limited[name]) for name in over},
+                limited,
+            )
+    return None
+
+
+def _is_over(quota: FederatedResourceQuota, name: str, used: Use, more: Use) -> bool:
+    limit, counted = amount(quota.spec.overall[name]), counted_as(name)
+    if counted is None or more.get(counted, 0) <= 0:
+        return False
+    return _quantity(name, used, limit) + _quantity(name, more, limit) > limit
+
+
+def _quantity(name: str, use: Use, like: Quantity) -> Quantity:
+    """Return the use of a resource of a quota, in the format of its limit."""
+    counted = counted_as(name)
+    number = 0 if counted is None else use.get(counted, 0)
+    return Quantity(number * (NANO // 1000 if counted == CPU else NANO), like.format)
+
+
+def overall_used(quota: FederatedResourceQuota, used: Use) -> dict[str, str]:
+    """Return what a namespace uses of each resource of a quota, as its status shows it. Unused ones are left out."""
+    found = {name: _quantity(name, used, amount(text)) for name, text in sorted(quota.spec.overall.items())}
+    return {name: str(quantity) for name, quantity in found.items() if quantity.sign() > 0}

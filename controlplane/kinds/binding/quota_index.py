@@ -1,0 +1,18 @@
+"""The index of bindings that wait for room in a FederatedResourceQuota [federated-quotas]."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from controlplane.apimachinery.meta import condition
+from controlplane.kinds.binding import SCHEDULED, Binding
+
+OVER_QUOTA: Final = "over-quota"
+REASON: Final = "QuotaExceeded"  # of the condition Scheduled
+
+
+def over_quota_keys(binding: Binding) -> list[str]:
+    """Return the namespace of a binding that a quota keeps from being placed as it asks."""
+    scheduled = condition(binding.status.conditions, SCHEDULED)
+    waits = scheduled is not None and scheduled.status == "False" and scheduled.reason == REASON
+    return [binding.metadata.namespace] if waits else []
