@@ -30,14 +30,11 @@ $$
 
 
 def empty_database() -> None:
-    """Remove all rows that tests have written to the database of this process."""
-    from django.db import OperationalError, connection  # here: pure tests run without Django
+    """Remove all rows that tests have written to the database of this process.
 
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute(_EMPTY)
-    except OperationalError:  # a test has ended the sessions of the database, this one's among them
-        connection.close()
-        connection.close_pool()
-        with connection.cursor() as cursor:
-            cursor.execute(_EMPTY)
+    A test that ends sessions of the database closes the connections of this process, too (`tests/browser/conftest.py`).
+    """
+    from django.db import connection  # here: pure tests run without Django
+
+    with connection.cursor() as cursor:
+        cursor.execute(_EMPTY)

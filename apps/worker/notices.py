@@ -1,7 +1,7 @@
-"""Sends the notices of the outbox, in a thread of each process of the pool. Controllers never wait for it.
+"""Sends the notices of the outbox. Controllers never wait for it.
 
-A lease makes sure that one thread sends at a time. A row is marked after its message was accepted. So each notice is
-sent at least once: a process that ends in between sends the message again after its restart.
+A row is marked after its message was accepted. So each notice is sent at least once: a process that ends in between
+sends the message again after its restart.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from django.db import OperationalError, close_old_connections
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 from msgspec.structs import fields, replace
@@ -20,20 +19,16 @@ from msgspec.structs import fields, replace
 from apps.failover import models
 from apps.objects.instruments import NOTICES
 from apps.objects.outbox import MAIL, WEBHOOK
-from apps.objects.refusal import cause
 from apps.objects.store import DjangoStore
 from apps.worker.channels import NotSent, mail, post
 from apps.worker.clock import monotonic_seconds
-from apps.worker.turn import holder
+from apps.worker.leased_thread import LOOK_SECONDS, LeasedThread
 from controlplane.engine.decision import Decision, Drop, Save
-from controlplane.engine.state import Actor, HeldLease
+from controlplane.engine.state import Actor
 from controlplane.kinds.rows import Notice
 
 log = logging.getLogger(__name__)
 
-LEASE: Final = "notices"
-LOOK_SECONDS: Final = 2.0
-LEASE_SECONDS: Final = 60.0  # longer than both channels take with all their limits
 BATCH: Final = 200  # notices in one message
 QUIET_SECONDS: Final = 60.0  # between two messages of a channel that succeeded
 FIRST_RETRY_SECONDS: Final = 5.0
@@ -44,54 +39,22 @@ BY: Final = Actor("notices")
 _NAMES: Final = [field.name for field in fields(Notice)]
 
 
-class Sender:
-    """Sends what is due. One object for each process."""
+class Sender(LeasedThread):
+    """Sends what is due."""
+
+    name = "notices"
+    subject = "notices"
 
     def __init__(self, store: DjangoStore, stopping: threading.Event) -> None:
-        self._store = store
-        self._stopping = stopping
-        self._holder = holder()
+        super().__init__(store, stopping)
         self._sent_at: dict[str, float] = {}  # when this process last sent a message, by channel
-        self._thread = threading.Thread(target=self._run, name="notices", daemon=True)
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def join(self, seconds: float) -> None:
-        """Wait until the thread has ended. `stopping` must be set before."""
-        self._thread.join(seconds)
-
-    def _run(self) -> None:
-        lease: HeldLease | None = None
-        while not self._stopping.wait(LOOK_SECONDS):
-            try:
-                lease = self._store.take_lease(LEASE, 0, holder=self._holder, seconds=LEASE_SECONDS)
-                if lease is not None:
-                    self.send_due()
-            except OperationalError as error:
-                log.warning("notices wait: %s", cause(error))
-            except Exception:
-                log.exception("notices could not be sent; they are tried again")
-            finally:
-                close_old_connections()
-        self._leave(lease)
-
-    def _leave(self, lease: HeldLease | None) -> None:
-        try:
-            if lease is not None:
-                self._store.drop_lease(lease, holder=self._holder)
-        except OperationalError:
-            pass  # the lease expires
-        finally:
-            close_old_connections()
-
-    def send_due(self) -> None:
+    def work(self) -> float:
         """Send one message for each channel that has due notices, mark them, and remove old ones.
 
         A channel that sent within QUIET_SECONDS is left for the next call.
         """
-        now = self._store.now()
+        now = self.store.now()
         for channel, send in SENDERS.items():
             last = self._sent_at.get(channel)
             if last is not None and monotonic_seconds() - last < QUIET_SECONDS:
@@ -99,7 +62,8 @@ class Sender:
             if due := _due(channel):
                 self._send(channel, send, due, now=now)
         if old := _read(models.Notice.objects.filter(sent_at__lt=now - KEEP)[:BATCH]):
-            self._store.apply([(None, Decision(changes=tuple(map(Drop, old))))], by=BY)
+            self.store.apply([(None, Decision(changes=tuple(map(Drop, old))))], by=BY)
+        return LOOK_SECONDS
 
     def _send(
         self, channel: str, send: Callable[[Sequence[Notice]], None], due: Sequence[Notice], *, now: datetime
@@ -116,7 +80,7 @@ class Sender:
             self._sent_at[channel] = monotonic_seconds()
             after = [replace(one, attempts=one.attempts + 1, error="", sent_at=now) for one in due]
             log.info("%d notices were sent by %s", len(due), channel)
-        self._store.apply([(None, Decision(changes=tuple(map(Save, after))))], by=BY)
+        self.store.apply([(None, Decision(changes=tuple(map(Save, after))))], by=BY)
 
 
 def back_off(attempts: int) -> timedelta:

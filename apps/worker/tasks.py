@@ -27,6 +27,7 @@ from apps.worker.audit_delivery import AuditDelivery
 from apps.worker.beat_presence import BeatPresence
 from apps.worker.clock import monotonic_seconds
 from apps.worker.groups import INTERVAL_SECONDS, tick_names
+from apps.worker.leased_thread import LeasedThread
 from apps.worker.notices import Sender
 from apps.worker.outside_world import world
 from apps.worker.tick_times import TickTimes
@@ -40,8 +41,7 @@ LEAVE_SECONDS = 5.0  # how long a process that ends waits until its turn has ret
 _stopping = threading.Event()
 _tick_times = TickTimes(tick_names())
 _watchdog: Watchdog | None = None  # None: not a process of the pool
-_delivery: AuditDelivery | None = None  # None: not a process of the pool
-_sender: Sender | None = None  # None: not a process of the pool, or no channel for notices is set
+_leased_threads: list[LeasedThread] = []  # [] outside the pool
 
 
 def _end_on_sigterm() -> None:
@@ -116,16 +116,15 @@ def _end_turns(**_: object) -> None:
 
 @worker_process_init.connect
 def _watch(**_: object) -> None:
-    global _watchdog, _sender, _delivery
+    global _watchdog
     tracing.start("worker")
-    if _tick_times.forked:
-        _watchdog = Watchdog(_tick_times, store(), run_turn, _stopping)
-        _watchdog.start()
-        _delivery = AuditDelivery(store(), _stopping)
-        _delivery.start()
-    if _tick_times.forked and channels():
-        _sender = Sender(store(), _stopping)
-        _sender.start()
+    if not _tick_times.forked:
+        return
+    _watchdog = Watchdog(_tick_times, store(), run_turn, _stopping)
+    _watchdog.start()
+    for thread in (AuditDelivery, Sender) if channels() else (AuditDelivery,):
+        _leased_threads.append(thread(store(), _stopping))
+        _leased_threads[-1].start()
 
 
 @worker_process_shutdown.connect
@@ -133,6 +132,5 @@ def _leave(**_: object) -> None:
     _stopping.set()
     if _watchdog is not None:
         _watchdog.join(LEAVE_SECONDS)
-    for thread in (_sender, _delivery):
-        if thread is not None:
-            thread.join(LEAVE_SECONDS)
+    for thread in _leased_threads:
+        thread.join(LEAVE_SECONDS)

@@ -101,8 +101,8 @@ def test_both_channels_get_one_message_with_what_was_due(hook: Hook, inbox: list
     make_due()
 
     sending = sender()
-    sending.send_due()
-    sending.send_due()  # everything was sent
+    sending.work()
+    sending.work()  # everything was sent
 
     ((authorization, body),) = hook.received
     assert authorization == f"Bearer {TOKEN}"
@@ -121,8 +121,8 @@ def test_a_message_that_was_not_accepted_is_tried_again_later(hook: Hook, status
     make_due()
     hook.status = status
 
-    sender().send_due()
-    sender().send_due()  # not due yet
+    sender().work()
+    sender().work()  # not due yet
 
     one = models.Notice.objects.get()
     assert (one.sent_at, one.attempts, one.error) == (None, 1, f"127.0.0.1 answered {status}")
@@ -130,7 +130,7 @@ def test_a_message_that_was_not_accepted_is_tried_again_later(hook: Hook, status
     assert len(hook.received) == 1
     hook.status = 200
     make_due()
-    sender().send_due()
+    sender().work()
     again = models.Notice.objects.get()
     assert again.sent_at is not None
     assert (again.attempts, again.error) == (2, "")
@@ -143,7 +143,7 @@ def test_a_channel_that_fails_does_not_keep_the_other_waiting(hook: Hook, settin
     lose("member1")
     make_due()
 
-    sender().send_due()
+    sender().work()
 
     waiting = models.Notice.objects.get(sent_at=None)
     assert waiting.channel == "e-mail"
@@ -159,13 +159,13 @@ def test_the_wait_between_attempts_doubles_up_to_a_quarter_of_an_hour() -> None:
 def test_old_notices_are_removed_and_waiting_ones_stay(hook: Hook) -> None:
     lose("member1")
     make_due()
-    sender().send_due()
+    sender().work()
     lose("member2")
     sent = Notice(**models.Notice.objects.exclude(sent_at=None).values(*Notice.__struct_fields__).get())
     long_ago = store().now() - timedelta(days=31)
     store().apply([(None, Decision(changes=(Save(replace(sent, sent_at=long_ago)),)))], by=Actor("test"))
 
-    sender().send_due()
+    sender().work()
 
     assert [one.subject for one in models.Notice.objects.all()] == ["member2"]
 
@@ -174,7 +174,7 @@ def test_the_staff_sees_notices_and_why_one_waits(hook: Hook, root: Client) -> N
     lose("member1")
     make_due()
     hook.status = 503
-    sender().send_due()
+    sender().work()
 
     page = root.get("/admin/failover/notice/").content.decode()
 

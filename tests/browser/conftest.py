@@ -88,8 +88,10 @@ def chrome(chromium: Path) -> Iterator[Browser]:
     """A Chromium for the tests of a module. Each opens a context of its own in it, without cookies and storage."""
     from django.db import connections
 
+    # While playwright's loop runs in this thread, Django has connections of the loop, and those of before are out of
+    # reach: a test that ends all sessions of the database would leave a closed connection to later tests.
+    connections.close_all()
     with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
-        # playwright's loop runs in this thread, beside the database calls of the tests.
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
         with playwright.chromium.launch(executable_path=chromium, headless=True, args=list(FLAGS)) as started:
             yield started
