@@ -22,7 +22,7 @@ folder=$(DIR)/$(1)-$$$$; environment=$$($(SUPERVISE) services --dir $$folder $(2
   status=0; $(3) || status=$$?; $(SUPERVISE) services --dir $$folder --stop --throwaway; exit $$status
 endef
 
-.PHONY: fuzz kinds-record e2e rbac-record cel-record checked-beside-types tested-seeds tested-rest wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo picture replay fault lint format types contracts migrations-check services wheels docs docs-only lock image base-image
+.PHONY: fuzz kinds-record e2e rbac-record cel-record admission-record checked-beside-types tested-seeds tested-rest wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo picture replay fault lint format types contracts migrations-check services wheels docs docs-only lock image base-image
 
 help:
 	@echo "make run          start everything; Ctrl-C ends it           make up / make down   the same in the background"
@@ -95,6 +95,10 @@ rbac-record: $(DEV_STAMP)
 	@$(PY) -m tests.rbac $(LAB)/run/member1.config
 
 # Stores the answers of the same cluster about rules in CEL.
+admission-record: $(DEV_STAMP)
+	@test -n "$(LAB)" || { echo "LAB is missing: make admission-record LAB=/tmp/lab" >&2; exit 2; }
+	@$(PY) -m tests.admission $(LAB)/run/member1.config
+
 cel-record: $(DEV_STAMP)
 	@test -n "$(LAB)" || { echo "LAB is missing: make cel-record LAB=/tmp/lab" >&2; exit 2; }
 	@$(PY) -m tests.cel $(LAB)/run/member1.config

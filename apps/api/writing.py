@@ -59,6 +59,7 @@ class Writer:
         if asked == signing_requests.APPROVAL:
             target = replace(target, subresource="status")  # it writes a part of the status
         self.store = store
+        self.asked = asked
         self.target = target
         self.kind = target.kind
         self.resource = target.resource
@@ -173,7 +174,7 @@ class Writer:
             admitted = self.writer.admit_change(
                 self.kind, document, live, subresource=self.target.subresource, tracked=tracked
             )
-            return Change(Put(admitted.object, live, exact=exact), admitted.warnings)
+            return Change(Put(admitted.object, live, exact=exact), admitted.warnings, subresource=self.asked)
 
         return self.writer.change(self.target.ref, build, retry=not exact)
 

@@ -74,6 +74,7 @@ class Trail:
         self.decision = ""
         self.reason = ""
         self.rows = 0  # rows that were made; a row of a decision that lost is not stored
+        self.notes: dict[str, str] = {}  # annotations of admission policies and webhooks
         self.stored = False  # a write of this request was stored, and its row with it
 
     def attempted(self, request: Request, *, allowed: bool, reason: str) -> None:
@@ -151,7 +152,7 @@ class Trail:
             answered,
             level=level,
             now=now,
-            annotations=annotations,
+            annotations={**annotations, **self.notes},
             request_object=shown,
             response_object=shown if level == REQUEST_RESPONSE else None,
         )

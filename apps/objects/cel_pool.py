@@ -154,12 +154,14 @@ class CelPool:
 
 
 @lru_cache(maxsize=1)
-def _writes() -> CelPool:
+def for_writes() -> CelPool:
+    """Return the processes that run the expressions of one write."""
     return CelPool(SECONDS)
 
 
 @lru_cache(maxsize=1)
-def _definitions() -> CelPool:
+def for_definitions() -> CelPool:
+    """Return the processes that compile expressions, which may take longer."""
     return CelPool(COMPILE_SECONDS)
 
 
@@ -172,7 +174,7 @@ def violations(schema: StructuralSchema, new: dict[str, Any], old: dict[str, Any
     if len(orjson.dumps(call)) > MAX_INPUT:
         return [invalid("", "object", f"an object with rules in CEL may have at most {MAX_INPUT // 2} bytes")]
     try:
-        found = _writes().ask(call, also={"schema": schema.node})
+        found = for_writes().ask(call, also={"schema": schema.node})
     except Ended as ended:
         field, rule = ended.at
         if not rule:
@@ -186,7 +188,7 @@ def violations(schema: StructuralSchema, new: dict[str, Any], old: dict[str, Any
 def rule_faults(schemas: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Cause]:
     """Return a cause for every invalid rule in schemas, each of which has its field and its root node."""
     try:
-        found = _definitions().ask({"do": "faults", "schemas": schemas})
+        found = for_definitions().ask({"do": "faults", "schemas": schemas})
     except Ended as ended:
         field, rule = ended.at
         if not rule:
@@ -196,10 +198,11 @@ def rule_faults(schemas: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Cause]
         return [invalid(field, rule, f"the compilation {ended}")]
     if "error" in found:
         return [invalid("spec.versions", shown(found["error"]), "the rules cannot be compiled")]
-    return [_cause(*fault) for fault in found["faults"]]
+    return [cause_of(*fault) for fault in found["faults"]]
 
 
-def _cause(field: str, value: Any, why: str, is_missing: bool, choices: Sequence[str]) -> Cause:
+def cause_of(field: str, value: Any, why: str, is_missing: bool, choices: Sequence[str]) -> Cause:
+    """Return the cause for a fault that a process found in an expression."""
     if choices:
         return unsupported(field, value, choices)
     return required(field, why) if is_missing else invalid(field, value, why)

@@ -1,8 +1,9 @@
 """The process that runs expressions of users: `python -m apps.objects.cel_process`. It reads calls from its standard
 input and answers each of them, in order.
 
-A message is its length (4 bytes, big endian) and JSON. A call has `do`: "violations" or "faults". Before each rule a
-message with `at` (field and rule) is written, so that the caller knows which rule used up the time of a call.
+A message is its length (4 bytes, big endian) and JSON. A call has `do`: "violations" or "faults" of the rules of a
+schema, "checks" of an admission policy, "matched" of a webhook's conditions, or "expressions" of these. Before each
+rule a message with `at` (field and rule) is written, so that the caller knows which rule used up the time of a call.
 """
 
 from __future__ import annotations
@@ -16,24 +17,25 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from controlplane.wire.cel import rule_faults
+from controlplane.wire.cel import admission_faults, rule_faults
+from controlplane.wire.cel.admission_checks import Expressions, checked, matched
 from controlplane.wire.cel.rules import MISSING, RuledNode, violations
 
 HEADER = struct.Struct(">I")
-MAX_SCHEMAS = 64  # that are kept compiled
+MAX_COMPILED = 64  # schemas, policies and webhooks that are kept compiled
 STAT = "/proc/self/statm"
 
 
 class Answers:
-    """Answers calls, and keeps the compiled rules of the schemas that were used last."""
+    """Answers calls, and keeps the compiled rules of the schemas, policies and webhooks that were used last."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
-        self._schemas: OrderedDict[str, RuledNode] = OrderedDict()
+        self._compiled: OrderedDict[str, RuledNode | Expressions] = OrderedDict()
         self._at = ("", "")
 
     def answer(self, call: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to a call. `unknown`: the caller has to send the schema, too."""
+        """Return the answer to a call. `unknown`: the caller has to send the schema or the policy, too."""
         self._at = ("", "")
         if call["do"] == "faults":
             found = [
@@ -42,11 +44,19 @@ class Answers:
                 for fault in rule_faults.faults(node, field, begins=self.begins)
             ]
             return {"faults": [tuple(fault) for fault in found]}
-        root = self._schema(call)
-        if root is None:
+        if call["do"] == "expressions":
+            stated, variables = call["expressions"], call["variables"]
+            found = admission_faults.faults(stated, variables, params=call["params"], begins=self.begins)
+            return {"faults": [tuple(fault) for fault in found]}
+        known = self._known(call)
+        if known is None:
             return {"unknown": True}
-        causes = violations(root, call["new"], call.get("old", MISSING), begins=self.begins)
-        return {"causes": [(cause.reason, cause.message, cause.field) for cause in causes]}
+        if isinstance(known, RuledNode):
+            causes = violations(known, call["new"], call.get("old", MISSING), begins=self.begins)
+            return {"causes": [(cause.reason, cause.message, cause.field) for cause in causes]}
+        if call["do"] == "matched":
+            return matched(known, call, self.begins)
+        return {"answers": checked(known, call, call["params"], self.begins)}
 
     def begins(self, field: str, rule: str) -> None:
         """Report that a rule is run. A rule that runs again for the next item is reported once."""
@@ -59,15 +69,17 @@ class Answers:
         self._out.write(HEADER.pack(len(data)) + data)
         self._out.flush()
 
-    def _schema(self, call: dict[str, Any]) -> RuledNode | None:
+    def _known(self, call: dict[str, Any]) -> RuledNode | Expressions | None:
+        """Return the compiled rules for a call; None: they are not known."""
         digest = call["digest"]
-        if "schema" in call:
-            self._schemas[digest] = RuledNode(call["schema"], is_root=True)
-            while len(self._schemas) > MAX_SCHEMAS:
-                self._schemas.popitem(last=False)
-        elif digest in self._schemas:
-            self._schemas.move_to_end(digest)
-        return self._schemas.get(digest)
+        if "schema" in call or "spec" in call:
+            made = RuledNode(call["schema"], is_root=True) if "schema" in call else Expressions(call["spec"])
+            self._compiled[digest] = made
+            while len(self._compiled) > MAX_COMPILED:
+                self._compiled.popitem(last=False)
+        elif digest in self._compiled:
+            self._compiled.move_to_end(digest)
+        return self._compiled.get(digest)
 
 
 def limit(memory: int) -> None:

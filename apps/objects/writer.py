@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from apps.objects import admission, audit
+from apps.objects import admission, audit, reviewing
 from apps.objects.definitions import definitions
 from apps.objects.preview import preview
 from apps.objects.store import DjangoStore
@@ -51,6 +51,7 @@ class Change(NamedTuple):
     change: Put | Delete
     warnings: Sequence[str] = ()
     events: tuple[Event, ...] = ()
+    subresource: str = ""  # through which the object is written
 
 
 class Written(NamedTuple):
@@ -121,6 +122,7 @@ class Writer:
         self.dry_run = dry_run
         self.restrict = restrict
         self.stamp = stamp
+        self._reviewed: list[str] = []  # warnings of admission policies about the last writes
 
     @cached_property
     def now(self) -> datetime:
@@ -213,9 +215,11 @@ class Writer:
             for (ref, obj), outcome in zip(live.items(), outcomes, strict=True)
             if not outcome.lost
         }
-        if effects and deleted:  # they are those of all deletions together, so one of these carries them
+        if (
+            effects or self._reviewed
+        ) and deleted:  # they are those of all deletions together, so one of these carries them
             first, found = next(iter(deleted.items()))
-            deleted[first] = found._replace(warnings=(*found.warnings, *effects))
+            deleted[first] = found._replace(warnings=(*found.warnings, *self._reviewed, *effects))
         return deleted
 
     def attempt(self, change: Change) -> Written | None:
@@ -225,10 +229,17 @@ class Writer:
         if outcome.lost:
             return None
         obj = change.change.old if isinstance(change.change, Delete) else change.change.new
-        return Written(outcome.objects[0] or obj, [*change.warnings, *effects])
+        return Written(outcome.objects[0] or obj, [*change.warnings, *self._reviewed, *effects])
 
     def apply(self, groups: Sequence[Sequence[Change]]) -> list[Outcome]:
-        """Store groups of changes, each group as a whole or not at all; return what became of each."""
+        """Store groups of changes, each group as a whole or not at all; return what became of each.
+
+        Raises Forbidden, Invalid or TooLarge if an admission policy denies one of them.
+        """
+        entries = [entry for group in groups for entry in group]
+        asked = [reviewing.Asked(entry.change, entry.subresource) for entry in entries]
+        found = reviewing.review(self.store, asked, author=self.author.user, dry_run=self.dry_run)
+        self._reviewed = [warning for warnings in found for warning in warnings]
         trail = audit.current()
         decisions = [self._decision(group, trail) for group in groups]
         outcomes = self.store.apply(
@@ -236,8 +247,10 @@ class Writer:
         )
         if not self.dry_run:
             audit.note_stored(trail, decisions, outcomes)
-        if any(_kind_of(entry.change) == DEFINITION for group in groups for entry in group):
+        written = [_kind_of(entry.change) for entry in entries]
+        if DEFINITION in written:
             definitions().refresh(at_once=True)  # the author may use the new kind in the next request
+        reviewing.refresh_after(written)
         return list(outcomes)
 
     def _decision(self, group: Sequence[Change], trail: audit.Trail) -> Decision:

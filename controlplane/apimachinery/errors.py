@@ -15,8 +15,8 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
     """One of the reasons why an object is refused. `field` is a path such as spec.replicas. `reason` is a word of the
     Kubernetes API, such as FieldValueInvalid."""
 
-    reason: str
-    message: str
+    reason: str = ""
+    message: str = ""
     field: str = ""
 
 

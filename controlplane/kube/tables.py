@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from controlplane.kube import (
+    admission_types,
     config_types,
     container_types,
     meta_types,
@@ -27,4 +28,5 @@ TYPES: dict[str, Type] = {
     **scaling_types.TYPES,
     **storage_types.TYPES,
     **config_types.TYPES,
+    **admission_types.TYPES,
 }

@@ -42,6 +42,10 @@ _TOKEN = re.compile(
     r"|//[^\n]*|(?P<name>(?<![\w.])[A-Za-z_]\w*)",
     re.DOTALL,
 )
+_UNDECLARED = re.compile(
+    r"ERROR: <input>:(?P<line>\d+):(?P<column>\d+): undeclared reference to '(?P<root>[^'.]+)\.(?P<rest>[^']+)' "
+    r"\(in container ''\)\n \| (?P<source>[^\n]*)\n \| \.*\^"
+)
 _NOISE = re.compile(r" not found in struct '[^']*'| \[[A-Z_]+\]$")
 
 
@@ -103,7 +107,16 @@ def compiled(environment: Any, expression: str) -> Any:
         return environment.compile(expression)
     except RuntimeError as error:
         text = _cleaned(str(error)).removeprefix("INVALID_ARGUMENT: ")
-        raise CompileError("\n".join(dict.fromkeys(text.split("\n")))) from error
+        text = _UNDECLARED.sub(_of_the_root, "\n".join(dict.fromkeys(text.split("\n"))))
+        raise CompileError(text) from error
+
+
+def _of_the_root(found: re.Match[str]) -> str:
+    """Return the message of an unknown variable without the fields that follow it, at the place of the variable."""
+    name = f"{found['root']}.{found['rest']}"
+    column = int(found["column"]) - len(name.rpartition(".")[0])
+    place = f"ERROR: <input>:{found['line']}:{column}: undeclared reference to '{found['root']}' (in container '')"
+    return f"{place}\n | {found['source']}\n | {'.' * (column - 1)}^"
 
 
 def run(program: Any, values: Mapping[str, Any]) -> Any:

@@ -66,9 +66,13 @@ def fields_of(node: Node, *, is_root: bool = False) -> dict[str, Node]:
 
 
 class Types:
-    """The messages for the objects of a schema, in one file."""
+    """The messages for the objects of a schema, in one file.
 
-    def __init__(self) -> None:
+    escapes: names of fields that CEL reserves are escaped, as in the rules of a definition.
+    """
+
+    def __init__(self, *, escapes: bool = True) -> None:
+        self._escapes = escapes
         dependencies = [f"google/protobuf/{name}.proto" for name in ("struct", "timestamp", "duration")]
         self.file = descriptor_pb2.FileDescriptorProto(
             name="schema.proto", package="schema", syntax="proto2", dependency=dependencies
@@ -94,13 +98,13 @@ class Types:
     def _message(self, node: Node, *, is_root: bool) -> str:
         message = self.file.message_type.add(name=f"Type{len(self.file.message_type)}")
         for name, inner in fields_of(node, is_root=is_root).items():
-            cel_name = escaped(name)
+            cel_name = escaped(name) if self._escapes else name
             if not cel_name or not (inner.get("type") or inner.get(_INT_OR_STRING) is True):
                 continue  # a field without a type cannot be named
-            self._field(message, cel_name, self.name(inner))
+            self.add_field(message, cel_name, self.name(inner))
         return f"schema.{message.name}"
 
-    def _field(self, message: Any, name: str, type_name: str) -> None:
+    def add_field(self, message: Any, name: str, type_name: str) -> None:
         number = len(message.field) + 1
         label = _Field.LABEL_OPTIONAL
         if type_name.startswith("list("):

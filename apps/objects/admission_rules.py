@@ -1,0 +1,57 @@
+"""The admission policies and webhooks of users, as far as this process knows them."""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+from typing import Any
+
+from django.db.models import Count, Max
+
+from apps.objects.models import Object
+from apps.objects.store import store
+from controlplane.admission.policies import Policy, policies_of
+from controlplane.engine.state import State
+from controlplane.kinds.template.admission_kinds import BINDING, KEYS, POLICY
+
+FRESH_SECONDS = 0.5
+
+
+class AdmissionRules:
+    """Keeps policies and webhooks compiled: reads their versions at most every half second.
+
+    The objects themselves are read only if a version has changed. So a write that no rule concerns costs no query.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._versions: tuple[int, int] = (0, 0)
+        self._read_at = -FRESH_SECONDS
+        self.policies: tuple[Policy, ...] = ()
+
+    def refresh(self, *, at_once: bool = False) -> None:
+        """Bring the rules up to date. `at_once`: even if that was done within the last half second."""
+        if not at_once and time.monotonic() - self._read_at < FRESH_SECONDS:
+            return
+        self._read_at = time.monotonic()
+        found = Object.objects.filter(kind__in=KEYS).aggregate(Count("pk"), Max("resource_version"))
+        versions = (found["pk__count"], found["resource_version__max"] or 0)
+        if versions != self._versions:
+            documents = {key: self._documents(key) for key in KEYS}
+            self.policies = policies_of(documents[POLICY], documents[BINDING])
+            self._versions = versions
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no rule of a user can concern a write."""
+        return not self.policies
+
+    def _documents(self, key: str) -> list[dict[str, Any]]:
+        ending = [found.document() for found in self._state.list(key)]
+        return [document for document in ending if not document["metadata"].get("deletionTimestamp")]
+
+
+@lru_cache(maxsize=1)
+def admission_rules() -> AdmissionRules:
+    """Return the rules as this process knows them."""
+    return AdmissionRules(store())

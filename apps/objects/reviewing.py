@@ -1,0 +1,199 @@
+"""Reviews of writes by the admission policies of users, after admission and before they are stored.
+
+All ways in share it: it stands in the writer (`apps/objects/writer.py`). It concerns writes that a request of a person
+or a program asks for [admission-subjects]. Reviews happen before the transaction of a write begins.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import msgspec
+import orjson
+from django.contrib.auth import get_user_model
+
+from apps.objects import audit, cel_expressions
+from apps.objects.access import caller_of
+from apps.objects.admission_rules import admission_rules
+from apps.objects.store import DjangoStore
+from controlplane.admission.admission_request import Write, operation_of, request_of, seen
+from controlplane.admission.matching import Subject
+from controlplane.admission.policies import NOT_FOUND, Binding, Failure, Policy, Verdict
+from controlplane.apimachinery.errors import Cause, Forbidden, Invalid, StatusError, TooLarge, qualified
+from controlplane.apimachinery.meta import Object, Ref, kind_key
+from controlplane.apimachinery.selectors import LabelSelector
+from controlplane.authorization.audit_event import user_info
+from controlplane.engine.decision import Delete, Put
+from controlplane.engine.state import Selection
+from controlplane.kind import KINDS, Kind, text_of
+from controlplane.kinds import NAMESPACE
+from controlplane.kinds.template.admission_kinds import KEYS
+from controlplane.wire.resource import Resource
+from controlplane.wire.scale import scale_of
+
+Document = dict[str, Any]
+
+_ERRORS: Mapping[str, type[StatusError]] = {"Forbidden": Forbidden, "RequestEntityTooLarge": TooLarge}
+
+
+class Asked(NamedTuple):
+    """A write to review. `subresource`: through which the object is written."""
+
+    change: Put | Delete
+    subresource: str = ""
+
+
+class Reviews:
+    """The reviews of the writes of one request. Parameters and namespaces are read once."""
+
+    def __init__(self, store: DjangoStore, write: Write) -> None:
+        self._store = store
+        self._write = write
+        self._namespaces: dict[str, Document | None] = {}
+        self._params: dict[str, list[Document]] = {}
+
+    def review(self, asked: Asked) -> tuple[str, ...]:
+        """Return the warnings of all policies about a write. Raises Forbidden, Invalid or TooLarge if one denies it."""
+        subject = self._subject(asked)
+        review = _Review(self, subject, self._write)
+        for policy in admission_rules().policies:
+            review.ask(policy)
+        trail = audit.requested()
+        if trail is not None:
+            trail.notes |= review.verdict.annotations
+        if review.verdict.denied:
+            raise denied(subject.resource, subject.name, review.verdict.denied[0])
+        return tuple(review.verdict.warnings)
+
+    def namespace(self, name: str) -> Document | None:
+        """Return a namespace; None: it does not exist, or the object belongs to none."""
+        if name not in self._namespaces:
+            ref = Ref(NAMESPACE, "", name)
+            found = self._store.get([ref]).get(ref) if name else None
+            self._namespaces[name] = None if found is None else document_of(found)
+        return self._namespaces[name]
+
+    def params(self, kind: Kind, reference: Mapping[str, Any], namespace: str) -> list[Document]:
+        """Return the parameters that a binding names, for an object in a namespace."""
+        within = (reference.get("namespace") or namespace) if kind.resource.namespaced else ""
+        key = orjson.dumps([kind.key, within, reference.get("name"), reference.get("selector")]).decode()
+        if key not in self._params:
+            self._params[key] = [document_of(found) for found in self._found(kind, reference, within)]
+        return self._params[key]
+
+    def _found(self, kind: Kind, reference: Mapping[str, Any], namespace: str) -> Sequence[Object]:
+        if name := reference.get("name"):
+            ref = kind.ref(namespace, name)
+            return list(self._store.get([ref]).values())
+        selection = Selection(kind.key, namespace, msgspec.convert(reference.get("selector") or {}, LabelSelector))
+        return self._store.selected([selection]).get(selection, ())
+
+    def _subject(self, asked: Asked) -> Subject:
+        change, operation = asked.change, operation_of(asked.change)
+        about: Any = change.old if isinstance(change, Delete) else change.new
+        resource = KINDS[about.ref.kind].resource
+        new = None if operation == "DELETE" else document_of(about)
+        old = None if change.old is None else document_of(change.old)
+        if asked.subresource == "scale":
+            new, old = (None if one is None else scale_of(one, resource) for one in (new, old))
+        namespace = self.namespace(about.ref.namespace) or {}
+        return Subject(
+            resource=resource,
+            operation=operation,
+            namespace=about.ref.name if about.ref.kind == NAMESPACE else about.ref.namespace,
+            name=about.ref.name,
+            new=new,
+            old=old,
+            subresource=asked.subresource,
+            namespace_labels=namespace.get("metadata", {}).get("labels") or {},
+        )
+
+
+class _Review:
+    """The review of one write by all policies."""
+
+    def __init__(self, reviews: Reviews, subject: Subject, write: Write) -> None:
+        self._reviews, self._subject, self._write = reviews, subject, write
+        self.verdict = Verdict()
+
+    @cached_property
+    def _seen(self) -> Document:
+        """What expressions read of the write."""
+        subject = self._subject
+        request = request_of(subject, self._write, version=subject.resource.version, uid=str(uuid.uuid4()))
+        is_namespaced = subject.resource.namespaced
+        return seen(request, self._reviews.namespace(subject.namespace) if is_namespaced else None)
+
+    def ask(self, policy: Policy) -> None:
+        """Ask a policy that concerns the write, once for each of its bindings that does."""
+        if policy.match.version(self._subject) is None:
+            return
+        kind = None
+        if policy.param_kind is not None:
+            api_version, name = policy.param_kind
+            kind = KINDS.get(kind_key(api_version, name))
+            if kind is None or kind.resource.api_version != api_version:
+                named = f"'{api_version}, Kind={name}'"
+                why = f"failed to find resource referenced by paramKind: {named}"
+                self.verdict.misconfigured(policy, None, why)
+                return
+        for binding in policy.bindings:
+            if binding.match is None or binding.match.version(self._subject) is not None:
+                self._ask_bound(policy, binding, kind)
+
+    def _ask_bound(self, policy: Policy, binding: Binding, kind: Kind | None) -> None:
+        params: list[Document | None] = [None]
+        if kind is not None and binding.param_ref is not None:
+            params = list(self._reviews.params(kind, binding.param_ref, self._subject.namespace))
+            if not params and binding.param_ref.get("parameterNotFoundAction") == "Deny":
+                self.verdict.misconfigured(policy, binding, NOT_FOUND)
+        if params:
+            for answer in cel_expressions.checked(policy.digest, policy.spec, self._seen, params):
+                self.verdict.answered(policy, binding, answer)
+
+
+def review(store: DjangoStore, asked: Sequence[Asked], *, author: str, dry_run: bool) -> list[tuple[str, ...]]:
+    """Return the warnings of the policies about each of some writes. Raises Forbidden, Invalid or TooLarge.
+
+    Writes without a request, for example of controllers and of commands on the server, are not reviewed.
+    """
+    trail = audit.requested()
+    if trail is None or not author:
+        return [()] * len(asked)
+    rules = admission_rules()
+    rules.refresh()
+    if rules.is_empty:
+        return [()] * len(asked)
+    reviews = Reviews(store, Write(user_info(caller_named(author, trail)), dry_run))
+    return [reviews.review(one) for one in asked]
+
+
+def caller_named(author: str, trail: audit.Trail) -> Any:
+    """Return the user as whom a request is decided. A page has not noted its user, who is found by name."""
+    known = trail.impersonated or trail.caller
+    if known is not None:
+        return known
+    return caller_of(get_user_model().objects.get_by_natural_key(author))
+
+
+def refresh_after(kinds: Sequence[str]) -> None:
+    """Bring the rules up to date if one of them was written, so that the next request of its author meets it."""
+    if any(kind in KEYS for kind in kinds):
+        admission_rules().refresh(at_once=True)
+
+
+def denied(resource: Resource, name: str, failure: Failure) -> StatusError:
+    """Return the error for a write that a policy denies, as a kube-apiserver words it."""
+    message = f'{qualified(resource.plural, resource.group)} "{name}" is forbidden: {failure.denial}'
+    error = _ERRORS.get(failure.reason, Invalid)
+    causes = [Cause(message=failure.denial)]
+    return error(message, kind=resource.plural, group=resource.group, name=name, causes=causes)
+
+
+def document_of(obj: Object) -> Document:
+    """Return an object as a plain document."""
+    document: Document = orjson.loads(text_of(obj))
+    return document

@@ -1,0 +1,63 @@
+"""`python -m tests.admission KUBECONFIG`: ask a kube-apiserver and store its answers.
+
+The server has to be a new one: a kube-apiserver that has removed the last policy with parameters of a kind does not
+read parameters of that kind again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from tests.admission import asking
+from tests.admission.asking import Reply
+from tests.admission.policy_cases import POLICIES
+from tests.rbac.__main__ import Server
+
+ANSWERS = Path(__file__).parent / "answers.json"
+SETTLED_SECONDS = 5  # until the server has compiled all policies
+_WARNING = re.compile(r'299 - "((?:\\.|[^"\\])*)"')
+
+
+class Recorded(Server):
+    """A kube-apiserver whose warnings are read, too."""
+
+    def send(self, method: str, path: str, body: Any) -> Reply:
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self._url}{path}", data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, context=self._context) as answer:
+                return Reply(answer.status, json.load(answer), warnings_in(answer.headers.get_all("Warning") or []))
+        except urllib.error.HTTPError as error:
+            return Reply(error.code, json.load(error), warnings_in(error.headers.get_all("Warning") or []))
+
+
+def warnings_in(values: list[str]) -> list[str]:
+    """Return the texts of Warning headers."""
+    return [re.sub(r"\\(.)", r"\1", text) for value in values for text in _WARNING.findall(value)]
+
+
+def main(kubeconfig: str) -> None:
+    ask = Recorded(kubeconfig).send
+    asking.make_namespace(ask)
+    cases = range(len(POLICIES))
+    for case in cases:
+        asking.make_policy(ask, case)
+    time.sleep(SETTLED_SECONDS)
+    found: dict[str, Any] = {"policies": [asking.policy_writes(ask, case) for case in cases]}
+    for case in cases:
+        asking.remove_policy(ask, case)
+    found |= {"specs": asking.spec_answers(ask), "bindings": asking.binding_answers(ask)}
+    found["version"] = ask("GET", "/version", None).body["gitVersion"]
+    ANSWERS.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

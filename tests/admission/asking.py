@@ -1,0 +1,96 @@
+"""Asks a server, a kube-apiserver or Lifeboat, about the cases; `Ask` sends one request to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tests.admission.policy_cases import (
+    BINDINGS,
+    GROUP,
+    NAMESPACE,
+    POLICIES,
+    SPECS,
+    Node,
+    Write,
+    documents,
+    written,
+)
+
+POLICY, BINDING = "validatingadmissionpolicies", "validatingadmissionpolicybindings"
+URL = f"/apis/{GROUP}/v1"
+MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+
+
+class Reply(NamedTuple):
+    """An answer: its status, its document and the texts of its Warning headers."""
+
+    status: int
+    body: Node
+    warnings: list[str]
+
+
+Ask = Callable[[str, str, Any], Reply]
+"""Sends method, path and document."""
+
+
+def shown(reply: Reply) -> Node:
+    """Return what is compared of an answer."""
+    made: Node = {"status": reply.status}
+    if reply.status >= 400:
+        causes = (reply.body.get("details") or {}).get("causes") or []
+        made |= {"reason": reply.body.get("reason"), "message": reply.body.get("message"), "causes": causes}
+    return made | ({"warnings": reply.warnings} if reply.warnings else {})
+
+
+def write(ask: Ask, url: str, name: str, document: Node, stated: Write) -> Reply:
+    """Send one write of a case."""
+    query = "?dryRun=All" if stated.dry_run else ""
+    match stated.do:
+        case "create":
+            return ask("POST", f"{url}{query}", document)
+        case "update":
+            return ask("PUT", f"{url}/{name}{query}", document)
+    return ask("DELETE", f"{url}/{name}{query}", None)
+
+
+def make_namespace(ask: Ask) -> None:
+    metadata = {"name": NAMESPACE, "labels": {"team": "a"}}
+    assert ask("POST", "/api/v1/namespaces", {"metadata": metadata}).status in (201, 409)
+
+
+def make_policy(ask: Ask, case: int) -> None:
+    """Store the policy of a case, its parameters and its bindings."""
+    params, bindings, policy = documents(case)
+    for url, made in ((MAPS, params), (f"{URL}/{POLICY}", [policy]), (f"{URL}/{BINDING}", bindings)):
+        for document in made:
+            reply = ask("POST", url, document)
+            assert reply.status == 201, (case, reply.body)
+
+
+def policy_writes(ask: Ask, case: int) -> list[Node]:
+    """Return the answers to the writes of a case, whose policy is in force. Its object is removed."""
+    return [shown(write(ask, MAPS, f"case{case}", written(case, stated), stated)) for stated in POLICIES[case].writes]
+
+
+def remove_policy(ask: Ask, case: int) -> None:
+    params, bindings, policy = documents(case)
+    for url, made in ((f"{URL}/{BINDING}", bindings), (f"{URL}/{POLICY}", [policy]), (MAPS, params)):
+        for document in made:
+            ask("DELETE", f"{url}/{document['metadata']['name']}", None)
+    ask("DELETE", f"{MAPS}/case{case}", None)
+
+
+def spec_answers(ask: Ask) -> list[Node]:
+    """Return the answers to specs of policies, which are not stored."""
+    return [_tried(ask, POLICY, "ValidatingAdmissionPolicy", spec) for spec in SPECS]
+
+
+def binding_answers(ask: Ask) -> list[Node]:
+    """Return the answers to specs of bindings, which are not stored."""
+    return [_tried(ask, BINDING, "ValidatingAdmissionPolicyBinding", spec) for spec in BINDINGS]
+
+
+def _tried(ask: Ask, plural: str, kind: str, spec: Node) -> Node:
+    document = {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": {"name": "tried"}, "spec": spec}
+    return shown(ask("POST", f"{URL}/{plural}?dryRun=All", document))

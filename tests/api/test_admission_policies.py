@@ -1,0 +1,44 @@
+"""ValidatingAdmissionPolicies: writes are answered as a kube-apiserver answers them (tests/admission)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.admission import asking
+from tests.admission.__main__ import ANSWERS, warnings_in
+from tests.admission.asking import Ask, Reply
+from tests.admission.policy_cases import NAMESPACE, POLICIES
+from tests.api.server import Client
+
+RECORDED = json.loads(ANSWERS.read_text())["policies"]
+
+
+def asker(api: Client) -> Ask:
+    def ask(method: str, path: str, body: Any) -> Reply:
+        answer = api.ask(method, path, body)
+        return Reply(answer.status, answer.document, warnings_in([answer.headers.get("warning", "")]))
+
+    return ask
+
+
+@pytest.fixture(scope="module")
+def ask(server: Any) -> Iterator[Ask]:
+    """The server with the namespace of the cases."""
+    ask = asker(server.client())
+    asking.make_namespace(ask)
+    yield ask
+    ask("DELETE", f"/api/v1/namespaces/{NAMESPACE}", None)
+
+
+@pytest.mark.parametrize("case", range(len(POLICIES)))
+def test_writes_are_answered_as_by_a_kube_apiserver(ask: Ask, case: int) -> None:
+    asking.make_policy(ask, case)
+    try:
+        found = asking.policy_writes(ask, case)
+    finally:
+        asking.remove_policy(ask, case)
+    assert found == RECORDED[case]

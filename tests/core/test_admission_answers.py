@@ -1,0 +1,52 @@
+"""Admission policies: what is refused when one is written is what a kube-apiserver refuses (tests/admission)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from controlplane.apimachinery.causes import invalid
+from controlplane.kinds.template.admission_expressions import expressions_of
+from controlplane.kube import built_in
+from controlplane.wire import builtin
+from controlplane.wire.cel.admission_faults import faults
+from tests.admission.__main__ import ANSWERS
+from tests.admission.policy_cases import BINDINGS, GROUP, SPECS
+
+RECORDED = json.loads(ANSWERS.read_text())
+Cause = tuple[str, str, str]
+
+
+def recorded(kind: str, index: int) -> list[Cause]:
+    return [(one["field"], one["reason"], one["message"]) for one in RECORDED[kind][index].get("causes", [])]
+
+
+def ours(kind: str, spec: dict[str, Any]) -> list[Cause]:
+    key = f"{GROUP}/{kind}"
+    resource = next(one for one in builtin.RESOURCES if one.key == key)
+    document = built_in.defaulted(resource, {"metadata": {"name": "tried"}, "spec": spec})
+    found = built_in.causes(resource, document, None)
+    if not found:
+        written = expressions_of(key, document)
+        faulty = faults(written.expressions, written.variables, params=written.params, begins=lambda field, text: None)
+        found = [invalid(fault.field, fault.value, fault.why) for fault in faulty]
+    return [(cause.field, cause.reason, cause.message) for cause in found]
+
+
+def without_details(causes: list[Cause]) -> list[Cause]:
+    """Return causes without what we word differently: syntax errors, rules for names and lists of objects."""
+    words = ("Syntax error", "RFC 1123", "lower case", "a valid label", "auditAnnotations", "letters, digits")
+    return [(field, reason, "" if any(word in text for word in words) else text) for field, reason, text in causes]
+
+
+@pytest.mark.parametrize("index", range(len(SPECS)))
+def test_a_policy_is_refused_where_a_kube_apiserver_refuses_it(index: int) -> None:
+    assert without_details(ours("ValidatingAdmissionPolicy", SPECS[index])) == without_details(recorded("specs", index))
+
+
+@pytest.mark.parametrize("index", range(len(BINDINGS)))
+def test_a_binding_is_refused_where_a_kube_apiserver_refuses_it(index: int) -> None:
+    found = ours("ValidatingAdmissionPolicyBinding", BINDINGS[index])
+    assert without_details(found) == without_details(recorded("bindings", index))
