@@ -16,15 +16,24 @@ from controlplane.apimachinery.causes import forbidden
 from controlplane.apimachinery.errors import Invalid
 from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.names import CLUSTER_NAMESPACE, execution_namespace
+from controlplane.authentication import signing_requests
 from controlplane.kind import Kind
 from controlplane.kinds import CLUSTER, LEASE, WORK
 from controlplane.kinds.work.rules import agent_work_faults
 
-PREFIX = "system:lifeboat:agent:"
-GROUP = "system:lifeboat:agents"
+PREFIX = signing_requests.OWN_AGENT_PREFIX
+GROUP = signing_requests.OWN_AGENTS_GROUP
 
 _READING = frozenset(("get", "list", "watch"))
 _CHANGING = frozenset(("get", "update", "patch"))
+
+
+# What users define of kinds. It contains no credentials.
+_DEFINING = (
+    ("apiextensions.k8s.io", "customresourcedefinitions"),
+    ("config.karmada.io", "resourceinterpretercustomizations"),
+    ("config.karmada.io", "resourceinterpreterwebhookconfigurations"),
+)
 
 
 class Grant(NamedTuple):
@@ -39,7 +48,10 @@ class Grant(NamedTuple):
 
 
 def grants(cluster: str) -> tuple[Grant, ...]:
-    """Return what an agent may do: renew its Lease, report the status of its Cluster, read and report its Works."""
+    """Return what an agent may do: renew its Lease, report the status of its Cluster, read and report its Works.
+
+    It may also report Events about its Works, ask for a new certificate, and read what users define of kinds.
+    """
     namespace, lease = execution_namespace(cluster), ("coordination.k8s.io", "leases")
     member, works = ("cluster.karmada.io", "clusters"), ("work.karmada.io", "works")
     return (
@@ -48,6 +60,9 @@ def grants(cluster: str) -> tuple[Grant, ...]:
         Grant(*member, _CHANGING, "status", name=cluster),
         Grant(*works, _READING | _CHANGING, namespace=namespace),
         Grant(*works, _CHANGING, "status", namespace=namespace),
+        Grant("", "events", frozenset(("create", "get", "patch")), namespace=namespace),
+        Grant(signing_requests.GROUP, signing_requests.PLURAL, frozenset(("create", "get"))),
+        *(Grant(group, resource, _READING) for group, resource in _DEFINING),
     )
 
 

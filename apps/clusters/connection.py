@@ -78,6 +78,9 @@ def _by_socks(target: Target) -> bool:
 def _tls(target: Target) -> ssl.SSLContext | bool:
     if target.insecure:
         return False
-    if not target.ca:
+    if not target.ca and not target.certificate:
         return True
-    return ssl.create_default_context(cadata=target.ca)
+    context = ssl.create_default_context(cadata=target.ca or None)
+    if target.certificate:
+        context.load_cert_chain(target.certificate)
+    return context

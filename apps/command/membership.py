@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 import yaml
 
-from apps.command import exit_codes, impersonator, kubeconfig, paths
+from apps.command import exit_codes, impersonator, kubeconfig, paths, registration
 from apps.command.api import Api
 from apps.command.errors import CommandError, Document, Refused, usage
 from apps.command.options import command
@@ -45,9 +45,8 @@ def join(
     head = {"apiVersion": _API_VERSION, "kind": "Cluster", "metadata": {"name": cluster}}
     if file is None:
         joined = run.api.apply(paths.cluster(cluster), {**head, "spec": {"syncMode": "Pull"}}, dry_run=run.dry_run)
-        advice = f"create the kubeconfig of its agent with: manage.py kubeconfig --server https://… --agent {cluster}"
         run.done(f"{cluster} {'would be ' if run.dry_run else ''}joined: it is Ready when its agent reports", joined)
-        run.remark(advice)
+        registration.advise(run, cluster)
         return
     server, insecure, data = _member(file, file_context)
     spec: Document = {

@@ -22,6 +22,10 @@ SIGNERS: Final = (CLIENT_SIGNER, NODE_SIGNER)
 """The signers whose certificates are logins of this API. The control plane signs for them."""
 AGENT_PREFIX: Final = "system:karmada:agent:"
 AGENTS_GROUP: Final = "system:karmada:agents"
+OWN_AGENT_PREFIX: Final = "system:lifeboat:agent:"
+"""Begins the names of agents of this product, whose rights follow from their names (decision 6)."""
+OWN_AGENTS_GROUP: Final = "system:lifeboat:agents"
+_GROUP_OF_PREFIX: Final = {AGENT_PREFIX: AGENTS_GROUP, OWN_AGENT_PREFIX: OWN_AGENTS_GROUP}
 NODES_GROUP, NODE_PREFIX = "system:nodes", "system:node:"
 DEFAULT_SECONDS: Final = 365 * 86_400
 KEPT: Final = timedelta(hours=1)  # after it was decided
@@ -65,11 +69,18 @@ def requester_fields(requester: Requester) -> dict[str, Any]:
     return found
 
 
+def cluster_of(agent: str) -> str:
+    """Return the cluster in the name of an agent; "": it is not the name of an agent."""
+    return next((agent.removeprefix(prefix) for prefix in _GROUP_OF_PREFIX if agent.startswith(prefix)), "")
+
+
 def is_agents(request: Request, usages: frozenset[str]) -> bool:
     """Test whether a request is one of an agent: its name and group, no other names, and client usages only."""
+    cluster = cluster_of(request.common_name)
+    prefix = request.common_name.removesuffix(cluster)
     return (
-        request.organizations == (AGENTS_GROUP,)
-        and request.common_name.startswith(AGENT_PREFIX)
+        bool(cluster)
+        and request.organizations == (_GROUP_OF_PREFIX[prefix],)
         and not request.has_other_names
         and usages >= {"client auth", "digital signature"}
         and usages <= _ALLOWED_USAGES

@@ -17,6 +17,7 @@ BOOTSTRAPPER_ROLE: Final = "system:node-bootstrapper"
 BOOTSTRAP_GROUP: Final = "system:bootstrappers:karmada:default-cluster-token"
 """The group of the tokens that `karmadactl token create` makes."""
 AGENTS_GROUP: Final = "system:karmada:agents"
+OWN_AGENTS_GROUP: Final = "system:lifeboat:agents"
 _CERTIFICATES: Final = "certificates.k8s.io"
 _APPROVALS: Final = "system:certificates.k8s.io:certificatesigningrequests:"
 _METADATA: Final = {
@@ -42,6 +43,7 @@ def documents() -> list[Document]:
         _binding(
             "karmada:agent-autoapprove-certificate-rotation",
             ("Group", AGENTS_GROUP),
+            ("Group", OWN_AGENTS_GROUP),
             role=_APPROVALS + "selfclusteragent",
         ),
         _approver("kube-apiserver-client"),

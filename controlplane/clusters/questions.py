@@ -22,7 +22,10 @@ REMOVING = 202  # code of the answer to a Discard whose object the member is sti
 
 
 class Target(msgspec.Struct, frozen=True, gc=False):
-    """How to reach a member. `token` is secret and must never appear in a message or a log."""
+    """How to reach a member. `token` is secret and must never appear in a message or a log.
+
+    `certificate`: the path of a PEM file with a client certificate and its private key; "": there is none.
+    """
 
     cluster: str
     endpoint: str
@@ -31,6 +34,7 @@ class Target(msgspec.Struct, frozen=True, gc=False):
     insecure: bool = False
     proxy: str = ""
     proxy_headers: dict[str, str] = {}  # sent to the proxy with a CONNECT request
+    certificate: str = ""
 
     def __repr__(self) -> str:
         return f"Target({self.cluster} at {self.endpoint})"

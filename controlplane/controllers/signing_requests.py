@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 from cryptography import x509
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import Ref, Struct
+from controlplane.apimachinery.meta import Ref, Struct, condition
 from controlplane.apimachinery.names import KUBE_SYSTEM_NAMESPACE
 from controlplane.authentication import signing_requests
 from controlplane.authorization.attributes import Caller, Request
@@ -19,6 +19,7 @@ from controlplane.engine.controller import Controller, Inquiry, Ownership, curso
 from controlplane.engine.decision import NOTHING, Decision, Put, deleting
 from controlplane.engine.state import State, Watch
 from controlplane.kinds import CLUSTER, SECRET
+from controlplane.kinds.cluster import ESTABLISHED, PULL, Cluster
 from controlplane.kinds.template import Template, secret_data, signing_request
 from controlplane.kinds.template.signing_request import APPROVED, FAILED
 from controlplane.settings import Settings
@@ -129,17 +130,17 @@ def _waits(csr: Template | None) -> bool:
 def _allowed(state: State, asked: dict[Ref, tuple[Template, str]]) -> frozenset[Ref]:
     """Return the requests that roles allow to be approved by themselves.
 
-    The agent itself may renew its certificate. A holder of a bootstrap token may ask for the agent of a cluster that
-    has not joined yet, and never for one that has.
+    The agent itself may renew its certificate. A holder of a bootstrap token may ask for the agent of Karmada of a
+    cluster that has not joined yet, and for the agent of this product of a Pull cluster that never had one.
     """
     policy = Policy({kind: [item.document() for item in state.list(kind)] for kind in KINDS})
-    names = {agent: agent.removeprefix(signing_requests.AGENT_PREFIX) for _, agent in asked.values()}
+    names = {agent: signing_requests.cluster_of(agent) for _, agent in asked.values()}
     joined = state.get({Ref(CLUSTER, "", name) for name in names.values()})
     allowed = set()
     for ref, (csr, agent) in asked.items():
         spec = csr.spec
         is_own = spec.get("username") == agent
-        if not is_own and Ref(CLUSTER, "", names[agent]) in joined:
+        if not is_own and not _is_new(agent, joined.get(Ref(CLUSTER, "", names[agent]))):
             continue
         extra = {key: tuple(values) for key, values in (spec.get("extra") or {}).items()}
         requester = Caller(
@@ -150,6 +151,15 @@ def _allowed(state: State, asked: dict[Ref, tuple[Template, str]]) -> frozenset[
         if policy.authorize(requester, request).allowed:
             allowed.add(ref)
     return frozenset(allowed)
+
+
+def _is_new(agent: str, cluster: Cluster | None) -> bool:
+    """Test whether a cluster waits for its first agent. `cluster` None: it has not joined."""
+    if not agent.startswith(signing_requests.OWN_AGENT_PREFIX):
+        return cluster is None
+    if cluster is None or cluster.spec.sync_mode != PULL or cluster.terminating:
+        return False
+    return condition(cluster.status.conditions, ESTABLISHED) is None
 
 
 def _is_over(snapshot: SigningRequestSnapshot, now: datetime) -> bool:

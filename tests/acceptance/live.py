@@ -354,5 +354,6 @@ def live(folder: Path, *, name: str, redis_url: str) -> Iterator[Live]:
 def environment() -> dict[str, str]:
     """Return QUICK as the product's processes read it."""
     return {f"LIFEBOAT_{name.upper()}": value for name, value in QUICK.items()} | {
-        "DJANGO_SUPERUSER_PASSWORD": "correct-horse-battery"
+        "DJANGO_SUPERUSER_PASSWORD": "correct-horse-battery",
+        "LIFEBOAT_CLIENT_CERTIFICATES": "tls",
     }

@@ -115,11 +115,17 @@ def test_a_refused_member_leaves_no_secret_and_a_kubeconfig_without_a_token_is_e
     assert lifeboat("join", namespace, "--cluster-kubeconfig", str(tmp_path / "missing")).exit_code == 4
 
 
-def test_a_pull_member_is_joined_without_credentials(lifeboat: Lifeboat, api: Client, namespace: str) -> None:
+def test_a_pull_member_is_joined_with_a_token_for_its_agent(
+    lifeboat: Lifeboat, server: Server, api: Client, namespace: str
+) -> None:
     done = lifeboat("join", f"{namespace}-p", "--pull")
 
-    assert (done.exit_code, "manage.py kubeconfig" in done.stderr) == (0, True), done.stderr
+    register = f"lifeboat-agent register {namespace}-p --server "
+    assert (done.exit_code, register in done.stderr) == (0, True), done.stderr
     assert api.get(f"{CLUSTERS}/{namespace}-p").document["spec"]["syncMode"] == "Pull"
+    token = done.stderr.partition("--token ")[2].split()[0]
+    assert server.client(token).get("/api").status == 200
+    assert api.delete(f"/api/v1/namespaces/kube-system/secrets/bootstrap-token-{token[:6]}").status == 200
 
 
 def test_taints_are_added_and_removed_and_others_stay(

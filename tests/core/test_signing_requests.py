@@ -27,6 +27,7 @@ from tests.core.admitted import created, fields
 
 CLIENT = ["client auth", "digital signature"]
 AGENT = request_for("system:karmada:agent:member9", "system:karmada:agents")
+OURS = request_for("system:lifeboat:agent:member9", "system:lifeboat:agents")
 
 
 def document(request: str = AGENT, **spec: Any) -> dict[str, Any]:
@@ -71,6 +72,9 @@ def test_a_wrong_request_names_its_field(changed: dict[str, Any], field: str) ->
     [
         (AGENT, CLIENT, CLIENT_SIGNER, "system:karmada:agent:member9"),
         (AGENT, [*CLIENT, "key encipherment"], CLIENT_SIGNER, "system:karmada:agent:member9"),
+        (OURS, CLIENT, CLIENT_SIGNER, "system:lifeboat:agent:member9"),
+        (request_for("system:lifeboat:agent:a", "system:karmada:agents"), CLIENT, CLIENT_SIGNER, ""),
+        (request_for("system:lifeboat:agent:", "system:lifeboat:agents"), CLIENT, CLIENT_SIGNER, ""),
         (AGENT, [*CLIENT, "server auth"], CLIENT_SIGNER, ""),
         (AGENT, CLIENT, "example.com/other", ""),
         (request_for("system:karmada:agent:member9"), CLIENT, CLIENT_SIGNER, ""),
@@ -149,6 +153,33 @@ def test_only_new_agents_and_agents_themselves_are_approved_at_once(
     types = [one["type"] for one in found.status.get("conditions", ())]
     assert types == (["Approved"] if approved else [])
     assert bool(found.status.get("certificate")) is approved
+
+
+@pytest.mark.parametrize(
+    ("joined", "approved"),
+    [
+        ([], False),
+        ([cluster("member9").with_spec(sync_mode="Push")], False),
+        ([cluster("member9", established=True).with_spec(sync_mode="Pull")], False),
+        ([cluster("member9", ready="", established=False).with_spec(sync_mode="Pull")], True),
+    ],
+    ids=["not joined", "push", "had an agent", "waits for its agent"],
+)
+def test_a_bootstrap_token_gives_an_agent_only_to_a_pull_cluster_that_never_had_one(
+    joined: list[Any], approved: bool
+) -> None:
+    found = settled(stored(csr(OURS, **BOOTSTRAP), *joined))
+
+    assert found is not None
+    assert bool(found.status.get("certificate")) is approved
+
+
+def test_our_agents_renew_their_own_certificates_and_no_others() -> None:
+    for name, approved in (("member9", True), ("member8", False)):
+        own = {"username": f"system:lifeboat:agent:{name}", "groups": ["system:lifeboat:agents"]}
+        found = settled(stored(csr(OURS, **own), cluster("member9", established=True).with_spec(sync_mode="Pull")))
+        assert found is not None
+        assert bool(found.status.get("certificate")) is approved
 
 
 def test_what_was_approved_is_signed_for_a_year_at_most() -> None:

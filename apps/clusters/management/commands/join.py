@@ -63,5 +63,6 @@ class Command(BaseCommand):
         self.stdout.write(f"{name} {'joined' if joined else 'is already joined'}: it is Ready when its agent reports")
         self.stdout.write(
             f"the agent must renew Lease {CLUSTER_NAMESPACE}/{name} (duration {settings.cluster_lease_duration:g} s) "
-            f"every {every:g} s; create its kubeconfig with: manage.py kubeconfig --server https://… --agent {name}"
+            f"every {every:g} s; `lifeboat join {name} --pull` prints the command that registers it, or create its "
+            f"kubeconfig with: manage.py kubeconfig --server https://… --agent {name}"
         )

@@ -1,0 +1,122 @@
+"""Requests of an agent to the API of its control plane."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+
+from apps.agent.credentials import Access
+from apps.clusters.client import MERGE, Expired, Listed, MemberClient
+from apps.clusters.response_reader import TooMuch
+from controlplane.apimachinery.names import CLUSTER_NAMESPACE, execution_namespace
+from controlplane.clusters.questions import Answer
+from controlplane.settings import MemberSettings
+
+log = logging.getLogger(__name__)
+
+REQUESTS: Final = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0  # between two tries while the control plane is away
+_NAME: Final = "the control plane"
+
+Document = dict[str, Any]
+
+
+class ControlPlane:
+    """The API of the control plane, as the agent of one cluster uses it. To be used in one event loop."""
+
+    def __init__(self, access: Access, cluster: str, folder: Path) -> None:
+        self.cluster = cluster
+        self.folder = folder
+        # An administrator wrote the address of the control plane, so every address may be called.
+        self._client = MemberClient(MemberSettings(refused_addresses=()))
+        self.access = access
+        self.target = access.target(_NAME, folder)
+
+    @property
+    def works(self) -> str:
+        """The path of the Works of the cluster."""
+        return f"/apis/work.karmada.io/v1alpha1/namespaces/{execution_namespace(self.cluster)}/works"
+
+    @property
+    def own(self) -> str:
+        """The path of the Cluster."""
+        return f"/apis/cluster.karmada.io/v1alpha1/clusters/{self.cluster}"
+
+    @property
+    def lease(self) -> str:
+        """The path of the Lease that is the heartbeat of the cluster."""
+        return f"/apis/coordination.k8s.io/v1/namespaces/{CLUSTER_NAMESPACE}/leases/{self.cluster}"
+
+    @property
+    def events(self) -> str:
+        """The path of the Events about Works of the cluster."""
+        return f"/api/v1/namespaces/{execution_namespace(self.cluster)}/events"
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.close()
+
+    def use(self, access: Access) -> None:
+        """Log in with other credentials from now on."""
+        self.access, self.target = access, access.target(_NAME, self.folder)
+
+    async def get(self, path: str) -> Answer:
+        return await self._client.call(self.target, "GET", path)
+
+    async def post(self, path: str, body: Document) -> Answer:
+        return await self._client.call(self.target, "POST", path, body=body)
+
+    async def put(self, path: str, body: Document) -> Answer:
+        return await self._client.call(self.target, "PUT", path, body=body)
+
+    async def patch(self, path: str, body: Document, *, content_type: str = MERGE, **query: str) -> Answer:
+        return await self._client.call(
+            self.target, "PATCH", path, params=query or None, body=body, content_type=content_type
+        )
+
+    async def follow(
+        self,
+        path: str,
+        listed: Callable[[list[Document]], Awaitable[None]],
+        changed: Callable[[str, Document], Awaitable[None]],
+    ) -> None:
+        """Call `listed` with all objects at a path, then `changed` with each change, until cancelled.
+
+        While the control plane is away, nothing is called: what was read last stays.
+        """
+        pause, away = PAUSE_SECONDS, False
+        while True:
+            found: Listed[Document] = await self._client.list(self.target, path)
+            if isinstance(found, Answer):
+                if not away:
+                    log.warning("%s cannot be read, and what was read last stays: %s", path, found.problem)
+                away = True
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                continue
+            if away:
+                log.warning("%s is read again", path)
+            pause, away = PAUSE_SECONDS, False
+            items, version = found
+            await listed(items)
+            await self._changes(path, version, changed)
+
+    async def _changes(self, path: str, since: str, changed: Callable[[str, Document], Awaitable[None]]) -> None:
+        """Call `changed` with each change. Returns when everything has to be listed again."""
+        while True:
+            try:
+                async for type_, item in self._client.watch(self.target, path, since=since, selector=""):
+                    if type_ != "BOOKMARK":
+                        await changed(type_, item)
+                    since = str(item["metadata"].get("resourceVersion", since))
+            except Expired:
+                return
+            except (aiohttp.ClientError, OSError, TimeoutError, TooMuch, ValueError) as error:
+                log.info("the watch of %s broke and starts again: %s", path, error)
+                await asyncio.sleep(PAUSE_SECONDS)
+                return

@@ -1,0 +1,171 @@
+"""Brings the store of an agent in line with the control plane: Works, the Cluster, definitions of kinds, rules."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import msgspec
+import orjson
+from msgspec.structs import replace
+
+from apps.agent.control_plane import ControlPlane, Document
+from apps.agent.credentials import Access
+from apps.agent.store import AgentStore
+from controlplane.apimachinery.meta import ObjectMeta
+from controlplane.apimachinery.names import CLUSTER_NAMESPACE, execution_namespace
+from controlplane.interpret import INTERPRETERS
+from controlplane.kind import decode, text_of
+from controlplane.kinds import CLUSTER, DEFINITION, INTERPRETER_CUSTOMIZATION, INTERPRETER_WEBHOOKS, KINDS, WORK
+from controlplane.kinds.cluster import PUSH, Cluster, SecretReference
+from controlplane.kinds.template import Template
+from controlplane.kinds.template.secret_data import encoded
+from controlplane.propagation.definitions import kinds_of
+
+log = logging.getLogger(__name__)
+
+RULES = (DEFINITION, INTERPRETER_CUSTOMIZATION, INTERPRETER_WEBHOOKS)
+"""Kinds that say what an agent needs to know about the kinds of its Works."""
+
+
+class Mirror:
+    """Writes to the store what the control plane has. `in_thread` calls a function in the thread of the store."""
+
+    def __init__(
+        self,
+        store: AgentStore,
+        control_plane: ControlPlane,
+        member: Access,
+        *,
+        in_thread: Callable[..., Awaitable[Any]],
+    ) -> None:
+        self._store = store
+        self._control_plane = control_plane
+        self.member = member
+        self._in_thread = in_thread
+
+    async def works(self) -> None:
+        """Follow the Works of the cluster until cancelled."""
+
+        async def listed(items: list[Document]) -> None:
+            await self._in_thread(self._list_works, items)
+
+        async def changed(type_: str, item: Document) -> None:
+            await self._in_thread(self._change_work, type_, item)
+
+        await self._control_plane.follow(self._control_plane.works, listed, changed)
+
+    async def rules(self, key: str) -> None:
+        """Follow definitions of kinds, or rules for interpreting them, until cancelled."""
+        resource = KINDS[key].resource
+        path = f"/apis/{resource.group}/{resource.version}/{resource.plural}"
+
+        async def listed(items: list[Document]) -> None:
+            await self._in_thread(self._list_rules, key, items)
+
+        async def changed(type_: str, item: Document) -> None:
+            await self._in_thread(self._change_rule, key, type_, item)
+
+        await self._control_plane.follow(path, listed, changed)
+
+    def cluster(self, document: Document) -> None:
+        """Store the Cluster, as one that is called directly, with the credentials of the member.
+
+        A Ready that is Unknown says nothing about the member: its first probe counts at once.
+        """
+        found: Cluster = _object(CLUSTER, document)
+        secret = SecretReference(CLUSTER_NAMESPACE, found.metadata.name)
+        own = found.with_spec(
+            sync_mode=PUSH,
+            api_endpoint=self.member.server,
+            secret_ref=secret,
+            insecure_skip_tls_verification=self.member.insecure,
+            proxy_url="",
+            proxy_header={},
+        )
+        status = replace(
+            found.status, conditions=tuple(one for one in found.status.conditions if one.status != "Unknown")
+        )
+        metadata = replace(own.metadata, generation=found.metadata.generation)
+        self._store.mirror(replace(own, metadata=metadata, status=status))
+        kept = self._store.objects[found.ref]
+        if isinstance(kept, Cluster) and kept.ready and kept.ready != found.ready:
+            self._store.outgoing[found.ref] = None  # for example Unknown, because the agent was silent
+
+    def credentials(self) -> None:
+        """Store the Secret with the credentials of the member, which the cluster renews from time to time."""
+        name = self._control_plane.cluster
+        meta = ObjectMeta(name=name, namespace=CLUSTER_NAMESPACE, uid="member")
+        data = {"token": encoded(self.member.token), "caBundle": encoded(self.member.authority)}
+        self._store.mirror(Template("v1", "Secret", meta, {"data": data}))
+
+    def _list_works(self, items: Iterable[Document]) -> None:
+        """Store all Works. A status that differs from the reported one, after an outage, is reported again."""
+        found = [work for work in map(_work, items) if work is not None]
+        for work in found:
+            self._store.mirror(work)
+            kept = self._store.objects.get(work.ref)
+            if kept is not None and _status(kept) != _status(work):
+                self._store.outgoing[work.ref] = None
+        named = {work.ref for work in found}
+        namespace = execution_namespace(self._control_plane.cluster)
+        for work in self._store.list(WORK, namespace=namespace):
+            if work.ref not in named:
+                self._store.forget(work.ref)
+
+    def _change_work(self, type_: str, item: Document) -> None:
+        work = _work(item)
+        if work is None:
+            return
+        if type_ == "DELETED":
+            self._store.forget(work.ref)
+        else:
+            self._store.mirror(work)
+
+    def _list_rules(self, key: str, items: Iterable[Document]) -> None:
+        found = [_object(key, item) for item in items]
+        for rule in found:
+            self._store.mirror(rule)
+        for ref in {rule.ref for rule in self._store.list(key)} - {rule.ref for rule in found}:
+            self._store.forget(ref)
+        self.use_rules()
+
+    def _change_rule(self, key: str, type_: str, item: Document) -> None:
+        rule = _object(key, item)
+        if type_ == "DELETED":
+            self._store.forget(rule.ref)
+        else:
+            self._store.mirror(rule)
+        self.use_rules()
+
+    def use_rules(self) -> None:
+        """Bring the registries of this process up to date."""
+        KINDS.set_custom(kinds_of(self._store.list(DEFINITION)))
+        hooks = [
+            (each.metadata.name, webhook)
+            for each in self._store.list(INTERPRETER_WEBHOOKS)
+            for webhook in each.webhooks
+        ]
+        INTERPRETERS.set_rules(self._store.list(INTERPRETER_CUSTOMIZATION), hooks)
+
+
+def _work(item: Document) -> Any:
+    """Return a Work; None: this version of the agent cannot read it, which must not stop the others."""
+    try:
+        return _object(WORK, item)
+    except msgspec.ValidationError as error:
+        name = (item.get("metadata") or {}).get("name")
+        log.error("the Work %s cannot be read and stays as it was: %s; update the agent", name, error)
+        return None
+
+
+def _object(key: str, item: Document) -> Any:
+    """Return the object of a document. Lists leave apiVersion and kind out."""
+    resource = KINDS[key].resource
+    api_version = f"{resource.group}/{resource.version}" if resource.group else resource.version
+    return decode(KINDS[key], orjson.dumps({"apiVersion": api_version, "kind": resource.kind, **item}))
+
+
+def _status(work: Any) -> Any:
+    return orjson.loads(text_of(work)).get("status")

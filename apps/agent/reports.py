@@ -1,0 +1,149 @@
+"""Reports of an agent: its Lease, the status of its Cluster and of its Works, and Events."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import orjson
+
+from apps.agent.control_plane import ControlPlane, Document
+from apps.agent.store import AgentStore
+from apps.clusters.client import APPLY
+from controlplane.apimachinery.meta import Ref
+from controlplane.clusters.questions import Answer
+from controlplane.kind import text_of
+from controlplane.kinds import CLUSTER, WORK
+from controlplane.kinds.cluster import ACCESS_LOST, COMPLETE_APIS, READY
+
+log = logging.getLogger(__name__)
+
+AT_ONCE: Final = 16  # reports of Works that are sent at the same time
+PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0  # after a report that did not arrive
+MANAGER: Final = "lifeboat-agent"
+_REPORTED: Final = frozenset((READY, ACCESS_LOST, COMPLETE_APIS))
+_COLLECTED: Final = ("kubernetesVersion", "apiEnablements", "nodeSummary", "resourceSummary")
+_TOO_MANY, _CONFLICT, _GONE = 429, 409, 404
+
+
+class Reports:
+    """Sends what the store has noted. What does not arrive is sent again, with the state that is true then."""
+
+    def __init__(
+        self, store: AgentStore, control_plane: ControlPlane, *, in_thread: Callable[..., Awaitable[Any]]
+    ) -> None:
+        self._store = store
+        self._control_plane = control_plane
+        self._in_thread = in_thread
+        self._pause = PAUSE_SECONDS
+        self.wake = asyncio.Event()
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        while True:
+            await self.wake.wait()
+            self.wake.clear()
+            if await self._send():
+                self._pause = PAUSE_SECONDS
+            else:
+                await asyncio.sleep(self._pause)
+                self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+                self.wake.set()
+
+    async def renew_lease(self, seconds: float) -> Answer:
+        """Renew the Lease of the cluster, which is its heartbeat. `seconds`: for how long it is valid."""
+        name, now = self._control_plane.cluster, self._store.now()
+        spec = {
+            "holderIdentity": name,
+            "leaseDurationSeconds": max(int(seconds), 1),
+            "renewTime": now.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        }
+        document = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec}
+        path = self._control_plane.lease
+        return await self._control_plane.patch(path, document, content_type=APPLY, fieldManager=MANAGER, force="true")
+
+    async def _send(self) -> bool:
+        """Send everything once. Returns whether all of it has arrived, or was refused for good."""
+        outgoing, released, events = await self._in_thread(self._taken)
+        limit = asyncio.Semaphore(AT_ONCE)
+
+        async def limited(sending: Awaitable[bool]) -> bool:
+            async with limit:
+                return await sending
+
+        done = await asyncio.gather(
+            *(limited(self._cluster(ref) if ref.kind == CLUSTER else self._work(ref)) for ref in outgoing),
+            *(limited(self._event(event)) for event in events),
+        )
+        # Only after the status: a Work without finalizers is gone.
+        freed = await asyncio.gather(*(limited(self._release(ref, rest)) for ref, rest in released.items()))
+        return all(done) and all(freed)
+
+    def _taken(self) -> tuple[list[Ref], dict[Ref, tuple[str, ...]], list[Any]]:
+        store = self._store
+        taken = list(store.outgoing), dict(store.released), list(store.events)
+        store.outgoing, store.released = {}, {}
+        store.events.clear()
+        return taken
+
+    async def _work(self, ref: Ref) -> bool:
+        work = (await self._in_thread(self._store.get, [ref])).get(ref)
+        if work is None:
+            return True
+        status = orjson.loads(text_of(work)).get("status") or {}
+        answer = await self._control_plane.patch(self._path(ref) + "/status", {"status": status})
+        return self._arrived(answer, ref) or await self._again(ref)
+
+    async def _release(self, ref: Ref, rest: tuple[str, ...]) -> bool:
+        answer = await self._control_plane.patch(self._path(ref), {"metadata": {"finalizers": list(rest)}})
+        if self._arrived(answer, ref):
+            return True
+        self._store.released.setdefault(ref, rest)
+        return False
+
+    async def _cluster(self, ref: Ref) -> bool:
+        """Write what is known of the member. Conditions of others stay."""
+        kept = (await self._in_thread(self._store.get, [ref])).get(ref)
+        found = await self._control_plane.get(self._control_plane.own)
+        if kept is None or found.code == _GONE:
+            return True
+        if not found.ok:
+            return self._arrived(found, ref) or await self._again(ref)
+        document: Document = found.body
+        own, status = orjson.loads(text_of(kept)).get("status") or {}, document.get("status") or {}
+        conditions = [one for one in own.get("conditions") or () if one["type"] in _REPORTED]
+        others = [one for one in status.get("conditions") or () if one["type"] not in _REPORTED]
+        collected = {name: own[name] for name in _COLLECTED if own.get(name)}
+        document["status"] = {**status, **collected, "conditions": [*others, *conditions]}
+        answer = await self._control_plane.put(self._control_plane.own + "/status", document)
+        return self._arrived(answer, ref) or await self._again(ref)
+
+    async def _event(self, event: Any) -> bool:
+        document = orjson.loads(text_of(event))
+        answer = await self._control_plane.post(self._control_plane.events, document)
+        if answer.code != _CONFLICT:
+            return self._arrived(answer, event.ref, quietly=True)
+        path = f"{self._control_plane.events}/{event.metadata.name}"
+        found = await self._control_plane.get(path)
+        count = int(found.body.get("count") or 1) + 1 if found.ok else 1
+        counted = {"count": count, "lastTimestamp": document["lastTimestamp"]}
+        return self._arrived(await self._control_plane.patch(path, counted), event.ref, quietly=True)
+
+    async def _again(self, ref: Ref) -> bool:
+        self._store.outgoing[ref] = None
+        return False
+
+    def _arrived(self, answer: Answer, ref: Ref, *, quietly: bool = False) -> bool:
+        """Test whether a report has arrived, or will not be accepted later either."""
+        if answer.ok or answer.code == _GONE:
+            return True
+        temporary = not answer.code or answer.code >= 500 or answer.code in (401, 403, _CONFLICT, _TOO_MANY)
+        if not temporary or not quietly:
+            what = "is sent again" if temporary else "is refused"
+            log.warning("the report about %s %s: %s", ref, what, answer.problem)
+        return not temporary or quietly
+
+    def _path(self, ref: Ref) -> str:
+        return f"{self._control_plane.works}/{ref.name}" if ref.kind == WORK else self._control_plane.own

@@ -1,0 +1,118 @@
+"""Parts of the agent of a Pull member, without a control plane."""
+
+from __future__ import annotations
+
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apps.agent.certificates import renewal
+from apps.agent.credentials import Access, Unusable, read, write
+from apps.agent.disk import Disk
+from apps.agent.registration import NotTrusted, authority_in, is_registered
+from apps.agent.store import AgentStore
+from controlplane.apimachinery.meta import Condition, ObjectMeta
+from controlplane.apimachinery.names import WORK_FINALIZER
+from controlplane.authentication.bootstrap_tokens import BootstrapToken, signed
+from controlplane.controllers.execution import Execution
+from controlplane.controllers.work_status import WorkStatus
+from controlplane.engine.decision import Decision, Put
+from controlplane.engine.state import Actor
+from controlplane.kinds.work import Work, Workload, WorkSpec
+from controlplane.kinds.work import WorkStatus as Status
+
+TOKEN = BootstrapToken("abcdef", "0123456789abcdef", (), True, True)
+KUBECONFIG = "clusters: [{cluster: {server: 'https://a', certificate-authority-data: UEVN}}]"
+BY = Actor("execution", controller=True)
+APPLIED = Status(conditions=(Condition("Applied", "True", "AppliedSuccessful", "", None, 1),))
+
+
+def work(name: str = "web", *, generation: int = 1, status: Status | None = None, **meta: Any) -> Work:
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}
+    metadata = ObjectMeta(
+        name=name, namespace="karmada-es-edge", uid="u", generation=generation, finalizers=(WORK_FINALIZER,), **meta
+    )
+    found = Work("work.karmada.io/v1alpha1", "Work", metadata, WorkSpec(Workload((manifest,))))
+    return found if status is None else found.with_status(conditions=status.conditions)
+
+
+def store(folder: Path) -> AgentStore:
+    return AgentStore([Execution(), WorkStatus()], Disk(folder))
+
+
+def test_the_authority_counts_only_with_a_signature_by_the_token() -> None:
+    data = signed({"kubeconfig": KUBECONFIG}, [TOKEN])
+
+    assert authority_in(data, TOKEN) == "PEM"
+    for wrong in ({**data, "kubeconfig": KUBECONFIG.replace("UEVN", "T1RI")}, {"kubeconfig": KUBECONFIG}):
+        with pytest.raises(NotTrusted, match="no signature by this token"):
+            authority_in(wrong, TOKEN)
+
+
+def test_a_kubeconfig_is_read_as_it_was_written_and_only_by_its_owner(tmp_path: Path) -> None:
+    access = Access("https://a:6443", "AUTHORITY", token="secret")
+    path = tmp_path / "agent" / "kubeconfig"
+
+    write(path, access)
+
+    assert read(path) == access
+    assert "secret" not in repr(access)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert is_registered(path.parent)
+    assert not is_registered(tmp_path)
+    path.write_text("current-context: none")
+    with pytest.raises(Unusable, match="no usable context"):
+        read(path)
+
+
+def test_a_certificate_is_renewed_after_its_share_of_time() -> None:
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+
+    assert renewal((begin, begin + timedelta(days=90)), 0.5) == begin + timedelta(days=45)
+
+
+def test_what_was_read_and_done_outlives_the_process(tmp_path: Path) -> None:
+    first = store(tmp_path)
+    first.mirror(work(status=APPLIED))
+    first.mirror(work("gone"))
+    first.forget(work("gone").ref)
+    first.disk.close()
+
+    again = store(tmp_path)
+    again.load()
+
+    assert [item.metadata.name for item in again.list("work.karmada.io/Work")] == ["web"]
+    assert again.objects[work().ref].status.conditions[0].reason == "AppliedSuccessful"  # type: ignore[attr-defined]
+
+
+def test_a_newer_spec_keeps_the_status_that_was_found_out_here(tmp_path: Path) -> None:
+    kept = store(tmp_path)
+    kept.mirror(work(status=APPLIED))
+    kept.due.clear()
+
+    kept.mirror(work())
+    assert not kept.due, "an older status from outside is no change"
+    kept.mirror(work(generation=2))
+
+    held: Any = kept.objects[work().ref]
+    assert (held.metadata.generation, held.status.conditions[0].reason) == (2, "AppliedSuccessful")
+    assert kept.due["execution"]
+    assert not kept.outgoing, "what comes from the control plane is not reported to it"
+
+
+def test_what_controllers_write_is_reported_and_a_removed_work_is_released(tmp_path: Path) -> None:
+    kept = store(tmp_path)
+    kept.mirror(work(deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC)))
+    held: Any = kept.objects[work().ref]
+
+    changed = held.with_status(conditions=APPLIED.conditions)
+    kept.apply([(None, Decision(changes=(Put(changed, held),)))], by=BY)
+    assert list(kept.outgoing) == [held.ref]
+    held = kept.objects[work().ref]
+    kept.apply([(None, Decision(changes=(Put(held.with_meta(finalizers=()), held),)))], by=BY)
+
+    assert kept.released == {held.ref: ()}
+    assert held.ref not in kept.objects
