@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import threading
 from types import FrameType
@@ -12,6 +13,7 @@ from celery import shared_task
 from celery.signals import (
     beat_init,
     task_received,
+    worker_before_create_process,
     worker_process_init,
     worker_process_shutdown,
     worker_ready,
@@ -85,6 +87,12 @@ def _start_beat(**_: object) -> None:
 
 
 # In the main process of the worker.
+
+
+@worker_before_create_process.connect
+def _share_with_pool(**_: object) -> None:
+    """Keep the garbage collector of the pool away from what exists: it writes into objects, and so unshares pages."""
+    gc.freeze()
 
 
 @worker_ready.connect

@@ -17,7 +17,7 @@ import tests.bench
 from tests.bench import figure
 from tests.services import VARIABLES, OwnServices
 
-_NOT_BENCHES = {"__main__", "figure", "observed", "served"}
+_NOT_BENCHES = {"__main__", "figure", "observed", "own_stack", "served"}
 
 
 def names() -> list[str]:
@@ -33,6 +33,8 @@ def main(asked: list[str]) -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     os.environ.setdefault("LIFEBOAT_SECRET_KEY", "only-for-benches")
     os.environ.setdefault("LIFEBOAT_ENCRYPTION_KEYS", "b25seS1mb3ItdGVzdHMtLW9ubHktZm9yLXRlc3RzLS0")
+    if not asked:
+        os.environ["BENCH_WHOLE"] = "1"  # benches with sizes choose small ones
     own = None if all(os.environ.get(name) for name in VARIABLES) else OwnServices(throwaway=False)
     try:
         figures = _run(asked or names())

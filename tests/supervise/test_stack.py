@@ -5,9 +5,11 @@ import os
 import signal
 import ssl
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from http.client import HTTPResponse
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -101,6 +103,25 @@ def test_up_returns_when_everything_answers_and_down_ends_all_of_it(supervise: C
     assert "Application shutdown complete" in supervise.home.log("api").read_text()
     assert not any(record.alive() for record in running.values())
     assert supervise.home.published() is None
+
+
+@pytest.mark.skipif(not records.LINUX, reason="only there processes share their code")
+def test_processes_share_the_memory_of_their_code_and_a_crashed_one_is_started_again(supervise: CommandLine) -> None:
+    supervise("up")
+    first = started(supervise)
+
+    for name in STARTED:
+        pid = first[name].pid
+        sizes = dict(line.split()[:2] for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
+        assert int(sizes["Pss:"]) < int(sizes["Rss:"]) * 0.7, name
+        shown = Path(f"/proc/{pid}/cmdline").read_bytes()
+        assert shown.startswith(sys.executable.encode()), shown
+        assert b"preloaded" not in shown
+
+    os.kill(first["beat"].pid, signal.SIGKILL)
+    eventually(lambda: started(supervise)["beat"].pid != first["beat"].pid)
+    eventually(lambda: supervise.home.log("beat").read_text().count("Starting...") >= 2)
+    assert not first["beat"].alive()
 
 
 def test_a_later_start_does_not_wait_for_migrations_and_has_everything(supervise: CommandLine, shared: Shared) -> None:

@@ -32,7 +32,7 @@ SETTINGS = {
     "listen_addresses": "",  # the unix socket in a folder of mode 0700 is the only way in
     "unix_socket_permissions": "0700",
     "max_connections": "200",
-    "shared_buffers": "256MB",
+    "shared_buffers": "128MB",  # of all memory of the stack it is the largest part
     "max_wal_size": "2GB",
     "wal_compression": "on",
     "wal_writer_delay": "10ms",  # the log of a long transaction is written before it commits
@@ -45,7 +45,7 @@ SETTINGS = {
     "log_line_prefix": "%m [%p] %u@%d ",
 }
 # For tests only: after a crash their data is lost. Several processes of a test run have a whole stack each.
-THROWAWAY = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "128MB", "max_connections": "600"}
+THROWAWAY = {"fsync": "off", "full_page_writes": "off", "max_connections": "600"}
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from apps.development.supervise import records
 from apps.development.supervise.errors import SuperviseError
+from apps.development.supervise.fork_server import Forked, ForkServer, reap_strangers
 from apps.development.supervise.run_folder import RunFolder
 
 PR_SET_PDEATHSIG = 1
@@ -41,6 +42,7 @@ class Program:
     uid: int | None = None  # None: the user of the supervisor
     gid: int | None = None
     cwd: Path | None = None
+    shared: bool = False  # True: forked from the fork server if there is one, with its environment
 
 
 @dataclass
@@ -48,7 +50,7 @@ class _Child:
     """A program that was started."""
 
     program: Program
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Forked
     record: records.Record
     since: float  # monotonic seconds
     crashes: int = 0
@@ -64,7 +66,14 @@ class Supervisor:
         self._children: dict[str, _Child] = {}
         self._token = secrets.token_hex(8)
         self._parent = os.getppid()
+        self._fork_server: ForkServer | None = None  # None: every program is started with exec
         self.stopping = False
+
+    def preload(self, environment: Mapping[str, str], *, cwd: Path) -> None:
+        """Start a fork server for programs that are `shared`. Where processes cannot share, nothing happens."""
+        if records.LINUX:
+            named = {**environment, records.TOKEN_VARIABLE: self._token}
+            self._fork_server = ForkServer(named, log=self._home.log("preloaded"), cwd=cwd)
 
     def end_stale(self) -> list[str]:
         """End processes that an earlier supervisor of this folder left. Returns their names."""
@@ -74,6 +83,15 @@ class Supervisor:
                 ended.append(record.name)
             record.erase(self._home.run)
         return ended
+
+    def end_preloading(self) -> None:
+        """End the fork server. A program that crashes from now on is started again with exec.
+
+        The fork server would keep a copy of each page that all its children have written.
+        """
+        if self._fork_server is not None:
+            self._fork_server.stop()
+            self._fork_server = None
 
     def start(self, *programs: Program) -> None:
         """Start programs together and wait until all are ready.
@@ -122,6 +140,10 @@ class Supervisor:
                 return
             for child in list(self._children.values()):
                 self._restart_if_crashed(child)
+            if self._fork_server is not None:
+                reap_strangers(
+                    frozenset((self._fork_server.pid, *(one.process.pid for one in self._children.values())))
+                )
             time.sleep(0.1)
 
     def stop(self) -> None:
@@ -135,12 +157,41 @@ class Supervisor:
             records.end(child.record, grace=0.0)  # processes that the leader of the session left
             child.record.erase(self._home.run)
         self._children.clear()
+        self.end_preloading()
 
     def _spawn(self, program: Program) -> _Child:
+        process = self._fork(program) or self._execute(program)
+        record = records.Record(
+            name=program.name,
+            pid=process.pid,
+            started=records.started(process.pid) or "",
+            token=self._token,
+            stop_signal=program.stop_signal,
+            group=program.group,
+        )
+        record.write(self._home.run)
+        return _Child(program, process, record, since=time.monotonic())
+
+    def _fork(self, program: Program) -> Forked | None:
+        """Start a program by the fork server. None: it has none, or cannot give the program its environment."""
+        server = self._fork_server
+        if (
+            server is None
+            or not program.shared
+            or any(server.environment.get(name) != value for name, value in program.env.items())
+        ):
+            return None
+        forked = server.fork(program.argv, log=self._home.log(program.name), stop_signal=program.stop_signal)
+        if forked is None:
+            self._say(f"processes do not share their code any more (log: {self._home.logs / 'preloaded'}.log)")
+            self._fork_server = None
+        return forked
+
+    def _execute(self, program: Program) -> subprocess.Popen[bytes]:
         log = self._home.log(program.name).open("ab")
         environment = {**os.environ, **program.env, records.TOKEN_VARIABLE: self._token}
         try:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 list(program.argv),
                 env=environment,
                 cwd=program.cwd,
@@ -157,16 +208,6 @@ class Supervisor:
             raise SuperviseError(f"{program.name}: cannot start {program.argv[0]}: {error}") from error
         finally:
             log.close()
-        record = records.Record(
-            name=program.name,
-            pid=process.pid,
-            started=records.started(process.pid) or "",
-            token=self._token,
-            stop_signal=program.stop_signal,
-            group=program.group,
-        )
-        record.write(self._home.run)
-        return _Child(program, process, record, since=time.monotonic())
 
     def _await_ready(self, child: _Child, program: Program | None = None) -> None:
         program = program or child.program

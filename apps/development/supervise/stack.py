@@ -88,7 +88,7 @@ def programs(place: Place) -> dict[str, Program]:
     metrics = metrics_ports(os.environ)
     return {
         program.name: replace(
-            program, env={**place.environment, **metrics.get(program.name, {}), **program.env}, cwd=PROJECT
+            program, env={**place.environment, **metrics.get(program.name, {}), **program.env}, cwd=PROJECT, shared=True
         )
         for program in table
     }
@@ -126,6 +126,8 @@ def bring_up(home: RunFolder, supervisor: Supervisor, *, members: tuple[str, ...
     services = start_services(home, supervisor)
     with claimed_port(USUAL_API_PORT) as port, claimed_port(USUAL_TLS_PORT) as tls_port:
         place = Place(home, _environment(home, services.environment), members, port, tls_port)
+        if not metrics_ports(os.environ):  # else each process has an environment of its own, which is read at import
+            supervisor.preload(place.environment, cwd=PROJECT)
         step, table = time.monotonic(), programs(place)
         rest = [table[name] for name in STARTED if name != "simulator"]
         supervisor.launch(table["simulator"])
@@ -141,6 +143,7 @@ def bring_up(home: RunFolder, supervisor: Supervisor, *, members: tuple[str, ...
             supervisor.launch(*rest)
         supervisor.await_end("develop")
         supervisor.await_ready(*STARTED)
+        supervisor.end_preloading()
     for member in members:
         _link(home.root / f"{member}.kubeconfig", members_folder(home) / f"{member}.kubeconfig")
     print(f"{', '.join(STARTED)} ready after {time.monotonic() - step:.1f} s")
@@ -175,6 +178,7 @@ def _environment(home: RunFolder, services: dict[str, str]) -> dict[str, str]:
         "LIFEBOAT_ENCRYPTION_KEYS": os.environ.get("LIFEBOAT_ENCRYPTION_KEYS") or home.secret("encryption_key"),
         "LIFEBOAT_LEASE_SECONDS": os.environ.get("LIFEBOAT_LEASE_SECONDS", "5"),
         "LIFEBOAT_HOME": str(home.root.resolve()),
+        "MALLOC_ARENA_MAX": os.environ.get("MALLOC_ARENA_MAX", "2"),  # else each thread keeps free memory of its own
     }
 
 
