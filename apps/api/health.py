@@ -106,7 +106,7 @@ class Health:
     def report(self) -> Report:
         """Return a report that is at most one second old."""
         if not self._lock.acquire(timeout=WAIT_SECONDS):
-            return unanswered(WAIT_SECONDS)
+            return unanswered(WAIT_SECONDS, self._report and self._report[1])
         try:
             if self._report is None or clock() - self._report[0] > FRESH_SECONDS:
                 self._report = (clock(), Report(tuple(self._run_checks())))
@@ -255,8 +255,12 @@ def _latest(ended: dict[tuple[str, int], Ended], name: str) -> Ended | None:
 
 
 def _stopped(leases: Sequence[Ended]) -> Line:
-    """Return the line about main processes of workers that do not run, as their pools report them."""
-    held = sorted(one.holder for one in leases if one.ago <= 0)
+    """Return the line about main processes of workers that do not run, as their pools report them.
+
+    A process of a pool renews the lease between two turns, so it may be late. When the main process is back, it returns
+    the lease.
+    """
+    held = sorted(one.holder for one in leases if one.ago <= 0 or (one.holder and one.ago <= HELD_SECONDS))
     if not held:
         return Line("worker", "", "every main process runs")
     host, _, pid = held[0].partition(":")
@@ -291,9 +295,11 @@ def _line(title: str, group: str, ended: Ended | None, waits: dict[str, float], 
     return Line(title, "", f"{held}, {waiting}")
 
 
-def unanswered(seconds: float) -> Report:
-    """Return the report for checks that did not end in time."""
-    return Report((Line("database", f"no answer within {seconds:g} s", needed=True),))
+def unanswered(seconds: float, before: Report | None = None) -> Report:
+    """Return the report for checks that did not end in time. Problems of the report `before` are kept."""
+    line = Line("database", f"no answer within {seconds:g} s", needed=True)
+    known = before.lines if before is not None else ()
+    return Report((line, *(one for one in known if one.problem and one.name != line.name)))
 
 
 def restore(own: psycopg.Connection[Any]) -> str:

@@ -192,8 +192,11 @@ def _show_plan(run: Run, document: Document) -> bool:
         run.remark(output.table(("Binding", "Leaves", "Returns to", "Replicas"), rows[:shown], now=run.now))
     if shown is not None and len(rows) > shown:
         run.remark(f"… and {len(rows) - shown} more (-o wide)")
+    by_reason: dict[str, list[str]] = {}
     for one in staying:
-        run.remark(f"stays: {_place(one['binding'])}: {one['message']}", style="yellow")
+        by_reason.setdefault(one["message"], []).append(_place(one["binding"]))
+    for why, places in by_reason.items():
+        run.remark(f"{'stays' if len(places) == 1 else 'stay'}: {', '.join(places)}: {why}", style="yellow")
     run.remark(f"{status.get('phase')}: {_message(status)}")
     if not plans:
         run.done("nothing returns", document)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from apps.command import durations, exit_codes
 from apps.command.errors import CommandError, Document, Refused
 from apps.command.run import Run
+
+RETRY_SECONDS: Final = 2.0  # while the API does not answer
 
 
 class State(NamedTuple):
@@ -26,18 +28,24 @@ class State(NamedTuple):
 def watched(run: Run, collection: str, name: str, *, timeout: str) -> Iterator[Document]:
     """Yield an object whenever it changes, until it is deleted. Raises CommandError when the time is over.
 
-    A watch that the server ends early is started again.
+    A watch that the server ends early is started again, also after the API was away.
     """
     limit = durations.seconds(timeout, option="--timeout")
-    end = time.monotonic() + limit
+    end, away = time.monotonic() + limit, False
     while (left := end - time.monotonic()) > 0:
         try:
             run.api.get(f"{collection}/{name}")
-        except Refused as error:
-            if error.http == 404:
+            away = False
+            yield from run.api.watch(collection, name, seconds=min(round(left) or 1, 3000))
+        except CommandError as error:
+            if isinstance(error, Refused) and error.http == 404:
                 return
-            raise
-        yield from run.api.watch(collection, name, seconds=min(round(left) or 1, 3000))
+            if error.code != exit_codes.UNREACHABLE:
+                raise
+            if not away:
+                run.remark(f"{error.message}; {name} continues on the server, and this command waits", style="yellow")
+            away = True
+            time.sleep(min(RETRY_SECONDS, left))
     raise CommandError(
         f"{name} has not ended within {timeout}; it continues on the server",
         code=exit_codes.TIMED_OUT,
@@ -89,7 +97,7 @@ def _lines(run: Run) -> Callable[[State], None]:
     printed: set[str] = set()
 
     def show(now: State) -> None:
-        line = f"{now.done} of {now.total}: {now.text}"
+        line = f"{now.done} of {now.total}: {now.text}" if now.total else now.text
         if line not in printed:
             printed.add(line)
             run.remark(line)

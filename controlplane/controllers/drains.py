@@ -135,7 +135,10 @@ class Drains(Controller):
         if not any(taint.key == UNSCHEDULABLE_TAINT for taint in cluster.spec.taints):
             return _cordon(cluster, now=now)
         if not snapshot.placed:
-            message = f"nothing is left on cluster {name}"
+            message = (
+                f"nothing is left on cluster {name}; it stays cordoned. To return what left it: "
+                f"kubectl lifeboat uncordon {name}, then kubectl lifeboat failback {name}"
+            )
             return _with_phase(drain, FINISHED, message, now=now, cannot_leave=(), blocked=0, **counts)
         pause = _pause_reason(snapshot, settings, now=now)
         if pause:

@@ -16,6 +16,7 @@ import numpy as np
 from controlplane.apimachinery.causes import invalid
 from controlplane.apimachinery.errors import Cause
 from controlplane.apimachinery.meta import Ref, condition, to_seconds
+from controlplane.apimachinery.names import UNSCHEDULABLE_TAINT
 from controlplane.clusters import health
 from controlplane.clusters.tolerations import spelled
 from controlplane.engine.decision import CapacityGuard
@@ -210,6 +211,12 @@ class FailbackPlanner:
             if why is None:
                 return explanation.question, attempt
         assert refusals[0] is not None, "a term that does not refuse the cluster was returned"
+        taints = self._fleet.clusters[index].spec.taints
+        if any(taint.key == UNSCHEDULABLE_TAINT and spelled(taint) in refusals[0].value for taint in taints):
+            return FailbackBlocked(
+                f"cluster {cluster} is cordoned, as a Drain leaves it; let it be used again: "
+                f"kubectl lifeboat uncordon {cluster}"
+            )
         return FailbackBlocked(f"the scheduler may not choose cluster {cluster}: {refusals[0].value}")
 
     def _divided(

@@ -107,6 +107,27 @@ def test_the_pool_of_a_worker_reports_a_main_process_that_does_not_run() -> None
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("holder", "reported"), [("host1:11", True), ("", False)])
+def test_a_stopped_main_process_stays_reported_while_its_pool_is_late_with_the_lease(
+    holder: str, reported: bool
+) -> None:
+    lease(STOPPED, 0, ended=4, holder=holder)
+
+    assert line("worker").startswith("[-]worker process 11" if reported else "[+]worker ok")
+
+
+def test_checks_that_take_too_long_hide_no_problem_that_was_known() -> None:
+    known = health.Report((health.Line("database", ""), health.Line("redis", "away"), health.Line("beat", "")))
+
+    found = health.unanswered(5.0, known)
+
+    assert found.lines == (
+        health.Line("database", "no answer within 5 s", needed=True),
+        health.Line("redis", "away"),
+    )
+
+
+@pytest.mark.django_db(transaction=True)
 def test_what_is_due_later_or_claimed_by_somebody_does_not_wait() -> None:
     lease(GROUP, 0, ended=-10)
     due(GROUP, "in-a-minute", waits=-60)

@@ -55,12 +55,15 @@ def test_a_drain_is_confirmed_followed_to_its_end_and_stopped(
 
     following = started(server, "drain", name, "--resume", "--yes")
     assert following.stderr is not None
-    assert "0 of 0: Waiting" in following.stderr.readline()  # it watches
+    assert "Waiting" in following.stderr.readline()  # it watches
     work(server, "drains")
     out, err = following.communicate(timeout=SECONDS)
 
     assert following.returncode == 0, err
-    assert out.startswith(f"{order}: Finished, 0 leaving, 0 remaining: nothing is left on cluster {name}")
+    assert out.startswith(
+        f"{order}: Finished, 0 leaving, 0 remaining: nothing is left on cluster {name}; it stays cordoned."
+    )
+    assert f"kubectl lifeboat uncordon {name}, then kubectl lifeboat failback {name}" in out
     assert "unschedulable" in str(api.get(f"{CLUSTERS}/{name}").document["spec"]["taints"])
     assert lifeboat("drain", name, "--stop").exit_code == 4
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition, ObjectMeta
-from controlplane.apimachinery.names import BEFORE_FAILOVER_ANNOTATION
+from controlplane.apimachinery.names import BEFORE_FAILOVER_ANNOTATION, UNSCHEDULABLE_TAINT
 from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.engine.state import ReservedCapacity
 from controlplane.eviction import failback
@@ -119,6 +119,17 @@ def test_with_directly_a_part_goes_at_once_and_a_whole_copy_before_the_new_one_s
     assert isinstance(whole, FailbackPlan)
     assert (targets(part.binding), tasks(part.binding)) == ({"member1": 3, "member2": 3}, {})
     assert [task.purge_mode for task in whole.binding.spec.graceful_eviction_tasks] == ["Directly"]
+
+
+def test_a_cluster_that_a_drain_has_left_cordoned_is_named_with_the_command_that_ends_it() -> None:
+    cordoned = cluster("member1", taints=(Taint(UNSCHEDULABLE_TAINT, "NoSchedule"),))
+    one = away(ONE, was={"member1": 6}, now={"member3": 6})
+
+    found = way(one, members=[cordoned, *MEMBERS[1:]])
+
+    assert found == FailbackBlocked(
+        "cluster member1 is cordoned, as a Drain leaves it; let it be used again: kubectl lifeboat uncordon member1"
+    )
 
 
 def test_what_still_runs_at_home_is_wanted_there_again() -> None:
