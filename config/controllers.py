@@ -44,6 +44,13 @@ ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "cluster-propagation-policy-controller": ("policies", "policy_release"),
     "dependencies-distributor": ("dependencies",),
     "workloadRebalancer": ("rebalancer",),
+    "hpaScaleTargetMarker": ("hpa_scale_target_marker",),
+    "hpa-scale-target-marker": ("hpa_scale_target_marker",),
+    "deploymentReplicasSyncer": ("deployment_replicas_syncer",),
+    "deployment-replicas-syncer": ("deployment_replicas_syncer",),
+    "federatedResourceQuotaSync": ("federated_quotas",),
+    "federatedResourceQuotaStatus": ("federated_quotas",),
+    "federatedResourceQuotaEnforcement": ("federated_quotas",),
 }
 
 

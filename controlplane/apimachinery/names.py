@@ -103,6 +103,10 @@ BINDING_ANNOTATION: Final = "work.lifeboat.io/binding"
 LEFTOVER_ANNOTATION: Final = "work.lifeboat.io/leftover"
 """On a Work: its copy was released while its cluster could not be reached (controlplane/eviction/leftovers.py)."""
 
+SCALED_BY_ANNOTATION: Final = "work.lifeboat.io/scaled-by"
+"""On a workload: the autoscaler because of which it has RETAIN_REPLICAS_LABEL
+(controlplane/propagation/scaled_replicas.py)."""
+
 POLICY_CONFLICT_ANNOTATION: Final = "work.lifeboat.io/policy-conflict"
 """On an attached binding: in which fields the policies of the workloads that need its object differ
 (controlplane/propagation/attached_bindings.py)."""

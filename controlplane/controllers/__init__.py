@@ -11,6 +11,7 @@ from controlplane.controllers.cluster_taints import ClusterTaints
 from controlplane.controllers.collection import Collection
 from controlplane.controllers.definitions import Definitions
 from controlplane.controllers.dependencies import Dependencies
+from controlplane.controllers.deployment_replicas_syncer import DeploymentReplicasSyncer
 from controlplane.controllers.drains import Drains
 from controlplane.controllers.drills import Drills
 from controlplane.controllers.eviction_pending import EvictionPending
@@ -24,6 +25,7 @@ from controlplane.controllers.fleet_names import FleetNamesCleanup
 from controlplane.controllers.fleet_watch import FleetWatch
 from controlplane.controllers.garbage import Garbage
 from controlplane.controllers.graceful_eviction import GracefulEviction
+from controlplane.controllers.hpa_scale_target_marker import HpaScaleTargetMarker
 from controlplane.controllers.impersonators import Impersonators
 from controlplane.controllers.namespace_content import NamespaceContent
 from controlplane.controllers.namespaces import Namespaces
@@ -59,6 +61,8 @@ CONTROLLERS: tuple[Controller, ...] = (
     Scheduler(),
     Reservations(),
     FleetNamesCleanup(),
+    HpaScaleTargetMarker(),
+    DeploymentReplicasSyncer(),
     Policies(),
     PolicyRelease(),
     Dependencies(),

@@ -21,6 +21,14 @@ from tests.processes import PROJECT
 SUMMARY = PROJECT / "docs" / "e2e.md"
 CONTEXTS = ("karmada-apiserver", "karmada-host")  # names of contexts that the suite uses
 SUPERVISE = (sys.executable, "-m", "apps.development.supervise")
+# The suite expects these gates to be on, as they are where its authors run it.
+GATES = ",".join(
+    f"{name}=true"
+    for name in (
+        *("FederatedQuotaEnforcement", "MultiplePodTemplatesScheduling", "PropagationPolicyPreemption"),
+        *("StatefulFailoverInjection", "WorkloadAffinity"),
+    )
+)
 # The names of the members' nodes resolve nowhere, so their kubelets are called by address.
 MEMBER_FLAGS = "--kubelet-preferred-address-types=InternalIP"
 
@@ -35,7 +43,7 @@ def main() -> int:
     arguments = parser.parse_args()
     lab, folder = arguments.lab.resolve(), arguments.dir.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "LAB": str(folder), "APISERVER_FLAGS": MEMBER_FLAGS}
+    environment = {"FEATURE_GATES": GATES, **os.environ, "LAB": str(folder), "APISERVER_FLAGS": MEMBER_FLAGS}
     specs: list[summary.Spec] = []
     with _members(lab, environment), _stack(folder, environment) as kubeconfig:
         environment["KUBECONFIG"] = str(kubeconfig)

@@ -28,6 +28,7 @@ from controlplane.kinds.template import (
 from controlplane.kinds.template.claim_column import with_policy
 from controlplane.kinds.template.companions_index import companion_keys
 from controlplane.kinds.template.node_port_index import NODE_PORT, SERVICE, node_ports
+from controlplane.kinds.template.scale_target_index import AUTOSCALER, SCALE_TARGET, scale_targets
 from controlplane.kube import walk
 from controlplane.wire import builtin, definition_rules
 from controlplane.wire.resource import Resource
@@ -38,6 +39,7 @@ _ACCOUNT = Index(
     token_secret.ACCOUNT, token_secret.account_keys, "controllers.token_secrets: token Secrets of a ServiceAccount"
 )
 _NODE_PORT = Index(NODE_PORT, node_ports, "admission.node_ports: the Service that uses a node port")
+_SCALE_TARGET = Index(SCALE_TARGET, scale_targets, "controllers.hpa_scale_target_marker: autoscalers of a workload")
 _NOT_TEMPLATES = {EVENT, "events.k8s.io/Event"}  # Event has a type of its own
 _ROLES = tuple(f"{rbac_rules.GROUP}/{kind}" for kind in ("Role", "ClusterRole"))
 _ROLE_BINDINGS = tuple(f"{rbac_rules.GROUP}/{kind}" for kind in ("RoleBinding", "ClusterRoleBinding"))
@@ -88,6 +90,7 @@ def _template(resource: Resource) -> Kind:
             *((_COMPANIONS,) if resource.key in COMPANIONS else ()),
             *((_ACCOUNT,) if resource.key == SECRET else ()),
             *((_NODE_PORT,) if resource.key == SERVICE else ()),
+            *((_SCALE_TARGET,) if resource.key == AUTOSCALER else ()),
         ),
         has_generation=has_status and resource.key not in _WITHOUT_GENERATION,
         has_status=has_status,

@@ -10,7 +10,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import ObjectMeta, OwnerReference, Ref
-from controlplane.apimachinery.names import CLUSTER_PROPAGATION_POLICY_FINALIZER, NAMESPACE_CONTENT_FINALIZER
+from controlplane.apimachinery.names import (
+    CLUSTER_PROPAGATION_POLICY_FINALIZER,
+    NAMESPACE_CONTENT_FINALIZER,
+    RETAIN_REPLICAS_LABEL,
+)
 from controlplane.apimachinery.selectors import LabelSelector, LabelSelectorRequirement
 from controlplane.authentication.bootstrap_tokens import TYPE as TOKEN_TYPE
 from controlplane.authorization.registration_roles import BOOTSTRAP_GROUP, documents
@@ -38,12 +42,19 @@ from controlplane.kinds.override_policy import (
     OverrideSpec,
 )
 from controlplane.kinds.override_policy.registration import ALL_OBJECTS
-from controlplane.kinds.policy import ClusterAffinity, ResourceSelector
+from controlplane.kinds.policy import (
+    DIVIDED,
+    ClusterAffinity,
+    Placement,
+    ReplicaSchedulingStrategy,
+    ResourceSelector,
+)
 from controlplane.kinds.template import Template
 from controlplane.kinds.template.signing_request import CLIENT_SIGNER
 from controlplane.kinds.template.signing_request import KEY as SIGNING_REQUEST
 from controlplane.propagation.attached_bindings import annotated
 from controlplane.propagation.bindings import template_ref
+from controlplane.propagation.matching import CLAIM_LABELS
 from controlplane.wire.definition import CLEANUP_FINALIZER
 from tests.apps.batches.fleet import to_placed
 from tests.apps.batches.stored import (
@@ -61,6 +72,8 @@ from tests.apps.batches.stored import (
 )
 from tests.builders.certificates import request_for
 from tests.builders.objects import START
+from tests.builders.objects import deployment as built
+from tests.core.test_scaled_replicas import autoscaler
 
 
 def policies(size: int) -> Case:
@@ -247,6 +260,30 @@ def to_quotas_of_a_namespace(size: int) -> Case:
     return Case([federated_quota(name) for name in many(size)], [Ref(USED, "", "default")], size)
 
 
+def scale_targets(size: int) -> Case:
+    """Each workload has an autoscaler that was propagated."""
+    found = [deployment(name) for name in many(size)]
+    scaling = [autoscaler(name, f"of-{name}").with_meta(labels={CLAIM_LABELS[0]: "id"}) for name in many(size)]
+    return Case([*found, *scaling], refs(found), size)
+
+
+def replicas_to_sync(size: int) -> Case:
+    """The members of each Deployment run more replicas than it asks for."""
+    divided = Placement(replica_scheduling=ReplicaSchedulingStrategy(replica_scheduling_type=DIVIDED))
+    stored, items = list[Any](clusters("a")), list[Any]()
+    for held in bound(size, a=2):
+        report = AggregatedStatusItem("a", {"replicas": 4}, applied=True, health="Healthy")
+        held = held.with_spec(placement=divided, replicas=2)
+        stored.append(
+            held.with_status(
+                aggregated_status=(report,), scheduler_observed_generation=held.metadata.generation, conditions=()
+            )
+        )
+        made = built(held.spec.resource.name, replicas=2, labels={RETAIN_REPLICAS_LABEL: "true"})
+        items.append(replace(made, status={"replicas": 4}))
+    return Case([*stored, *items], refs(items), size)
+
+
 def impersonators(size: int) -> Case:
     reference = SecretReference("karmada-cluster", "impersonator")
     found = [one.with_spec(impersonator_secret_ref=reference) for one in clusters(*many(size))]
@@ -350,6 +387,8 @@ BATCHES: dict[str, Callable[[int], Case]] = {
     "works": works,
     "works overridden": works_overridden,
     "federated_quotas": federated_quotas,
+    "hpa_scale_target_marker": scale_targets,
+    "deployment_replicas_syncer": replicas_to_sync,
     "namespaces": namespaces,
     "namespaces of a fleet": namespaces_of_a_fleet,
     "impersonators": impersonators,

@@ -1,0 +1,183 @@
+"""Workloads that autoscalers of members scale: who gets the label, and when the replicas here follow
+[scaled-workloads]."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane.apimachinery.names import RETAIN_REPLICAS_LABEL, SCALED_BY_ANNOTATION
+from controlplane.controllers.deployment_replicas_syncer import DeploymentReplicasSyncer
+from controlplane.controllers.hpa_scale_target_marker import HpaScaleTargetMarker
+from controlplane.engine import run
+from controlplane.kinds.policy import Placement, ResourceSelector
+from controlplane.kinds.template import Template
+from tests.builders.objects import START, deployment, policy
+from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS, Story
+
+EVERYTHING = (
+    ResourceSelector("apps/v1", "Deployment"),
+    ResourceSelector("autoscaling/v2", "HorizontalPodAutoscaler"),
+)
+
+
+def autoscaler(target: str = "web", name: str = "scales") -> Template:
+    return Template.fold(
+        {
+            "apiVersion": "autoscaling/v2",
+            "kind": "HorizontalPodAutoscaler",
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "uid": f"uid-{name}",
+                "generation": 1,
+                "creationTimestamp": START,
+            },
+            "spec": {
+                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": target},
+                "minReplicas": 2,
+                "maxReplicas": 9,
+            },
+        }
+    )
+
+
+class ScalingStory(Story):
+    """A story with the two controllers of scaled workloads."""
+
+    def __init__(self, *objects: Any, placement: Placement = DIVIDED_PLACEMENT) -> None:
+        super().__init__()
+        self.controllers = (HpaScaleTargetMarker(), DeploymentReplicasSyncer(), *self.controllers)  # type: ignore[assignment]
+        self.store = type(self.store)(controllers=self.controllers, clock=lambda: self.now)
+        run.mark_due_at_start(self.controllers, self.store)
+        self.add(*MEMBERS, policy("all", *EVERYTHING, placement=placement), *objects)
+
+    def retains(self, name: str = "web") -> bool:
+        return RETAIN_REPLICAS_LABEL in self.template(deployment(name)).metadata.labels
+
+    def scheduled(self, **replicas: int) -> None:
+        """Place web as the scheduler does, and say so."""
+        self.place(deployment(), **replicas)
+        found = self.binding(deployment())
+        assert found is not None
+        self.edit(found.with_status(scheduler_observed_generation=found.metadata.generation))
+
+    def runs(self, **replicas: int) -> None:
+        """Let members report how many replicas they run."""
+        for name, count in replicas.items():
+            work = self.works()[name].metadata
+            self._report_web(work.namespace, count)
+
+    def _report_web(self, space: str, count: int) -> None:
+        from controlplane.apimachinery.meta import Condition
+        from controlplane.kinds.work import ManifestStatus, ResourceIdentifier, Work
+
+        (work,) = (
+            one
+            for one in self.store.objects.values()
+            if isinstance(one, Work) and one.metadata.namespace == space and one.manifest["kind"] == "Deployment"
+        )
+        seen = ManifestStatus(
+            ResourceIdentifier(group="apps", version="v1", kind="Deployment", name="web", namespace="default"),
+            {"replicas": count, "readyReplicas": count, "updatedReplicas": count, "availableReplicas": count},
+            "Healthy",
+        )
+        self.edit(work.with_status(conditions=(Condition("Applied", "True", "R"),), manifest_statuses=(seen,)))
+
+    def wanted(self) -> Any:
+        return self.template(deployment()).spec["replicas"]
+
+
+@pytest.mark.parametrize("first", ["workload", "autoscaler"])
+def test_the_workload_of_a_propagated_autoscaler_gets_the_label_whichever_comes_first(first: str) -> None:
+    web, scales = deployment(), autoscaler()
+    story = ScalingStory(*((web, scales) if first == "workload" else (scales, web)))
+
+    assert story.retains()
+    assert story.template(web).metadata.annotations[SCALED_BY_ANNOTATION] == "scales"
+
+    story.delete(scales)
+    assert not story.retains()
+    assert SCALED_BY_ANNOTATION not in story.template(web).metadata.annotations
+    assert story.again() == 0
+
+
+def test_the_label_moves_with_the_reference_of_the_autoscaler() -> None:
+    story = ScalingStory(deployment("web"), deployment("api"), autoscaler("web"))
+
+    old = story.template(autoscaler())
+    target = {**old.spec, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"}}
+    story.edit(old.with_content({**old.content, "spec": target}))
+
+    assert (story.retains("web"), story.retains("api")) == (False, True)
+
+
+def test_an_autoscaler_that_no_policy_propagates_marks_nothing_and_the_label_of_a_user_stays() -> None:
+    web = deployment(labels={RETAIN_REPLICAS_LABEL: "true"})
+    story = ScalingStory(web)
+    story.delete(story.store.objects[policy("all").ref])
+    story.add(deployment("api"), autoscaler("api"), autoscaler("web", name="other"))
+
+    assert (story.retains("web"), story.retains("api")) == (True, False)
+
+    story.delete(autoscaler("web", name="other"))
+    assert story.retains("web")
+
+
+def test_replicas_follow_what_autoscalers_made_of_them_on_the_members() -> None:
+    story = ScalingStory(deployment(replicas=2), autoscaler())
+    story.scheduled(member1=1, member2=1)
+    story.runs(member1=1, member2=1)
+    assert story.wanted() == 2
+
+    story.runs(member1=4)
+
+    assert story.wanted() == 5
+    assert story.template(deployment()).metadata.generation == 2
+    found = story.binding(deployment())
+    assert found is not None
+    assert found.spec.replicas == 5
+    assert story.again() == 0
+
+
+def test_replicas_wait_until_every_member_has_reported_and_the_scheduler_has_seen_the_binding() -> None:
+    story = ScalingStory(deployment(replicas=2), autoscaler())
+    story.place(deployment(), member1=1, member2=1)  # the scheduler has not confirmed it
+    story.runs(member1=4, member2=1)
+    assert story.wanted() == 2
+
+    story.scheduled(member1=1, member2=1)
+    assert story.wanted() == 5
+
+    template = story.template(deployment())
+    story.edit(template.with_content({**template.content, "spec": {**template.spec, "replicas": 7}}))  # by a user
+    assert story.wanted() == 7  # the binding changed and is not scheduled yet
+
+
+def test_replicas_of_a_duplicated_or_an_unmarked_deployment_stay() -> None:
+    duplicated = ScalingStory(deployment(replicas=2), autoscaler(), placement=Placement())
+    unmarked = ScalingStory(deployment(replicas=2))
+    for story in (duplicated, unmarked):
+        story.scheduled(member1=2)
+        story.runs(member1=4)
+        assert story.wanted() == 2
+
+
+def test_what_a_cluster_out_of_reach_reported_last_changes_nothing() -> None:
+    story = ScalingStory(deployment(replicas=2), autoscaler())
+    story.scheduled(member1=1, member2=1)
+    found = story.binding(deployment())
+    assert found is not None
+    story.runs(member1=1, member2=1)
+    found = story.binding(deployment())
+    assert found is not None
+    items = tuple(
+        replace(item, out_of_reach_since=START, status={**(item.status or {}), "replicas": 5})
+        for item in found.status.aggregated_status
+    )
+
+    story.edit(found.with_status(aggregated_status=items))
+
+    assert story.wanted() == 2
