@@ -101,7 +101,7 @@ class KubernetesView(APIView):
             self.request.accepted_renderer = renderers.JSONRenderer()
         error_mapping.add_headers(response, error)
         response.exception = True
-        return response
+        return warning(response, error.warnings)
 
     def http_method_not_allowed(self, request: Any, *args: Any, **kwargs: Any) -> Response:
         raise MethodNotAllowed(f"the server does not allow {request.method} here")

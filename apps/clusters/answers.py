@@ -6,8 +6,8 @@ from typing import Any
 
 import aiohttp
 
-from apps.clusters.address_guard import AddressRefused
 from apps.clusters.response_reader import decoded, without_nul
+from apps.objects.address_guard import AddressRefused
 from controlplane.clusters.questions import Answer
 from controlplane.kinds.cluster import (
     ACCESS_REFUSED,

@@ -16,7 +16,6 @@ from aiohttp_socks import ProxyConnectionError, ProxyError, ProxyTimeoutError
 from msgspec.structs import replace
 
 from apps.clusters import inventory
-from apps.clusters.address_guard import CheckedResolver, check
 from apps.clusters.answers import (
     MESSAGE_CHARACTERS,
     REDIRECT,
@@ -31,6 +30,7 @@ from apps.clusters.answers import (
 from apps.clusters.connection import connector, credentials, through
 from apps.clusters.object_urls import Unservable, object_path
 from apps.clusters.response_reader import PROBE_BYTES, Account, TooMuch, decoded, lines, whole
+from apps.objects.address_guard import CheckedResolver, check
 from controlplane.apimachinery.names import MANAGED_LABEL, MANAGED_LABEL_VALUE
 from controlplane.clusters.comparing import comparison, without_marks
 from controlplane.clusters.questions import (

@@ -10,8 +10,8 @@ import aiohttp
 from aiohttp_socks import ProxyConnector
 from python_socks import parse_proxy_url
 
-from apps.clusters.address_guard import CheckedResolver
 from apps.clusters.response_reader import Account, Charged
+from apps.objects.address_guard import CheckedResolver
 from controlplane.clusters.questions import Target
 
 

@@ -16,10 +16,10 @@ from aiohttp_socks import ProxyConnectionError, ProxyError, ProxyTimeoutError
 from multidict import CIMultiDict
 from yarl import URL
 
-from apps.clusters.address_guard import CheckedResolver, check
 from apps.clusters.answers import REDIRECT, by_proxy, first_line, not_reached, untrusted
 from apps.clusters.connection import connector, credentials, through
 from apps.clusters.response_reader import Account
+from apps.objects.address_guard import CheckedResolver, check
 from controlplane.apimachinery.errors import ServiceUnavailable
 from controlplane.clusters.proxy import Header
 from controlplane.clusters.questions import Target

@@ -2,115 +2,45 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import binascii
-import ssl
-import threading
 import uuid
 from concurrent.futures import Future
-from functools import lru_cache
-from http import HTTPStatus
 from typing import Any
 
-import aiohttp
 import orjson
 
-from apps.clusters.address_guard import CheckedResolver, check
+from apps.objects.webhook_client import FAILURES, Unusable, WebhookClient
 from controlplane.interpret.customized import Answer, Hook, Question
-from controlplane.kinds.interpreter_webhook import CONTEXT_VERSION, DEFAULT_TIMEOUT_SECONDS, Webhook
-from controlplane.settings import MemberSettings
+from controlplane.kinds.interpreter_webhook import CONTEXT_VERSION, DEFAULT_TIMEOUT_SECONDS
 from controlplane.wire.patch import json_patch
 
 API_VERSION, CONTEXT = f"config.karmada.io/{CONTEXT_VERSION}", "ResourceInterpreterContext"
-IN_FLIGHT = 8  # requests to one webhook at the same time; others wait, and those to other webhooks do not
-MAX_ANSWER_BYTES = 4 * 2**20
 
 Document = dict[str, Any]
 
 
-class Unusable(ValueError):
-    """An answer of a webhook that cannot be used."""
-
-
-class Webhooks:
-    """Calls webhooks from a thread of its own, which starts at the first call."""
-
-    def __init__(self, settings: MemberSettings) -> None:
-        self._settings = settings
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._session: aiohttp.ClientSession | None = None
-        self._gates: dict[str, asyncio.Semaphore] = {}
-        self._starting = threading.Lock()
+class Webhooks(WebhookClient):
+    """Calls webhooks from a thread of its own."""
 
     def ask(self, question: Question) -> Future[Answer]:
         """Return the answer of the webhook as a future. It never raises: a failure is an answer with an error."""
-        return asyncio.run_coroutine_threadsafe(self._answer(question), self._running())
-
-    def close(self) -> None:
-        """Close all connections and end the thread."""
-        loop, self._loop = self._loop, None
-        if loop is not None:
-            if self._session is not None:
-                asyncio.run_coroutine_threadsafe(self._session.close(), loop).result(5)
-            self._session = None
-            loop.call_soon_threadsafe(loop.stop)
-
-    def _running(self) -> asyncio.AbstractEventLoop:
-        with self._starting:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="webhooks", daemon=True).start()
-            return self._loop
+        return self.run(self._answer(question))
 
     async def _answer(self, question: Question) -> Answer:
         assert isinstance(question.rule, Hook)
         webhook = question.rule.webhook
         seconds = webhook.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
         arguments: list[Any] = orjson.loads(question.arguments)
+        url, bundle = webhook.client_config.url or "", webhook.client_config.ca_bundle or ""
         try:
-            async with self._gates.setdefault(webhook.name, asyncio.Semaphore(IN_FLIGHT)), asyncio.timeout(seconds):
-                uid = str(uuid.uuid4())
-                body = orjson.dumps(request_of(question.rule.operation, arguments, uid=uid))
-                found = await self._post(webhook, body)
+            uid = str(uuid.uuid4())
+            body = orjson.dumps(request_of(question.rule.operation, arguments, uid=uid))
+            found = await self.post(webhook.name, url, body, bundle=bundle, seconds=seconds)
             return Answer(values_of(question.rule.operation, arguments, found, uid=uid))
         except TimeoutError:
             return Answer(error=f"no answer within {seconds} s")
-        except (aiohttp.ClientError, OSError, ssl.SSLError, ValueError) as error:
+        except FAILURES as error:
             return Answer(error=f"{type(error).__name__}: {error}"[:1024])
-
-    async def _post(self, webhook: Webhook, body: bytes) -> Any:
-        url = webhook.client_config.url or ""
-        check(url, self._settings)
-        if self._session is None:
-            resolver = CheckedResolver(self._settings)
-            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(resolver=resolver), trust_env=False)
-        async with self._session.post(
-            url,
-            data=body,
-            headers={"Content-Type": "application/json", "Accept": "application/json"},
-            ssl=_trusted(webhook.client_config.ca_bundle or ""),
-            allow_redirects=False,
-        ) as response:
-            text = await response.content.read(MAX_ANSWER_BYTES + 1)
-            while len(text) <= MAX_ANSWER_BYTES and (part := await response.content.read(MAX_ANSWER_BYTES)):
-                text += part
-            if len(text) > MAX_ANSWER_BYTES:
-                raise Unusable(f"the answer has more than {MAX_ANSWER_BYTES} bytes")
-            if response.status != HTTPStatus.OK:
-                raise Unusable(f"the webhook answered {response.status} {response.reason}")
-        return orjson.loads(text)
-
-
-@lru_cache(maxsize=64)
-def _trusted(bundle: str) -> ssl.SSLContext:
-    """Return what certificates are checked against: the bundle, PEM in base64; "": what this machine trusts."""
-    if not bundle:
-        return ssl.create_default_context()
-    try:
-        return ssl.create_default_context(cadata=base64.b64decode(bundle).decode("ascii"))
-    except (binascii.Error, UnicodeDecodeError, ssl.SSLError) as error:
-        raise Unusable(f"clientConfig.caBundle holds no certificates: {error}") from error
 
 
 def request_of(operation: str, arguments: list[Any], *, uid: str) -> Document:

@@ -11,8 +11,9 @@ from django.db.models import Count, Max
 from apps.objects.models import Object
 from apps.objects.store import store
 from controlplane.admission.policies import Policy, policies_of
+from controlplane.admission.webhooks import Hook, hooks_of
 from controlplane.engine.state import State
-from controlplane.kinds.template.admission_kinds import BINDING, KEYS, POLICY
+from controlplane.kinds.template.admission_kinds import BINDING, KEYS, MUTATING, POLICY, VALIDATING
 
 FRESH_SECONDS = 0.5
 
@@ -28,6 +29,8 @@ class AdmissionRules:
         self._versions: tuple[int, int] = (0, 0)
         self._read_at = -FRESH_SECONDS
         self.policies: tuple[Policy, ...] = ()
+        self.mutating: tuple[Hook, ...] = ()
+        self.validating: tuple[Hook, ...] = ()
 
     def refresh(self, *, at_once: bool = False) -> None:
         """Bring the rules up to date. `at_once`: even if that was done within the last half second."""
@@ -39,12 +42,13 @@ class AdmissionRules:
         if versions != self._versions:
             documents = {key: self._documents(key) for key in KEYS}
             self.policies = policies_of(documents[POLICY], documents[BINDING])
+            self.mutating, self.validating = hooks_of(documents[MUTATING]), hooks_of(documents[VALIDATING])
             self._versions = versions
 
     @property
     def is_empty(self) -> bool:
         """Whether no rule of a user can concern a write."""
-        return not self.policies
+        return not (self.policies or self.mutating or self.validating)
 
     def _documents(self, key: str) -> list[dict[str, Any]]:
         ending = [found.document() for found in self._state.list(key)]

@@ -1,4 +1,4 @@
-"""Reviews of writes by the admission policies of users, after admission and before they are stored.
+"""Reviews of writes by the admission policies and webhooks of users, before they are stored.
 
 All ways in share it: it stands in the writer (`apps/objects/writer.py`). It concerns writes that a request of a person
 or a program asks for [admission-subjects]. Reviews happen before the transaction of a write begins.
@@ -9,18 +9,20 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import orjson
 from django.contrib.auth import get_user_model
+from msgspec.structs import replace
 
 from apps.objects import audit, cel_expressions
 from apps.objects.access import caller_of
 from apps.objects.admission_rules import admission_rules
+from apps.objects.hook_calls import HookCalls
 from apps.objects.store import DjangoStore
 from controlplane.admission.admission_request import Write, operation_of, request_of, seen
-from controlplane.admission.matching import Subject
+from controlplane.admission.matching import CREATE, DELETE, UPDATE, Subject
 from controlplane.admission.policies import NOT_FOUND, Binding, Failure, Policy, Verdict
 from controlplane.apimachinery.errors import Cause, Forbidden, Invalid, StatusError, TooLarge, qualified
 from controlplane.apimachinery.meta import Object, Ref, kind_key
@@ -31,11 +33,14 @@ from controlplane.engine.state import Selection
 from controlplane.kind import KINDS, Kind, text_of
 from controlplane.kinds import NAMESPACE
 from controlplane.kinds.template.admission_kinds import KEYS
+from controlplane.settings import MemberSettings, Settings
+from controlplane.wire.prune import prune
 from controlplane.wire.resource import Resource
-from controlplane.wire.scale import scale_of
+from controlplane.wire.scale import scale_of, scaled
 
 Document = dict[str, Any]
 
+SCALE: Final = "scale"
 _ERRORS: Mapping[str, type[StatusError]] = {"Forbidden": Forbidden, "RequestEntityTooLarge": TooLarge}
 
 
@@ -49,24 +54,48 @@ class Asked(NamedTuple):
 class Reviews:
     """The reviews of the writes of one request. Parameters and namespaces are read once."""
 
-    def __init__(self, store: DjangoStore, write: Write) -> None:
+    def __init__(self, store: DjangoStore, settings: MemberSettings, write: Write) -> None:
         self._store = store
         self._write = write
         self._namespaces: dict[str, Document | None] = {}
         self._params: dict[str, list[Document]] = {}
+        self.calls = HookCalls(settings, write, namespace=self.namespace, convert=converted)
 
     def review(self, asked: Asked) -> tuple[str, ...]:
-        """Return the warnings of all policies about a write. Raises Forbidden, Invalid or TooLarge if one denies it."""
+        """Return the warnings about a write. Raises the error of the policy or webhook that denies it.
+
+        Policies are asked first, and webhooks only about a write that no policy denies.
+        """
+        rules = admission_rules()
         subject = self._subject(asked)
+        if subject.operation == DELETE and rules.mutating:
+            self.calls.changed(rules.mutating, subject, lambda document: subject)
         review = _Review(self, subject, self._write)
-        for policy in admission_rules().policies:
+        for policy in rules.policies:
             review.ask(policy)
         trail = audit.requested()
         if trail is not None:
             trail.notes |= review.verdict.annotations
         if review.verdict.denied:
-            raise denied(subject.resource, subject.name, review.verdict.denied[0])
+            error = denied(subject.resource, subject.name, review.verdict.denied[0])
+            error.warnings = tuple(review.verdict.warnings)
+            raise error
+        if rules.validating:
+            self.calls.check(rules.validating, subject)
         return tuple(review.verdict.warnings)
+
+    def changed(self, kind: Kind, new: Document, old: Document | None, *, subresource: str) -> Document | None:
+        """Return an object after the patches of mutating webhooks; None: they leave it as it is."""
+        resource = kind.resource
+        subject = self._subject_of(resource, CREATE if old is None else UPDATE, new, old, subresource)
+
+        def fits(document: Document) -> Subject:
+            return replace(subject, new=document)
+
+        made = self.calls.changed(admission_rules().mutating, subject, fits)
+        if made.new == subject.new or made.new is None:
+            return None
+        return scaled(new, dict(made.new), resource) if subresource == SCALE else dict(made.new)
 
     def namespace(self, name: str) -> Document | None:
         """Return a namespace; None: it does not exist, or the object belongs to none."""
@@ -94,22 +123,33 @@ class Reviews:
     def _subject(self, asked: Asked) -> Subject:
         change, operation = asked.change, operation_of(asked.change)
         about: Any = change.old if isinstance(change, Delete) else change.new
-        resource = KINDS[about.ref.kind].resource
-        new = None if operation == "DELETE" else document_of(about)
+        new = None if operation == DELETE else document_of(about)
         old = None if change.old is None else document_of(change.old)
-        if asked.subresource == "scale":
+        return self._subject_of(KINDS[about.ref.kind].resource, operation, new, old, asked.subresource)
+
+    def _subject_of(
+        self, resource: Resource, operation: str, new: Document | None, old: Document | None, subresource: str
+    ) -> Subject:
+        metadata = (new or old or {})["metadata"]
+        name, within = str(metadata.get("name") or ""), str(metadata.get("namespace") or "")
+        if subresource == SCALE:
             new, old = (None if one is None else scale_of(one, resource) for one in (new, old))
-        namespace = self.namespace(about.ref.namespace) or {}
+        namespace = self.namespace(within) or {}
         return Subject(
             resource=resource,
             operation=operation,
-            namespace=about.ref.name if about.ref.kind == NAMESPACE else about.ref.namespace,
-            name=about.ref.name,
+            namespace=name if resource.key == NAMESPACE else within,
+            name=name,
             new=new,
             old=old,
-            subresource=asked.subresource,
+            subresource=subresource,
             namespace_labels=namespace.get("metadata", {}).get("labels") or {},
         )
+
+
+def converted(document: Document | None, version: str) -> Document | None:
+    """Return a document in a version of its kind. Built-in kinds are served in one version."""
+    return document
 
 
 class _Review:
@@ -155,20 +195,57 @@ class _Review:
                 self.verdict.answered(policy, binding, answer)
 
 
-def review(store: DjangoStore, asked: Sequence[Asked], *, author: str, dry_run: bool) -> list[tuple[str, ...]]:
-    """Return the warnings of the policies about each of some writes. Raises Forbidden, Invalid or TooLarge.
+class Mutation:
+    """What mutating webhooks make of the objects of one writer, with their warnings."""
+
+    def __init__(self, reviews: Reviews) -> None:
+        self._reviews = reviews
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(self._reviews.calls.warnings)
+
+    def changed(self, kind: Kind, new: Document, old: Document | None, *, subresource: str = "") -> Document | None:
+        """Return an object after the patches of webhooks, without unknown fields; None: it stays as it is."""
+        try:
+            made = self._reviews.changed(kind, new, old, subresource=subresource)
+        except StatusError as error:
+            error.warnings = self.warnings
+            raise
+        return None if made is None else prune(made, kind.schema())
+
+
+def mutation(store: DjangoStore, settings: Settings, *, author: str, dry_run: bool) -> Mutation | None:
+    """Return what calls the mutating webhooks of users; None: there are none, or no request asks for the write."""
+    found = _reviews(store, settings, author=author, dry_run=dry_run)
+    return Mutation(found) if found is not None and admission_rules().mutating else None
+
+
+def review(store: DjangoStore, asked: Sequence[Asked], settings: Settings, *, author: str, dry_run: bool) -> list[str]:
+    """Return the warnings of policies and webhooks about some writes. Raises the error of one that denies a write.
 
     Writes without a request, for example of controllers and of commands on the server, are not reviewed.
     """
+    reviews = _reviews(store, settings, author=author, dry_run=dry_run)
+    if reviews is None:
+        return []
+    try:
+        found = [warning for one in asked for warning in reviews.review(one)]
+    except StatusError as error:
+        error.warnings = (*error.warnings, *reviews.calls.warnings)
+        raise
+    return [*found, *reviews.calls.warnings]
+
+
+def _reviews(store: DjangoStore, settings: Settings, *, author: str, dry_run: bool) -> Reviews | None:
     trail = audit.requested()
     if trail is None or not author:
-        return [()] * len(asked)
+        return None
     rules = admission_rules()
     rules.refresh()
     if rules.is_empty:
-        return [()] * len(asked)
-    reviews = Reviews(store, Write(user_info(caller_named(author, trail)), dry_run))
-    return [reviews.review(one) for one in asked]
+        return None
+    return Reviews(store, settings.members, Write(user_info(caller_named(author, trail)), dry_run))
 
 
 def caller_named(author: str, trail: audit.Trail) -> Any:

@@ -21,7 +21,7 @@ from apps.objects.preview import preview
 from apps.objects.store import DjangoStore
 from controlplane.admission import orphan_policy, state_checks
 from controlplane.admission.admit import Admitted
-from controlplane.apimachinery.errors import AlreadyExists, Conflict, NotFound
+from controlplane.apimachinery.errors import AlreadyExists, Conflict, Invalid, NotFound
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.clusters import unjoin
 from controlplane.engine import deletion_protection, lifecycle
@@ -43,6 +43,9 @@ _SERVER_FIELDS = (
     *("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"),
     *("name", "namespace", "generateName", "selfLink", "resourceVersion"),
 )
+
+
+_NEW_FIELDS = ("uid", "creationTimestamp", "generation", "resourceVersion")  # not known when webhooks are called
 
 
 class Change(NamedTuple):
@@ -122,7 +125,7 @@ class Writer:
         self.dry_run = dry_run
         self.restrict = restrict
         self.stamp = stamp
-        self._reviewed: list[str] = []  # warnings of admission policies about the last writes
+        self._reviewed: list[str] = []  # warnings of admission policies and webhooks about the last writes
 
     @cached_property
     def now(self) -> datetime:
@@ -234,12 +237,12 @@ class Writer:
     def apply(self, groups: Sequence[Sequence[Change]]) -> list[Outcome]:
         """Store groups of changes, each group as a whole or not at all; return what became of each.
 
-        Raises Forbidden, Invalid or TooLarge if an admission policy denies one of them.
+        Raises the error of an admission policy or webhook that denies one of them.
         """
         entries = [entry for group in groups for entry in group]
         asked = [reviewing.Asked(entry.change, entry.subresource) for entry in entries]
-        found = reviewing.review(self.store, asked, author=self.author.user, dry_run=self.dry_run)
-        self._reviewed = [warning for warnings in found for warning in warnings]
+        author, is_trial = self.author.user, self.dry_run
+        self._reviewed = reviewing.review(self.store, asked, self.settings, author=author, dry_run=is_trial)
         trail = audit.current()
         decisions = [self._decision(group, trail) for group in groups]
         outcomes = self.store.apply(
@@ -266,8 +269,18 @@ class Writer:
         return Decision(changes=changes, events=tuple(events), reason=self.author.reason)
 
     def admit_new(self, kind: Kind, document: Document, *, tracked: bool = False) -> Admitted:
-        """Return the new object of a document, with its managedFields. Raises BadRequest, Invalid with every cause."""
-        document = self.stamp(kind, document)
+        """Return the new object of a document, with its managedFields, as mutating webhooks of users leave it.
+
+        Raises BadRequest, Invalid with every cause, and the errors of webhooks.
+        """
+        stamped = self.stamp(kind, document)
+
+        def admit(document: Document, tracked: bool) -> Admitted:
+            return self._admit_new(kind, document, tracked=tracked)
+
+        return self._mutated(kind, stamped, None, admit, tracked=tracked)
+
+    def _admit_new(self, kind: Kind, document: Document, *, tracked: bool) -> Admitted:
         admitted = admission.created(self.store, kind, document, settings=self.settings, now=self.now)
         self.restrict(kind, admitted.object, None)
         if tracked:
@@ -277,11 +290,55 @@ class Writer:
     def admit_change(
         self, kind: Kind, document: Document, live: Object, *, subresource: str = "", tracked: bool = False
     ) -> Admitted:
-        """Return the new state of an object. Fields that clients cannot set keep their stored values.
+        """Return the new state of an object, as mutating webhooks of users leave it.
 
-        Raises BadRequest, Conflict if the document has another uid, Invalid with every cause. `tracked`: the document
-        has its managedFields already.
+        Fields that clients cannot set keep their stored values. Raises BadRequest, Conflict if the document has another
+        uid, Invalid with every cause, and the errors of webhooks. `tracked`: the document has its managedFields.
         """
+
+        def admit(document: Document, tracked: bool) -> Admitted:
+            return self._admit_change(kind, document, live, subresource=subresource, tracked=tracked)
+
+        return self._mutated(kind, document, live, admit, subresource=subresource, tracked=tracked)
+
+    def _mutated(
+        self,
+        kind: Kind,
+        document: Document,
+        live: Object | None,
+        admit: Callable[[Document, bool], Admitted],
+        *,
+        subresource: str = "",
+        tracked: bool,
+    ) -> Admitted:
+        """Return what admission and mutating webhooks make of a document. Fields that webhooks set have no owner.
+
+        Webhooks may complete a document that admission refuses without them.
+        """
+        mutation = reviewing.mutation(self.store, self.settings, author=self.author.user, dry_run=self.dry_run)
+        if mutation is None:
+            return admit(document, tracked)
+        before, held = None if live is None else document_of(live), None
+        try:
+            admitted = admit(document, tracked)
+            document, tracked = document_of(admitted.object), True
+        except Invalid as error:
+            held = error
+        if live is None:
+            document = {
+                **document,
+                "metadata": {key: value for key, value in document["metadata"].items() if key not in _NEW_FIELDS},
+            }
+        changed = mutation.changed(kind, document, before, subresource=subresource)
+        if changed is not None:
+            admitted = admit(changed, tracked)
+        elif held is not None:
+            raise held
+        return Admitted(admitted.object, (*admitted.warnings, *mutation.warnings))
+
+    def _admit_change(
+        self, kind: Kind, document: Document, live: Object, *, subresource: str, tracked: bool
+    ) -> Admitted:
         before = document_of(live)
         based = _based_on(kind, before, document, subresource=subresource)
         admitted = admission.changed(

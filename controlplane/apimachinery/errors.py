@@ -54,6 +54,7 @@ class StatusError(Exception):
     ) -> None:
         super().__init__(message)
         self.message = message
+        self.warnings: tuple[str, ...] = ()  # of admission, for the author of a write that is refused
         self.details = Details(name, group, kind, uid, tuple(causes), retry_after_seconds)
 
 

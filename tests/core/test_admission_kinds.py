@@ -1,29 +1,31 @@
-"""Webhooks of admissionregistration.k8s.io have no effect on this API, and their authors learn that."""
+"""Authors of admission webhooks that this API cannot call learn that [webhook-services]."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from controlplane.admission.webhooks import hooks_of
 from controlplane.kind import KINDS
 from controlplane.kinds.template import Template
 from controlplane.settings import Settings
 
 GROUP = "admissionregistration.k8s.io"
+SERVICE = {"service": {"name": "hooks", "namespace": "default"}}
+URL = {"url": "https://hooks.example.com/"}
 
 
-def made(name: str) -> Template:
-    return Template.fold({"apiVersion": f"{GROUP}/v1", "kind": name, "metadata": {"name": "rule"}})
+def configuration(kind: str, *clients: Any) -> Template:
+    hooks = [{"name": f"h{index}.example.com", "clientConfig": client} for index, client in enumerate(clients)]
+    metadata = {"name": "hooks"}
+    return Template.fold({"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": metadata, "webhooks": hooks})
 
 
-@pytest.mark.parametrize("name", ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"])
-def test_the_author_of_a_webhook_is_warned_once_that_it_has_no_effect_here(name: str) -> None:
-    kind = KINDS[f"{GROUP}/{name}"]
+@pytest.mark.parametrize("kind", ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"])
+def test_a_service_is_not_called_and_its_author_is_warned(kind: str) -> None:
+    made = configuration(kind, URL, SERVICE)
 
-    (warning,) = kind.warn(made(name), None, Settings())
-    assert warning.startswith(f"{name}: this API does not apply it")
-    assert kind.warn(made(name), made(name), Settings()) == []
-
-
-def test_the_author_of_a_policy_is_not_warned() -> None:
-    name = "ValidatingAdmissionPolicy"
-    assert KINDS[f"{GROUP}/{name}"].warn(made(name), None, Settings()) == []
+    (warning,) = KINDS[f"{GROUP}/{kind}"].warn(made, None, Settings())
+    assert warning.startswith("webhooks[1].clientConfig.service: there are no Services here, so h1")
+    assert [hook.name for hook in hooks_of([made.document()])] == ["h0.example.com"]

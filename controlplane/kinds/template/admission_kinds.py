@@ -14,7 +14,12 @@ KEYS = (POLICY, BINDING, MUTATING, VALIDATING)
 
 
 def warnings(resource: Resource, new: Template, old: Template | None, settings: Any) -> list[str]:
-    """Return the warning that an admission webhook has no effect on this API, when it is created."""
-    if resource.key not in (MUTATING, VALIDATING) or old is not None:
+    """Return a warning for each admission webhook that this API cannot call [webhook-services]."""
+    if resource.key not in (MUTATING, VALIDATING):
         return []
-    return [f"{resource.kind}: this API does not apply it to its own writes; member clusters with a copy of it do"]
+    return [
+        f"webhooks[{index}].clientConfig.service: there are no Services here, so {hook.get('name')} is not called; "
+        "member clusters with a copy do. Write clientConfig.url for a webhook that this API is to call"
+        for index, hook in enumerate(new.content.get("webhooks") or ())
+        if (hook.get("clientConfig") or {}).get("service")
+    ]

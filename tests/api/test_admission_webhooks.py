@@ -1,0 +1,101 @@
+"""Admission webhooks of users: writes are answered as a kube-apiserver answers them (tests/admission)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.admission import asking
+from tests.admission.__main__ import ANSWERS, without_ports
+from tests.admission.asking import Ask
+from tests.admission.hook_cases import HOOKS, configurations
+from tests.admission.hook_server import HookServer
+from tests.admission.policy_cases import NAMESPACE
+from tests.api.test_admission_policies import asker
+
+ALLOW, SLOW = 0, 21  # cases with one webhook of these paths
+RECORDED = json.loads(ANSWERS.read_text())["hooks"]
+_CALL = re.compile(
+    r'(failed calling webhook "[^"]+": (?:failed to call|received (?:invalid|undecodable))?).*', re.DOTALL
+)
+_PATCH = re.compile(
+    r"(Internal error occurred: |^)(replace operation|json: cannot|the patch of|the object).*", re.DOTALL
+)
+
+
+@pytest.fixture(scope="module")
+def hooks() -> Iterator[HookServer]:
+    server = HookServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def ask(server: Any) -> Iterator[Ask]:
+    """The server with the namespace of the cases."""
+    ask = asker(server.client())
+    asking.make_namespace(ask)
+    yield ask
+    ask("DELETE", f"/api/v1/namespaces/{NAMESPACE}", None)
+
+
+def without_words(answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return answers without the words in which two programs describe the failure of a connection or a patch."""
+    for answer in answers:
+        if answer["status"] == 500:
+            answer["message"] = _PATCH.sub(r"\1", _CALL.sub(r"\1", answer["message"]))
+            answer["causes"] = len(answer["causes"])
+        answer["causes"] = answer.get("causes") or []
+        answer["reason"] = answer.get("reason") or ""
+    return answers
+
+
+OF_THE_TYPE = 35  # we name the field that the patch of a webhook breaks, where a kube-apiserver says 500
+
+
+@pytest.mark.parametrize("case", [case for case in range(len(HOOKS)) if case != OF_THE_TYPE])
+def test_writes_are_answered_as_by_a_kube_apiserver(ask: Ask, hooks: HookServer, case: int) -> None:
+    asking.make_hooks(ask, case, hooks)
+    try:
+        found = asking.hook_writes(ask, case)
+    finally:
+        asking.remove_hooks(ask, case)
+    assert without_words(without_ports(found)) == without_words(RECORDED[case])
+
+
+def config_map(name: str, case: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": NAMESPACE, "labels": {"case": case}}, "data": {"a": "1"}}
+
+
+def test_a_slow_webhook_holds_no_other_write(ask: Ask, hooks: HookServer, server: Any) -> None:
+    (configured,) = configurations(SLOW, hooks.url, hooks.bundle, hooks.other)
+    configured["webhooks"][0]["timeoutSeconds"] = 4
+    url = f"{asking.URL}/validatingwebhookconfigurations"
+    assert ask("POST", url, configured).status == 201
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            slow = pool.submit(asker(server.client()), "POST", asking.MAPS, config_map("slow", f"hook{SLOW}"))
+            assert hooks.asked.wait(20)
+            assert ask("POST", asking.MAPS, config_map("quick", "none")).status == 201
+            assert not slow.done()
+            hooks.release()
+            assert slow.result(20).status == 201
+    finally:
+        ask("DELETE", f"{url}/{configured['metadata']['name']}", None)
+
+
+def test_an_address_that_must_not_be_called_is_not_called(ask: Ask, hooks: HookServer) -> None:
+    (configured,) = configurations(ALLOW, "https://169.254.169.254", hooks.bundle, hooks.other)
+    url = f"{asking.URL}/validatingwebhookconfigurations"
+    assert ask("POST", url, configured).status == 201
+    try:
+        refused = ask("POST", asking.MAPS, config_map("refused", f"hook{ALLOW}"))
+    finally:
+        ask("DELETE", f"{url}/{configured['metadata']['name']}", None)
+    assert refused.status == 500
+    assert "which must not be called (setting members.refused_addresses)" in refused.body["message"]
