@@ -100,8 +100,13 @@ def record_refused(scope: Mapping[str, Any], error: StatusError) -> None:
         source=client[0] if client else "",
         user_agent=headers.get("user-agent", ""),
     )
-    message = "" if error.code in _WITH_VALUES else error.message
-    record(trail, Answered(error.code, error.reason, message))
+    record(trail, refusal(error))
+
+
+def refusal(error: StatusError) -> Answered:
+    """Return the status of a request that was refused with this error, without values of its document."""
+    causes = "; ".join(f"{cause.field}: {cause.reason}" for cause in error.details.causes)
+    return Answered(error.code, error.reason, causes if error.code in _WITH_VALUES else error.message)
 
 
 def _answered(response: Any) -> Answered:

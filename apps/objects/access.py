@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import cache, lru_cache
+from threading import Lock
 from typing import Any
 
 from django.db.models import Count, Max
@@ -25,6 +26,7 @@ from controlplane.kinds.template import signing_request
 
 FRESH_SECONDS = 0.5
 _NO_ROLES = Policy({})
+_NEVER = float("-inf")
 
 
 class Access:
@@ -38,22 +40,36 @@ class Access:
         self._policy = Policy({})
         self._documents: dict[str, list[dict[str, Any]]] = {}
         self._versions: tuple[int, int] = (-1, -1)
-        self._read_at = -FRESH_SECONDS
+        self._read_at = _NEVER
+        self._lock = Lock()
 
     def policy(self, *, reread: bool = False) -> Policy:
-        """Return the policy in force. It is at most half a second old; `reread`: it is as stored now."""
-        if reread or time.monotonic() - self._read_at >= FRESH_SECONDS:
-            self._read()
+        """Return the policy in force. It is at most half a second old; `reread`: it is as stored now.
+
+        One thread reads, and the others use the policy before it. Until the first policy is read, all of them wait.
+        """
+        if (reread or self._is_old()) and self._lock.acquire(blocking=reread or self._read_at == _NEVER):
+            try:
+                if reread or self._is_old():
+                    self._read()
+            finally:
+                self._lock.release()
         return self._policy
 
+    def _is_old(self) -> bool:
+        return time.monotonic() - self._read_at >= FRESH_SECONDS
+
     def _read(self) -> None:
-        self._read_at = time.monotonic()
+        began = time.monotonic()
+        if self._read_at != _NEVER:  # while the database is away, not every request tries again
+            self._read_at = began
         found = Object.objects.filter(kind__in=KINDS).aggregate(Count("pk"), Max("resource_version"))
         versions = (found["pk__count"], found["resource_version__max"] or 0)
         if versions != self._versions:
             self._documents = {kind: [item.document() for item in self._state.list(kind)] for kind in KINDS}
             self._policy = Policy(self._documents)
             self._versions = versions
+        self._read_at = began
 
     def proxy_subjects(self, cluster: str) -> Subjects:
         """Return the users, groups and ServiceAccounts who may use the proxy to a cluster [proxy-rights]."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -26,8 +27,8 @@ from controlplane.wire.namespace_check import check_accepts_objects
 Document = dict[str, Any]
 
 
-def check_namespace(store: DjangoStore, kind: Kind, document: Document) -> None:
-    """Check the namespace of a new object. Objects of cluster-scoped kinds pass.
+def check_namespace(look: Callable[[Ref], Any], kind: Kind, document: Document) -> None:
+    """Check the namespace of a new object, which `look` finds. Objects of cluster-scoped kinds pass.
 
     Raises BadRequest if the document names no namespace, NotFound if the namespace does not exist, and Forbidden if it
     is being deleted.
@@ -41,7 +42,7 @@ def check_namespace(store: DjangoStore, kind: Kind, document: Document) -> None:
             f"{resource.plural} belong to a namespace: name the namespace in the URL or in metadata.namespace"
         )
     ref = Ref(NAMESPACE, "", str(name))
-    namespace = store.get([ref]).get(ref)
+    namespace = look(ref)
     is_ending = None if namespace is None else namespace.metadata.deletion_timestamp is not None
     check_accepts_objects(resource, namespace=ref.name, name=str(metadata.get("name", "")), is_ending=is_ending)
 

@@ -71,7 +71,7 @@ def create(document: Document, *, user: str, restrict: Restriction = no_restrict
         raise BadRequest("metadata.name is missing")
     if not kind.resource.namespaced:
         document["metadata"].pop("namespace", None)
-    admission.check_namespace(store(), kind, document)
+    admission.check_namespace(lambda ref: store().get([ref]).get(ref), kind, document)
     _refuse(kind, document, causes)
     written = _writer(user, settings, restrict=restrict).create(kind, document)
     return Edited(written.stored, [*warnings, *written.warnings])

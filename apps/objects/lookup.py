@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from apps.objects.arrays import Array, BinaryCursor, bigints, texts
@@ -76,6 +77,13 @@ def load(cursor: BinaryCursor, refs: Iterable[Ref]) -> dict[Ref, Object | None]:
         for kind, namespace, name, doc in cursor.run(table.fetch, pack_refs(some)):
             objects[Ref(kind, namespace, name)] = read(kind, doc)
     return objects
+
+
+def look(cursor: BinaryCursor, ref: Ref) -> tuple[Any, datetime]:
+    """Return an object (None: it is not stored) and the database's time. One query."""
+    row = cursor.run(object_table(ref.kind).look, ref).fetchone()
+    assert row is not None
+    return None if row[1] is None else read(ref.kind, row[1]), row[0]
 
 
 def by_table(refs: Iterable[Ref]) -> list[tuple[ObjectTable, list[Ref]]]:

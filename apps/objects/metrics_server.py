@@ -10,21 +10,24 @@ from prometheus_client.registry import Collector
 from config.metrics_folder import is_shared
 
 
-def serve_metrics(*more: Collector) -> None:
+def serve_metrics(*more: Collector, port: int | None = None) -> None:
     """Serve the metrics of this process, of the processes of its pool, and of `more`, in a thread. Port 0: do not.
 
+    `port` None: LIFEBOAT_METRICS_PORT.
     Raises SystemExit if the port cannot be opened: what was asked for must not be missing unnoticed.
     """
-    if not settings.METRICS_PORT:
+    port = settings.METRICS_PORT if port is None else port
+    if not port:
         return
     registry = _registry()
     for collector in more:
         registry.register(collector)
     try:
-        start_http_server(settings.METRICS_PORT, addr=settings.METRICS_HOST, registry=registry)
+        start_http_server(port, addr=settings.METRICS_HOST, registry=registry)
     except OSError as error:
         raise SystemExit(
-            f"LIFEBOAT_METRICS_PORT={settings.METRICS_PORT}: {settings.METRICS_HOST} cannot be listened on: {error}; "
+            f"LIFEBOAT_METRICS_PORT={settings.METRICS_PORT}: port {port} of {settings.METRICS_HOST} cannot be listened "
+            f"on: {error}; "
             "give each process of a host a port of its own, or 0 for none"
         ) from error
 

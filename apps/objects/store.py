@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import lru_cache
 from struct import error as StructError
+from typing import Any
 
 from django.db import DataError, IntegrityError, OperationalError, transaction
 from psycopg.errors import ProgramLimitExceeded
@@ -17,6 +18,8 @@ from apps.objects import change_log, due, instruments, leases, tracing
 from apps.objects.apply import Timing, apply, binary_cursor
 from apps.objects.arrays import BinaryCursor
 from apps.objects.decision_log import log_outcomes
+from apps.objects.grouping import Groups
+from apps.objects.lookup import look
 from apps.objects.refusal import LOCKED, sqlstate
 from apps.objects.state import DjangoState
 from controlplane.apimachinery.meta import Ref
@@ -43,6 +46,7 @@ class DjangoStore(DjangoState):
     ) -> None:
         self.router = Router(controllers)
         self.observe = observe
+        self.groups = Groups(self.apply)
 
     def now(self) -> datetime:
         with binary_cursor() as cursor:
@@ -51,6 +55,11 @@ class DjangoStore(DjangoState):
         moment: datetime = row[0]
         return moment
 
+    def look(self, ref: Ref) -> tuple[Any, datetime]:
+        """Return an object (None: it is not stored) and the time of the store's clock, by one statement."""
+        with binary_cursor() as cursor:
+            return look(cursor, ref)
+
     def apply(
         self,
         decisions: Sequence[tuple[Claim | None, Decision]],
@@ -58,8 +67,10 @@ class DjangoStore(DjangoState):
         by: Actor,
         lease: HeldLease | None = None,
         dry_run: bool = False,
+        written: list[Outcome] | None = None,
     ) -> list[Outcome]:
-        written: list[Outcome] = []
+        """`written`: a list to which outcomes are added when they are committed, also before an error."""
+        written = [] if written is None else written
         began = time.monotonic()
         try:
             return apply(

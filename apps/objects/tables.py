@@ -155,6 +155,13 @@ class ObjectTable:
             FROM unnest(%s, %s, %s) AS w(kind, namespace, name) JOIN {self.name} o ON {_SAME_REF}"""
 
     @cached_property
+    def look(self) -> str:
+        """The query for the database's time and the document of one reference, NULL without such an object."""
+        return f"""
+            SELECT clock_timestamp(), (
+                SELECT doc FROM {self.name} WHERE kind = %s AND namespace = %s AND name = %s)"""
+
+    @cached_property
     def fetch(self) -> str:
         """The query for documents by reference. The subquery makes PostgreSQL look up each reference in the index."""
         return f"""

@@ -132,9 +132,15 @@ class Writer:
         """The database's time when the write began. Host clocks decide nothing that is stored."""
         return self.store.now()
 
+    def _look(self, ref: Ref) -> Any:
+        """Return the newest state of an object, None: it is not stored. The same statement reads the time of `now`."""
+        found, at = self.store.look(ref)
+        self.__dict__.setdefault("now", at)
+        return found
+
     def live(self, ref: Ref) -> Any:
         """Return the newest state of an object. Raises NotFound."""
-        found = self.store.get([ref]).get(ref)
+        found = self._look(ref)
         if found is None:
             resource = KINDS[ref.kind].resource
             raise NotFound.of(resource.plural, ref.name, group=resource.group)
@@ -148,7 +154,7 @@ class Writer:
         """
         metadata = document["metadata"]
         generated = not metadata.get("name") and metadata.get("generateName")
-        admission.check_namespace(self.store, kind, document)
+        admission.check_namespace(self._look, kind, document)
         for _ in range(NAME_ATTEMPTS if generated else 1):
             made = self.admit_new(kind, document, tracked=tracked)
             written = self.attempt(Change(Put(made.object, None), made.warnings))
@@ -245,10 +251,11 @@ class Writer:
         self._reviewed = reviewing.review(self.store, asked, self.settings, author=author, dry_run=is_trial)
         trail = audit.current()
         decisions = [self._decision(group, trail) for group in groups]
-        outcomes = self.store.apply(
-            [(None, decision) for decision in decisions], by=Actor(self.author.user), dry_run=self.dry_run
-        )
-        if not self.dry_run:
+        pairs, by = [(None, decision) for decision in decisions], Actor(self.author.user)
+        if self.dry_run:
+            outcomes = self.store.apply(pairs, by=by, dry_run=True)
+        else:
+            outcomes = self.store.groups.apply(pairs, by=by)
             audit.note_stored(trail, decisions, outcomes)
         written = [_kind_of(entry.change) for entry in entries]
         if DEFINITION in written:

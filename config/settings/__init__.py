@@ -206,6 +206,8 @@ if OIDC_CA_FILE and not Path(OIDC_CA_FILE).is_file():
 
 TOKEN_DAYS = env.number("LIFEBOAT_TOKEN_DAYS", default=90, at_least=1)  # validity of a new token without --days
 
+# Processes of one `manage.py serve`. Each has its own threads, database connections and limits.
+API_PROCESSES = env.number("LIFEBOAT_API_PROCESSES", default=1, at_least=1)
 # Requests that one process answers at the same time: as many threads as database connections.
 API_THREADS = env.number("LIFEBOAT_DATABASE_POOL", default=8, at_least=1)
 # Requests of one client (token or session, else address) that may wait for a thread.

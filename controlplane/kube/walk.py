@@ -135,7 +135,10 @@ def _type_of(name: str) -> Type | None:
 
 
 class _Compiler:
-    """Makes the rules and defaults of types, each once. Types may contain themselves."""
+    """Makes the rules and defaults of types, each once. Types may contain themselves.
+
+    What a call makes is published when all of it is whole, because another thread may ask for the same type meanwhile.
+    """
 
     def __init__(self) -> None:
         self._rules: dict[str, _Rules] = {}
@@ -145,25 +148,42 @@ class _Compiler:
     def rules(self, name: str) -> _Rules:
         made = self._rules.get(name)
         if made is None:
-            made = self._rules[name] = _Rules()
-            type_ = _type_of(name) or Type()
-            made.required, made.whole = type_.required, type_.whole
-            for field, (target, form) in _fields(name).items():
-                rule = type_.fields.get(field)
-                child = self.rules(target) if target and self._reaches(target, rules=True, seen=frozenset()) else None
-                if rule or child:
-                    made.fields[field] = (rule, child, form)
+            begun: dict[str, _Rules] = {}
+            made = self._new_rules(name, begun)
+            self._rules.update(begun)
         return made
 
     def defaults(self, name: str) -> _Defaults:
         made = self._defaults.get(name)
         if made is None:
-            made = self._defaults[name] = _Defaults()
+            begun: dict[str, _Defaults] = {}
+            made = self._new_defaults(name, begun)
+            self._defaults.update(begun)
+        return made
+
+    def _new_rules(self, name: str, begun: dict[str, _Rules]) -> _Rules:
+        made = self._rules.get(name) or begun.get(name)
+        if made is None:
+            made = begun[name] = _Rules()
+            type_ = _type_of(name) or Type()
+            made.required, made.whole = type_.required, type_.whole
+            for field, (target, form) in _fields(name).items():
+                rule = type_.fields.get(field)
+                useful = target and self._reaches(target, rules=True, seen=frozenset())
+                child = self._new_rules(target, begun) if useful else None
+                if rule or child:
+                    made.fields[field] = (rule, child, form)
+        return made
+
+    def _new_defaults(self, name: str, begun: dict[str, _Defaults]) -> _Defaults:
+        made = self._defaults.get(name) or begun.get(name)
+        if made is None:
+            made = begun[name] = _Defaults()
             type_ = _type_of(name) or Type()
             made.values, made.fill = type_.defaults, type_.fill
             for field, (target, form) in _fields(name).items():
                 if target and self._reaches(target, rules=False, seen=frozenset()):
-                    made.fields[field] = (self.defaults(target), form)
+                    made.fields[field] = (self._new_defaults(target, begun), form)
         return made
 
     def _reaches(self, name: str, *, rules: bool, seen: frozenset[str]) -> bool:

@@ -17,7 +17,7 @@ import tests.bench
 from tests.bench import figure
 from tests.services import VARIABLES, OwnServices
 
-_NOT_BENCHES = {"__main__", "figure", "observed", "own_stack", "served"}
+_NOT_BENCHES = {"__main__", "figure", "observed", "own_stack", "peer", "served"}
 
 
 def names() -> list[str]:

@@ -1,10 +1,13 @@
-"""`manage.py serve`: serves the API in one process, over http for browsers and over https for kubectl."""
+"""`manage.py serve`: serves the API in LIFEBOAT_API_PROCESSES processes, over http and over https."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
+from socket import socket
 from types import FrameType
 from typing import Any
 
@@ -12,15 +15,19 @@ import uvicorn
 import uvloop
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
+from django.db import connection, connections
 
 from apps.api.certificates import certificates
 from apps.api.client_certificates import bundle
 from apps.api.connections import guarded
 from apps.api.fleet_metrics import FleetAtOneProcess
+from apps.api.process_group import ProcessGroup, listening_socket
 from apps.api.shell import Shell
 from apps.objects import tracing
 from apps.objects.metrics_server import serve_metrics
 from config import env
+
+log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 4  # for open requests at shutdown; the supervisor waits ten seconds for the process
 
@@ -52,36 +59,73 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         from config.asgi import application  # creates the application, which other commands do not need
 
-        serve_metrics(FleetAtOneProcess())
-        tracing.start("api")
-        common: dict[str, Any] = {"app": application, "host": options["host"], "access_log": False}
-        common["http"] = guarded(settings.API_CONNECTIONS)
-        common["ws"] = "none"  # websockets are passed on to members as they are: apps/api/tunnels.py
-        common["timeout_keep_alive"] = 75  # seconds; clients reuse connections
-        common["timeout_graceful_shutdown"] = GRACE_SECONDS
-        plain = uvicorn.Server(uvicorn.Config(port=options["port"], lifespan="on", **common))
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            if not options["tls_port"]:
-                runner.run(plain.serve())
-                return
-            files = certificates(tls_folder())
-            tls: dict[str, Any] = {"ssl_certfile": str(files.certificate), "ssl_keyfile": str(files.key)}
-            if settings.CLIENT_CERTIFICATES == "tls":
-                tls["ssl_ca_certs"] = str(bundle(tls_folder() / "clients.crt"))
-                tls["ssl_cert_reqs"] = ssl.CERT_OPTIONAL
-            secure = SecondServer(
-                uvicorn.Config(port=options["tls_port"], lifespan="off", **common, **tls), application
-            )
-            runner.run(_serve(plain, secure))
+        tls = _tls() if options["tls_port"] else None
+        if settings.API_PROCESSES == 1:
+            _run(application, _configs(application, options, tls), metrics_port=settings.METRICS_PORT)
+            return
+        ports = [options["port"], *([options["tls_port"]] if tls is not None else [])]
+        sockets = [listening_socket(options["host"], port) for port in ports]
+        connections.close_all()
+        pool: Any = connection
+        pool.close_pool()  # its threads would be missing in the processes
+
+        def run(number: int) -> None:
+            port = settings.METRICS_PORT and settings.METRICS_PORT + number
+            _run(application, _configs(application, options, tls), metrics_port=port, sockets=sockets)
+
+        schemes = zip(("http", "https"), ports, strict=False)
+        addresses = " and ".join(f"{scheme}://{options['host']}:{port}" for scheme, port in schemes)
+        log.info("%d processes serve %s", settings.API_PROCESSES, addresses)
+        ProcessGroup(settings.API_PROCESSES, run).serve()
 
 
-async def _serve(plain: uvicorn.Server, secure: uvicorn.Server) -> None:
+def _tls() -> dict[str, Any]:
+    """Return uvicorn's options for https, and create what is missing of the certificates."""
+    files = certificates(tls_folder())
+    tls: dict[str, Any] = {"ssl_certfile": str(files.certificate), "ssl_keyfile": str(files.key)}
+    if settings.CLIENT_CERTIFICATES == "tls":
+        tls["ssl_ca_certs"] = str(bundle(tls_folder() / "clients.crt"))
+        tls["ssl_cert_reqs"] = ssl.CERT_OPTIONAL
+    return tls
+
+
+def _configs(application: Shell, options: dict[str, Any], tls: dict[str, Any] | None) -> list[uvicorn.Config]:
+    """Return the configuration of the server for http and, unless `tls` is None, of that for https."""
+    common: dict[str, Any] = {"app": application, "host": options["host"], "access_log": False}
+    common["http"] = guarded(settings.API_CONNECTIONS)
+    common["ws"] = "none"  # websockets are passed on to members as they are: apps/api/tunnels.py
+    common["timeout_keep_alive"] = 75  # seconds; clients reuse connections
+    common["timeout_graceful_shutdown"] = GRACE_SECONDS
+    configs = [uvicorn.Config(port=options["port"], lifespan="on", **common)]
+    if tls is not None:
+        configs.append(uvicorn.Config(port=options["tls_port"], lifespan="off", **common, **tls))
+    return configs
+
+
+def _run(
+    application: Shell, configs: list[uvicorn.Config], *, metrics_port: int, sockets: Sequence[socket] = ()
+) -> None:
+    """Serve in this process until a signal. `sockets`: those of several processes; empty: it opens its own."""
+    serve_metrics(FleetAtOneProcess(), port=metrics_port)
+    tracing.start("api")
+    shared: list[list[socket] | None] = [[each] for each in sockets] or [None, None]
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        plain = uvicorn.Server(configs[0])
+        if len(configs) == 1:
+            runner.run(plain.serve(shared[0]))
+        else:
+            runner.run(_serve(plain, SecondServer(configs[1], application), *shared))
+
+
+async def _serve(
+    plain: uvicorn.Server, secure: uvicorn.Server, sockets: list[socket] | None, secure_sockets: list[socket] | None
+) -> None:
     """Run both servers. A signal ends the second server, which then ends the first server and the application."""
-    first = asyncio.create_task(plain.serve())
+    first = asyncio.create_task(plain.serve(sockets))
     while not plain.started and not first.done():
         await asyncio.sleep(0.01)
     if not first.done():
-        await secure.serve()
+        await secure.serve(secure_sockets)
         plain.should_exit = True
     await first
 
