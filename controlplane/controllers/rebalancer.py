@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Final
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref, Struct, kind_key, to_seconds
-from controlplane.apimachinery.selectors import matches
 from controlplane.apimachinery.times import later
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Put, deleting
@@ -28,7 +27,8 @@ from controlplane.kinds.workload_rebalancer import (
     RebalancedWorkload,
     SelectedWorkloads,
     WorkloadRebalancer,
-    WorkloadSelector,
+    listed_template,
+    selects,
 )
 from controlplane.propagation.bindings import binding_ref
 from controlplane.settings import Settings
@@ -74,7 +74,7 @@ class Rebalancer(Controller):
             page = _page(state, rebalancer) if len(listed) < AT_ONCE else ()
             workloads[ref] = (listed, page)
         wanted = {
-            *(binding_ref(template_of(workload)) for listed, _ in workloads.values() for workload in listed),
+            *(binding_ref(listed_template(workload)) for listed, _ in workloads.values() for workload in listed),
             *(
                 binding_ref(template.ref)
                 for ref, (_, page) in workloads.items()
@@ -105,11 +105,6 @@ class Rebalancer(Controller):
         changes = (*_reschedule_requests(snapshot), *(() if new is rebalancer else (Put(new, rebalancer),)))
         wake_at = _expires_at(new) if finished else now
         return Decision(changes=changes, wake_at=wake_at, reason="Rebalanced")
-
-
-def template_of(workload: RebalancedWorkload) -> Ref:
-    """Return the reference of a listed workload."""
-    return Ref(kind_key(workload.api_version, workload.kind), workload.namespace, workload.name)
 
 
 def _results_to_keep(rebalancer: WorkloadRebalancer) -> tuple[ObservedWorkload, ...]:
@@ -144,15 +139,11 @@ def _matching(rebalancer: WorkloadRebalancer, page: Sequence[Template]) -> Itera
     selector = rebalancer.spec.workload_selector
     if selector is None:
         return
-    yield from (template for template in page if _selects(selector, template))
-
-
-def _selects(selector: WorkloadSelector, template: Template) -> bool:
-    return selector.label_selector is None or matches(selector.label_selector, template.metadata.labels)
+    yield from (template for template in page if selects(selector, template))
 
 
 def _result(workload: RebalancedWorkload, bindings: Mapping[Ref, Binding]) -> ObservedWorkload:
-    if binding_ref(template_of(workload)) in bindings:
+    if binding_ref(listed_template(workload)) in bindings:
         return ObservedWorkload(workload, SUCCESSFUL)
     return ObservedWorkload(workload, FAILED, REFERENCED_BINDING_NOT_FOUND)
 
@@ -181,7 +172,7 @@ def _reschedule_requests(snapshot: RebalancerSnapshot) -> Iterator[Put]:
     """Yield the writes that make the scheduler choose again. A binding with a later request is left as it is."""
     created = snapshot.subject.metadata.creation_timestamp
     assert created is not None, "a stored rebalancer has a creation time"
-    for binding in snapshot.bindings.values():
+    for _, binding in sorted(snapshot.bindings.items()):  # the scheduler decides in this order, as previews do
         triggered = binding.spec.reschedule_triggered_at
         if triggered is None or triggered < created:
             yield Put(binding.with_spec(reschedule_triggered_at=created), binding)

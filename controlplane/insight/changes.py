@@ -12,6 +12,7 @@ from controlplane.apimachinery.errors import Cause
 from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.times import in_utc
 from controlplane.kinds.cluster import Cluster, Taint
+from controlplane.kinds.workload_rebalancer import RebalancedWorkload, WorkloadSelector
 
 
 class _Change(msgspec.Struct, frozen=True, tag=True, tag_field="type", rename="camel", forbid_unknown_fields=True):
@@ -89,6 +90,13 @@ class Failback(_Change, frozen=True):
     rate: float = 0.5
 
 
+class Rescheduled(_Change, frozen=True):
+    """The scheduler chooses the clusters of workloads again, as a WorkloadRebalancer with these fields requests it."""
+
+    workloads: tuple[RebalancedWorkload, ...] = ()
+    workload_selector: WorkloadSelector | None = None
+
+
 class ObjectsDeleted(_Change, frozen=True):
     """Objects are deleted: workloads, bindings, clusters, namespaces, policies, holds. `refs`: references as text."""
 
@@ -110,6 +118,7 @@ Change = (
     | PolicyEdited
     | HoldEdited
     | Failback
+    | Rescheduled
     | ObjectsDeleted
 )
 TYPES = tuple(sorted(each.__name__ for each in get_args(Change)))

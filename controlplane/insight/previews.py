@@ -20,6 +20,7 @@ from controlplane.insight.changes import (
     HoldEdited,
     ObjectsDeleted,
     PolicyEdited,
+    Rescheduled,
     TaintAdded,
     TaintRemoved,
 )
@@ -43,6 +44,7 @@ from controlplane.kinds.maintenance_window import MaintenanceWindow
 from controlplane.kinds.policy import Policy
 from controlplane.kinds.taint_policy import ClusterTaintPolicy
 from controlplane.kinds.template import Template
+from controlplane.kinds.workload_rebalancer import WorkloadRebalancer, WorkloadRebalancerSpec
 
 # Kinds whose deletion has effects on workloads, besides Cluster, FailoverConfiguration and workloads themselves.
 DELETED = frozenset((*BINDINGS, *POLICIES, CLUSTER_TAINT_POLICY, EVICTION_HOLD, MAINTENANCE_WINDOW))
@@ -94,6 +96,8 @@ def _edited(new: Object, old: Object | None) -> Iterable[Change]:
         case FailoverConfiguration(spec=spec) if new.metadata.name == NAME:
             if not isinstance(old, FailoverConfiguration) or old.spec != spec:
                 yield GateOrRateChanged(spec)
+        case WorkloadRebalancer():
+            yield from _rescheduled(new, old)
         case Cluster() if isinstance(old, Cluster) and old.spec.taints != new.spec.taints:
             yield from _tainted(new, old)
         case _:
@@ -106,6 +110,15 @@ def _starts(new: Drain | FailbackObject, old: Object | None) -> bool:
         return False
     before = old.spec if isinstance(old, Drain | FailbackObject) else None
     return before is None or before.stop or getattr(before, "dry_run", False) != getattr(new.spec, "dry_run", False)
+
+
+def _rescheduled(new: WorkloadRebalancer, old: Object | None) -> Iterable[Change]:
+    """Yield the workloads that this write adds. A workload that was listed before is not rescheduled again."""
+    before = old.spec if isinstance(old, WorkloadRebalancer) else WorkloadRebalancerSpec()
+    workloads = tuple(one for one in new.spec.workloads if one not in before.workloads)
+    selector = new.spec.workload_selector if before.workload_selector is None else None
+    if workloads or selector is not None:
+        yield Rescheduled(workloads, selector)
 
 
 def _tainted(new: Cluster, old: Cluster) -> Iterable[Change]:

@@ -23,6 +23,7 @@ from controlplane.insight.supposed.failbacks import plan_failbacks
 from controlplane.insight.supposed.fleet import SupposedFleet, supposed_fleet
 from controlplane.insight.supposed.policy_edits import plan_policy_edits
 from controlplane.insight.supposed.removals import deleted_bindings, plan_removed_clusters, record_removed
+from controlplane.insight.supposed.reschedules import plan_reschedules
 from controlplane.insight.supposed.room import overpacked
 from controlplane.insight.supposed.snapshot import Snapshot
 from controlplane.insight.supposed.taint_evictions import TaintEvictions
@@ -60,6 +61,7 @@ def what_if(
     drained = plan_drains(snapshot, fleet, deleted, dry_run, outcomes, evictions_end=end, now=now)
     plan_removed_clusters(snapshot, fleet, deleted, outcomes, now=now)
     plan_policy_edits(snapshot, fleet, deleted, outcomes, now=now)
+    plan_reschedules(snapshot, fleet, deleted, outcomes, now=now)
     returned = plan_failbacks(snapshot, fleet, deleted, outcomes, now=now)
     ends = [moment for moment in (end, drained, returned) if moment is not None]
     return _effects(snapshot, fleet, outcomes, queue, end=max(ends, default=None), now=now)

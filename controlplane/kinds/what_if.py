@@ -25,7 +25,7 @@ class WhatIfSpec(Struct, frozen=True):
                 "ClustersDrained (names, rate), TaintAdded (cluster, taint), TaintRemoved (cluster, key, effect), "
                 "Cordoned (names), ClusterRemoved (name, "
                 "copies), Failback (cluster, rate), GateOrRateChanged (configuration), PolicyEdited (policy), "
-                "HoldEdited (hold), ObjectsDeleted (refs)."
+                "HoldEdited (hold), Rescheduled (workloads, workloadSelector), ObjectsDeleted (refs)."
             )
         ),
     ] = ()

@@ -7,8 +7,8 @@ from datetime import datetime
 
 from controlplane.apimachinery.causes import duplicate, forbidden, invalid, required
 from controlplane.apimachinery.errors import Cause
-from controlplane.apimachinery.meta import Int32, Object, Struct, UserStruct
-from controlplane.apimachinery.selectors import LabelSelector, selector_errors
+from controlplane.apimachinery.meta import Int32, Object, Ref, Struct, UserStruct, kind_key
+from controlplane.apimachinery.selectors import LabelSelector, matches, selector_errors
 from controlplane.kind import Kind
 from controlplane.kinds import cells
 from controlplane.kinds.field_texts import BOTH, OBJECT, explain
@@ -75,6 +75,16 @@ class WorkloadRebalancerStatus(Struct, frozen=True):
 class WorkloadRebalancer(Object, frozen=True):
     spec: WorkloadRebalancerSpec = WorkloadRebalancerSpec()
     status: WorkloadRebalancerStatus = WorkloadRebalancerStatus()
+
+
+def listed_template(workload: RebalancedWorkload) -> Ref:
+    """Return the reference of the template that is listed."""
+    return Ref(kind_key(workload.api_version, workload.kind), workload.namespace, workload.name)
+
+
+def selects(selector: WorkloadSelector, template: Object) -> bool:
+    """Test whether a selector selects a template of its kind and namespace."""
+    return selector.label_selector is None or matches(selector.label_selector, template.metadata.labels)
 
 
 def validate(new: WorkloadRebalancer, old: WorkloadRebalancer | None, settings: Settings) -> list[Cause]:

@@ -20,6 +20,7 @@ from controlplane.kinds.drill import Drill, DrillSpec
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.failback import Failback, FailbackSpec
 from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
+from controlplane.kinds.workload_rebalancer import RebalancedWorkload, WorkloadRebalancer, WorkloadRebalancerSpec
 from tests.builders.objects import START, cluster, deployment, policy
 
 OURS = "failover.lifeboat.io/v1alpha1"
@@ -37,6 +38,10 @@ WINDOW = MaintenanceWindow(
 )
 CORDON = Taint("cluster.karmada.io/unschedulable", "NoSchedule")
 STOPPED = DRAIN.with_spec(stop=True)
+WEB = RebalancedWorkload("apps/v1", "Deployment", "web", "default")
+REBALANCER = WorkloadRebalancer(
+    "apps.karmada.io/v1alpha1", "WorkloadRebalancer", ObjectMeta(name="r"), WorkloadRebalancerSpec((WEB,))
+)
 
 ASKS: dict[str, tuple[Any, list[str]]] = {
     "a new drain": (Put(DRAIN, None), ["ClustersDrained"]),
@@ -69,6 +74,9 @@ ASKS: dict[str, tuple[Any, list[str]]] = {
     "a workload": (Put(deployment(), None), []),
     "a deleted workload": (Delete(deployment()), ["ObjectsDeleted"]),
     "a deleted drain": (Delete(DRAIN), []),
+    "a rebalancer": (Put(REBALANCER, None), ["Rescheduled"]),
+    "a rebalancer with another workload": (Put(REBALANCER, REBALANCER.with_spec(workloads=())), ["Rescheduled"]),
+    "another time to live": (Put(REBALANCER.with_spec(ttl_seconds_after_finished=1), REBALANCER), []),
 }
 
 

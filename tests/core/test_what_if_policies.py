@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 
+from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.clusters.taint_policies import rule_of
 from controlplane.clusters.taints import Ownership, with_owned
-from controlplane.insight.changes import Failback, ObjectsDeleted, PolicyEdited, TaintRemoved
+from controlplane.insight.changes import Failback, ObjectsDeleted, PolicyEdited, Rescheduled, TaintRemoved
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.binding.origin import with_departures
 from controlplane.kinds.cluster import Taint
@@ -16,6 +17,7 @@ from controlplane.kinds.policy import Policy, ResourceSelector
 from controlplane.kinds.rows import Eviction, Judgement, eviction_key
 from controlplane.kinds.taint_policy import TaintToAdd
 from controlplane.kinds.template import Template
+from controlplane.kinds.workload_rebalancer import RebalancedWorkload, WorkloadSelector
 from controlplane.propagation import bindings, matching
 from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
 from controlplane.settings import GATES
@@ -121,3 +123,16 @@ def test_a_failback_returns_what_left_a_cluster_that_is_ready_for_long_enough() 
 
     assert [(one.from_, one.to) for one in found.moves] == [({"member2": 1}, {"member1": 1})]
     assert "has been Ready for less than 10 minutes" in early.refused[0]
+
+
+def test_a_rebalancer_divides_again_and_moves_only_what_the_scheduler_moves() -> None:
+    uneven = web(placement=by_weight(member1=1, member2=1), on={"member1": 2})
+    listed = Rescheduled((RebalancedWorkload("apps/v1", "Deployment", "web", "default"),))
+    selected = Rescheduled((), WorkloadSelector("apps/v1", "Deployment", label_selector=LabelSelector({"app": "web"})))
+    other = Rescheduled((RebalancedWorkload("apps/v1", "Deployment", "other", "default"),))
+
+    answers = [asked(uneven, deployment("web", labels={"app": "web"}), change=change) for change in (listed, selected)]
+    nothing = asked(uneven, change=other)
+
+    assert [(one.moves[0].from_, one.moves[0].to) for one in answers] == [({"member1": 1}, {"member2": 1})] * 2
+    assert nothing.sentence == "moves nothing"

@@ -28,6 +28,7 @@ from controlplane.insight.changes import (
     HoldEdited,
     ObjectsDeleted,
     PolicyEdited,
+    Rescheduled,
     TaintAdded,
 )
 from controlplane.insight.effects import Affected, Effects
@@ -37,6 +38,7 @@ from controlplane.kinds.cluster import Taint
 from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.policy import Policy
 from controlplane.kinds.rows import HELD, QUEUED, Eviction
+from controlplane.kinds.workload_rebalancer import WorkloadSelector
 from controlplane.settings import with_overrides
 from tests.simulation.manifests import HELD as HOLD
 from tests.simulation.manifests import NOT_READY_MEANS_LEAVE
@@ -196,6 +198,28 @@ def returned(world: Simulation) -> Case:
     return Case(Failback("member1"), lambda world: apply(world, failback))
 
 
+def rebalanced(world: Simulation) -> Case:
+    """A cluster was lost and is back. The scheduler then chooses again for every Deployment."""
+    world.fault("member1", "down")
+    wait(world, 120)
+    world.fault("member1", "none")
+    wait(world, 120)
+    document = {
+        "apiVersion": "apps.karmada.io/v1alpha1",
+        "kind": "WorkloadRebalancer",
+        "metadata": {"name": "again"},
+        "spec": {"workloadSelector": {"apiVersion": "apps/v1", "kind": "Deployment"}},
+    }
+    change = Rescheduled(workload_selector=WorkloadSelector("apps/v1", "Deployment"))
+
+    def make(world: Simulation) -> None:
+        for one in bindings(world).values():
+            world.excused[one.spec.resource.name] = world.now + timedelta(hours=1)
+        apply(world, document)
+
+    return Case(change, make)
+
+
 def deleted(world: Simulation) -> Case:
     """A workload is deleted."""
     template = world.store.list("apps/Deployment")[0]
@@ -344,6 +368,7 @@ def compare(world: Simulation, answer: Effects, before: dict[str, Placed]) -> No
 
 
 CASES: dict[str, Callable[[Simulation], Case]] = {
+    "everything is scheduled again": rebalanced,
     "one cluster lost": lambda world: lost(world, "member1"),
     "two clusters lost": lambda world: lost(world, "member2", "member3"),
     "a drain": lambda world: drained(world, "member1"),

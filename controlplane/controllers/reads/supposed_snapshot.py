@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import Ref
+from controlplane.apimachinery.meta import Ref, kind_key
 from controlplane.clusters.taints import for_flapping
 from controlplane.controllers.reads.binding_groups import applications, workload_groups
 from controlplane.controllers.reads.fleet_state import fleet_state
@@ -25,6 +25,7 @@ from controlplane.insight.changes import (
     GateOrRateChanged,
     ObjectsDeleted,
     PolicyEdited,
+    Rescheduled,
     TaintAdded,
     lost_clusters,
 )
@@ -43,6 +44,8 @@ from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.rows import Eviction
+from controlplane.kinds.template import Template
+from controlplane.kinds.workload_rebalancer import listed_template, selects
 from controlplane.propagation.bindings import binding_ref
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY
 from controlplane.settings import Settings
@@ -68,7 +71,15 @@ def supposed_snapshot(
     by_policy = policy_edits(state, {ref: one for ref, one in edited.items() if ref.kind in POLICIES}, deleted)
     clusters: tuple[Cluster, ...] = tuple(state.list(CLUSTER))
     reserved = state.reserved_capacity(within=RESERVATION_EXPIRY)
-    bindings = _in_order({**_on_clusters(state, changes, clusters), **_deleted(state, deleted), **by_policy.bindings})
+    rescheduled = rescheduled_bindings(state, changes)
+    bindings = _in_order(
+        {
+            **_on_clusters(state, changes, clusters),
+            **_deleted(state, deleted),
+            **by_policy.bindings,
+            **(state.get(rescheduled) if rescheduled else {}),
+        }
+    )
     flapping = {cluster.metadata.name: for_flapping(cluster) for cluster in clusters if cluster.flapping}
     holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)), flapping)
     if holds.needs_labels() or Holds(tuple(_edited_holds(edited))).needs_labels():
@@ -88,6 +99,7 @@ def supposed_snapshot(
         invalid=invalid,
         templates=by_policy.templates,
         policies=by_policy.policies,
+        rescheduled=frozenset(rescheduled),
         priorities=by_policy.priorities,
     )
 
@@ -110,7 +122,7 @@ def count_concerned(state: State, changes: Sequence[Change], *, limit: int) -> i
     deleted = [Ref.parse(text) for change in changes if isinstance(change, ObjectsDeleted) for text in change.refs]
     policies = [*edited_refs(changes), *(ref for ref in deleted if ref.kind in POLICIES)]
     returning = sorted({change.cluster for change in changes if isinstance(change, Failback)})
-    found: set[Ref] = set(deleted[:limit])
+    found: set[Ref] = {*deleted[:limit], *rescheduled_bindings(state, changes, limit=limit)}
     for index, values in (("placed", names), ("left", returning), ("policy", [str(ref) for ref in policies])):
         for kind in BINDINGS if values else ():
             found.update(state.refs_by_index(kind, index, values, limit=limit))
@@ -161,6 +173,25 @@ def _deleted(state: State, deleted: Sequence[Ref]) -> dict[Ref, Binding]:
         if ref.kind == NAMESPACE:
             found |= {binding.ref: binding for binding in state.list(BINDINGS[0], namespace=ref.name)}
     return found
+
+
+def rescheduled_bindings(state: State, changes: Iterable[Change], *, limit: int = 0) -> list[Ref]:
+    """Return the bindings of the workloads that are scheduled again. `limit`: about so many of each change; 0: all.
+
+    With a limit, a selector counts all workloads of its kind once there are more than that: to compare the labels of
+    all of them would take too long for an answer that is only their number.
+    """
+    found: dict[Ref, None] = {}
+    for change in changes:
+        if not isinstance(change, Rescheduled):
+            continue
+        found |= dict.fromkeys(binding_ref(listed_template(workload)) for workload in change.workloads[: limit or None])
+        if (selector := change.workload_selector) is not None:
+            key = kind_key(selector.api_version, selector.kind)
+            page: Sequence[Template] = state.list(key, namespace=selector.namespace, limit=limit)
+            too_many = 0 < limit <= len(page)
+            found |= dict.fromkeys(binding_ref(one.ref) for one in page if too_many or selects(selector, one))
+    return list(found)
 
 
 def _in_order(found: Mapping[Ref, Binding]) -> dict[Ref, Binding]:

@@ -53,6 +53,15 @@ class Outcome(msgspec.Struct):
             if target.name not in count or count[target.name] < target.replicas
         }
 
+    def is_decided(self, decision: tuple[TargetCluster, ...] | str, message: str) -> None:
+        """Record what the scheduler decided: the targets, for the reason `message`, or why it finds none."""
+        if not isinstance(decision, str):
+            self.goes_to(decision, message)
+            return
+        for target in self.binding.spec.clusters:
+            self.stuck[target.name] = (NO_REFUGE, decision)
+        self.unplaced = "" if self.binding.spec.clusters else decision
+
     @property
     def moves(self) -> bool:
         """Whether any copy or replica leaves a cluster, or is new on one."""

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from datetime import datetime
 
 from controlplane.apimachinery.meta import Ref
-from controlplane.insight.supposed.departures import NO_REFUGE, Outcomes
+from controlplane.insight.supposed.departures import Outcomes
 from controlplane.insight.supposed.fleet import SupposedFleet
 from controlplane.insight.supposed.removals import Rescheduler
 from controlplane.insight.supposed.snapshot import Snapshot
@@ -33,15 +33,8 @@ def plan_policy_edits(
     changed = sorted(edits.changed_bindings(gone), key=lambda pair: -pair[1].spec.priority)
     for old, new in changed:
         after = rescheduler.place(new)
-        if after is None:
-            continue
-        outcome = outcomes.of(old)
-        if isinstance(after, str):
-            for target in old.spec.clusters:
-                outcome.stuck[target.name] = (NO_REFUGE, after)
-            outcome.unplaced = "" if old.spec.clusters else after
-            continue
-        outcome.goes_to(after, "its policy places it there")
+        if after is not None:
+            outcomes.of(old).is_decided(after, "its policy places it there")
 
 
 class _Edits:

@@ -31,7 +31,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     edited: policies and holds that the changes create or replace, as they would be stored.
     invalid: why others are refused.
     templates: the workloads that these policies, and deleted ones, select or have claimed. policies: all policies that
-    select one of their kinds, or have claimed one. priorities: the value of each PriorityClass that these name.
+    select one of their kinds, or have claimed one. rescheduled: the bindings that the scheduler is asked about again.
+    priorities: the value of each PriorityClass that these name.
     """
 
     clusters: tuple[Cluster, ...]
@@ -48,4 +49,5 @@ class Snapshot(msgspec.Struct, frozen=True):
     invalid: tuple[str, ...] = ()
     templates: Mapping[Ref, Template] = {}
     policies: Mapping[Ref, Policy] = {}
+    rescheduled: frozenset[Ref] = frozenset()
     priorities: dict[str, int] = {}
