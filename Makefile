@@ -22,7 +22,7 @@ folder=$(DIR)/$(1)-$$$$; environment=$$($(SUPERVISE) services --dir $$folder $(2
   status=0; $(3) || status=$$?; $(SUPERVISE) services --dir $$folder --stop --throwaway; exit $$status
 endef
 
-.PHONY: fuzz kinds-record e2e rbac-record cel-record admission-record checked-beside-types tested-seeds tested-rest wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo picture replay fault lint format types contracts migrations-check services wheels docs docs-only lock image base-image
+.PHONY: profile fuzz kinds-record e2e rbac-record cel-record admission-record checked-beside-types tested-seeds tested-rest wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo picture replay fault lint format types contracts migrations-check services wheels docs docs-only lock image base-image
 
 help:
 	@echo "make run          start everything; Ctrl-C ends it           make up / make down   the same in the background"
@@ -32,6 +32,7 @@ help:
 	@echo "make check        lint, types, contracts, pure tests         make test             every test"
 	@echo "make wheel        the command lifeboat, in dist/              make mutate           ONLY=controlplane/eviction/rate.py"
 	@echo "make conformance  golden vectors                             make bench            ONLY=apply|propagate|..."
+	@echo "make profile      where the time of workers goes: renews docs/performance.md"
 	@echo "make chaos        SECONDS=480 SEED=7                      make docs             tables that documents copy from the code"
 	@echo "make fuzz         REQUESTS=50000 SEED=7: odd requests against the API"
 	@echo "make lock         hashes of all packages                 make image            the image, where docker is"
@@ -75,6 +76,10 @@ replay: $(RUN_STAMP)
 
 bench: $(DEV_STAMP)
 	@$(call with_own_services,bench,,LIFEBOAT_SECRET_KEY=only-for-benches $(PY) -m tests.bench $(ONLY))
+
+# Renews docs/performance.md: where the time of workers and of PostgreSQL goes while bindings are placed and evicted.
+profile: $(DEV_STAMP)
+	@LIFEBOAT_SECRET_KEY=only-for-benches $(PY) -m tests.profile
 
 # Kills every process at random (SIGKILL) while clients write and clusters fail. Fails if a write is lost.
 chaos: $(DEV_STAMP)

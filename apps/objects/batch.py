@@ -19,7 +19,7 @@ from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine.capacity_conflicts import NewReservation, overcommitted_cluster
 from controlplane.engine.decision import CapacityGuard, Decision, Delete, Drop, Put, Save
 from controlplane.engine.events import counted, event_ref
-from controlplane.engine.merge import Lost, Remove, Same, Write, check_generation, merge_change
+from controlplane.engine.merge import Remove, Write, check_generation, stage
 from controlplane.engine.routing import Router
 from controlplane.engine.state import Actor, Claim, Mark
 from controlplane.kind import Encoded, encode
@@ -28,7 +28,6 @@ from controlplane.kinds.event import Event
 MAX_OBJECTS = 600  # in one transaction
 SLACK = 5  # objects by which the sizes of batches may differ: a decision is never split
 ROWS_PER_OBJECT = 4  # row-native values that cost as much as one object with its line in the change log
-_STAGED = "staged"  # stands for the version that an object gets in this batch
 
 
 class Line(NamedTuple):
@@ -227,28 +226,13 @@ class Batch:
 
     def _settle_one(self, item: Item, stored: Mapping[Ref, Object | None], settled: Settled) -> Verdict:
         """Add the lines, row changes and marks of one decision to `settled`. A lost decision adds nothing."""
-        claim, decision, refs, _ = item
-        staged: dict[Ref, Write | Remove] = {}
-        results: list[Ref | Object | None] = []
-        for ref, change in zip(refs, decision.changes, strict=True):
-            if ref is None or isinstance(change, Save | Drop):
-                results.append(None)
-                continue
-            result = merge_change(change, _after(staged[ref]) if ref in staged else stored.get(ref))
-            if isinstance(result, Lost):
-                return Verdict(f"{result.why} {ref}")
-            if isinstance(result, Same):
-                results.append(ref if ref in staged else result.current)
-                continue
-            merged = isinstance(result, Write) and result.merged
-            if ref in staged and isinstance(result, Write) and merged:
-                before = staged[ref]
-                result = Write(result.new, isinstance(before, Write) and before.merged)
-            staged[ref] = result
-            results.append(ref)
+        claim, decision = item.claim, item.decision
+        staged = stage(decision.changes, stored.get)
+        if isinstance(staged, str):
+            return Verdict(staged)
         own = claim.ref if claim is not None else None
         indexes: dict[Ref, int] = {}
-        for ref, result in staged.items():
+        for ref, result in staged.objects.items():
             line = _line(ref, stored.get(ref), result, decision, own)
             if line is not None:
                 indexes[ref] = len(settled.lines)
@@ -257,7 +241,9 @@ class Batch:
             if isinstance(change, Save | Drop):
                 settled.row_changes.append(self._with_writer(change))
                 settled.marks.update(self.router.row_marks(change, by=self.by, own=own))
-        return Verdict("", tuple(indexes.get(result) if isinstance(result, Ref) else result for result in results))
+        return Verdict(
+            "", tuple(indexes.get(result) if isinstance(result, Ref) else result for result in staged.results)
+        )
 
     def _with_writer(self, change: Save | Drop) -> Save | Drop:
         """Return the change with the name of its writer in the value, if the type of the value keeps it."""
@@ -286,11 +272,6 @@ class Batch:
             event_lines[ref] = len(lines)
             new = counted(event, ref=ref, by=self.by.name, now=now, old=stored.get(ref))
             lines.append(Line(ref, stored.get(ref), new, reason=event.reason))
-
-
-def _after(result: Write | Remove) -> Object | None:
-    """Return the object that a later change of the same decision finds; None: the object is removed."""
-    return result.new.with_meta(resource_version=_STAGED) if isinstance(result, Write) else None
 
 
 def _line(ref: Ref, old: Object | None, result: Write | Remove, decision: Decision, own: Ref | None) -> Line | None:

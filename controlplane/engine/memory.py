@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine.capacity_conflicts import ReservationNumbers, overcommitted_cluster
 from controlplane.engine.controller import Controller
-from controlplane.engine.decision import EVERY, Decision, Delete, Drop, Event, Put, Save, newest
+from controlplane.engine.decision import EVERY, Decision, Drop, Event, Put, Save, newest
 from controlplane.engine.events import counted, event_ref
 from controlplane.engine.memory_leases import MemoryLeases
-from controlplane.engine.merge import Lost, Remove, Same, Write, check_generation, merge_change
+from controlplane.engine.merge import Remove, Staged, Write, check_generation, stage
 from controlplane.engine.routing import Router, shard_of
 from controlplane.engine.state import (
     Actor,
@@ -238,7 +238,7 @@ class MemoryStore:
 
     def _guarded(self, ref: Ref) -> int | None:
         if ref.name == EVERY:
-            return newest(obj for known, obj in self.objects.items() if known.kind == ref.kind)
+            return newest(self.list(ref.kind))
         found = self.objects.get(ref)
         return None if found is None else found.metadata.generation
 
@@ -263,48 +263,28 @@ class MemoryStore:
             )
         ):
             return self._lost(claim, f"room on cluster {full}", dry_run=dry_run)
-        staged: dict[Ref, Object | None] = {}
-        results: list[tuple[Put | Delete, Write | Remove | Same]] = []
-        for change in decision.changes:
-            if isinstance(change, _ROWS):
-                continue
-            ref = (change.new if isinstance(change, Put) else change.old).ref
-            result = merge_change(change, staged[ref] if ref in staged else self.objects.get(ref))
-            if isinstance(result, Lost):
-                return self._lost(claim, f"{result.why} {ref}", dry_run=dry_run)
-            results.append((change, result))
-            staged[ref] = result.new if isinstance(result, Write) else None
-            if isinstance(result, Same):
-                staged[ref] = result.current
-        return self._commit(claim, decision, results, by, dry_run=dry_run)
+        staged = stage(decision.changes, self.objects.get)
+        if isinstance(staged, str):
+            return self._lost(claim, staged, dry_run=dry_run)
+        return self._commit(claim, decision, staged, by, dry_run=dry_run)
 
     def _lost(self, claim: Claim | None, why: str, *, dry_run: bool) -> Outcome:
         if claim is not None and not dry_run:
             self.release([claim])
         return Outcome(lost=why)
 
-    def _commit(
-        self,
-        claim: Claim | None,
-        decision: Decision,
-        results: Sequence[tuple[Put | Delete, Write | Remove | Same]],
-        by: Actor,
-        *,
-        dry_run: bool,
-    ) -> Outcome:
+    def _commit(self, claim: Claim | None, decision: Decision, staged: Staged, by: Actor, *, dry_run: bool) -> Outcome:
         if dry_run:
-            shown = [result.new if isinstance(result, Write) else None for _, result in results]
-            return Outcome("", tuple(0 for _ in decision.changes), tuple(shown))
-        written = iter([self._write(result, decision, by, claim) for _, result in results])
-        versions: Any = []
-        objects: Any = []
-        for change in decision.changes:
+            shown = [staged.objects.get(ref) if isinstance(ref, Ref) else None for ref in staged.results]
+            states = tuple(result.new if isinstance(result, Write) else None for result in shown)
+            return Outcome("", tuple(0 for _ in decision.changes), states)
+        written = {ref: self._write(result, decision, by, claim) for ref, result in staged.objects.items()}
+        versions: list[int] = []
+        objects: list[Object | None] = []
+        for change, result in zip(decision.changes, staged.results, strict=True):
             if isinstance(change, _ROWS):
                 self._write_row(change, by, None if claim is None else claim.ref)
-                versions.append(0)
-                objects.append(None)
-                continue
-            version, stored = next(written)
+            version, stored = written[result] if isinstance(result, Ref) else (0, result)
             versions.append(version)
             objects.append(stored)
         for event in decision.events:
@@ -325,12 +305,12 @@ class MemoryStore:
             self._mark(mark.controller, mark.ref, self.now() + mark.after)
 
     def _write(
-        self, result: Write | Remove | Same, decision: Decision, by: Actor, claim: Claim | None
+        self, result: Write | Remove, decision: Decision, by: Actor, claim: Claim | None
     ) -> tuple[int, Object | None]:
-        if isinstance(result, Same):
-            return 0, result.current
         subject = result.new if isinstance(result, Write) else result.old
         old = self.objects.get(subject.ref)
+        if old is None and isinstance(result, Remove):
+            return 0, None  # the same decision has created it
         self.version += 1
         stored = replace(subject, metadata=replace(subject.metadata, resource_version=str(self.version)))
         if isinstance(result, Write):

@@ -8,14 +8,14 @@ edit of the spec therefore never make each other retry. The store in memory and 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import Object, ObjectMeta
-from controlplane.engine.decision import Delete, Put
+from controlplane.apimachinery.meta import Object, ObjectMeta, Ref
+from controlplane.engine.decision import Delete, Drop, Put, Save
 from controlplane.kind import KINDS, text_of
 from controlplane.wire.patch import same
 
@@ -28,6 +28,7 @@ _META_PARTS = (
     "deletion_grace_period_seconds",
     "managed_fields",
 )
+_ROWS = (Save, Drop)
 _PARTS = ("spec", "content", "status")  # stored parts only: the `spec` of a Template is a view of its content
 
 
@@ -54,6 +55,51 @@ class Lost(NamedTuple):
     """The change cannot be stored; `why` is one of exists, gone, conflict, uid (another object has the name now)."""
 
     why: str
+
+
+class Staged(NamedTuple):
+    """What the changes of one decision make of the stored objects, if all of them can be stored.
+
+    `objects`: by reference, the object that is written or removed. `results`: for each change the reference in
+    `objects`, or the stored object if the change changes nothing; None for a row-native value.
+    """
+
+    objects: dict[Ref, Write | Remove]
+    results: list[Ref | Object | None]
+
+
+_STAGED = "staged"  # stands for the version that an object gets with this decision
+
+
+def stage(changes: Iterable[Put | Delete | Save | Drop], stored: Callable[[Ref], Object | None]) -> Staged | str:
+    """Return what the changes of a decision make of the stored objects; if one is lost, why: the reason and the object.
+
+    Several changes of one object are merged, although each was made from the object as it was read. It is written once.
+    """
+    objects: dict[Ref, Write | Remove] = {}
+    results: list[Ref | Object | None] = []
+    for change in changes:
+        if isinstance(change, _ROWS):
+            results.append(None)
+            continue
+        ref = (change.new if isinstance(change, Put) else change.old).ref
+        before = objects.get(ref)
+        result = merge_change(change, stored(ref) if before is None else _after(before))
+        if isinstance(result, Lost):
+            return f"{result.why} {ref}"
+        if isinstance(result, Same):
+            results.append(result.current if before is None else ref)
+            continue
+        if isinstance(result, Write) and isinstance(before, Write):
+            result = Write(result.new, before.merged)
+        objects[ref] = result
+        results.append(ref)
+    return Staged(objects, results)
+
+
+def _after(result: Write | Remove) -> Object | None:
+    """Return the object that a later change of the same decision finds; None: the object is removed."""
+    return result.new.with_meta(resource_version=_STAGED) if isinstance(result, Write) else None
 
 
 def merge_change(change: Put | Delete, current: Object | None) -> Write | Remove | Same | Lost:

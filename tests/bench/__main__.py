@@ -10,14 +10,16 @@ import logging
 import os
 import pkgutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import tests.bench
 from tests.bench import figure
 from tests.services import VARIABLES, OwnServices
 
-_NOT_BENCHES = {"__main__", "figure", "observed", "own_stack", "peer", "served"}
+T = TypeVar("T")
+_NOT_BENCHES = {"__main__", "bare_copy", "cpu", "figure", "observed", "own_stack", "peer", "served"}
 
 
 def names() -> list[str]:
@@ -26,18 +28,23 @@ def names() -> list[str]:
     return sorted(name for name in found if name not in _NOT_BENCHES)
 
 
+def set_environment() -> None:
+    """Set what Django's settings need and the environment does not have."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    os.environ.setdefault("LIFEBOAT_SECRET_KEY", "only-for-benches")
+    os.environ.setdefault("LIFEBOAT_ENCRYPTION_KEYS", "b25seS1mb3ItdGVzdHMtLW9ubHktZm9yLXRlc3RzLS0")
+
+
 def main(asked: list[str]) -> int:
     if unknown := set(asked) - set(names()):
         print(f"no bench named {', '.join(sorted(unknown))}; there are: {', '.join(names())}", file=sys.stderr)
         return 2
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-    os.environ.setdefault("LIFEBOAT_SECRET_KEY", "only-for-benches")
-    os.environ.setdefault("LIFEBOAT_ENCRYPTION_KEYS", "b25seS1mb3ItdGVzdHMtLW9ubHktZm9yLXRlc3RzLS0")
+    set_environment()
     if not asked:
         os.environ["BENCH_WHOLE"] = "1"  # benches with sizes choose small ones
     own = None if all(os.environ.get(name) for name in VARIABLES) else OwnServices(throwaway=False)
     try:
-        figures = _run(asked or names())
+        figures = with_database(lambda: _run(asked or names()))
     finally:
         if own is not None:
             own.stop()
@@ -49,7 +56,8 @@ def main(asked: list[str]) -> int:
     return 0
 
 
-def _run(asked: list[str]) -> list[figure.Figure]:
+def with_database(work: Callable[[], T]) -> T:
+    """Return what `work` returns. It runs on a database of its own, which is dropped afterwards."""
     import django  # here: the settings read the servers' addresses from the environment
 
     django.setup()
@@ -60,12 +68,13 @@ def _run(asked: list[str]) -> list[figure.Figure]:
     before = connection.settings_dict["NAME"]
     creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
     try:
-        figures: list[figure.Figure] = []
-        for name in asked:
-            figures += importlib.import_module(f"tests.bench.{name}").run()
-        return figures
+        return work()
     finally:
         creation.destroy_test_db(before, verbosity=0)
+
+
+def _run(asked: list[str]) -> list[figure.Figure]:
+    return [found for name in asked for found in importlib.import_module(f"tests.bench.{name}").run()]
 
 
 def _keep_log_lines_out_of_the_figures() -> None:

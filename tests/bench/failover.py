@@ -1,9 +1,11 @@
-"""failover: bindings leave a lost cluster at 10,000/s by real worker processes; from its taint to the last new Work."""
+"""failover: bindings leave a lost cluster at 10,000/s by real worker processes; from its taint to the last new Work.
+
+Beside it stands the time in which `propagate` places as many bindings in the same round.
+"""
 
 from __future__ import annotations
 
 import tempfile
-import threading
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,6 @@ from msgspec.structs import replace
 
 from apps.development.fleet import Fleet, store_all
 from apps.objects.store import store
-from apps.worker.groups import INTERVAL_SECONDS, tick_names
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.apimachinery.names import execution_namespace
 from controlplane.apimachinery.selectors import LabelSelector
@@ -27,8 +28,11 @@ from controlplane.kinds.policy import (
     ReplicaSchedulingStrategy,
     SpreadConstraint,
 )
-from tests.bench.figure import Figure
-from tests.processes import Processes, environment, own_redis, ring, until
+from tests.bench import propagate
+from tests.bench.cpu import cpu_seconds, database_pids
+from tests.bench.figure import ROUNDS, Figure, medians
+from tests.emptied import empty_database
+from tests.processes import Processes, environment, family, own_redis, until
 
 SIZES = (50, 500, 5_000)
 CLUSTERS = 3
@@ -38,43 +42,46 @@ ONE = (SpreadConstraint(spread_by_field="cluster", min_groups=1, max_groups=1),)
 
 
 def run() -> list[Figure]:
-    """Lose a cluster with 50, 500 and 5,000 bindings on it, one after the other."""
-    figures: list[Figure] = []
-    for size in SIZES:
-        with tempfile.TemporaryDirectory(prefix="lifeboat-bench-") as name:
-            redis_url = own_redis()
-            given = {"feature_gates": "Failover=true", "resource_eviction_rate": RATE}
-            with Processes(Path(name), environment(Path(name), redis_url=redis_url, **given)) as processes:
-                processes.worker()
-                figures += _lost(size, redis_url)
-    return figures
+    """Lose a cluster with 50, 500 and 5,000 bindings on it, one after the other, in rounds of an empty database."""
+    return medians([_round() for _ in range(ROUNDS)])
 
 
-def _lost(size: int, redis_url: str) -> list[Figure]:
+def _round() -> list[Figure]:
+    placed = propagate.placed(SIZES[-1]).seconds / SIZES[-1]
+    empty_database()
+    return [figure for size in SIZES for figure in lost(size, placed_in=size * placed)]
+
+
+def lost(size: int, *, placed_in: float, during: propagate.During = propagate.nothing_else) -> list[Figure]:
+    """Return how long it takes until a lost cluster has no binding any more.
+
+    `placed_in`: seconds in which `propagate` places as many bindings. `during`: what goes on around the failover, given
+    the processes of the workers.
+    """
+    with tempfile.TemporaryDirectory(prefix="lifeboat-bench-") as name:
+        redis_url = own_redis()
+        given = {"feature_gates": "Failover=true", "resource_eviction_rate": RATE}
+        with Processes(Path(name), environment(Path(name), redis_url=redis_url, **given)) as processes:
+            return _lost(size, redis_url, family(processes.worker()), placed_in=placed_in, during=during)
+
+
+def _lost(size: int, redis_url: str, workers: list[int], *, placed_in: float, during: propagate.During) -> list[Figure]:
     """Put everything on one cluster, taint it, and read from the change log when what had happened."""
-    prefix, done = f"lost{size}", threading.Event()
-
-    def beat() -> None:
-        while not done.is_set():
-            ring(tick_names(), redis_url=redis_url)
-            done.wait(INTERVAL_SECONDS)
-
-    bell = threading.Thread(target=beat, daemon=True)
-    bell.start()
-    try:
+    prefix = f"lost{size}"
+    lost = f"{prefix}-0000"
+    others = [f"{prefix}-{number:04d}" for number in range(1, CLUSTERS)]
+    with propagate.Beat(redis_url):
         store_all(store(), _objects(size, prefix), by="bench")
-        lost = f"{prefix}-0000"
-        others = [f"{prefix}-{number:04d}" for number in range(1, CLUSTERS)]
         until(lambda: _works([lost]) >= size, within=WITHIN, every=0.2)
         for name in others:
             _taint(name)
         until(_quiet, within=WITHIN, every=0.2)
-        _taint(lost, Taint("bench", "NoExecute", time_added=store().now()))
-        until(lambda: _works(others) >= size, within=WITHIN, every=0.1)
-    finally:
-        done.set()
-        bell.join()
-    return _figures(size, lost, others)
+        before = cpu_seconds([*workers, *database_pids()])
+        with during(workers):
+            _taint(lost, Taint("bench", "NoExecute", time_added=store().now()))
+            until(lambda: _works(others) >= size, within=WITHIN, every=0.5)  # times come from the log
+        spent = cpu_seconds([*workers, *database_pids()]) - before
+    return _figures(size, lost, others, spent=spent, placed_in=placed_in)
 
 
 def _objects(size: int, prefix: str) -> list[Object]:
@@ -128,7 +135,7 @@ def _quiet() -> bool:
     return _query(statement, ["probes", "collection", "execution", "work_status"])[0] == 0
 
 
-def _figures(size: int, lost: str, others: list[str]) -> list[Figure]:
+def _figures(size: int, lost: str, others: list[str], *, spent: float, placed_in: float) -> list[Figure]:
     tainted, scheduled = (
         _logged(CLUSTER, [""], lost, "bench"),
         _moment(
@@ -141,7 +148,11 @@ def _figures(size: int, lost: str, others: list[str]) -> list[Figure]:
     on = f"{size:,} bindings, rate {RATE}/s, Celery worker, PostgreSQL and Redis on the same machine"
     moments = (("queue", tainted, queued), ("token", queued, evicted), ("schedule", evicted, scheduled))
     parts = [*moments, ("store", scheduled, stored)]
-    figures = [Figure(f"failover.{size}", (stored - tainted).total_seconds(), "s", size, on)]
+    took, beside = (stored - tainted).total_seconds(), f"propagate places {size:,} in {placed_in:.1f} s"
+    figures = [
+        Figure(f"failover.{size}", took, "s", size, on, beside=beside, ratio=took / placed_in),
+        Figure(f"failover.{size}.cpu", 1000 * spent / size, "ms/binding", size, "CPU of workers and PostgreSQL"),
+    ]
     for name, begins, ends in parts:
         seconds = (ends - begins).total_seconds()
         figures.append(Figure(f"failover.{size}.{name}", seconds, "s", size, "last one to last one; steps overlap"))
