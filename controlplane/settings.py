@@ -165,12 +165,11 @@ class MemberSettings(Struct, frozen=True):
         ),
     ] = 8_388_608
     watch_bytes: Annotated[
-        Bytes,
-        Meta(
-            description="Maximum size, in bytes, of the objects of one member, all kinds together, that are kept to "
-            "find out their health."
-        ),
+        Bytes, Meta(description="Maximum size, in bytes, of all objects of one member that are kept for their health.")
     ] = 268_435_456
+    compare_seconds: Annotated[
+        Timeout, Meta(description="Seconds between complete comparisons of a member's objects with their Works.")
+    ] = 1800
     proxy_answer_seconds: Annotated[
         Timeout, Meta(description="Seconds within which a member begins to answer through `clusters/<name>/proxy`.")
     ] = 60
@@ -311,6 +310,9 @@ class Settings(Struct, frozen=True):
             "old copy is gone, or `Proceed` without confirmation."
         ),
     ] = "Wait"
+    drift: Annotated[
+        Literal["Repair", "Report"], Meta(description="What is done about a field that was changed on a member.")
+    ] = "Repair"
     state_preservation_on_missing: Annotated[
         Literal["Hold", "Proceed"],
         Meta(description="The state to preserve cannot be read: `Hold` the eviction, or `Proceed` without the state."),

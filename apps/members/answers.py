@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from http import HTTPStatus
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -17,11 +18,23 @@ from apps.objects.instruments import member_request
 from apps.objects.tracing import span
 from apps.worker.clock import monotonic_seconds
 from controlplane.apimachinery.meta import Ref
-from controlplane.clusters.questions import Answer, Collect, Compare, Discard, Ensure, Observe, Probe, Question
+from controlplane.clusters import drift
+from controlplane.clusters.questions import (
+    Answer,
+    Collect,
+    Compare,
+    Discard,
+    Ensure,
+    Observe,
+    Probe,
+    Question,
+    retaining,
+)
 from controlplane.engine.run import ANSWER_ROUNDS
 from controlplane.interpret import InterpretationFailed, Unanswered
 from controlplane.settings import MemberSettings
 
+Document = dict[str, Any]
 Asking = Probe | Collect | Ensure | Compare | Discard  # questions that are sent to a member
 
 
@@ -42,8 +55,11 @@ class Answers:
     ) -> None:
         self._host = host
         self._executor = executor
+        self._accepted: dict[tuple[str, tuple[str, ...]], str] = {}  # differences that objects have after an apply
         self.client = MemberClient(settings)
-        self.watches = Watches(self.client, changed, read, longest=settings.watch_bytes)
+        self.watches = Watches(
+            self.client, changed, read, longest=settings.watch_bytes, compare_seconds=settings.compare_seconds
+        )
 
     async def close(self) -> None:
         """End all watches and close all connections."""
@@ -53,7 +69,7 @@ class Answers:
     async def answer(self, question: Question) -> Answer:
         """Return a member's answer to one question."""
         if isinstance(question, Observe):
-            return self.watches.observe(question)
+            return await self._observed(question)
         if isinstance(question, Probe):
             return await measured("probe", question, self.client.probe(question))
         if isinstance(question, Collect):
@@ -62,7 +78,30 @@ class Answers:
             return await measured("remove", question, self.client.discard(question))
         if isinstance(question, Compare):
             return await measured("compare", question, self.client.compare(question))
-        return self._cached(question, await measured("apply", question, self._ensure(question)))
+        return await self._cached(question, await measured("apply", question, self._ensure(question)))
+
+    async def _observed(self, question: Observe) -> Answer:
+        """Return the cached object, and how it differs from its manifest because of a change on the member."""
+        answer = self.watches.observe(question)
+        if not answer.ok:
+            return answer
+        key, manifest = (question.cluster, place_of(question.manifest)), question.manifest
+        try:
+            found = drift.differences(await self._retaining(manifest, answer.body), answer.body)
+        except InterpretationFailed:
+            return answer  # the apply reports it
+        text = drift.described(found, kind=manifest.get("kind", ""))
+        return answer if repr(found) == self._accepted.get(key, "[]") else replace(answer, drift=text)
+
+    async def _retaining(self, manifest: Document, held: Document) -> Document:
+        """Return a manifest with what the member keeps. Raises InterpretationFailed, and Unanswered after a while."""
+        for _ in range(ANSWER_ROUNDS):
+            try:
+                return retaining(manifest, held)
+            except Unanswered as error:
+                run = asyncio.get_running_loop().run_in_executor
+                await run(self._executor, self._host.interpret, error.questions)
+        return retaining(manifest, held)
 
     async def _ensure(self, question: Ensure) -> Answer:
         """Return the member's answer to an apply. The rule of a user may say what the member's object keeps."""
@@ -77,14 +116,32 @@ class Answers:
                 return Answer(0, problem=str(error))
         return Answer(0, problem=f"{waits_for}: no answer yet; it is tried again")
 
-    def _cached(self, question: Ensure, answer: Answer) -> Answer:
-        """Return the answer to an apply without its object, which is put into the watch cache."""
-        if answer.ok and isinstance(answer.body, dict) and isinstance(answer.body.get("metadata"), dict):
-            try:
-                self.watches.add(question.target, question.manifest, answer.body)
-            except (TooMuch, ValueError) as error:
-                self.client.complain(question.target.cluster, f"answer to an apply: {error}")
-        return replace(answer, body=None)
+    async def _cached(self, question: Ensure, answer: Answer) -> Answer:
+        """Return the answer to an apply without its object, which is put into the watch cache.
+
+        Differences that the object has right after an apply are no drift: the member writes these fields in its way.
+        """
+        cluster, manifest, held = question.target.cluster, question.manifest, answer.body
+        if not answer.ok or not isinstance(held, dict) or not isinstance(held.get("metadata"), dict):
+            return replace(answer, body=None)
+        unchanged = self.watches.has(cluster, manifest, held)
+        try:
+            self.watches.add(question.target, manifest, held)
+            found = drift.differences(await self._retaining(manifest, held), held)
+        except (TooMuch, ValueError, TypeError, InterpretationFailed, Unanswered) as error:
+            self.client.complain(cluster, f"answer to an apply: {error}")
+            return replace(answer, body=None)
+        key = (cluster, place_of(manifest))
+        self._accepted.pop(key, None)
+        if found:
+            self._accepted[key] = repr(found)
+        return replace(answer, body=None, unchanged=unchanged)
+
+
+def place_of(manifest: Document) -> tuple[str, ...]:
+    """Return what identifies an object on its member."""
+    metadata = manifest.get("metadata") or {}
+    return manifest.get("apiVersion", ""), manifest.get("kind", ""), metadata.get("namespace", ""), metadata["name"]
 
 
 async def measured(request: str, question: Asking, asking: Awaitable[Answer]) -> Answer:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any
+from zlib import crc32
 
 import aiohttp
 import msgspec
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from apps.clusters.client import Expired, MemberClient
 from apps.clusters.object_urls import Unservable, collection_path
 from apps.clusters.response_reader import MEBIBYTE, TooMuch, encoded
+from apps.worker.clock import monotonic_seconds
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.names import (
@@ -59,7 +61,8 @@ class CachedObject(msgspec.Struct, frozen=True, gc=False):
 class Stream(msgspec.Struct, eq=False):
     """The watch of one kind on one member, with the objects it has read (`size` bytes).
 
-    `since`: the resourceVersion that was read last; "": nothing has been read yet.
+    `since`: the resourceVersion that was read last; "": nothing has been read yet. `answered`: what applies have
+    returned since the last list began.
     """
 
     target: Target
@@ -68,6 +71,7 @@ class Stream(msgspec.Struct, eq=False):
     cached: dict[Place, CachedObject] = {}
     size: int = 0
     since: str = ""
+    answered: set[Place] = set()
 
 
 class Watches:
@@ -76,6 +80,7 @@ class Watches:
     `changed` is called with the Works whose objects changed. `read` is called with each kind after all its objects were
     listed: an object that is missing may have been deleted while it was not watched, and no change reports that.
     At most `longest` bytes are cached for one member; a kind that would exceed the limit is not cached at all.
+    Every `compare_seconds` a kind is listed again, in case a watch has missed a change.
     """
 
     def __init__(
@@ -85,9 +90,11 @@ class Watches:
         read: Callable[[Key], None] = lambda key: None,
         *,
         longest: int = 256 * MEBIBYTE,
+        compare_seconds: float = 1800.0,
     ) -> None:
         self._client = client
         self._longest = longest
+        self._compare_seconds = compare_seconds
         self._changed = changed
         self._read = read
         self._streams: dict[Key, Stream] = {}
@@ -124,6 +131,12 @@ class Watches:
         item = stream.cached.get(_place(manifest))
         return Answer(404, problem="not found") if item is None else Answer(200, orjson.loads(item.text))
 
+    def has(self, cluster: str, manifest: dict[str, Any], held: dict[str, Any]) -> bool:
+        """Test whether an object of a member is cached in this version."""
+        stream = self._streams.get((cluster, manifest.get("apiVersion", ""), manifest.get("kind", "")))
+        item = None if stream is None else stream.cached.get(_place(manifest))
+        return item is not None and item.version == _number(str(held["metadata"].get("resourceVersion", "")))
+
     def report_all_changed(self) -> None:
         """Call `changed` with the Works of all cached objects, as if all had changed."""
         items = (item for stream in self._streams.values() for item in stream.cached.values())
@@ -138,6 +151,7 @@ class Watches:
         stream = self._begin(key, target)
         cached = replace(_cached(stream, item), place=_place(manifest))
         if not stream.since or cached.version > _number(stream.since):
+            stream.answered.add(cached.place)
             self._store(stream, cached)
 
     async def _follow(self, stream: Stream) -> None:
@@ -169,6 +183,18 @@ class Watches:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _follow_once(self, stream: Stream, path: str) -> None:
+        """List a kind and watch it, again and again. Kinds are not listed at the same time: the first time ends sooner.
+
+        A list that takes long does not let the time between two lists go to 0.
+        """
+        share = 0.5 + crc32(repr((stream.target.cluster, stream.api_version, stream.kind)).encode()) / 2**33
+        while True:
+            await self._list(stream, path)
+            await self._watch(stream, path, seconds=share * self._compare_seconds)
+            share = 1.0
+
+    async def _list(self, stream: Stream, path: str) -> None:
+        stream.answered.clear()
         size, room = 0, self._room(stream)
 
         def keep(item: dict[str, Any]) -> CachedObject:
@@ -185,8 +211,12 @@ class Watches:
                 raise TooMuch(listed.exceeded)
             raise NotServed if listed.code == 404 else OSError(listed.problem)
         self._replace(stream, *listed)
+
+    async def _watch(self, stream: Stream, path: str, *, seconds: float) -> None:
+        """Follow the changes of a kind for some time. A watch that is open then is not cut off."""
         share = self._client.account(stream.target.cluster).share
-        while True:
+        until = monotonic_seconds() + seconds
+        while monotonic_seconds() < until:
             changes = self._client.watch(stream.target, path, since=stream.since, selector=SELECTOR)
             async for type_, item in changes:
                 await share.turn()
@@ -207,7 +237,10 @@ class Watches:
 
     def _replace(self, stream: Stream, items: list[CachedObject], version: str) -> None:
         before = stream.cached
-        newer = {place: item for place, item in before.items() if item.version > _number(version)}
+        # Only what was applied while the list was read can be newer. All else that is not in the list is gone, also
+        # where its version is higher: the member was restored from an older backup.
+        answered = ((place, before[place]) for place in stream.answered if place in before)
+        newer = {place: item for place, item in answered if item.version > _number(version)}
         stream.cached = {item.place: item for item in items} | newer
         stream.size = sum(item.size for item in stream.cached.values())
         stream.since = version

@@ -69,6 +69,10 @@ DIRECTLY_UNREACHABLE_ANNOTATION: Final = "failover.lifeboat.io/directly-unreacha
 """On a policy: after ``After=<seconds>`` a Directly eviction continues although its cluster is unreachable
 [directly-unreachable]."""
 
+DRIFT_ANNOTATION: Final = "failover.lifeboat.io/drift"
+"""On a policy or a template: ``Repair`` puts back what was changed on a member, ``Report`` only reports it
+[member-drift]."""
+
 FENCE_ANNOTATION: Final = "failover.lifeboat.io/fence"
 """On a Cluster: an operator confirmed that the cluster is down (controlplane/clusters/fence.py)."""
 

@@ -78,6 +78,16 @@ class Packed(Sequence[dict[str, Any]]):
         return found
 
 
+def retaining(manifest: dict[str, Any], held: dict[str, Any]) -> dict[str, Any]:
+    """Return a manifest with the fields that a member itself sets on its object (`held`) [resource-interpreter]."""
+    rule = _retains(manifest)
+    return manifest if rule is None else rule(manifest, held)
+
+
+def _retains(manifest: dict[str, Any]) -> Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] | None:
+    return interpret.interpreter_for(manifest.get("apiVersion", ""), manifest.get("kind", "")).retain
+
+
 class Ensure(msgspec.Struct, frozen=True, gc=False):
     """Create or update an object on the member. `overwrite`: also if the object there is not managed by us."""
 
@@ -88,16 +98,12 @@ class Ensure(msgspec.Struct, frozen=True, gc=False):
     @property
     def looks_first(self) -> bool:
         """Test whether the member's object has to be read before the manifest is sent."""
-        return not self.overwrite or self._rule is not None
+        return not self.overwrite or _retains(self.manifest) is not None
 
     def over(self, held: dict[str, Any]) -> dict[str, Any]:
         """Return the manifest with the fields that the member itself sets on its object (`held`)
         [resource-interpreter]."""
-        return self.manifest if self._rule is None else self._rule(self.manifest, held)
-
-    @property
-    def _rule(self) -> Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] | None:
-        return interpret.interpreter_for(self.manifest.get("apiVersion", ""), self.manifest.get("kind", "")).retain
+        return retaining(self.manifest, held)
 
 
 class Compare(msgspec.Struct, frozen=True, gc=False):
@@ -137,7 +143,8 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     `code`: the HTTP status; 0: there was none (connection refused, timeout, TLS). `problem`: the error in words,
     without secrets. `access`: the member answers but refuses access (401, 403, TLS) [lost-access]; `reason` then says
     why, as far as that is known. `note`: what a user should know although the answer is a success. `exceeded`: the
-    limit that the member exceeded, with this answer or with a watch since the last Collect.
+    limit that the member exceeded, with this answer or with a watch since the last Collect. `drift`: how the observed
+    object differs from its manifest, in words [member-drift]. `unchanged`: an apply changed nothing on the member.
     """
 
     code: int
@@ -148,6 +155,8 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     exceeded: str = ""
     at: datetime | None = None
     note: str = ""
+    drift: str = ""
+    unchanged: bool = False
 
     @property
     def ok(self) -> bool:

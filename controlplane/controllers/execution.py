@@ -12,13 +12,16 @@ from controlplane import interpret, kinds
 from controlplane.apimachinery.meta import Condition, Ref, Struct, condition, with_condition
 from controlplane.apimachinery.names import (
     CONFLICT_RESOLUTION_ANNOTATION,
+    DRIFT_ANNOTATION,
     WORK_FINALIZER,
     cluster_of_execution_namespace,
 )
 from controlplane.clusters.questions import NOT_OURS, Answer, Compare, Discard, Ensure, endpoint_of
 from controlplane.clusters.questions import REMOVING as STILL_REMOVING
+from controlplane.controllers.reads import changed_objects, lost_objects
 from controlplane.controllers.reads.bindings_on_clusters import clusters_where_needed
-from controlplane.controllers.reads.lost_objects import OBJECT_LOST, waits_until
+from controlplane.controllers.reads.changed_objects import is_changed, is_put_back
+from controlplane.controllers.reads.lost_objects import OBJECT_LOST
 from controlplane.controllers.reads.member_access import connection_fields, credentials
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.engine.controller import Ownership, cursor_after, page
@@ -31,10 +34,14 @@ from controlplane.kinds.template import Template
 from controlplane.kinds.work import (
     APPLIED,
     APPLIED_FAILED,
+    APPLIED_SUCCESSFUL,
+    CHANGE_GONE,
     CLEANUP_FAILED,
     DISPATCHING,
+    DRIFTED,
     NAMESPACE_USED,
     OBSERVED,
+    PUT_BACK,
     REMOVED,
     REMOVING,
     REPLICAS_KEPT,
@@ -98,12 +105,16 @@ class ExecutionSnapshot(Struct, frozen=True):
 
 
 def _work_changed(old: Work | None, new: Work | None) -> Iterator[Ref]:
-    """A Work is due when its spec changed, or when its object disappeared from the member."""
+    """A Work is due when its spec changed, or when its object disappeared from the member or was changed there."""
     if new is None:
         return
-    edited = old is None or old.metadata.generation != new.metadata.generation
-    if edited or _has_vanished(new) != _has_vanished(old):
+    edited = old is None or old.metadata.generation != new.metadata.generation or _drift_asked(old) != _drift_asked(new)
+    if edited or _has_vanished(new) != _has_vanished(old) or is_changed(new) != is_changed(old):
         yield new.ref
+
+
+def _drift_asked(work: Work) -> str | None:
+    return work.metadata.annotations.get(DRIFT_ANNOTATION)
 
 
 def _has_vanished(work: Work | None) -> bool:
@@ -132,12 +143,30 @@ def _was_lost(work: Work) -> bool:
     return retained is not None and retained.status == "False"
 
 
+def _put_back(work: Work, answer: Answer, *, now: datetime) -> tuple[Work, tuple[Event, ...]]:
+    """Return a Work whose changed object was applied again, and the Event with what was put back [member-drift]."""
+    drifted = condition(work.status.conditions, DRIFTED)
+    if drifted is None or drifted.status != "True":
+        return work, ()
+    if answer.unchanged:
+        done = Condition(DRIFTED, "False", CHANGE_GONE, "The object is as its manifest wants it.")
+    else:
+        what = drifted.message.partition(". It is ")[0]
+        done = Condition(DRIFTED, "False", PUT_BACK, f"{what}. It was put back."[:1024])
+    events = () if answer.unchanged else (Event(work, PUT_BACK, done.message),)
+    return work.with_status(conditions=with_condition(work.status.conditions, done, now=now)), events
+
+
 def _retained(work: Work, *, now: datetime) -> Decision:
-    """Set the condition Retained of a Work to True once its object has stayed on the member for STAYS."""
-    applied = condition(work.status.conditions, APPLIED)
+    """Set the condition Retained of a Work to True once its object has stayed on the member as it is for STAYS."""
+    applied, drifted = (condition(work.status.conditions, name) for name in (APPLIED, DRIFTED))
     if not _was_lost(work) or applied is None or applied.status != "True" or applied.last_transition_time is None:
         return NOTHING
-    if now < (stays_at := applied.last_transition_time + STAYS):
+    if is_changed(work):
+        return NOTHING  # it is due again when the change is put back or gone
+    turned = None if drifted is None else drifted.last_transition_time
+    last = applied.last_transition_time if turned is None else max(applied.last_transition_time, turned)
+    if now < (stays_at := last + STAYS):
         return Decision(wake_at=stays_at)
     message = f"The object has stayed on cluster {_cluster_name(work.ref)} for {STAYS.total_seconds():g} s."
     return _with_condition(work, Condition(RETAINED, "True", "ObjectStays", message), now=now)
@@ -190,9 +219,12 @@ class Execution(MemberController):
         wanted = Ensure(target, snapshot.manifest, overwrite=conflict == "overwrite")
         if cluster.observed:
             return Compare(wanted)
-        if work.spec.suspend_dispatching or _is_applied(work) or waits_until(work, now=now) is not None:
+        if work.spec.suspend_dispatching or lost_objects.waits_until(work, now=now) is not None:
             return None
-        return wanted
+        if not _is_applied(work):
+            return wanted
+        put_back = is_changed(work) and is_put_back(work, settings)
+        return wanted if put_back and changed_objects.waits_until(work, now=now) is None else None
 
     def decide(
         self, snapshot: ExecutionSnapshot, settings: Settings, *, now: datetime, answer: Answer | None = None
@@ -206,8 +238,10 @@ class Execution(MemberController):
             return _with_dispatching(work, _SUSPENDED, now=now)
         if answer is None:
             # Either the object is applied, or the member cannot be reached: then a change of the cluster makes it due.
-            lost_until = waits_until(work, now=now)
-            return _retained(work, now=now) if lost_until is None else Decision(wake_at=lost_until)
+            until = lost_objects.waits_until(work, now=now)
+            if until is None and is_put_back(work, settings):
+                until = changed_objects.waits_until(work, now=now)
+            return _retained(work, now=now) if until is None else Decision(wake_at=until)
         return _with_dispatching(work, _DISPATCHING, self._applied(snapshot, answer, now=now), now=now)
 
     def _applied(self, snapshot: ExecutionSnapshot, answer: Answer, *, now: datetime) -> Decision:
@@ -220,8 +254,10 @@ class Execution(MemberController):
             return replace(kept, wake_at=now + _retry_delay(work, now=now))
         if answer.ok:
             message = (answer.note or "Manifest has been applied.")[:1024]
-            new_condition = Condition(APPLIED, "True", "AppliedSuccessful", message, None, generation)
-            done = replace(_with_condition(work, new_condition, now=now), events=tuple(_sync_events(work)))
+            new_condition = Condition(APPLIED, "True", APPLIED_SUCCESSFUL, message, None, generation)
+            repaired, repair_events = _put_back(work, answer, now=now)
+            done = _with_condition(repaired, new_condition, now=now, before=work)
+            done = replace(done, events=(*_sync_events(work), *repair_events))
             return replace(done, wake_at=now + STAYS) if _was_lost(work) else done
         if answer.reason == NOT_OURS and _is_namespace(work):
             return _namespace_used(work, now=now)
@@ -379,10 +415,12 @@ def _with_dispatching(work: Work, new_condition: Condition, decided: Decision = 
     )
 
 
-def _with_condition(work: Work, new_condition: Condition, *, now: datetime) -> Decision:
+def _with_condition(work: Work, new_condition: Condition, *, now: datetime, before: Work | None = None) -> Decision:
+    """Return the change of a Work to one with this condition. `before`: the Work as it is stored, if `work` is not."""
+    stored = before or work
     conditions = with_condition(work.status.conditions, new_condition, now=now)
     changed = work.with_status(conditions=conditions)
-    return NOTHING if changed is work else Decision(changes=(Put(changed, work),), reason=new_condition.reason)
+    return NOTHING if changed is stored else Decision(changes=(Put(changed, stored),), reason=new_condition.reason)
 
 
 def _retry_delay(work: Work, *, now: datetime) -> timedelta:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from controlplane import interpret, kinds
 from controlplane.apimachinery.meta import Condition, Ref, Struct, condition, with_condition
 from controlplane.clusters.questions import Answer, Observe
+from controlplane.controllers.reads.changed_objects import is_changed, is_put_back, wait_before_repair
 from controlplane.controllers.reads.interpreted_bindings import RULES_CHANGED, bindings_of_kind
 from controlplane.controllers.reads.lost_objects import OBJECT_LOST, wait_before_reapply
 from controlplane.controllers.reads.member_controller import MemberController
@@ -20,8 +21,13 @@ from controlplane.engine.state import State, Watch
 from controlplane.kinds.binding import HEALTHY, UNHEALTHY, UNKNOWN
 from controlplane.kinds.work import (
     APPLIED,
+    APPLIED_SUCCESSFUL,
+    CHANGE_GONE,
+    CHANGE_REPORTED,
     CLEANUP_FAILED,
+    DRIFTED,
     NAMESPACE_USED,
+    OBJECT_CHANGED,
     REMOVED,
     REMOVING,
     RETAINED,
@@ -56,7 +62,7 @@ def _is_applied(work: Work | None) -> bool:
 
 
 class WorkStatus(MemberController):
-    """Key: a Work. Writes its manifestStatuses, and the conditions Applied and Retained of a lost object.
+    """Key: a Work. Writes its manifestStatuses, and the conditions of a lost or changed object.
 
     A Work is due when the watch on its member reports its object, and when it is applied for the first time.
     """
@@ -101,11 +107,16 @@ class WorkStatus(MemberController):
             return NOTHING
         manifest: dict[str, Any] = answer.body
         status = ManifestStatus(_identifier(manifest), reflected(manifest), health(manifest))
-        changed = work.with_status(manifest_statuses=(status,))
+        reflecting = work.with_status(manifest_statuses=(status,))
+        changed, events = _with_drift(reflecting, answer.drift, settings, now=now)
         if changed is work:
             return NOTHING
+        # The manifest that the object was compared with must still be the one of the Work.
+        upon = () if changed is reflecting else ("spec",)
         return Decision(
-            changes=(Put(changed, work),), events=tuple(_first_status_events(work)), reason="StatusReflected"
+            changes=(Put(changed, work, upon=upon),),
+            events=(*_first_status_events(work), *events),
+            reason="StatusReflected" if changed is reflecting else DRIFTED,
         )
 
     def _vanished(self, work: Work, applied: Condition, *, now: datetime) -> Decision:
@@ -128,6 +139,37 @@ class WorkStatus(MemberController):
             conditions=with_condition(unretained.status.conditions, new_applied, now=now), manifest_statuses=()
         )
         return Decision(changes=(Put(changed, work),), events=(event,), reason=OBJECT_LOST)
+
+
+def _with_drift(work: Work, drift: str, settings: Settings, *, now: datetime) -> tuple[Work, tuple[Event, ...]]:
+    """Return the Work with what was changed on its member, and the Event about it [member-drift].
+
+    `drift`: the difference in words; "": there is none. What is put back gets its Event when that is done.
+    """
+    applied, drifted = (condition(work.status.conditions, name) for name in (APPLIED, DRIFTED))
+    in_force = applied is not None and (applied.status, applied.reason) == ("True", APPLIED_SUCCESSFUL)
+    if not in_force or applied is None or applied.observed_generation != work.metadata.generation:
+        return work, ()
+    if not drift:
+        if not is_changed(work):
+            return work, ()
+        gone = Condition(DRIFTED, "False", CHANGE_GONE, "The object is as its manifest wants it.")
+        return work.with_status(conditions=with_condition(work.status.conditions, gone, now=now)), ()
+    if not is_put_back(work, settings):
+        message = f"Changed on the member: {drift}. It is only reported."[:1024]
+        new, conditions = Condition(DRIFTED, "True", CHANGE_REPORTED, message), work.status.conditions
+        told = drifted is not None and (drifted.status, drifted.message) == ("True", message)
+        events = () if told else (Event(work, CHANGE_REPORTED, message, warning=True),)
+        return work.with_status(conditions=with_condition(conditions, new, now=now)), events
+    if is_changed(work):
+        return work, ()
+    retained = Condition(RETAINED, "False", OBJECT_CHANGED, "The member does not keep the object as it was applied.")
+    conditions = with_condition(work.status.conditions, retained, now=now)
+    wait = wait_before_repair(work.with_status(conditions=conditions), at=now).total_seconds()
+    again = f" in {wait:g} s, because it was put back before: something on the member changes it again" if wait else ""
+    new = Condition(DRIFTED, "True", OBJECT_CHANGED, f"Changed on the member: {drift}. It is put back{again}."[:1024])
+    events = (Event(work, OBJECT_CHANGED, new.message, warning=True),) if wait else ()
+    return work.with_status(conditions=with_condition(conditions, new, now=now)), events
 
 
 def _first_status_events(work: Work) -> Iterator[Event]:

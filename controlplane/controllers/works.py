@@ -17,6 +17,7 @@ from controlplane.apimachinery.names import (
     BINDING_FINALIZER,
     CLUSTER_BINDING_FINALIZER,
     DIRECTLY_UNREACHABLE_ANNOTATION,
+    DRIFT_ANNOTATION,
     cluster_of_execution_namespace,
     is_reserved_namespace,
 )
@@ -109,7 +110,8 @@ def _has_unwanted_copy(binding: Binding) -> bool:
 
 def _relevant_metadata(binding: Binding) -> tuple[Any, ...]:
     metadata = binding.metadata
-    return metadata.deletion_timestamp, metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION)
+    passed_on = (metadata.annotations.get(name) for name in (DIRECTLY_UNREACHABLE_ANNOTATION, DRIFT_ANNOTATION))
+    return metadata.deletion_timestamp, *passed_on
 
 
 def _template_changed(old: Template | None, new: Template | None) -> Iterator[Ref]:

@@ -15,6 +15,7 @@ from controlplane.apimachinery.names import (
     CLUSTER_BINDING_FINALIZER,
     CLUSTER_RESOURCE_BINDING_ID_LABEL,
     DIRECTLY_UNREACHABLE_ANNOTATION,
+    DRIFT_ANNOTATION,
     RESOURCE_BINDING_ID_LABEL,
     TOGETHER_ANNOTATION,
     binding_name,
@@ -41,7 +42,7 @@ from controlplane.propagation import matching
 
 API_VERSION = "work.karmada.io/v1alpha2"
 NAMESPACED, CLUSTER_SCOPED = "ResourceBinding", "ClusterResourceBinding"
-PASSED_ON = (DIRECTLY_UNREACHABLE_ANNOTATION, TOGETHER_ANNOTATION)
+PASSED_ON = (DIRECTLY_UNREACHABLE_ANNOTATION, DRIFT_ANNOTATION, TOGETHER_ANNOTATION)
 """Annotations that are copied from a policy to its bindings."""
 
 

@@ -17,6 +17,7 @@ from controlplane.apimachinery.names import (
     BINDING_ANNOTATION,
     CLUSTER_RESOURCE_BINDING_ID_LABEL,
     CONFLICT_RESOLUTION_ANNOTATION,
+    DRIFT_ANNOTATION,
     IMPERSONATOR,
     MANAGED_ANNOTATIONS_ANNOTATION,
     MANAGED_LABEL,
@@ -102,6 +103,7 @@ def rendering(binding: Binding, template: Template) -> Rendering:
     }
     own_labels = {**link_labels, MANAGED_LABEL: MANAGED_LABEL_VALUE}
     conflict = {CONFLICT_RESOLUTION_ANNOTATION: conflict_resolution(binding, place.annotations)}
+    drift = place.annotations.get(DRIFT_ANNOTATION) or binding.metadata.annotations.get(DRIFT_ANNOTATION)
     return Rendering(
         binding=binding,
         name=name,
@@ -112,7 +114,8 @@ def rendering(binding: Binding, template: Template) -> Rendering:
         labels={**place.labels, **own_labels},
         annotations={**place.annotations, **annotations, **conflict},
         work_labels=link_labels,
-        work_annotations={**link_annotations, BINDING_ANNOTATION: str(binding.ref), **conflict},
+        work_annotations={**link_annotations, BINDING_ANNOTATION: str(binding.ref), **conflict}
+        | ({DRIFT_ANNOTATION: drift} if drift else {}),
         revise=knows.revise if binding.workload else None,
     )
 

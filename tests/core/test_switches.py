@@ -25,6 +25,7 @@ from tests.builders import objects, placements, scheduling
 from tests.builders.objects import START, binding, cluster, no_execute
 from tests.builders.placements import by_room, duplicated
 from tests.core import propagation_story as propagation
+from tests.core import test_drift as drift
 from tests.core.fleet_story import FAILOVER, Story
 from tests.core.test_estimate import SEED
 from tests.core.test_graceful import LATE, cleared, moving, task
@@ -43,6 +44,14 @@ class Turned(NamedTuple):
     before: Any
     after: Any
     base: Settings = FAILOVER
+
+
+def put_back_at_once(settings: Settings) -> bool:
+    """Whether a field that was changed on a member is written again."""
+    return (
+        drift.state(drift.applied(drift.observed(drift.work(), drift.DRIFT, settings)[0], settings)[0], "Drifted")[0]
+        != "True"
+    )
 
 
 def obstacles(one: Any = None) -> Callable[[Settings], set[tuple[str, str]]]:
@@ -210,6 +219,7 @@ TURNED: dict[str, Turned] = {
     "graceful_eviction_timeout": Turned(3600, lambda s: cleared(UNHEALTHY, s, at=LATE), ["member1"], [], BY_PURGE),
     "on_graceful_timeout": Turned("Purge", lambda s: cleared(UNHEALTHY, s, at=LATE), [], ["member1"]),
     "evict_plugins": Turned(("ResourceHealth",), lambda s: cleared(BACK, s), ["member2"], []),
+    "drift": Turned("Report", put_back_at_once, True, False),
     "directly_unreachable": Turned("Proceed", obstacles(app(DIRECT)), {("DirectlyUnreachable", "Warns")}, set()),
     "state_preservation_on_missing": Turned(
         "Proceed",
@@ -246,6 +256,7 @@ OF_CALLS = {
     "members.allowed_addresses",
     "members.answer_bytes",
     "members.watch_bytes",
+    "members.compare_seconds",
 }
 # No controller reads them. What they end and limit: tests/api/test_proxy.py
 OF_THE_PROXY = {

@@ -150,6 +150,8 @@ class StatePreservation(UserStruct, frozen=True):
     rules: tuple[StatePreservationRule, ...] = ()
 
 
+REPAIR, REPORT = "Repair", "Report"
+DRIFT_MODES = (REPAIR, REPORT)  # values of the annotation about changes on members [member-drift]
 DIRECTLY, GRACEFULLY, NEVER = "Directly", "Gracefully", "Never"
 PureMode = Annotated[
     str, Meta(description="Deprecated spelling of purgeMode. The two always have the same meaning; write purgeMode.")

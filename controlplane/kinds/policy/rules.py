@@ -12,6 +12,7 @@ from controlplane.apimachinery.names import (
     CLUSTER_PROPAGATION_POLICY_FINALIZER,
     CLUSTER_PROPAGATION_POLICY_ID_LABEL,
     DIRECTLY_UNREACHABLE_ANNOTATION,
+    DRIFT_ANNOTATION,
     PROPAGATION_POLICY_FINALIZER,
     PROPAGATION_POLICY_ID_LABEL,
     TOGETHER_ANNOTATION,
@@ -19,6 +20,7 @@ from controlplane.apimachinery.names import (
 from controlplane.apimachinery.selectors import selector_errors
 from controlplane.kinds.binding.colocation_index import NO, YES
 from controlplane.kinds.policy import (
+    DRIFT_MODES,
     Policy,
     PropagationSpec,
     failover_rules,
@@ -94,6 +96,7 @@ def validate(new: Policy, old: Policy | None, settings: Settings) -> list[Cause]
     causes += _suspension(spec)
     causes += _priority(spec)
     causes += _proceed(new)
+    causes += _drift(new)
     causes += _together(new)
     if old is not None:
         causes += _unchanged(new, old)
@@ -161,6 +164,13 @@ def _proceed(policy: Policy) -> Iterator[Cause]:
         return
     rule = f"write Wait, or After=<seconds> with at most {unreachable_wait.MAX_DIGITS} digits, such as After=300"
     yield invalid(f"metadata.annotations[{DIRECTLY_UNREACHABLE_ANNOTATION}]", text, rule)
+
+
+def _drift(policy: Policy) -> Iterator[Cause]:
+    """Yield the cause to refuse the annotation about changes on members."""
+    text = policy.metadata.annotations.get(DRIFT_ANNOTATION)
+    if text not in (None, *DRIFT_MODES):
+        yield unsupported(f"metadata.annotations[{DRIFT_ANNOTATION}]", text, DRIFT_MODES)
 
 
 def _together(policy: Policy) -> Iterator[Cause]:

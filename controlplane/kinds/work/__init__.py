@@ -45,11 +45,18 @@ class WorkStatus(Struct, frozen=True):
 
 APPLIED, DISPATCHING = "Applied", "Dispatching"
 RETAINED = "Retained"
-"""Condition type: False after the object disappeared from its member, until it has existed there for a minute again.
+"""Condition type: False after the object disappeared from its member or was changed there, until it has stayed there as
+it was applied for a minute.
 
-A Work whose object never disappeared does not have this condition."""
+A Work whose object was always kept does not have this condition."""
+DRIFTED = "Drifted"
+"""Condition type: True while an object differs from its manifest because it was changed on its member. Its message
+names the fields. A Work whose object was never changed does not have this condition."""
+# Reasons of Drifted: the change is put back, it is only reported; it was put back, or taken back on the member.
+OBJECT_CHANGED, CHANGE_REPORTED, PUT_BACK, CHANGE_GONE = "ObjectChanged", "ChangeReported", "PutBack", "ChangeGone"
 # Reasons of Applied: the member refused the manifest; it refused to delete the object; the object has more replicas
 # than the manifest, because other copies are not healthy yet (controlplane/eviction/leftovers.py).
+APPLIED_SUCCESSFUL = "AppliedSuccessful"
 APPLIED_FAILED, CLEANUP_FAILED, REPLICAS_KEPT = "AppliedFailed", "CleanupFailed", "ReplicasKept"
 # Reasons of Applied while a Work is deleted: the member is deleting the object; the object is gone.
 REMOVING, REMOVED = "Removing", "Removed"
