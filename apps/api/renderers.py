@@ -11,6 +11,7 @@ from rest_framework.renderers import BaseRenderer
 
 from apps.api.answer import Answer, ListAnswer
 from apps.api.clock import wall_now
+from apps.api.table_rows import ROWS
 from controlplane.wire.discovery import AGGREGATED_GROUP, content_type
 from controlplane.wire.negotiate import JSON, YAML
 from controlplane.wire.table import include_object_of
@@ -65,7 +66,12 @@ class TableRenderer(FormRenderer):
 
     def encode(self, answer: Answer, context: Mapping[str, Any]) -> bytes:
         asked = context["request"].query_params.get("includeObject") if "request" in context else None
-        return orjson.dumps(answer.as_table(now=wall_now(), include_object=include_object_of(asked)))
+        now, include_object = wall_now(), include_object_of(asked)
+        if type(answer) is ListAnswer and answer.read_beside is None and include_object == "Metadata":
+            shown = ROWS.encoded(answer.resource, answer.texts, answer.list_meta, now=now)
+            if shown is not None:
+                return shown
+        return orjson.dumps(answer.as_table(now=now, include_object=include_object))
 
 
 class OldTableRenderer(TableRenderer):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from controlplane.wire.resource import AGE, Column, age, human_duration, parse_time
@@ -22,9 +23,14 @@ _ROLE_LABEL = "node-role.kubernetes.io/"
 _MAX_SHOWN = 3  # items of a list that a cell shows
 
 
+@cache
+def _names(path: str) -> list[str]:
+    return path.split(".")
+
+
 def at(document: Any, path: str, default: Any = None) -> Any:
     """Return the value at a dotted path of the document, or `default` if it is missing or null."""
-    for name in path.split("."):
+    for name in _names(path):
         if not isinstance(document, dict):  # faster than Mapping: a third of a table's time
             return default
         document = document.get(name)
@@ -33,7 +39,7 @@ def at(document: Any, path: str, default: Any = None) -> Any:
 
 def field(name: str, path: str, default: Any = "", *, wide: bool = False, kind: str = "string") -> Column:
     """Return a column with the value at `path`."""
-    return Column(name, lambda document, now: at(document, path, default), type=kind, priority=int(wide))
+    return Column(name, lambda document, now: at(document, path, default), kind, priority=int(wide), is_timed=False)
 
 
 def number(name: str, path: str, default: int = 0) -> Column:
@@ -48,7 +54,7 @@ def moment(name: str, path: str, default: str = "<unknown>") -> Column:
 
 def computed(name: str, cell: Callable[[Document], Any], *, wide: bool = False, kind: str = "string") -> Column:
     """Return a column that is computed from the document."""
-    return Column(name, lambda document, now: cell(document), type=kind, priority=int(wide))
+    return Column(name, lambda document, now: cell(document), kind, priority=int(wide), is_timed=False)
 
 
 def labels(selector: Mapping[str, str] | None) -> str:
@@ -82,7 +88,7 @@ def _containers(template: str, selector: Cell | None = None) -> tuple[Column, ..
         computed("Containers", names("name"), wide=True),
         computed("Images", names("image"), wide=True),
     )
-    return (*shown, Column("Selector", selector, priority=1)) if selector else shown
+    return (*shown, Column("Selector", selector, priority=1, is_timed=False)) if selector else shown
 
 
 def _selector(path: str = "spec.selector") -> Cell:
@@ -282,7 +288,7 @@ def _default_mark(annotation: str) -> Column:
         name = str(at(document, "metadata.name", ""))
         return f"{name} (default)" if at(document, "metadata.annotations", {}).get(annotation) == "true" else name
 
-    return Column("Name", lambda document, now: cell(document), format="name")
+    return Column("Name", lambda document, now: cell(document), format="name", is_timed=False)
 
 
 _CREATED_AT = field("Created At", "metadata.creationTimestamp")
@@ -369,7 +375,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     ),
     "v1/ReplicationController": _replica_columns(lambda d, now: labels(at(d, "spec.selector"))),
     "v1/PodTemplate": (
-        *(Column(c.name, c.cell) for c in _containers("template")),
+        *(Column(c.name, c.cell, is_timed=False) for c in _containers("template")),
         computed("Pod Labels", lambda d: labels(at(d, "template.metadata.labels"))),
     ),
     "v1/ResourceQuota": (AGE, computed("Request", _quota("requests")), computed("Limit", _quota("limits"))),

@@ -39,6 +39,7 @@ class Column(msgspec.Struct, frozen=True):
     format: str = ""
     priority: int = 0
     description: str = ""
+    is_timed: bool = True  # False: the cell does not depend on the time of the request
 
 
 AGE = Column(

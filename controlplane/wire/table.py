@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
-from typing import Any, Literal
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
+
+import orjson
 
 from controlplane.apimachinery.errors import BadRequest
-from controlplane.wire.resource import AGE, Column, Resource
+from controlplane.wire.resource import AGE, Column, Resource, age, parse_time
 
 Document = dict[str, Any]
 IncludeObject = Literal["Metadata", "None", "Object"]
@@ -19,8 +21,10 @@ _NAME = Column(
     lambda document, now: document.get("metadata", {}).get("name", ""),
     format="name",
     description="Name of the object, unique in its namespace.",
+    is_timed=False,
 )
 _MISSHAPEN = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+_ANY_TIME = datetime.min.replace(tzinfo=UTC)  # for columns that do not depend on it
 _STAND_FOR_AGE = frozenset(("Age", "Last Seen", "Created At"))
 
 
@@ -56,6 +60,34 @@ def table(
     shown["columnDefinitions"] = [_definition(column) for column in columns] if definitions else []
     shown["rows"] = rows
     return shown
+
+
+class SteadyRow(NamedTuple):
+    """A row as JSON, without its age: the text before the age, the text behind it, and when the object was created."""
+
+    before: bytes
+    behind: bytes
+    created: datetime | None
+
+    def encoded(self, now: datetime) -> bytes:
+        """Return the whole row."""
+        return b'%b"%b"%b' % (self.before, age(self.created, now).encode(), self.behind)
+
+
+def has_steady_rows(columns: tuple[Column, ...]) -> bool:
+    """Test whether nothing but the age of an object changes in its row while the object stays as it is."""
+    return columns.count(AGE) == 1 and not any(column.is_timed for column in columns if column is not AGE)
+
+
+def steady_row(columns: tuple[Column, ...], document: Document) -> SteadyRow:
+    """Return the row of a document, with its metadata as `object`. The columns have steady rows."""
+    place = columns.index(AGE)
+    cells = _cells(document, (*columns[:place], *columns[place + 1 :]), _ANY_TIME)
+    before = b"".join(orjson.dumps(cell) + b"," for cell in cells[:place])
+    behind = b"".join(b"," + orjson.dumps(cell) for cell in cells[place:])
+    shown = orjson.dumps(_row_metadata(document))
+    created = parse_time(document.get("metadata", {}).get("creationTimestamp"))
+    return SteadyRow(b'{"cells":[' + before, behind + b'],"object":' + shown + b"}", created)
 
 
 def include_object_of(text: str | None) -> IncludeObject:

@@ -27,6 +27,7 @@ POLICY: Final = Column(
     "Policy",
     _claim,
     priority=1,
+    is_timed=False,
     description="PropagationPolicy (pp) or ClusterPropagationPolicy (cpp) that claims the object.",
 )
 
