@@ -64,6 +64,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     indexes: tuple[Index, ...] = ()
     has_generation: bool = True
     has_status: bool = True
+    initial_status: dict[str, Any] = {}  # of a new object, for kinds that Kubernetes has built in
     audited: bool = True  # False: the audit page does not list the objects (Events, which are derived)
     is_ending: bool = False  # True: its CustomResourceDefinition is being deleted, so no objects can be created
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from apps.api.query import Writing
+from rest_framework.request import Request
+
+from apps.api.query import Writing, writing_of
 from apps.api.target import Target
 from controlplane.apimachinery.errors import BadRequest, Invalid, TooLarge
+from controlplane.kind import Kind
 from controlplane.wire import builtin, document_check, protobuf, request
 from controlplane.wire.body import MAX_BYTES, decode_body
 from controlplane.wire.negotiate import go_bool, media_type_of
+from controlplane.wire.prune import validate_fields
 from controlplane.wire.resource import Resource
 
 Document = dict[str, Any]
@@ -88,3 +92,16 @@ def complaints_or_warnings(resource: Resource, complaints: list[str], writing: W
     if complaints and writing.validation == "Strict":
         raise strict_error(resource, complaints)
     return complaints if writing.validation == "Warn" else []
+
+
+def question(sent: Request, kind: Kind) -> tuple[dict[str, Any], list[str]]:
+    """Return the document in the body of a request that is only answered, and warnings about its fields.
+
+    Raises BadRequest.
+    """
+    writing = writing_of(sent.query_params, user_agent=sent.headers.get("User-Agent", ""))
+    document, duplicates = decode(sent.content_type, sent.body)
+    if not isinstance(document, dict):
+        raise BadRequest(f"the body must be an object of kind {kind.resource.kind}")
+    unknown = [] if writing.validation == "Ignore" else validate_fields(document, kind.schema())
+    return document, complaints_or_warnings(kind.resource, [*duplicates, *unknown], writing)

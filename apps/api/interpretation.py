@@ -14,19 +14,17 @@ from apps.api import bodies
 from apps.api.answer import Answer
 from apps.api.authorization import Attributes
 from apps.api.permissions import Scope, resource_attributes
-from apps.api.query import writing_of
 from apps.api.views import KubernetesView, warning
 from apps.interpretation.service import interpretation
 from apps.objects.configuration import configuration
 from apps.objects.lua_syntax import check_scripts
 from apps.objects.store import store
-from controlplane.apimachinery.errors import BadRequest, ServiceUnavailable
+from controlplane.apimachinery.errors import ServiceUnavailable
 from controlplane.insight import interpretation as insight
 from controlplane.interpret import INTERPRETERS, Unanswered
 from controlplane.kind import KINDS
 from controlplane.kinds import INTERPRETER_CUSTOMIZATION
 from controlplane.kinds.interpretation import KIND, RESOURCE, InterpretationStatus
-from controlplane.wire.prune import validate_fields
 
 T = TypeVar("T")
 
@@ -58,12 +56,7 @@ class InterpretationView(KubernetesView):
         return resource_attributes(request, RESOURCE, Scope())
 
     def post(self, request: Request) -> Response:
-        writing = writing_of(request.query_params, user_agent=request.headers.get("User-Agent", ""))
-        document, duplicates = bodies.decode(request.content_type, request.body)
-        if not isinstance(document, dict):
-            raise BadRequest("the body must be an Interpretation")
-        unknown = [] if writing.validation == "Ignore" else validate_fields(document, KIND.schema())
-        warnings = bodies.complaints_or_warnings(RESOURCE, [*duplicates, *unknown], writing)
+        document, warnings = bodies.question(request, KIND)
         settings, now = configuration().settings(), store().now()
         asked = insight.decoded(document, settings=settings, now=now)
         draft = insight.draft(asked.spec, settings=settings, now=now)

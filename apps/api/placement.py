@@ -17,12 +17,11 @@ from apps.api.answer import Answer
 from apps.api.authorization import Attributes
 from apps.api.interpretation import with_answers
 from apps.api.permissions import Scope, resource_attributes
-from apps.api.query import writing_of
 from apps.api.views import KubernetesView, TargetView, warning
 from apps.objects.configuration import configuration
 from apps.objects.store import store
 from controlplane.apimachinery.causes import invalid
-from controlplane.apimachinery.errors import BadRequest, Invalid, NotFound
+from controlplane.apimachinery.errors import Invalid, NotFound
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.reads.binding_groups import applications, workload_groups
 from controlplane.insight import placement_review
@@ -33,7 +32,6 @@ from controlplane.kinds.rows import Collected, FleetNames, PlacementNote
 from controlplane.scheduling import explanation_text
 from controlplane.scheduling.dry_run import Around
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY
-from controlplane.wire.prune import validate_fields
 
 
 class Explained(Answer):
@@ -89,12 +87,7 @@ class PlacementReviewView(KubernetesView):
         return resource_attributes(request, RESOURCE, Scope())
 
     def post(self, request: Request) -> Response:
-        writing = writing_of(request.query_params, user_agent=request.headers.get("User-Agent", ""))
-        document, duplicates = bodies.decode(request.content_type, request.body)
-        if not isinstance(document, dict):
-            raise BadRequest("the body must be a PlacementReview")
-        unknown = [] if writing.validation == "Ignore" else validate_fields(document, KIND.schema())
-        warnings = bodies.complaints_or_warnings(RESOURCE, [*duplicates, *unknown], writing)
+        document, warnings = bodies.question(request, KIND)
         reading, settings = store(), configuration().settings()
         now = reading.now()
         review = placement_review.decode_review(document, settings=settings, now=now)

@@ -12,18 +12,16 @@ from apps.api import bodies, pages
 from apps.api.answer import ObjectAnswer
 from apps.api.authorization import Attributes
 from apps.api.permissions import Scope, resource_attributes
-from apps.api.query import writing_of
 from apps.api.views import KubernetesView, warning
 from apps.failover import what_if_runs
 from apps.objects.configuration import configuration
 from apps.objects.store import store
 from apps.objects.what_if import effects_of, is_small, readable_status, status_of
 from controlplane.admission.admit import admit_create
-from controlplane.apimachinery.errors import BadRequest, Invalid, MethodNotAllowed, NotFound
+from controlplane.apimachinery.errors import Invalid, MethodNotAllowed, NotFound
 from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.insight.changes import Change, decoded_changes
 from controlplane.kinds.what_if import KIND, RESOURCE, WhatIf, WhatIfSpec, WhatIfStatus
-from controlplane.wire.prune import validate_fields
 from controlplane.wire.request import metadata_of
 
 
@@ -42,12 +40,7 @@ class WhatIfView(KubernetesView):
     def post(self, request: Request, name: str | None = None) -> Response:
         if name:
             raise MethodNotAllowed("POST is possible on whatifs, not on a single one")
-        writing = writing_of(request.query_params, user_agent=request.headers.get("User-Agent", ""))
-        document, duplicates = bodies.decode(request.content_type, request.body)
-        if not isinstance(document, dict):
-            raise BadRequest("the body must be a WhatIf")
-        unknown = [] if writing.validation == "Ignore" else validate_fields(document, KIND.schema())
-        warnings = bodies.complaints_or_warnings(RESOURCE, [*duplicates, *unknown], writing)
+        document, warnings = bodies.question(request, KIND)
         asked, changes = _asked(document)
         if not asked.spec.background and is_small(store(), changes):
             status = readable_status(status_of(effects_of(store(), changes)), request.user)

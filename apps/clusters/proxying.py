@@ -18,6 +18,7 @@ from yarl import URL
 
 from apps.clusters.answers import REDIRECT, by_proxy, first_line, not_reached, untrusted
 from apps.clusters.connection import connector, credentials, through
+from apps.clusters.inbound import MOST_BYTES, Inbound
 from apps.clusters.response_reader import Account
 from apps.objects.address_guard import CheckedResolver, check
 from controlplane.apimachinery.errors import ServiceUnavailable
@@ -26,14 +27,13 @@ from controlplane.clusters.questions import Target
 from controlplane.settings import MemberSettings
 
 CONNECT_SECONDS = 5.0
-READ_BYTES = 64 * 1024  # bytes of an answer that may be in memory in each direction
 _BY_SOCKS = (ProxyConnectionError, ProxyError, ProxyTimeoutError)
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 # aiohttp adds these headers if a request has none. The member gets those of the caller only.
 _OWN_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 
 
-class Tunnel:
+class Tunnel(Inbound):
     """The bytes of a connection to a member after its protocol was switched."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
@@ -41,36 +41,28 @@ class Tunnel:
         assert connection is not None, "a connection that was switched is not released"
         assert connection.protocol is not None, "a connection that is not released has its protocol"
         self._protocol = connection.protocol
-        self._parts = bytearray()
-        self._arrived = asyncio.Event()
-        self._ended = self._paused = False
+        self._paused = False
+        super().__init__(self._pause, self._resume)
         self._protocol.set_parser(self, None)  # from now on aiohttp passes on what arrives: feed_data, feed_eof
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
         """Take bytes that have arrived. Called by aiohttp. The first value False: there is no error."""
-        self._parts += data
-        if len(self._parts) > READ_BYTES and not self._paused:
-            self._paused = True
-            self._protocol.pause_reading()
-        self._arrived.set()
+        self.feed(data)
         return False, b""
 
     def feed_eof(self) -> None:
         """Note that the member has closed the connection. Called by aiohttp."""
-        self._ended = True
-        self._arrived.set()
+        self.end()
 
-    async def read(self) -> bytes:
-        """Return the bytes that have arrived, and wait for the first; b"": the connection is closed."""
-        while not self._parts and not self._ended:
-            self._arrived.clear()
-            await self._arrived.wait()
-        data = bytes(self._parts)
-        self._parts.clear()
-        if self._paused and not self._ended:
+    def _pause(self) -> None:
+        if not self._paused:
+            self._paused = True
+            self._protocol.pause_reading()
+
+    def _resume(self) -> None:
+        if self._paused:  # otherwise aiohttp would parse what has arrived
             self._paused = False
             self._protocol.resume_reading()
-        return data
 
     async def write(self, data: bytes) -> None:
         """Send bytes and wait until most of them are sent. Raises OSError if the connection is closed."""
@@ -156,7 +148,7 @@ class ProxyClient:
             timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),  # else the cookies of a member would be shared by all callers
             auto_decompress=False,
-            read_bufsize=READ_BYTES,
+            read_bufsize=MOST_BYTES,
         )
         self._sessions[key] = (target, session)
         return session

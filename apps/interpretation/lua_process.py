@@ -1,7 +1,7 @@
 """The process that runs scripts: `python -m apps.interpretation.lua_process`. It reads calls from its standard input
 and writes an answer to each, in order.
 
-A message is its length (4 bytes, big endian) and JSON. A call has the script, the name of its function, its arguments,
+A call has the script, the name of its function, its arguments,
 how many results are read, and the references for the shapes of empty tables. An answer has `values` or `error`.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import resource
 import signal
-import struct
 import sys
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,11 +18,12 @@ from lupa import lua51
 
 from apps.interpretation.kube_library import library
 from apps.interpretation.lua_values import Reader, to_lua, with_shapes
+from apps.objects.confined_process import limit, read, write
 
-HEADER = struct.Struct(">I")
 MAX_COMPILED = 256  # scripts
 OVERTIME = 3  # a call that the clock of the sandbox cannot stop ends the process after so many times its seconds
 MAX_RESULT_BYTES = 4 * 2**20
+MAX_FILES = 8
 SANDBOX = Path(__file__).with_name("sandbox.lua")
 
 
@@ -70,39 +70,19 @@ def _reason(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def limit(memory: int) -> None:
-    """Limit this process: more memory by at most `memory` bytes, no more files, no processes, no core dump."""
-    used = _mapped()
-    if used:
-        resource.setrlimit(resource.RLIMIT_AS, (used + memory, used + memory))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))
-
-
-def _mapped() -> int:
-    """Return how many bytes are mapped into this process; 0 where the system does not report it (macOS)."""
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    except OSError:
-        return 0
-
-
 def serve(source: BinaryIO, sink: BinaryIO, runner: Runner) -> None:
     """Answer calls until the source ends."""
-    sink.write(HEADER.pack(0))  # ready
-    sink.flush()
-    while header := source.read(HEADER.size):
-        call = orjson.loads(source.read(*HEADER.unpack(header)))
+    write(sink, b"{}")  # ready
+    while (call := read(source)) is not None:
         text = orjson.dumps(runner.answer(call))
         if len(text) > MAX_RESULT_BYTES:
             text = orjson.dumps({"error": f"the result has more than {MAX_RESULT_BYTES} bytes"})
-        sink.write(HEADER.pack(len(text)) + text)
-        sink.flush()  # at once: the caller has to see which call does not end
+        write(sink, text)
 
 
 if __name__ == "__main__":
     seconds, memory = float(sys.argv[1]), int(sys.argv[2])
     ready = Runner(seconds)
     limit(memory)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (MAX_FILES, MAX_FILES))
     serve(sys.stdin.buffer, sys.stdout.buffer, ready)

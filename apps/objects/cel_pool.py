@@ -5,117 +5,49 @@ An expression that needs more than it may have ends its process. The next call s
 
 from __future__ import annotations
 
-import os
-import select
 import signal
 import subprocess
-import sys
-import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 from threading import BoundedSemaphore, Lock
 from typing import Any
 
 import orjson
 
+from apps.objects.confined_process import ConfinedProcess, Ended
 from controlplane.apimachinery.causes import invalid, required, shown, unsupported
 from controlplane.apimachinery.errors import Cause, ServiceUnavailable
 from controlplane.wire.structural import StructuralSchema
 
 SECONDS = 1.0  # of processor time for the rules of one write
 COMPILE_SECONDS = 5.0  # of processor time for the compilation of all rules of a definition
-MEMORY = 256 * 2**20  # bytes that a process may use beyond what it begins with
 WAIT_SECONDS = 15.0  # without an answer, after which a process is ended; a busy machine gives it little time
 MAX_INPUT = 6 * 2**20  # bytes of a call
 MAX_PROCESSES = 4  # at work at the same time; further calls wait
 MAX_IDLE = 2  # processes that are kept for later calls
-ROOT = Path(__file__).parents[2]
-_HEADER_BYTES = 4
+MODULE = "apps.objects.cel_process"
 
 
-class Ended(Exception):
-    """The process has ended, or was ended because it did not answer. `at`: field and rule that it ran last."""
+class CelProcess(ConfinedProcess):
+    """A process that runs expressions."""
 
-    def __init__(self, why: str, at: Sequence[str] = ("", "")) -> None:
-        super().__init__(why)
-        self.at = at
-
-
-class CelProcess:
-    """One process. One thread at a time uses it."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "apps.objects.cel_process", str(seconds), str(MEMORY)],
-            cwd=ROOT,
-            env={"PYTHONPATH": str(ROOT), "TZ": "UTC"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            start_new_session=True,
-        )
-        try:
-            self._message()
-        except Ended:
-            self.close()
-            raise
+    start_seconds = WAIT_SECONDS
+    stderr = subprocess.DEVNULL
 
     def ask(self, call: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer to a call. Raises Ended."""
-        data = orjson.dumps(call)
-        self._write(len(data).to_bytes(_HEADER_BYTES, "big") + data)
+        """Return the answer to a call. Raises Ended, with field and rule that ran last."""
         at: Sequence[str] = ("", "")
-        while True:
-            try:
-                found = self._message()
-            except Ended as ended:
-                ended.at = at
-                raise
-            if "at" not in found:
-                return found
-            at = found["at"]
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
-
-    def _message(self) -> dict[str, Any]:
-        size = int.from_bytes(self._read(_HEADER_BYTES), "big")
-        found: dict[str, Any] = orjson.loads(self._read(size))
-        return found
-
-    def _read(self, size: int) -> bytes:
-        assert self._process.stdout is not None
-        pipe, found, ends = self._process.stdout.fileno(), b"", time.monotonic() + WAIT_SECONDS
-        while len(found) < size:
-            readable, _, _ = select.select([pipe], [], [], max(ends - time.monotonic(), 0))
-            if not readable:
-                raise Ended(f"did not end within {WAIT_SECONDS:g} s")
-            part = os.read(pipe, size - len(found))
-            if not part:
-                raise Ended(self._why_ended())
-            found += part
-        return found
-
-    def _write(self, data: bytes) -> None:
-        """Write a call. The process reads all of it before it begins, so that the pipe does not stay full."""
-        assert self._process.stdin is not None
         try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(self._process.stdin.fileno(), view) :]
-        except OSError as error:
-            raise Ended(self._why_ended()) from error
+            self.send(orjson.dumps(call))
+            while "at" in (found := self.receive()):
+                at = found["at"]
+        except Ended as ended:
+            ended.at = at
+            raise
+        return found
 
-    def _why_ended(self) -> str:
-        if self._process.wait() == -signal.SIGPROF:
+    def why_ended(self, code: int) -> str:
+        if code == -signal.SIGPROF:
             return f"needed more than {self.seconds:g} s of processor time"
         return "needs more memory than it may have, or ended its process"
 
@@ -137,7 +69,7 @@ class CelPool:
         with self._turns:
             with self._lock:
                 process = self._idle.pop() if self._idle else None
-            process = process or CelProcess(self._seconds)
+            process = process or CelProcess(MODULE, seconds=self._seconds, answer_seconds=WAIT_SECONDS)
             try:
                 found = process.ask(call)
                 if also is not None and "unknown" in found:

@@ -1,29 +1,26 @@
 """The process that runs expressions of users: `python -m apps.objects.cel_process`. It reads calls from its standard
 input and answers each of them, in order.
 
-A message is its length (4 bytes, big endian) and JSON. A call has `do`: "violations" or "faults" of the rules of a
+A call has `do`: "violations" or "faults" of the rules of a
 schema, "checks" of an admission policy, "matched" of a webhook's conditions, or "expressions" of these. Before each
 rule a message with `at` (field and rule) is written, so that the caller knows which rule used up the time of a call.
 """
 
 from __future__ import annotations
 
-import resource
 import signal
-import struct
 import sys
 from collections import OrderedDict
 from typing import Any, BinaryIO
 
 import orjson
 
+from apps.objects.confined_process import limit, read, write
 from controlplane.wire.cel import admission_faults, rule_faults
 from controlplane.wire.cel.admission_checks import Expressions, checked, matched
 from controlplane.wire.cel.rules import MISSING, RuledNode, violations
 
-HEADER = struct.Struct(">I")
 MAX_COMPILED = 64  # schemas, policies and webhooks that are kept compiled
-STAT = "/proc/self/statm"
 
 
 class Answers:
@@ -65,9 +62,7 @@ class Answers:
             self.write({"at": self._at})
 
     def write(self, message: dict[str, Any]) -> None:
-        data = orjson.dumps(message)
-        self._out.write(HEADER.pack(len(data)) + data)
-        self._out.flush()
+        write(self._out, orjson.dumps(message))
 
     def _known(self, call: dict[str, Any]) -> RuledNode | Expressions | None:
         """Return the compiled rules for a call; None: they are not known."""
@@ -82,19 +77,6 @@ class Answers:
         return self._compiled.get(digest)
 
 
-def limit(memory: int) -> None:
-    """Limit this process: more memory by at most `memory` bytes, no files to write, no core dump."""
-    try:
-        with open(STAT, "rb") as stat:
-            used = int(stat.read().split()[0]) * resource.getpagesize()
-    except FileNotFoundError:  # not Linux, where the limit of address space has no effect either
-        used = 0
-    if used:
-        resource.setrlimit(resource.RLIMIT_AS, (used + memory, used + memory))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-
-
 def main() -> None:
     """Answer calls until the standard input ends. Arguments: seconds of processor time per call, bytes of memory."""
     seconds, memory = float(sys.argv[1]), int(sys.argv[2])
@@ -102,8 +84,7 @@ def main() -> None:
     limit(memory)
     answers = Answers(out)
     answers.write({"ready": True})
-    while len(head := source.read(HEADER.size)) == HEADER.size:
-        call = orjson.loads(source.read(HEADER.unpack(head)[0]))
+    while (call := read(source)) is not None:
         signal.setitimer(signal.ITIMER_PROF, seconds)  # the signal ends this process, whatever it does
         try:
             found = answers.answer(call)

@@ -74,7 +74,7 @@ def admit_create(kind: Kind, doc: Document, *, namespace: str, settings: Setting
         deletion_grace_period_seconds=None,
     )
     if kind.has_status and STATUS in kind.resource.subresources:
-        obj = _with_status_of(obj, None)
+        obj = _with_initial_status(kind, obj)
     return _checked(kind, obj, None, warnings, settings=settings, now=now)
 
 
@@ -253,10 +253,12 @@ def _field_and_rule(error: msgspec.ValidationError) -> tuple[str, str]:
 
 
 def _with_status_of(obj: Any, other: Any) -> Any:
-    """Return the object with the status of `other`; other None: with an empty status."""
-    if other is not None:
-        return replace(obj, status=other.status)
-    return replace(obj, status={} if isinstance(obj, Template) else type(obj.status)())
+    """Return the object with the status of `other`."""
+    return replace(obj, status=other.status)
+
+
+def _with_initial_status(kind: Kind, obj: Any) -> Any:
+    return replace(obj, status=kind.initial_status if isinstance(obj, Template) else type(obj.status)())
 
 
 def _with_identity_of(obj: Any, old: Any) -> Any:

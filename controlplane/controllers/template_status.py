@@ -15,6 +15,7 @@ from controlplane.controllers.reads.propagated_kinds import PropagatedKinds
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Put
 from controlplane.engine.state import State, Watch
+from controlplane.interpret.waited_conditions import with_conditions
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.template import Template
 from controlplane.propagation import aggregation, bindings
@@ -66,16 +67,20 @@ class TemplateStatus(Controller):
     def decide(
         self, snapshot: TemplateStatusSnapshot, settings: Settings, *, now: datetime, answer: Any = None
     ) -> Decision:
-        template, items = snapshot.subject, snapshot.binding.status.aggregated_status
+        template, binding = snapshot.subject, snapshot.binding
+        items = binding.status.aggregated_status
         interpreter = interpret.interpreter_for(template.api_version, template.kind)
         rule = interpreter.aggregate
         if rule is None or (not items and not template.status):
             return NOTHING
-        status = rule(_document(template), aggregation.counting(items, final=interpreter.final), now)
-        status = _complete(template, status)
+        doc, counted = _document(template), aggregation.counting(items, final=interpreter.final)
+        placed = sum(target.replicas for target in binding.spec.clusters)
+        waited = with_conditions(doc, rule(doc, counted, now), counted, placed=placed, now=now)
+        status = _complete(template, waited.status)
         if status == template.status:
-            return NOTHING
-        return Decision(changes=(Put(replace(template, status=status), template),), reason="AggregateStatus")
+            return Decision(wake_at=waited.wake_at) if waited.wake_at else NOTHING
+        change = Put(replace(template, status=status), template)
+        return Decision(changes=(change,), wake_at=waited.wake_at, reason="AggregateStatus")
 
 
 def _complete(template: Template, status: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ def split(binding: Binding, template: Template, targets: Iterable[TargetCluster]
     Shares are in proportion to the replicas, so that all clusters finish at about the same time.
     """
     spec = binding.spec
-    if template.kind != "Job" or spec.replicas <= 0 or spec.placement is None or not spec.placement.divided:
+    if template.kind != "Job" or not spec.replicas or spec.placement is None or not spec.placement.divided:
         return {}
     completions = template.spec.get("completions")
     if completions is None:

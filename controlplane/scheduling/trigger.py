@@ -68,8 +68,8 @@ def placement_changed(placement: Placement, applied: str, *, observed: str) -> b
         return False
     if _but_for_terms(before) != _but_for_terms(placement):
         return True
-    now, then = _term(placement, observed), _term(before, observed)
-    return not observed or now is None or now != then
+    term = _term(placement, observed)
+    return term is None or term != _term(before, observed)
 
 
 def applied_text(placement: Placement) -> str:

@@ -116,21 +116,24 @@ def test_an_unknown_kind_has_no_rules() -> None:
     assert knows.healthy is None
 
 
-def job(completions: int) -> Template:
+DIVIDED_WORK = Placement(replica_scheduling=ReplicaSchedulingStrategy(replica_scheduling_type=DIVIDED))
+
+
+def job(completions: int | None, *, parallelism: int = 6, kind: str = "Job") -> Template:
+    spec = {"parallelism": parallelism, "replicas": 6, "template": {"spec": {"containers": []}}}
     return Template.fold(
         {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
+            "apiVersion": "batch/v1" if kind == "Job" else "apps/v1",
+            "kind": kind,
             "metadata": {"name": "sum", "namespace": "default", "uid": "uid-job"},
-            "spec": {"completions": completions, "parallelism": 6, "template": {"spec": {"containers": []}}},
+            "spec": spec if completions is None else {**spec, "completions": completions},
         }
     )
 
 
 def test_a_divided_jobs_completions_follow_its_replicas() -> None:
-    divided = Placement(replica_scheduling=ReplicaSchedulingStrategy(replica_scheduling_type=DIVIDED))
     template = job(9)
-    binding = bindings.create(template, policy(placement=divided), gates={}, now=START)
+    binding = bindings.create(template, policy(placement=DIVIDED_WORK), gates={}, now=START)
     targets = [TargetCluster("member1", 4), TargetCluster("member2", 2)]
 
     shares = split(binding, template, targets)
@@ -141,9 +144,18 @@ def test_a_divided_jobs_completions_follow_its_replicas() -> None:
     assert (made.manifest["spec"]["completions"], made.manifest["spec"]["parallelism"]) == (6, 4)
 
 
-def test_duplicated_jobs_are_not_divided() -> None:
-    template = job(9)
-    binding = bindings.create(template, policy(), gates={}, now=START)
+@pytest.mark.parametrize(
+    ("template", "placement"),
+    [
+        pytest.param(job(9), Placement(), id="of a duplicated Job"),
+        pytest.param(job(None), DIVIDED_WORK, id="of a Job without completions"),
+        pytest.param(job(9, parallelism=0), DIVIDED_WORK, id="of a Job that is paused"),
+        pytest.param(job(9, kind="Deployment"), DIVIDED_WORK, id="of a Deployment"),
+        pytest.param(job(9, kind="StatefulSet"), DIVIDED_WORK, id="of a StatefulSet"),
+    ],
+)
+def test_completions_are_not_divided(template: Template, placement: Placement) -> None:
+    binding = bindings.create(template, policy(placement=placement), gates={}, now=START)
 
     assert split(binding, template, [TargetCluster("member1", 6)]) == {}
 

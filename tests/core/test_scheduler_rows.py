@@ -36,7 +36,7 @@ from controlplane.scheduling.explain import refusals
 from controlplane.scheduling.question import Neighbours
 from controlplane.scheduling.schedule import NO_CLUSTER_FIT, SCHEDULER_ERROR, UNSCHEDULABLE
 from controlplane.scheduling.trigger import needs_scheduling
-from controlplane.settings import GATES, Settings
+from controlplane.settings import GATES, Compat, Settings
 from tests.builders.objects import START, cluster
 from tests.builders.placements import DYNAMIC, placement
 from tests.builders.scheduling import ask, shares, spec
@@ -62,6 +62,12 @@ def by_terms(*names: str) -> Placement:
     return Placement(cluster_affinities=terms, replica_scheduling=DYNAMIC)
 
 
+def with_first(where: Placement, cluster: str) -> Placement:
+    """Return the placement with another cluster in its first term, whose name stays."""
+    first, *rest = where.cluster_affinities
+    return replace(where, cluster_affinities=(replace(first, cluster_names=("a", cluster)), *rest))
+
+
 def without_workload(one: Binding) -> Binding:
     return one.with_spec(replicas=0, replica_requirements=None)
 
@@ -71,7 +77,15 @@ class Triggered(NamedTuple):
     change: Callable[[Binding], Binding]
     why: str | None
     gone: Sequence[str] = ()  # clusters that are being deleted
+    settings: Settings = Settings()
 
+
+def observed(name: str, where: Placement) -> Callable[[Binding], Binding]:
+    """Return a change: the last result was made for the term of this name, and the placement is another one now."""
+    return lambda one: one.with_status(scheduler_observed_affinity_name=name).with_spec(placement=where)
+
+
+EMPTIED_BY_THE_QUEUE = Settings(feature_gates={"Failover": True}, compat=Compat(terminating_taint=True))
 
 TRIGGERS = {
     "placement is not the applied one": Triggered(
@@ -84,19 +98,20 @@ TRIGGERS = {
     ),
     "of several affinities the observed one has other clusters": Triggered(
         by_terms("b", "c"),
-        lambda one: one.with_spec(
-            placement=replace(
-                by_terms("b", "c"),
-                cluster_affinities=(
-                    ClusterAffinityTerm(cluster_names=("a", "d"), affinity_name="b"),
-                    *by_terms("c").cluster_affinities,
-                ),
-            )
-        ),
+        lambda one: one.with_spec(placement=with_first(by_terms("b", "c"), "d")),
         trigger.PLACEMENT_CHANGED,
     ),
     "of several affinities another one changed": Triggered(
         by_terms("b", "c"), lambda one: one.with_spec(placement=by_terms("b", "d")), None
+    ),
+    "of several affinities the one before the observed one changed": Triggered(
+        by_terms("b", "c"), observed("c", with_first(by_terms("b", "c"), "d")), None
+    ),
+    "of several affinities the one before the observed one changed, names descend": Triggered(
+        by_terms("c", "b"), observed("b", with_first(by_terms("c", "b"), "d")), None
+    ),
+    "of several affinities none gave a result, and another one changed": Triggered(
+        by_terms("b", "c"), observed("", by_terms("b", "d")), trigger.PLACEMENT_CHANGED
     ),
     "its groups of workloads changed": Triggered(
         Placement(replica_scheduling=DYNAMIC),
@@ -114,6 +129,12 @@ TRIGGERS = {
     ),
     "replicas changed: a copy has another number": Triggered(
         Placement(replica_scheduling=COPIES), lambda one: one.with_spec(replicas=5), trigger.REPLICAS_CHANGED
+    ),
+    "fewer replicas: shares add up to more": Triggered(
+        Placement(replica_scheduling=DYNAMIC), lambda one: one.with_spec(replicas=1), trigger.REPLICAS_CHANGED
+    ),
+    "fewer replicas: a copy has more": Triggered(
+        Placement(replica_scheduling=COPIES), lambda one: one.with_spec(replicas=1), trigger.REPLICAS_CHANGED
     ),
     "a reschedule was asked for later than the last one": Triggered(
         Placement(replica_scheduling=DYNAMIC),
@@ -136,6 +157,9 @@ TRIGGERS = {
     "a target is being deleted": Triggered(
         Placement(replica_scheduling=DYNAMIC), lambda one: one, trigger.TARGET_GOING, gone=("a",)
     ),
+    "a target is being deleted, and the eviction queue empties it": Triggered(
+        Placement(replica_scheduling=DYNAMIC), lambda one: one, None, gone=("a",), settings=EMPTIED_BY_THE_QUEUE
+    ),
     "nothing of that": Triggered(Placement(replica_scheduling=DYNAMIC), lambda one: one, None),
 }
 
@@ -146,7 +170,7 @@ def test_a_binding_is_scheduled_for_the_first_reason_that_holds(row: str) -> Non
     found = case.change(placed(case.before))
     clusters = [_going(cluster(name, room=9), name in case.gone) for name in ("a", "b")]
 
-    assert needs_scheduling(found, Fleet.of(clusters, settings=Settings())) == case.why
+    assert needs_scheduling(found, Fleet.of(clusters, settings=case.settings)) == case.why
 
 
 def test_every_trigger_there_is_has_a_row() -> None:

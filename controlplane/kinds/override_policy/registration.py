@@ -10,7 +10,8 @@ from controlplane.kinds.field_texts import explain
 from controlplane.kinds.override_policy import OverridePolicy, rules
 from controlplane.kinds.override_policy.field_texts import TEXTS
 from controlplane.kinds.owners import OWNED
-from controlplane.wire.resource import Column, Resource
+from controlplane.kinds.policy_resource import policy_resource
+from controlplane.wire.resource import Column
 from controlplane.wire.structs import schema_of
 
 ALL_OBJECTS = "*"
@@ -50,19 +51,12 @@ def _rule_count(doc: dict[str, Any], now: datetime) -> int:
     return len(spec.get("overrideRules") or ()) or int(bool(spec.get("overriders")))
 
 
+_COLUMNS = (Column("Selects", _selected), Column("Rules", _rule_count, type="integer"))
+
+
 def _kind(name: str, plural: str, short: str, *, namespaced: bool) -> Kind:
     return Kind(
-        resource=Resource(
-            "policy.karmada.io",
-            "v1alpha1",
-            name,
-            plural,
-            name.lower(),
-            namespaced,
-            short_names=(short,),
-            categories=("karmada-io",),
-            columns=(Column("Selects", _selected), Column("Rules", _rule_count, type="integer")),
-        ),
+        resource=policy_resource(name, plural, short, namespaced=namespaced, columns=_COLUMNS),
         type=OverridePolicy,
         schema=lambda: schema_of(OverridePolicy),
         validate=rules.validate,

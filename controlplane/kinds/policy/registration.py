@@ -8,7 +8,8 @@ from controlplane.kinds.field_texts import explain
 from controlplane.kinds.owners import OWNED
 from controlplane.kinds.policy import Policy, normalise, rules
 from controlplane.kinds.policy.field_texts import TEXTS
-from controlplane.wire.resource import Column, Resource
+from controlplane.kinds.policy_resource import policy_resource
+from controlplane.wire.resource import Column
 from controlplane.wire.structs import schema_of
 
 explain(TEXTS)
@@ -22,22 +23,15 @@ def _awaited_overrides(policy: Policy) -> list[str]:
     return [f"{policy.metadata.namespace}/{name}" for name in sorted(set(policy.spec.dependent_overrides))]
 
 
+_COLUMNS = (
+    Column("Conflict-Resolution", cells.field("spec", "conflictResolution")),
+    Column("Priority", cells.field("spec", "priority"), type="integer"),
+)
+
+
 def _kind(name: str, plural: str, short: str, *, namespaced: bool) -> Kind:
     return Kind(
-        resource=Resource(
-            "policy.karmada.io",
-            "v1alpha1",
-            name,
-            plural,
-            name.lower(),
-            namespaced,
-            short_names=(short,),
-            categories=("karmada-io",),
-            columns=(
-                Column("Conflict-Resolution", cells.field("spec", "conflictResolution")),
-                Column("Priority", cells.field("spec", "priority"), type="integer"),
-            ),
-        ),
+        resource=policy_resource(name, plural, short, namespaced=namespaced, columns=_COLUMNS),
         type=Policy,
         table="policies.Policy",
         schema=lambda: schema_of(Policy),

@@ -13,6 +13,7 @@ NAMESPACE = "Namespace"
 SECRET = "Secret"
 SERVICE_ACCOUNT = "ServiceAccount"
 CONFIG_MAP = "ConfigMap"
+CRON_JOB = "CronJob"
 LEASE = "coordination.k8s.io/Lease"
 DEFINITION = definition.KEY
 NEVER_PROPAGATED = frozenset({NAMESPACE, "Node", "Endpoints", LEASE, "discovery.k8s.io/EndpointSlice"})
@@ -33,8 +34,8 @@ class Template(Object, frozen=True):
     def unfold(self) -> dict[str, Any]:
         """Return the whole document, with typed metadata, for the encoder."""
         doc = {"apiVersion": self.api_version, "kind": self.kind, "metadata": self.metadata, **self.content}
-        if self.status:
-            doc["status"] = self.status
+        if self.status or self.kind == CRON_JOB:
+            doc["status"] = self.status  # Argo CD judges a CronJob without a status as one that nothing has seen yet
         return doc
 
     @classmethod

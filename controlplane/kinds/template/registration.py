@@ -51,6 +51,7 @@ _RULES = {
     **dict.fromkeys(_ROLE_BINDINGS, rbac_rules.validate_binding),
 }
 _DEFAULTS = {signing_request.KEY: signing_request.kept}
+_INITIAL_STATUS = {"PersistentVolumeClaim": {"phase": "Pending"}}
 _STATUS_RULES = {signing_request.KEY: signing_request.validate_status}
 _NORMALISE = {SECRET: secret_rules.normalise, **dict.fromkeys(_ROLE_BINDINGS, rbac_rules.normalise_binding)}
 # Kinds that have a status and no generation in Kubernetes. Kinds without a status have no generation either.
@@ -94,6 +95,7 @@ def _template(resource: Resource) -> Kind:
         ),
         has_generation=has_status and resource.key not in _WITHOUT_GENERATION,
         has_status=has_status,
+        initial_status=_INITIAL_STATUS.get(resource.key, {}),
     )
 
 

@@ -1,0 +1,50 @@
+"""Clusters that a binding has left for a taint, while that taint is still there [judged-once]."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from controlplane.kinds.cluster import Taint
+from controlplane.scheduling.cluster_arrays import Fleet
+from controlplane.scheduling.departures import left_for_taints
+from controlplane.settings import Settings
+from tests.builders.objects import START, binding, cluster, no_execute
+from tests.builders.placements import placement
+from tests.core.test_failback import away
+
+BEFORE, AFTER = START - timedelta(seconds=1), START + timedelta(seconds=1)
+
+TAINTS: dict[str, tuple[list[Taint], bool]] = {
+    "no taint": ([], False),
+    "there before it left": ([no_execute(at=BEFORE)], True),
+    "added in the second in which it left": ([no_execute(at=START)], True),
+    "added after it left": ([no_execute(at=AFTER)], False),
+    "one after, one before": ([no_execute("new", at=AFTER), no_execute("old", at=BEFORE)], True),
+    "PreferNoExecute evicts as well": ([Taint("gone", "PreferNoExecute", time_added=BEFORE)], True),
+    "NoSchedule evicts nothing": ([Taint("gone", "NoSchedule", time_added=BEFORE)], False),
+    "since an unknown time": ([Taint("gone", "NoExecute")], False),
+}
+
+
+@pytest.mark.parametrize("row", TAINTS)
+def test_a_cluster_counts_as_left_while_a_taint_of_that_time_evicts(row: str) -> None:
+    taints, counts = TAINTS[row]
+    left = away(placement(), was={"member1": 1, "member2": 1}, now={"member2": 1})
+    fleet = Fleet.of([cluster("member1", taints=taints), cluster("member2", taints=taints)], settings=Settings())
+
+    assert left_for_taints(left, fleet) == (("member1",) if counts else ())
+
+
+def test_clusters_left_are_sorted_and_those_that_are_gone_do_not_count() -> None:
+    left = away(placement(), was={"b": 1, "gone": 1, "a": 1, "c": 1}, now={"c": 1})
+    fleet = Fleet.of([cluster(name, taints=[no_execute(at=BEFORE)]) for name in "abc"], settings=Settings())
+
+    assert left_for_taints(left, fleet) == ("a", "b")
+
+
+def test_a_binding_that_has_left_no_cluster_has_no_departures() -> None:
+    fleet = Fleet.of([cluster("a", taints=[no_execute(at=BEFORE)])], settings=Settings())
+
+    assert left_for_taints(binding("web", placement(), on={"a": 1}), fleet) == ()

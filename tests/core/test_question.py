@@ -1,0 +1,77 @@
+"""What of a binding goes into the question to the scheduler."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from controlplane.kinds.binding import (
+    TAINT_UNTOLERATED,
+    GracefulEvictionTask,
+    ResourceBindingStatus,
+    WorkloadAffinityGroups,
+)
+from controlplane.kinds.policy import SpreadConstraint
+from controlplane.scheduling.question import (
+    Neighbours,
+    blocked_by_tasks,
+    evicted_from,
+    neighbours_of,
+    on_one_cluster,
+    question_of,
+    reschedule_asked,
+)
+from controlplane.settings import Settings
+from tests.builders.objects import START
+from tests.builders.placements import placement
+from tests.builders.scheduling import spec
+
+TASKS = [
+    GracefulEvictionTask("before", reason="ApplicationFailure"),
+    GracefulEvictionTask("taint", reason=TAINT_UNTOLERATED),
+    GracefulEvictionTask("after", reason="Unjoined"),
+]
+
+
+@pytest.mark.parametrize(
+    ("spread", "answer"),
+    [
+        ([], False),
+        ([SpreadConstraint("region", "", 1, 1)], False),
+        ([SpreadConstraint("cluster", "", 1, 1)], True),
+        ([SpreadConstraint("cluster", "", 0, 1)], False),
+        ([SpreadConstraint("cluster", "", 0, 0)], False),
+        ([SpreadConstraint("cluster", "", 1, 2)], False),
+        ([SpreadConstraint("cluster", "", 2, 1)], False),
+        ([SpreadConstraint("cluster", "", 2, 2)], False),
+    ],
+)
+def test_a_placement_selects_exactly_one_cluster(spread: list[SpreadConstraint], answer: bool) -> None:
+    assert on_one_cluster(placement(spread=spread)) is answer
+
+
+def test_tasks_of_taints_exclude_while_the_taint_evicts_and_all_others_until_they_are_cleared() -> None:
+    assert evicted_from(TASKS) == ("taint",)
+    assert blocked_by_tasks(TASKS, Settings()) == ("after", "before")
+
+
+@pytest.mark.parametrize("later", [-1, 0, 1])
+def test_a_reschedule_is_requested_only_by_a_time_after_the_last_result(later: int) -> None:
+    wanted = spec(placement(), reschedule_triggered_at=START + timedelta(seconds=later))
+
+    assert reschedule_asked(wanted, ResourceBindingStatus(last_scheduled_time=START)) is (later > 0)
+
+
+def test_a_binding_without_placement_is_an_error_that_names_it() -> None:
+    wanted = spec(placement())
+    with pytest.raises(ValueError, match="binding of Deployment web has no placement"):
+        question_of(type(wanted)(wanted.resource), ResourceBindingStatus(), settings=Settings())
+
+
+def test_the_own_clusters_of_a_binding_say_nothing_of_its_neighbours() -> None:
+    wanted = spec(placement(), workload_affinity_groups=WorkloadAffinityGroups("shop", "shop"))
+    placed = {"a": ("one", "two"), "own": ("three",), "z": ("two", "four"), "waits": ()}
+    groups = {("default", way, "shop"): placed for way in ("affinity", "antiAffinity")}
+
+    assert neighbours_of(wanted, groups, own="own") == Neighbours(frozenset({"two"}), frozenset({"one", "two", "four"}))
