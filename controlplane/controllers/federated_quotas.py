@@ -68,7 +68,7 @@ class FederatedQuotas(Controller):
     """Key: a FederatedResourceQuota. Writes its status, and the Works with its ResourceQuotas."""
 
     name: ClassVar[str] = "federated_quotas"
-    group: ClassVar[str] = "propagation"
+    group: ClassVar[str] = "scheduling"  # right after the scheduler, so that the use is shown before copies exist
     keys: ClassVar[tuple[str, ...]] = (kinds.FEDERATED_QUOTA,)
     watches: ClassVar[tuple[Watch, ...]] = (
         Watch(kinds.FEDERATED_QUOTA, _quota_changed),
@@ -84,6 +84,7 @@ class FederatedQuotas(Controller):
         }
     )
     batch: ClassVar[int] = 100
+    decides_in_fan_out: ClassVar[bool] = True
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[FederatedQuotasSnapshot | None]:
         found = state.get(refs)
@@ -118,12 +119,13 @@ class FederatedQuotas(Controller):
             *_puts(snapshot, wanted),
             *_deletions(snapshot, snapshot.stored.keys() - wanted.keys(), now=now),
         )
-        events = (Event(quota, "SyncFederatedResourceQuotaSucceed", _SYNCED, step=True),) if changes else ()
+        events = [Event(quota, "SyncWorkSucceed", _SYNCED, step=True)] if changes else []
         used = snapshot.used if settings.gate(ENFORCEMENT_GATE) else None
         counted = quota_works.counted(quota, snapshot.stored, used)
         if counted is not quota:
             changes = (*changes, Put(counted, quota))
-        return Decision(changes=changes, events=events, reason="SyncQuota") if changes else NOTHING
+            events += _status_events(quota, counted)
+        return Decision(changes=changes, events=tuple(events), reason="SyncQuota") if changes else NOTHING
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
         if origin.kind == kinds.FAILOVER_CONFIGURATION:  # the gate may have changed
@@ -135,6 +137,16 @@ class FederatedQuotas(Controller):
 
 
 _SYNCED: Final = "The ResourceQuotas of spec.staticAssignments are as the quota asks."
+
+
+def _status_events(old: FederatedResourceQuota, new: FederatedResourceQuota) -> Iterator[Event]:
+    """Yield the Events about a new status, as Karmada words their reasons."""
+    message = f"Collect status of FederatedResourceQuota({old.metadata.namespace}/{old.metadata.name}) succeed."
+    before, after = old.status, new.status
+    if before.aggregated_status != after.aggregated_status:
+        yield Event(new, "AggregateStatusSucceed", message, step=True)
+    if (before.overall, before.overall_used) != (after.overall, after.overall_used):
+        yield Event(new, "CollectOverallStatusSucceed", message, step=True)
 
 
 def _puts(snapshot: FederatedQuotasSnapshot, wanted: Mapping[str, Work]) -> Iterator[Put]:

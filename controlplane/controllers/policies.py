@@ -400,7 +400,8 @@ def _with_policy(
             "name: create them, or remove the names from the policy"
         )
         return Decision(events=(Event(template, "ApplyPolicyFailed", message, warning=True),), wake_at=now + RETRY)
-    claimed, active = _claimed_template(template, policy)
+    applied = snapshot.binding is not None and _claiming_policy(template) == policy.ref
+    claimed, active = _claimed_template(template, policy, applied=applied)
     changes = [Put(claimed, template)] if claimed is not template else []
     made: Binding | None = None
     if active:
@@ -458,17 +459,18 @@ def _are_judged_once(settings: Settings) -> bool:
     return settings.gate("Failover") and settings.runs("eviction_queue") and not settings.eviction.reevaluate_policies
 
 
-def _claimed_template(template: Template, policy: Policy) -> tuple[Template, bool]:
+def _claimed_template(template: Template, policy: Policy, *, applied: bool = False) -> tuple[Template, bool]:
     """Return the template with the claim of its policy, and whether its binding is to be written now.
 
-    With activationPreference Lazy, the binding is not written before a user edits the template.
+    With activationPreference Lazy, the binding is not written before a user edits the template. `applied`: as in
+    `lazily_active`.
     """
     labels, annotations = matching.claim(policy)
     old = template.metadata
     active = True
     if policy.spec.activation_preference == LAZY:
         current = digest(template)
-        active = lazily_active(template, policy, current)
+        active = lazily_active(template, policy, current, applied=applied)
         annotations[LAZY_ANNOTATION] = current
     elif _has_claim(old, labels, annotations):
         return template, True

@@ -6,7 +6,7 @@ The workloads are those that the WorkloadRebalancer lists, and those that its se
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
 from msgspec.structs import replace
@@ -169,13 +169,18 @@ def _selection_progress(rebalancer: WorkloadRebalancer, snapshot: RebalancerSnap
 
 
 def _reschedule_requests(snapshot: RebalancerSnapshot) -> Iterator[Put]:
-    """Yield the writes that make the scheduler choose again. A binding with a later request is left as it is."""
+    """Yield the writes that make the scheduler choose again. A binding with a later request is left as it is.
+
+    Times have whole seconds. A binding that was scheduled in the second of the request gets the next second, because a
+    request counts only if it is later than the result.
+    """
     created = snapshot.subject.metadata.creation_timestamp
     assert created is not None, "a stored rebalancer has a creation time"
     for _, binding in sorted(snapshot.bindings.items()):  # the scheduler decides in this order, as previews do
-        triggered = binding.spec.reschedule_triggered_at
+        triggered, last = binding.spec.reschedule_triggered_at, binding.status.last_scheduled_time
         if triggered is None or triggered < created:
-            yield Put(binding.with_spec(reschedule_triggered_at=created), binding)
+            requested = created + timedelta(seconds=1) if last == created else created
+            yield Put(binding.with_spec(reschedule_triggered_at=requested), binding)
 
 
 def _order(result: ObservedWorkload) -> tuple[str, str, str, str]:

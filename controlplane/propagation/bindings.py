@@ -24,6 +24,7 @@ from controlplane.apimachinery.uids import child_uid
 from controlplane.kinds.binding import (
     Binding,
     BindingPriority,
+    BindingSuspension,
     Component,
     ObjectReference,
     ResourceBindingSpec,
@@ -33,7 +34,6 @@ from controlplane.kinds.policy import (
     Placement,
     Policy,
     PropagationSpec,
-    Suspension,
     WorkloadAffinityTerm,
     placement_rules,
 )
@@ -106,7 +106,7 @@ def refresh(
     """
     wanted = _wanted(template, policy, priority, gates)
     if old.spec.suspension is not None and old.spec.suspension.scheduling is not None:
-        base = wanted["suspension"] or Suspension()
+        base = wanted["suspension"] or BindingSuspension()
         wanted["suspension"] = replace(base, scheduling=old.spec.suspension.scheduling)
     # A new resource version of the template alone is no change, because every status update raises it.
     seen = replace(wanted["resource"], resource_version=old.spec.resource.resource_version)
@@ -172,7 +172,7 @@ def _wanted(template: Template, policy: Policy, priority: int | None, gates: dic
         "scheduler_name": asked.scheduler_name,
         "failover": asked.failover,
         "conflict_resolution": asked.conflict_resolution,
-        "suspension": asked.suspension,
+        "suspension": _suspension(asked),
         "preserve_resources_on_deletion": asked.preserve_resources_on_deletion,
         "schedule_priority": None if priority is None else BindingPriority(priority),
         "workload_affinity_groups": _groups(template, asked.placement) if gates.get("WorkloadAffinity") else None,
@@ -189,6 +189,12 @@ def components(template: Template) -> tuple[Component, ...] | None:
     """Return the components of a template; None for a kind that has one pod template, or none."""
     ask = interpret.interpreter_for(template.api_version, template.kind).components
     return None if ask is None else ask(template.document())
+
+
+def _suspension(asked: PropagationSpec) -> BindingSuspension | None:
+    """Return what a policy suspends, as a binding has it. None: nothing."""
+    given = asked.suspension
+    return None if given is None else BindingSuspension(given.dispatching, given.dispatching_on_clusters)
 
 
 def _groups(template: Template, placement: Placement) -> WorkloadAffinityGroups | None:

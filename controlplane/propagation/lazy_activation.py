@@ -14,16 +14,19 @@ LAZY: Final = "Lazy"
 LAZY_ANNOTATION: Final = "policy.lifeboat.io/template-seen"  # the digest of the template at the last look
 
 
-def lazily_active(template: Template, policy: Policy, current: str) -> bool:
+def lazily_active(template: Template, policy: Policy, current: str, *, applied: bool) -> bool:
     """Test whether a Lazy policy applies to a template now.
 
     It does if the user edited the template since the policy claimed it, or created the template after the policy.
 
-    `current`: the digest of the template now.
+    `current`: the digest of the template now. `applied`: the policy has claimed the template and its binding exists. If
+    the policy was not Lazy then, it waits for the next edit of the template.
     """
     seen = template.metadata.annotations.get(LAZY_ANNOTATION)
     if seen is not None:
         return seen != current
+    if applied:
+        return False
     created, since = template.metadata.creation_timestamp, policy.metadata.creation_timestamp
     return created is None or since is None or created >= since
 

@@ -41,7 +41,9 @@ def placed(binding: Binding, outcome: Placed, *, asked_again: bool, now: datetim
     first = binding.status.last_scheduled_time is None
     if reported is noted is moved is binding and not asked_again and not first:
         return binding
-    return reported.with_status(last_scheduled_time=to_seconds(now))
+    requested = binding.spec.reschedule_triggered_at  # it may be of the next second, and is answered now
+    at = max(to_seconds(now), requested) if asked_again and requested is not None else to_seconds(now)
+    return reported.with_status(last_scheduled_time=at)
 
 
 def refused(binding: Binding, outcome: Refused, *, part: tuple[TargetCluster, ...] | None, now: datetime) -> Binding:

@@ -60,7 +60,7 @@ _POLICY = {
     },
     "conflictResolution": "Overwrite",
     "activationPreference": "Lazy",
-    "suspension": {"dispatching": True, "dispatchingOnClusters": {"clusterNames": []}, "scheduling": True},
+    "suspension": {"dispatching": True, "dispatchingOnClusters": {"clusterNames": []}},
     "preserveResourcesOnDeletion": True,
     "schedulePriority": {"priorityClassSource": "KubePriorityClass", "priorityClassName": "high"},
     "dependentOverrides": ["images"],

@@ -299,3 +299,22 @@ def test_a_claim_and_a_first_work_are_events_as_the_original_tells_them_and_a_sc
     assert told()["PreemptPolicySucceed"] == [
         "Propagation policy(default/high) preempted propagation policy(default/low) successfully"
     ]
+
+
+def test_a_policy_that_turns_lazy_changes_nothing_until_the_user_touches_the_template() -> None:
+    story = Story(policy("all"))  # the template is newer than the policy
+    story.add(web := deployment())
+    assert story.binding(web) is not None
+
+    stored = story.store.objects[policy("all").ref]
+    story.edit(stored.with_spec(activation_preference="Lazy", conflict_resolution="Overwrite"))
+    kept = story.binding(web)
+    assert kept is not None
+    assert kept.spec.conflict_resolution == "Abort"
+
+    template = story.template(web)
+    story.edit(template.with_meta(annotations={**template.metadata.annotations, "touched": "yes"}))
+    applied = story.binding(web)
+    assert applied is not None
+    assert applied.spec.conflict_resolution == "Overwrite"
+    assert story.again() == 0

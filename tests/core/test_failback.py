@@ -14,10 +14,17 @@ from controlplane.engine.state import ReservedCapacity
 from controlplane.eviction import failback
 from controlplane.eviction.failback import FailbackBlocked, FailbackPlan, FailbackPlanner, FailbackRequest
 from controlplane.eviction.purge import with_task
-from controlplane.kinds.binding import Binding, GracefulEvictionTask, TargetCluster, manual_placement, origin
+from controlplane.kinds.binding import (
+    Binding,
+    BindingSuspension,
+    GracefulEvictionTask,
+    TargetCluster,
+    manual_placement,
+    origin,
+)
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.failback import Failback, FailbackSpec, validate
-from controlplane.kinds.policy import ClusterAffinityTerm, ClusterFailoverBehavior, Placement, Suspension
+from controlplane.kinds.policy import ClusterAffinityTerm, ClusterFailoverBehavior, Placement
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding, cluster, no_execute
 from tests.builders.placements import by_room, by_weight, duplicated
@@ -154,7 +161,7 @@ LEAVING = GracefulEvictionTask("member4", reason="TaintUntolerated")
         (away(EVEN, was={"member1": 3, "member2": 3}, now={"member2": 6}), CORDONED, "taint cordon:NoSchedule"),
         (away(TWO, was={"member1": 6, "member2": 6}, now={"member2": 6, "member3": 6}), CORDONED, "cordon"),
         (
-            away(ONE, was={"member1": 6}, now={"member3": 6}).with_spec(suspension=Suspension(scheduling=True)),
+            away(ONE, was={"member1": 6}, now={"member3": 6}).with_spec(suspension=BindingSuspension(scheduling=True)),
             MEMBERS,
             "suspended",
         ),

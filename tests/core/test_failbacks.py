@@ -14,10 +14,9 @@ from controlplane.engine import run
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.state import Actor
 from controlplane.eviction.purge import with_task
-from controlplane.kinds.binding import Binding, TargetCluster, origin
+from controlplane.kinds.binding import Binding, BindingSuspension, TargetCluster, origin
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.failback import FAILBACK, Failback, FailbackSpec, FailbackStatus
-from controlplane.kinds.policy import Suspension
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding, cluster
 from tests.builders.placements import duplicated
@@ -33,7 +32,7 @@ def away(name: str, *, suspended: bool = False) -> Binding:
     gone = origin.with_departures(new, old, now=START).with_spec(
         clusters=(TargetCluster("spare", 2),), graceful_eviction_tasks=()
     )
-    return gone.with_spec(suspension=Suspension(scheduling=True)) if suspended else gone
+    return gone.with_spec(suspension=BindingSuspension(scheduling=True)) if suspended else gone
 
 
 def told(*bindings: Binding, seconds: float, at_once: int = 100) -> FailbackStatus:

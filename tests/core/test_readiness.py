@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.eviction.holds import Holds
 from controlplane.insight.readiness import Readiness, Situation, readiness
-from controlplane.kinds.binding import Binding, BindingSnapshot
+from controlplane.kinds.binding import Binding, BindingSnapshot, BindingSuspension
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
@@ -22,7 +22,6 @@ from controlplane.kinds.policy import (
     StatePreservation,
     StatePreservationRule,
     SuspendClusters,
-    Suspension,
     Toleration,
 )
 from controlplane.kinds.rows import FleetState
@@ -113,8 +112,8 @@ WINDOW = MaintenanceWindow(
 RATELESS = replace(FAILOVER, resource_eviction_rate=0.0, secondary_resource_eviction_rate=0.0)
 DIRECT = ClusterFailoverBehavior(purge_mode=DIRECTLY)
 GONE = (MEMBERS[0], member(2, ready="False"), member(3, ready="False"))
-WITHHELD = Suspension(dispatching_on_clusters=SuspendClusters(("member2", "member3")))
-SUSPENDED = app().with_spec(suspension=Suspension(scheduling=True))
+WITHHELD = BindingSuspension(dispatching_on_clusters=SuspendClusters(("member2", "member3")))
+SUSPENDED = app().with_spec(suspension=BindingSuspension(scheduling=True))
 
 MISCONFIGURED: dict[str, tuple[str, dict[str, Any]]] = {
     "the gate is off": ("GateOff", {"settings": replace(FAILOVER, feature_gates=dict(GATES))}),

@@ -23,10 +23,9 @@ from controlplane.engine.state import Actor
 from controlplane.insight.fleet_answer import StoredAnswers, Tally, fleet_status
 from controlplane.insight.readiness import Situation, fleet_obstacles, readiness
 from controlplane.insight.readiness_row import FleetDigest, relevant_change, row_of
-from controlplane.kinds.binding import Binding, BindingSnapshot, ReplicaRequirements, TargetCluster
+from controlplane.kinds.binding import Binding, BindingSnapshot, BindingSuspension, ReplicaRequirements, TargetCluster
 from controlplane.kinds.cluster import Cluster, ResourceSummary
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
-from controlplane.kinds.policy import Suspension
 from controlplane.kinds.rows import BindingReadiness, Eviction, ReadinessRound
 from controlplane.kinds.taint_policy import TaintToAdd
 from controlplane.settings import Settings
@@ -309,7 +308,7 @@ def edited(office: Office, random: Random, number: int) -> None:
         case 1:
             office.change(one, placement=random.choice((ANYWHERE, duplicated("member1"), duplicated("member2"))))
         case 2:
-            office.change(one, suspension=random.choice((None, Suspension(scheduling=True))))
+            office.change(one, suspension=random.choice((None, BindingSuspension(scheduling=True))))
         case 3:
             office.change(member_, taints=random.choice(((), (no_execute(),))))
         case 4:

@@ -117,6 +117,13 @@ def test_a_later_request_stands(asked: datetime | None, expected: datetime) -> N
     assert desk.results() == {"web": ("Successful", "")}
 
 
+def test_a_request_in_the_second_of_the_last_result_counts_as_later() -> None:
+    scheduled = bound("web").with_status(last_scheduled_time=START)
+    desk = Desk(scheduled, rebalancer("web"))
+
+    assert desk.asked("web") == START + timedelta(seconds=1)
+
+
 def test_editing_the_list_never_places_a_handled_workload_anew() -> None:
     desk = Desk(bound("web"), bound("more"), rebalancer("web"))
     generation = desk.store.get([binding_ref(Ref("apps/Deployment", "default", "web"))])

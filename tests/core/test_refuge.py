@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from controlplane.kinds.binding import TargetCluster
-from controlplane.kinds.policy import ClusterFailoverBehavior, Placement, Suspension
+from controlplane.kinds.binding import BindingSuspension, TargetCluster
+from controlplane.kinds.policy import ClusterFailoverBehavior, Placement
 from controlplane.kinds.rows import CapacityReservation, PlacementHint
 from controlplane.settings import EvictionSettings
 from tests.builders.objects import binding, cluster, no_execute
@@ -54,7 +54,7 @@ def test_what_nobody_may_place_anew_stays_until_somebody_may(mode: str) -> None:
     behaviour = ClusterFailoverBehavior(purge_mode=mode)
     story = fleet(binding("web", ANYWHERE, on={"member1": 2}, failover=behaviour))
     old = story.binding("web")
-    story.store.put(old.with_spec(suspension=Suspension(scheduling=True)), old)
+    story.store.put(old.with_spec(suspension=BindingSuspension(scheduling=True)), old)
 
     story.taint("member1", no_execute())
     story.pass_seconds(60)

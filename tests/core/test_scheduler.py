@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -24,6 +26,7 @@ from controlplane.kinds.policy import (
 )
 from controlplane.kinds.rows import CapacityReservation
 from controlplane.scheduling.ledger import live
+from controlplane.scheduling.question import reschedule_asked
 from controlplane.scheduling.trigger import APPLIED_PLACEMENT
 from tests.builders.objects import START, cluster
 from tests.builders.placements import DYNAMIC
@@ -156,10 +159,10 @@ def test_of_lost_shares_the_part_that_fits_is_placed_while_the_source_is_unreach
 
 
 def test_a_suspended_binding_waits() -> None:
-    from controlplane.kinds.policy import Suspension
+    from controlplane.kinds.binding import BindingSuspension
 
     held = pending("web", Placement())
-    desk = Desk(cluster("a"), replace(held, spec=replace(held.spec, suspension=Suspension(scheduling=True))))
+    desk = Desk(cluster("a"), replace(held, spec=replace(held.spec, suspension=BindingSuspension(scheduling=True))))
 
     assert desk.places("web") == {}
 
@@ -205,3 +208,14 @@ def test_what_cannot_be_spread_is_tried_again_soon_and_then_more_slowly() -> Non
         desk.wait(waits[-1])
 
     assert waits == [1, 1, 2, 4, 8, 10, 10, 10]
+
+
+def test_a_request_of_the_next_second_is_answered_once() -> None:
+    """A rebalancer asks for the next second if the binding was scheduled in the second of its creation."""
+    desk = Desk(cluster("a"), cluster("b"), pending("web", Placement(replica_scheduling=DYNAMIC), replicas=2))
+    asked = START + timedelta(seconds=1)
+
+    desk.change(desk.binding("web").with_spec(reschedule_triggered_at=asked))
+
+    assert desk.binding("web").status.last_scheduled_time == asked
+    assert not reschedule_asked(desk.binding("web").spec, desk.binding("web").status)

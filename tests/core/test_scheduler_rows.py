@@ -14,9 +14,9 @@ from controlplane.kinds.binding import (
     TAINT_UNTOLERATED,
     Binding,
     BindingPriority,
+    BindingSuspension,
     GracefulEvictionTask,
     ResourceBindingSpec,
-    Suspension,
 )
 from controlplane.kinds.cluster import Cluster, ResourceSummary, Taint
 from controlplane.kinds.policy import (
@@ -215,7 +215,7 @@ def test_what_makes_the_scheduler_look_again(row: str) -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [{"scheduler_name": "mine"}, {"suspension": Suspension(scheduling=True)}, {"placement": None}],
+    [{"scheduler_name": "mine"}, {"suspension": BindingSuspension(scheduling=True)}, {"placement": None}],
     ids=["another scheduler's", "suspended", "of no policy"],
 )
 def test_whom_the_scheduler_leaves_alone(fields: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ SUPERVISE = (sys.executable, "-m", "apps.development.supervise")
 GATES = ",".join(
     f"{name}=true"
     for name in (
-        *("FederatedQuotaEnforcement", "MultiplePodTemplatesScheduling", "PropagationPolicyPreemption"),
+        *("Failover", "FederatedQuotaEnforcement", "MultiplePodTemplatesScheduling", "PropagationPolicyPreemption"),
         *("StatefulFailoverInjection", "WorkloadAffinity"),
     )
 )
@@ -43,7 +43,7 @@ def main() -> int:
     arguments = parser.parse_args()
     lab, folder = arguments.lab.resolve(), arguments.dir.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    environment = {"FEATURE_GATES": GATES, **os.environ, "LAB": str(folder), "APISERVER_FLAGS": MEMBER_FLAGS}
+    environment = {"LIFEBOAT_FEATURE_GATES": GATES, **os.environ, "LAB": str(folder), "APISERVER_FLAGS": MEMBER_FLAGS}
     specs: list[summary.Spec] = []
     with _members(lab, environment), _stack(folder, environment) as kubeconfig:
         environment["KUBECONFIG"] = str(kubeconfig)

@@ -57,7 +57,7 @@ class _Edits:
             if old is not None and (old.metadata.deletion_timestamp or bindings.template_ref(old) != template.ref):
                 continue
             policy = self._policy_of(template)
-            if policy is None or not self._active(template, policy):
+            if policy is None or not self._active(template, policy, old):
                 continue
             new = self._bound(template, policy, old)
             if new is not None and new is not old:
@@ -96,8 +96,10 @@ class _Edits:
             found = self._candidates[key] = Candidates.of(selecting, *key)
         return found.possible(template)
 
-    def _active(self, template: Template, policy: Policy) -> bool:
+    def _active(self, template: Template, policy: Policy, old: Binding | None) -> bool:
         """Test whether the policy changes the binding now. A Lazy policy waits until the workload is edited."""
         if policy.spec.activation_preference != LAZY:
             return True
-        return lazily_active(template, policy, digest(template))
+        claimant = (policy.metadata.namespace, policy.metadata.name)
+        applied = old is not None and matching.claimant(template) == claimant
+        return lazily_active(template, policy, digest(template), applied=applied)

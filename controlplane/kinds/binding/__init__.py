@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import field
 
-from controlplane.apimachinery.meta import Condition, Int32, Object, QuantityText, Struct
-from controlplane.kinds.policy import DEFAULT_SCHEDULER, FailoverBehavior, Placement, Suspension
+from controlplane.apimachinery.meta import Condition, Int32, Object, QuantityText, Struct, UserStruct
+from controlplane.kinds.policy import DEFAULT_SCHEDULER, FailoverBehavior, Placement, SuspendClusters
 
 RESOURCE_BINDING = "work.karmada.io/ResourceBinding"
 CLUSTER_RESOURCE_BINDING = "work.karmada.io/ClusterResourceBinding"
@@ -108,6 +108,14 @@ class BindingPriority(Struct, frozen=True):
     priority: Int32 = 0
 
 
+class BindingSuspension(UserStruct, frozen=True):
+    """The suspension that the policy asks for, and whether the scheduler leaves the binding alone."""
+
+    dispatching: bool | None = None
+    dispatching_on_clusters: SuspendClusters | None = None
+    scheduling: bool | None = None
+
+
 class WorkloadAffinityGroups(Struct, frozen=True):
     affinity_group: str = ""
     anti_affinity_group: str = ""
@@ -127,7 +135,7 @@ class ResourceBindingSpec(Struct, frozen=True):
     failover: FailoverBehavior | None = None
     conflict_resolution: str = ""
     reschedule_triggered_at: datetime | None = None
-    suspension: Suspension | None = None
+    suspension: BindingSuspension | None = None
     preserve_resources_on_deletion: bool | None = None
     schedule_priority: BindingPriority | None = None
     workload_affinity_groups: WorkloadAffinityGroups | None = None

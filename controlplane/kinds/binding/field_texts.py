@@ -9,6 +9,7 @@ from controlplane.kinds.binding import (
     Binding,
     BindingPriority,
     BindingSnapshot,
+    BindingSuspension,
     Component,
     GracefulEvictionTask,
     NodeClaim,
@@ -30,6 +31,11 @@ components: Replicas of each component there.
 replica_requirements: Resources that each replica requests.
 """
 TEXTS: Final[dict[type, str]] = {
+    BindingSuspension: """
+dispatching: Send no changes to any cluster.
+dispatching_on_clusters: Send no changes to these clusters.
+scheduling: The scheduler leaves the binding as it is.
+""",
     Binding: BOTH,
     ResourceBindingSpec: """
 resource: The template.

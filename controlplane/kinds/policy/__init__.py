@@ -218,7 +218,6 @@ class SuspendClusters(UserStruct, frozen=True):
 class Suspension(UserStruct, frozen=True):
     dispatching: bool | None = None
     dispatching_on_clusters: SuspendClusters | None = None
-    scheduling: bool | None = None  # bindings only
 
 
 class SchedulePriority(UserStruct, frozen=True):

@@ -104,7 +104,6 @@ json_path: JSONPath of the value in the status of the old copy.
     Suspension: """
 dispatching: Send no changes to any cluster.
 dispatching_on_clusters: Send no changes to these clusters.
-scheduling: Do not schedule. In bindings only.
 """,
     SuspendClusters: "cluster_names: Names of the clusters.",
     SchedulePriority: """
