@@ -1,15 +1,17 @@
 """All URLs."""
 
 from django.contrib import admin
-from django.contrib.auth.views import LoginView
 from django.urls import include, path
 
+from apps.api import oidc_login
 from apps.api.login_throttle import throttled
 
 urlpatterns = [
     # Before the same paths of the libraries, because their logins have no limit of attempts.
     path("admin/login/", throttled(admin.site.login)),
-    path("login/login/", throttled(LoginView.as_view(template_name="api/login.html"))),
+    path("login/login/", throttled(oidc_login.PasswordLogin.as_view())),
+    path("login/oidc", oidc_login.begin),
+    path("login/oidc/callback", oidc_login.callback),
     path("admin/", admin.site.urls),
     path("", include("apps.console.urls")),  # its page at / gives way to the API for clients that are no browsers
     path("", include("apps.api.urls")),

@@ -98,6 +98,11 @@ def throttled(view: Callable[..., Any]) -> Callable[..., Any]:
 _throttle = LoginThrottle()
 
 
+def limited(request: HttpRequest, log_in: Callable[[], Any]) -> Any:
+    """Return the answer of a step of a login that is not by password, or 429 if its address has to wait."""
+    return _throttle.answer(request, log_in)
+
+
 def browser_of(request: HttpRequest) -> str:
     """Return the id in the cookie of a known browser.
 

@@ -49,6 +49,23 @@ class ServiceAccountToken(models.Model):
         return f"{self.namespace}/{self.name} until {self.expires:%Y-%m-%d %H:%M}"
 
 
+class ProviderUser(models.Model):
+    """A user whom an OpenID provider knows. Browsers log in as this user through the provider, never by password."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="provider_user")
+    issuer = models.TextField()
+    subject = models.TextField()
+
+    class Meta:
+        constraints = [
+            # read by oidc_users.user_of: the provider names a user by its subject for ever
+            models.UniqueConstraint(fields=["issuer", "subject"], name="provider_user"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.subject} of {self.issuer}"
+
+
 class LoginSession(models.Model):
     """The use of a browser's session. The session itself is Django's; this row follows it."""
 

@@ -1,4 +1,6 @@
-"""Bearer tokens of an OpenID Connect provider: JSON Web Tokens that it has signed (LIFEBOAT_OIDC_ISSUER).
+"""Tokens of an OpenID Connect provider: JSON Web Tokens that it has signed (LIFEBOAT_OIDC_ISSUER).
+
+They are the bearer tokens of clients. A browser gets one by the login of `apps/api/oidc_login.py`.
 
 The keys of the provider are read by a thread of their own, regularly and when a token names an unknown key. A request
 never waits for the provider, so a provider that hangs delays no user, and tokens of known keys go on to be valid.
@@ -47,10 +49,19 @@ class Unreadable(Exception):
     """The provider does not answer, or not with what OpenID Connect requires. The message says what is wrong."""
 
 
+class Endpoints(NamedTuple):
+    """Addresses of the provider for logins of browsers. `end_session` "": it cannot be logged out of."""
+
+    authorization: str
+    token: str
+    end_session: str
+
+
 class Provider:
     """The provider of LIFEBOAT_OIDC_ISSUER and its keys. May be used from any thread."""
 
     def __init__(self) -> None:
+        self.endpoints: Endpoints | None = None  # None: not read yet, or the provider has none
         self._keys: Mapping[str, jwt.PyJWK] = {}
         self._asked = threading.Event()
         self._stopping = threading.Event()
@@ -75,15 +86,25 @@ class Provider:
             if key is None:
                 self._asked.set()
                 return None
-            claims = _verified(token, key)
+            claims = _verified(token, key, audience=settings.OIDC_AUDIENCE)
         except jwt.PyJWTError:
             return None
         return _login(claims, token)
 
+    def claims_for_browser(self, token: str) -> dict[str, Any]:
+        """Return the verified claims of an ID token that is for the client of browsers. Raises PyJWTError."""
+        key = self._keys.get(str(jwt.get_unverified_header(token).get("kid", "")))
+        if key is None:
+            self._asked.set()
+            raise jwt.InvalidKeyError("its signing key is not known yet; log in again in a moment")
+        return _verified(token, key, audience=settings.OIDC_CLIENT_ID)
+
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                self._keys = _keys_of(settings.OIDC_ISSUER)
+                document = _configuration(settings.OIDC_ISSUER)
+                self.endpoints = _endpoints(document)
+                self._keys = _keys_of(document)
             except (Unreadable, OSError, ValueError, jwt.PyJWTError) as error:
                 log.warning("the keys of the OpenID provider cannot be read: %s: %s", type(error).__name__, error)
             self._read_at = ticks()
@@ -100,13 +121,13 @@ def is_one(secret: str) -> bool:
     return bool(settings.OIDC_ISSUER) and secret.count(".") == 2
 
 
-def _verified(token: str, key: jwt.PyJWK) -> dict[str, Any]:
+def _verified(token: str, key: jwt.PyJWK, *, audience: str) -> dict[str, Any]:
     """Return the claims of a token. Raises PyJWTError unless it is signed, in time, of the issuer and for us."""
     claims: dict[str, Any] = jwt.decode(
         token,
         key,
         algorithms=list(ALGORITHMS),
-        audience=settings.OIDC_AUDIENCE,
+        audience=audience,
         issuer=settings.OIDC_ISSUER,
         leeway=LEEWAY_SECONDS,
         options={"require": ["exp", "iss", "aud"]},
@@ -116,6 +137,14 @@ def _verified(token: str, key: jwt.PyJWK) -> dict[str, Any]:
 
 def _login(claims: Mapping[str, Any], token: str) -> Found | None:
     """Return the login of verified claims; None: a required claim is missing, or the name is not allowed."""
+    caller = caller_of_claims(claims)
+    if caller is None:
+        return None
+    return Found(Identity(caller), f"{UNTIL}{int(claims['exp'])}:{hashlib.sha256(token.encode()).hexdigest()}")
+
+
+def caller_of_claims(claims: Mapping[str, Any]) -> Caller | None:
+    """Return the user of verified claims with its groups; None: a claim is missing, or the name is not allowed."""
     if any(str(claims.get(name, "")) != value for name, value in settings.OIDC_REQUIRED_CLAIMS.items()):
         return None
     if settings.OIDC_USERNAME_CLAIM == "email" and claims.get("email_verified", True) is not True:
@@ -130,20 +159,33 @@ def _login(claims: Mapping[str, Any], token: str) -> Found | None:
     allowed = [group for group in dict.fromkeys(groups) if not group.startswith(RESERVED)]
     identifier = claims.get("jti")
     extra = {CREDENTIAL_ID: (f"JTI={identifier}",)} if isinstance(identifier, str) else {}
-    user = Identity(Caller(username, (*allowed, AUTHENTICATED), str(claims.get("sub", "")), extra))
-    return Found(user, f"{UNTIL}{int(claims['exp'])}:{hashlib.sha256(token.encode()).hexdigest()}")
+    return Caller(username, (*allowed, AUTHENTICATED), str(claims.get("sub", "")), extra)
 
 
-def _keys_of(issuer: str) -> dict[str, jwt.PyJWK]:
-    """Return the signing keys of a provider by their ids. Raises Unreadable, OSError, ValueError, PyJWTError."""
-    document = _document(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+def _configuration(issuer: str) -> dict[str, Any]:
+    """Return the configuration of a provider. Raises Unreadable, OSError, ValueError."""
+    document = document_at(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
     if document.get("issuer") != issuer:
         raise Unreadable(f"its configuration is that of the issuer {document.get('issuer')!r}")
+    return document
+
+
+def _endpoints(document: Mapping[str, Any]) -> Endpoints | None:
+    """Return the addresses for browsers. Those with another scheme than the issuer do not count."""
+    names = ("authorization_endpoint", "token_endpoint", "end_session_endpoint")
+    scheme = urlsplit(settings.OIDC_ISSUER).scheme
+    given = (str(document.get(name) or "") for name in names)
+    found = Endpoints(*(address if urlsplit(address).scheme == scheme else "" for address in given))
+    return found if found.authorization and found.token else None
+
+
+def _keys_of(document: Mapping[str, Any]) -> dict[str, jwt.PyJWK]:
+    """Return the signing keys of a provider by their ids. Raises Unreadable, OSError, ValueError, PyJWTError."""
     address = str(document.get("jwks_uri", ""))
-    if urlsplit(address).scheme != urlsplit(issuer).scheme:
+    if urlsplit(address).scheme != urlsplit(settings.OIDC_ISSUER).scheme:
         raise Unreadable("the address of its keys has another scheme than the issuer")
     found = {}
-    for key in _document(address).get("keys") or ():
+    for key in document_at(address).get("keys") or ():
         if isinstance(key, dict) and key.get("kid") and key.get("use", "sig") == "sig" and _algorithm(key):
             found[str(key["kid"])] = jwt.PyJWK(key, algorithm=_algorithm(key))
     if not found:
@@ -163,12 +205,16 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _document(address: str) -> dict[str, Any]:
-    """Return a JSON object of the provider. Redirects are not followed. Raises OSError, ValueError, Unreadable."""
+def document_at(address: str, *, body: bytes | None = None, headers: Mapping[str, str] = {}) -> dict[str, Any]:
+    """Return a JSON object of the provider. `body`: a form that is posted; None: it is a GET.
+
+    Redirects are not followed. Raises OSError, ValueError, Unreadable.
+    """
     context = ssl.create_default_context(cafile=settings.OIDC_CA_FILE or None)
     handlers = (urllib.request.HTTPSHandler(context=context), _NoRedirects(), urllib.request.ProxyHandler({}))
     ends = time.monotonic() + ANSWER_SECONDS
-    with urllib.request.build_opener(*handlers).open(address, timeout=ANSWER_SECONDS) as response:
+    request = urllib.request.Request(address, data=body, headers={"Accept": "application/json", **headers})
+    with urllib.request.build_opener(*handlers).open(request, timeout=ANSWER_SECONDS) as response:
         parts, size = [], 0
         while part := response.read1(65536):
             parts.append(part)

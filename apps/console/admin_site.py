@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any, Final, NamedTuple
 
 from django.contrib import admin
 from django.contrib.admin.apps import AdminConfig
-from django.core.exceptions import PermissionDenied
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.core.exceptions import BadRequest, PermissionDenied, ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
@@ -70,6 +72,10 @@ class FleetSite(admin.AdminSite):
         found.append(_heading(INTERNALS, sorted(tables.values(), key=lambda table: str(table["name"]))))
         return [heading for heading in found if heading["models"]]
 
+    def admin_view(self, view: Any, cacheable: bool = False) -> Any:
+        """Return the view for users of the admin. A request that chooses rows by a malformed key is answered 400."""
+        return super().admin_view(_with_keys(view), cacheable)
+
     def get_urls(self) -> list[Any]:
         from apps.console import admin_records, admin_settings  # here: this module is read before the models
 
@@ -93,6 +99,24 @@ class FleetAdmin(AdminConfig):
     """Django's admin with our site."""
 
     default_site = "apps.console.admin_site.FleetSite"
+
+
+def _with_keys(view: Any) -> Any:
+    """Return a view that reads only keys that the rows of its table can have. Django answers 500 otherwise."""
+    table = getattr(view, "__self__", None)
+    if not isinstance(table, admin.ModelAdmin):
+        return view
+
+    @wraps(view)
+    def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        for key in request.POST.getlist(ACTION_CHECKBOX_NAME):
+            try:
+                table.model._meta.pk.to_python(key)
+            except ValidationError:
+                raise BadRequest(f'"{key[:100]}" is not the key of a row') from None
+        return view(request, *args, **kwargs)
+
+    return checked
 
 
 def _heading(title: str, tables: list[Any]) -> dict[str, Any]:

@@ -191,6 +191,15 @@ OIDC_GROUPS_CLAIM = env.text("LIFEBOAT_OIDC_GROUPS_CLAIM", default="")
 OIDC_GROUPS_PREFIX = env.text("LIFEBOAT_OIDC_GROUPS_PREFIX", default="oidc:")
 OIDC_REQUIRED_CLAIMS = env.pairs("LIFEBOAT_OIDC_REQUIRED_CLAIMS")
 OIDC_CA_FILE = env.text("LIFEBOAT_OIDC_CA_FILE", default="")
+# The client as which browsers log in at the provider; "": they log in by password only.
+OIDC_CLIENT_ID = env.text("LIFEBOAT_OIDC_CLIENT_ID", default="")
+OIDC_CLIENT_SECRET = env.text("LIFEBOAT_OIDC_CLIENT_SECRET", default="")
+OIDC_SCOPES = env.text("LIFEBOAT_OIDC_SCOPES", default="openid profile email")
+OIDC_SESSION_HOURS = env.number("LIFEBOAT_OIDC_SESSION_HOURS", default=8, at_least=1)
+if OIDC_CLIENT_ID and not OIDC_ISSUER:
+    raise env.EnvironmentInvalid(
+        "LIFEBOAT_OIDC_CLIENT_ID is set, but no provider; e.g. LIFEBOAT_OIDC_ISSUER=https://login.example.com"
+    )
 if OIDC_ISSUER and not (OIDC_ISSUER.startswith("https://") or DEVELOPMENT):
     raise env.EnvironmentInvalid(
         f'LIFEBOAT_OIDC_ISSUER: "{OIDC_ISSUER}" is not an https address; e.g. LIFEBOAT_OIDC_ISSUER=https://login.example.com'

@@ -244,3 +244,10 @@ def test_pages_of_the_admin_are_for_users_who_may_read_what_they_show(root: Clie
         assert root.get(reverse(f"admin:{name}")).status_code == 200
         assert staff.get(reverse(f"admin:{name}")).status_code == 403
     assert reverse("admin:settings") not in staff.get(reverse("admin:index")).content.decode()
+
+
+@pytest.mark.parametrize("table", ["auth_user", "objects_object", "clusters_cluster"])
+def test_an_action_on_a_row_with_a_malformed_key_is_a_bad_request(root: Client, table: str) -> None:
+    answer = root.post(reverse(f"admin:{table}_changelist"), {"action": "delete_selected", "_selected_action": "x"})
+
+    assert answer.status_code == 400

@@ -57,8 +57,8 @@ PATHS = (
     *("/pause", "/resume/pause-1", "/development/member1/down"),
     "/nothing/is/served/here",
 )
-# Django's own login and logout. They read no stored object.
-LOGIN = {"login/login/", "login/logout/"}
+# Logins and logout. They read no stored object.
+LOGIN = {"login/login/", "login/logout/", "login/oidc", "login/oidc/callback"}
 
 
 def _routes(resolver: URLResolver, prefix: str = "") -> Iterator[tuple[str, Any]]:
