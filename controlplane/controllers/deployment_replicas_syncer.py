@@ -40,8 +40,8 @@ def _counts(deployment: Template) -> tuple[Any, Any]:
 
 
 def _binding_changed(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
-    """A Deployment is due when its binding was scheduled, or its members have reported."""
-    if old is None or new is None:
+    """A divided Deployment is due when its binding was scheduled, or its members have reported."""
+    if old is None or new is None or new.spec.placement is None or not new.spec.placement.divided:
         return
     ref = bindings.template_ref(new)
     before, after = old.status, new.status

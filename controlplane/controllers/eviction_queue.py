@@ -6,7 +6,7 @@ dropped when its taint disappears [recovered-clusters-cancel].
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -36,6 +36,7 @@ from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster, Taint
 from controlplane.kinds.rows import HELD, ON_HOLD, Eviction, FleetState
 from controlplane.kinds.template import Template
+from controlplane.propagation import matching
 from controlplane.propagation.bindings import binding_ref
 from controlplane.settings import Settings
 
@@ -96,8 +97,20 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
 
 
 def _labels_changed(old: Template | None, new: Template | None) -> Iterable[Ref]:
-    """A binding is due when the labels of its workload changed, because EvictionHolds select by them."""
-    return () if old is None or new is None or old.metadata.labels == new.metadata.labels else (binding_ref(new.ref),)
+    """A binding is due when the labels of its workload changed, because EvictionHolds select by them.
+
+    When a policy claims a template, its binding is created or changed with it, which makes the binding due if need be.
+    """
+    if old is None or new is None or old.metadata.labels == new.metadata.labels:
+        return ()
+    claimed = matching.claimant(old) is None and matching.claimant(new) is not None
+    return () if claimed and _own_labels(old) == _own_labels(new) else (binding_ref(new.ref),)
+
+
+def _own_labels(template: Template) -> Mapping[str, str]:
+    """Return the labels of a template without those that name the policy that claims it."""
+    labels, _ = matching.unclaimed(template.metadata.labels, template.metadata.annotations)
+    return labels
 
 
 def _holds(state: State, bindings: Iterable[Binding]) -> Holds:

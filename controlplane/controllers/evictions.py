@@ -62,7 +62,7 @@ from controlplane.scheduling.question import Groups
 from controlplane.settings import Settings
 
 HEADS = 512  # queue rows that are read at once
-MOST_AT_ONCE = 400  # evictions of one batch; each writes a binding and two Events
+MOST_AT_ONCE = HEADS  # evictions of one batch; with fewer, bindings would be read that the next look reads again
 IDLE_LOOK = timedelta(seconds=1)
 HELD_LOOK = RESERVATION_EXPIRY  # held evictions are checked again after this time even if nothing has changed
 STALE = "stale"  # stored instead of a digest: held evictions have to be checked again

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import Object, Ref
+from controlplane.apimachinery.meta import Object, Ref, condition
 from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.reads.paging import remaining_kinds
 from controlplane.controllers.reads.situation import situation_of
@@ -32,7 +32,7 @@ from controlplane.kinds import (
     FAILOVER_CONFIGURATION,
     MAINTENANCE_WINDOW,
 )
-from controlplane.kinds.binding import Binding
+from controlplane.kinds.binding import SCHEDULED, Binding
 from controlplane.kinds.binding.affinity_index import group_keys
 from controlplane.kinds.binding.colocation_index import application
 from controlplane.kinds.cluster import Cluster
@@ -74,13 +74,27 @@ class GroupsSnapshot(msgspec.Struct, frozen=True):
 
 
 def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
-    """A binding is due when its spec or an annotation changed, or the state that is to be preserved."""
-    if new is None:
+    """A binding is due when its spec or an annotation changed, or the state that is to be preserved.
+
+    A new binding is due once the scheduler has reported about it.
+    """
+    if new is None or (old is None and _awaits_scheduler(new)):
         return ()
+    if old is not None and _awaits_scheduler(old) and not _awaits_scheduler(new):
+        return (new.ref,)
     same = old is not None and old.spec == new.spec and old.metadata.annotations == new.metadata.annotations
     if same and old is not None and has_preservation_rules(new):
         same = old.status.aggregated_status == new.status.aggregated_status
     return () if same else (new.ref,)
+
+
+def _awaits_scheduler(binding: Binding) -> bool:
+    """Test whether the scheduler has still to place a binding, or to report why it cannot."""
+    spec = binding.spec
+    if spec.clusters or spec.placement is None or spec.scheduling_suspended or spec.other_scheduler:
+        return False
+    reported = condition(binding.status.conditions, SCHEDULED) is not None
+    return not reported and binding.metadata.deletion_timestamp is None
 
 
 def _group_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
