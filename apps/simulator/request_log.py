@@ -6,7 +6,7 @@ import itertools
 from collections import deque
 from typing import Any
 
-KEPT = 20_000
+KEPT = 10_000
 
 
 class RequestLog:

@@ -22,6 +22,7 @@ from celery.signals import (
 
 from apps.objects import tracing
 from apps.objects.configuration import configuration
+from apps.objects.free_memory import keep_returning
 from apps.objects.metrics_server import serve_metrics
 from apps.objects.outbox import channels
 from apps.objects.store import store
@@ -128,6 +129,7 @@ def _watch(**_: object) -> None:
     tracing.start("worker")
     if not _tick_times.forked:
         return
+    keep_returning()
     _watchdog = Watchdog(_tick_times, store(), run_turn, _stopping)
     _watchdog.start()
     for thread in (AuditDelivery, Sender) if channels() else (AuditDelivery,):

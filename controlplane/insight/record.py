@@ -94,7 +94,7 @@ def _decoded(ref: Ref, document: bytes | None) -> Any:
     return None if document is None else _decoded_document(ref.kind, document)
 
 
-@lru_cache(maxsize=1024)  # a page of failovers reads the same documents twice, and again at each renewal
+@lru_cache(maxsize=256)  # a page of failovers reads the same documents twice; a decoded one has up to 20 KB
 def _decoded_document(kind_name: str, document: bytes) -> Any:
     return decode(KINDS[kind_name], document)
 

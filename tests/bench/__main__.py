@@ -20,6 +20,7 @@ from tests.services import VARIABLES, OwnServices
 
 T = TypeVar("T")
 _NOT_BENCHES = {"__main__", "bare_copy", "cpu", "figure", "observed", "own_stack", "peer", "served"}
+_ONLY_BY_NAME = {"many", "scale", "soak"}  # they take long
 
 
 def names() -> list[str]:
@@ -44,7 +45,7 @@ def main(asked: list[str]) -> int:
         os.environ["BENCH_WHOLE"] = "1"  # benches with sizes choose small ones
     own = None if all(os.environ.get(name) for name in VARIABLES) else OwnServices(throwaway=False)
     try:
-        figures = with_database(lambda: _run(asked or names()))
+        figures = with_database(lambda: _run(asked or sorted(set(names()) - _ONLY_BY_NAME)))
     finally:
         if own is not None:
             own.stop()

@@ -24,6 +24,7 @@ from apps.api.fleet_metrics import FleetAtOneProcess
 from apps.api.process_group import ProcessGroup, listening_socket
 from apps.api.shell import Shell
 from apps.objects import tracing
+from apps.objects.free_memory import keep_returning
 from apps.objects.metrics_server import serve_metrics
 from config import env
 
@@ -108,6 +109,7 @@ def _run(
     """Serve in this process until a signal. `sockets`: those of several processes; empty: it opens its own."""
     serve_metrics(FleetAtOneProcess(), port=metrics_port)
     tracing.start("api")
+    keep_returning()
     shared: list[list[socket] | None] = [[each] for each in sockets] or [None, None]
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         plain = uvicorn.Server(configs[0])

@@ -13,6 +13,7 @@ from apps.members.process import serve
 from apps.objects import tracing
 from apps.objects.configuration import configuration
 from apps.objects.encryption import keys
+from apps.objects.free_memory import keep_returning
 from apps.objects.metrics_server import serve_metrics
 from apps.objects.store import store
 
@@ -27,5 +28,6 @@ class Command(BaseCommand):
         keys(settings.ENCRYPTION_KEYS)  # without keys no credentials can be read: fail at the start
         serve_metrics()
         tracing.start("members")
+        keep_returning()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(store(), configuration()))

@@ -1,0 +1,32 @@
+"""Freed memory goes back to the system, and not only when a process ends."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from apps.objects.free_memory import return_free_memory
+
+MIB = 2**20
+
+
+def resident() -> int:
+    """Return the bytes of memory that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other C libraries return memory by themselves")
+def test_documents_that_are_gone_leave_no_memory_behind_also_if_a_later_one_stays() -> None:
+    documents = [
+        bytes([number % 256]) * 4000 for number in range(20_000)
+    ]  # 80 MB, each too large for Python's own blocks
+    last = bytes(4000)
+    before = resident()
+    del documents
+
+    assert return_free_memory()
+
+    assert before - resident() > 60 * MIB
+    assert len(last) == 4000

@@ -1,0 +1,256 @@
+"""scale: what the same acts cost in fleets of several sizes, in seconds, CPU seconds of all processes and bytes of WAL.
+
+SIZES: clusters x bindings, e.g. SIZES=10x1000,300x100000. `growth` compares neighbouring sizes: the CPU time for each
+object that an act changes, divided by that of the smaller fleet. 1: linear in what changed and flat in what exists.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from statistics import median
+from typing import Any, NamedTuple
+
+from tests.bench.figure import Figure, table
+from tests.bench.memory import SETTLED_SECONDS, measure
+from tests.bench.own_stack import OwnStack, Usage, own_stack, sizes
+
+USUAL = "10x1000,100x10000,300x100000"
+IDLE_SECONDS = 30.0
+READS = 5  # of each kind; the median counts
+# Evictions are not the question here: everything that may leave a cluster leaves it at once.
+RATES = {"LIFEBOAT_RESOURCE_EVICTION_RATE": "100000", "LIFEBOAT_SECONDARY_RESOURCE_EVICTION_RATE": "100000"}
+LOOKING = ["probes", "collection", "execution", "work_status"]  # controllers that look at the fleet every few seconds
+DEPLOYMENTS = "/apis/apps/v1/deployments?limit=500"
+CLUSTERS = "/apis/cluster.karmada.io/v1alpha1/clusters"
+POLICIES = "/apis/policy.karmada.io/v1alpha1/clusterpropagationpolicies"
+WORKS = "/apis/work.karmada.io/v1alpha1/namespaces"
+OURS = "/apis/failover.lifeboat.io/v1alpha1"
+
+
+class Step(NamedTuple):
+    """What an act cost, and how many objects it concerned."""
+
+    name: str
+    changed: int
+    usage: Usage
+
+
+def run() -> list[Figure]:
+    """Make each fleet in a stack of its own, and do the same in each."""
+    figures: list[Figure] = []
+    before: dict[str, Step] = {}
+    for clusters, bindings in sizes(USUAL):
+        name = f"scale.{clusters}x{bindings}"
+        with own_stack(**RATES) as stack:
+            found = []
+            for step in _steps(stack, clusters, bindings):
+                found.append(step)
+                print(table(_figures(name, step)), flush=True)  # a large fleet takes its time
+            time.sleep(SETTLED_SECONDS)
+            figures += [figure for step in found for figure in _figures(name, step)]
+            figures += measure(stack, f"{name}.memory")[:2]
+        figures += _growth(name, found, before)
+        before = {step.name: step for step in found}
+    return figures
+
+
+def _steps(stack: OwnStack, clusters: int, bindings: int) -> Iterator[Step]:
+    yield _registration(stack, clusters, bindings)
+    _settle(stack)
+    yield _idle(stack)
+    yield _status_change(stack)
+    yield _policy_edit(stack)
+    yield _lost(stack, "cluster_lost", [clusters - 1])
+    yield _lost(stack, "third_lost", list(range(clusters - max(1, clusters * 3 // 10), clusters)))
+    yield _restart(stack)
+    _settle(stack)
+    yield from _reads(stack, clusters)
+
+
+def _registration(stack: OwnStack, clusters: int, bindings: int) -> Step:
+    before = stack.usage()
+    own = stack.manage("fleet", "--clusters", str(clusters), "--bindings", str(bindings))
+    spent = stack.usage().since(before)
+    return Step("registration", bindings, spent._replace(cpu=spent.cpu + own))
+
+
+def _idle(stack: OwnStack) -> Step:
+    """Return what a minute costs in which nothing happens."""
+    spent = stack.measured(lambda: time.sleep(IDLE_SECONDS))
+    share = 60 / spent.seconds
+    return Step("idle_minute", 1, Usage(60.0, spent.cpu * share, round(spent.wal * share)))
+
+
+def _status_change(stack: OwnStack) -> Step:
+    """Report other replicas of one copy, as an agent does, until the status of its binding has them."""
+    namespace, name, document = stack.sql(
+        "SELECT namespace, name, doc FROM resources_work WHERE cluster LIKE %s AND manifest_kind = %s LIMIT 1",
+        "fleet-%",
+        "Deployment",
+    )[0]
+    manifest = json.loads(document)["spec"]["workload"]["manifests"][0]
+    group, _, version = manifest["apiVersion"].rpartition("/")
+    reported = {
+        "identifier": {
+            "ordinal": 0,
+            "group": group,
+            "version": version,
+            "kind": manifest["kind"],
+            "resource": "",
+            "namespace": manifest["metadata"].get("namespace", ""),
+            "name": manifest["metadata"]["name"],
+        },
+        "status": {"replicas": 1, "readyReplicas": 1, "observedGeneration": 1},
+        "health": "Healthy",
+    }
+
+    applied = {"type": "Applied", "status": "True", "reason": "AppliedSuccessful", "lastTransitionTime": _now()}
+
+    def act() -> None:
+        since = _version(stack)
+        report = {"status": {"conditions": [applied], "manifestStatuses": [reported]}}
+        stack.ask("PATCH", f"{WORKS}/{namespace}/works/{name}/status", report)
+        stack.until(_WROTE, 1, since, "binding_status", f"{manifest['metadata']['name']}-%", within=120)
+
+    return Step("status_change", 1, stack.measured(act))
+
+
+def _policy_edit(stack: OwnStack) -> Step:
+    """Let the bindings of one of the five policies tolerate a taint that no cluster has."""
+    changed = stack.number("SELECT count(*) FROM resources_binding WHERE namespace LIKE %s", "fleet-%") // 5
+    toleration = {"key": "scale", "operator": "Exists", "effect": "NoExecute"}
+
+    def act() -> None:
+        since = _version(stack)
+        edit = {"spec": {"placement": {"clusterTolerations": [toleration]}}}
+        stack.ask("PATCH", f"{POLICIES}/fleet-aggregated", edit)
+        stack.until(_WROTE, changed, since, "policies", "%")
+        _settle(stack)
+
+    return Step("policy_edit", changed, stack.measured(act))
+
+
+def _lost(stack: OwnStack, name: str, numbers: Sequence[int]) -> Step:
+    """Taint clusters until each of their copies has left or has no refuge. `changed`: copies that were judged.
+
+    The last clusters of a fleet are no clusters of static weights.
+    """
+    names = [f"fleet-{number:04d}" for number in numbers]
+    changed = stack.number("SELECT count(*) FROM resources_targetcluster WHERE cluster = ANY(%s)", names)
+    moment = _now()
+
+    def taint(taints: list[dict[str, str]]) -> None:
+        for one in names:
+            stack.ask("PATCH", f"{CLUSTERS}/{one}", {"spec": {"taints": taints}})
+
+    def act() -> None:
+        taint([{"key": "scale.example/lost", "effect": "NoExecute", "timeAdded": moment}])
+        stack.until(_JUDGED, changed, names, moment)
+        _settle(stack)
+
+    spent = stack.measured(act)
+    taint([])
+    _settle(stack)
+    return Step(name, changed, spent)
+
+
+def _restart(stack: OwnStack) -> Step:
+    """Return what it takes from a start of all processes until a change of replicas is in the binding."""
+    namespace, name = stack.sql(
+        "SELECT namespace, name FROM resources_binding WHERE namespace LIKE %s LIMIT 1", "fleet-%"
+    )[0]
+    workload = name.removesuffix("-deployment")
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{workload}"
+    stack.stop()
+    began = time.monotonic()
+    stack.start()
+    since, wal = _version(stack), stack.usage().wal
+    replicas = json.loads(stack.ask("GET", path))["spec"]["replicas"]
+    stack.ask("PATCH", path, {"spec": {"replicas": replicas + 1}})
+    stack.until(_WROTE, 1, since, "works", f"{workload}-%")
+    used = stack.usage()
+    return Step("restart", 1, Usage(time.monotonic() - began, used.cpu, used.wal - wal))
+
+
+def _reads(stack: OwnStack, clusters: int) -> Iterator[Step]:
+    question = {"spec": {"changes": [{"type": "ClustersLost", "names": [f"fleet-{clusters - 1:04d}"]}]}}
+    acts: dict[str, Callable[[], Any]] = {
+        "list_500": lambda: stack.ask("GET", DEPLOYMENTS),
+        "watch_start": lambda: _first_line(stack),
+        "readiness": lambda: stack.ask("GET", f"{OURS}/fleetreadinesses"),
+        "situation": lambda: stack.ask("GET", "/"),
+        "what_if": lambda: _what_if(stack, question),
+    }
+    for name, act in acts.items():
+        act()
+        spent = [stack.measured(act) for _ in range(READS)]
+        yield Step(name, 1, Usage(median(one.seconds for one in spent), median(one.cpu for one in spent), 0))
+
+
+def _first_line(stack: OwnStack) -> None:
+    """Begin a watch of all Deployments from now on, and read the first bookmark or event."""
+    version = json.loads(stack.ask("GET", "/apis/apps/v1/deployments?limit=1"))["metadata"]["resourceVersion"]
+    path = f"/apis/apps/v1/deployments?watch=true&timeoutSeconds=1&allowWatchBookmarks=true&resourceVersion={version}"
+    with stack.open("GET", path) as answer:
+        answer.readline()
+
+
+def _what_if(stack: OwnStack, question: dict[str, Any]) -> None:
+    answer = json.loads(stack.ask("POST", f"{OURS}/whatifs", question))
+    while answer["status"]["phase"] == "Running":
+        time.sleep(0.1)
+        answer = json.loads(stack.ask("GET", f"{OURS}/whatifs/{answer['metadata']['name']}"))
+    assert answer["status"]["phase"] == "Finished", answer["status"]
+
+
+_WROTE = "SELECT count(*) >= %s FROM objects_changelog WHERE version > %s AND actor = %s AND name LIKE %s"
+
+
+_JUDGED = """
+SELECT count(*) >= %s FROM failover_eviction
+WHERE cluster = ANY(%s) AND queued_at >= %s AND (state <> 'Queued' OR reason = 'NoRefuge')
+"""
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _version(stack: OwnStack) -> int:
+    return stack.number("SELECT max(version) FROM objects_counter")
+
+
+def _settle(stack: OwnStack) -> None:
+    """Wait until no controller has anything to do but those that look at the fleet every few seconds."""
+    stack.until(
+        "SELECT count(*) = 0 FROM objects_due WHERE due_at <= clock_timestamp() AND controller <> ALL(%s)", LOOKING
+    )
+
+
+def _figures(name: str, step: Step) -> list[Figure]:
+    on = f"{step.changed:,} changed" if step.changed > 1 else "one"
+    figures = [
+        Figure(f"{name}.{step.name}", step.usage.seconds, "s", step.changed, on),
+        Figure(f"{name}.{step.name}.cpu", step.usage.cpu, "s", step.changed, "CPU of all processes"),
+    ]
+    if step.usage.wal:
+        figures.append(Figure(f"{name}.{step.name}.wal", step.usage.wal / 1e6, "MB", step.changed, "WAL"))
+    return figures
+
+
+def _growth(name: str, steps: Sequence[Step], before: dict[str, Step]) -> list[Figure]:
+    """Return for each step the CPU time of one changed object, relative to the smaller fleet."""
+    return [
+        Figure(
+            f"{name}.{step.name}.growth",
+            (step.usage.cpu / max(step.changed, 1)) / max(smaller.usage.cpu / max(smaller.changed, 1), 1e-6),
+            "times",
+            step.changed,
+            "CPU for each changed object, relative to the smaller fleet",
+        )
+        for step in steps
+        if (smaller := before.get(step.name)) is not None
+    ]
