@@ -312,6 +312,21 @@ def test_policies_are_current_as_soon_as_they_are_stored() -> None:
     assert seen(policy("all")) == (argo_health.NO_RULE, CURRENT)
 
 
+@pytest.mark.parametrize(("ready", "flux"), [("True", CURRENT), ("False", kstatus.IN_PROGRESS)])
+def test_a_cluster_is_current_while_it_is_ready(ready: str, flux: str) -> None:
+    assert seen(cluster("member1", ready=ready)) == (argo_health.NO_RULE, flux)
+
+
+def test_a_work_is_current_whatever_its_member_says() -> None:
+    web = deployment()
+    story = started(web)
+    story.place(web, member1=3)
+
+    for applied in ("False", "True"):
+        story.report("member1", applied=applied)
+        assert seen(story.works()["member1"]) == (argo_health.NO_RULE, CURRENT)
+
+
 def test_a_binding_is_healthy_when_each_of_its_clusters_is() -> None:
     web = deployment()
     story = started(web)
