@@ -1,4 +1,4 @@
-"""Admin of bearer tokens: list, renew, revoke. `manage.py token create` makes a token and shows it once."""
+"""Admin of logins: bearer tokens, and users of an OpenID provider. `manage.py token create` shows a token once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from apps.api import tokens
-from apps.api.models import ServiceAccountToken, Token
+from apps.api.models import ProviderUser, ServiceAccountToken, Token
 from apps.objects.rows_admin import RowAdmin
 
 
@@ -65,5 +65,15 @@ class ServiceAccountTokenAdmin(RowAdmin):
         self.message_user(request, f"{revoked} tokens are revoked", messages.WARNING)
 
 
+class ProviderUserAdmin(RowAdmin):
+    """Users who log in with a browser at an OpenID provider, each with its subject there."""
+
+    list_display = ("user", "subject", "issuer")
+    list_select_related = ("user",)
+    ordering = ("user__username",)
+    search_fields = ("user__username", "subject")
+
+
 admin.site.register(Token, TokenAdmin)
+admin.site.register(ProviderUser, ProviderUserAdmin)
 admin.site.register(ServiceAccountToken, ServiceAccountTokenAdmin)
