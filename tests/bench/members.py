@@ -1,0 +1,349 @@
+"""members: from templates to objects on members, simulated ones or real ones (LAB=FOLDER, see docs/e2e.md).
+
+Beside a figure stands what the members themselves take for the same objects: the same applies, sent directly.
+Sizes: MEMBERS_CREATED (500), MEMBERS_MOVED (200), MEMBERS_STEADY (10,000 bindings), MEMBERS_CHANGED (30).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from apps.clusters.client import MemberClient
+from apps.clusters.joining import Member, from_kubeconfig, from_list, join
+from apps.development.fleet import store_all
+from apps.objects.configuration import base
+from apps.objects.namespaces import make_namespaces
+from apps.objects.store import store
+from apps.simulator.members import start_fleet_process
+from controlplane.apimachinery.meta import Object, ObjectMeta, Ref
+from controlplane.apimachinery.selectors import LabelSelector
+from controlplane.clusters.questions import Ensure, Target
+from controlplane.engine.decision import Decision, Put
+from controlplane.engine.state import Actor
+from controlplane.kinds import CLUSTER
+from controlplane.kinds.cluster import Taint
+from controlplane.kinds.policy import (
+    DUPLICATED,
+    ClusterAffinity,
+    Placement,
+    Policy,
+    PropagationSpec,
+    ReplicaSchedulingStrategy,
+    ResourceSelector,
+    SpreadConstraint,
+)
+from controlplane.kinds.template import Template
+from controlplane.settings import MemberSettings
+from tests.bench import propagate
+from tests.bench.cpu import cpu_seconds, database_pids
+from tests.bench.figure import Figure, percentile
+from tests.processes import Processes, environment, family, own_redis, until
+
+NAMES = ("member1", "member2", "member3")
+SPACE, DIRECT = "bench-members", "bench-direct"
+WITHIN = 900.0
+STEADY_SECONDS = 30.0
+BY = Actor("bench")
+ONE = (SpreadConstraint(spread_by_field="cluster", min_groups=1, max_groups=1),)
+LOOPBACK = "127.0.0.0/8"
+GIVEN = {
+    "members_allowed_addresses": LOOPBACK,
+    "feature_gates": "Failover=true",
+    "resource_eviction_rate": "10000",
+    "secondary_resource_eviction_rate": "10000",
+}
+
+
+class Bench(NamedTuple):
+    """What is measured: the members, their processes, and ours by name."""
+
+    members: Sequence[Member]
+    member_pids: list[int]
+    ours: dict[str, list[int]]
+    kind: str
+
+    def cpu(self) -> float:
+        """Return the CPU seconds of all our processes and of PostgreSQL."""
+        return sum(self.by_process().values())
+
+    def by_process(self) -> dict[str, float]:
+        """Return the CPU seconds of our processes and of PostgreSQL, by name."""
+        ours = {name: cpu_seconds(pids) for name, pids in self.ours.items()}
+        return ours | {"PostgreSQL": cpu_seconds(database_pids())}
+
+
+def size(name: str, usual: int) -> int:
+    """Return a size from the environment."""
+    return int(os.environ.get(f"MEMBERS_{name}", usual))
+
+
+def run() -> list[Figure]:
+    """Measure on one stack: create, one changed count at a time, failover, nothing to do."""
+    make_namespaces(store())
+    with tempfile.TemporaryDirectory(prefix="lifeboat-bench-") as name, _members(Path(name)) as (members, pids, kind):
+        redis_url = own_redis()
+        with (
+            Processes(Path(name) / "logs", environment(Path(name), redis_url=redis_url, **GIVEN)) as processes,
+            propagate.Beat(redis_url),
+        ):
+            ours = {"worker": family(processes.worker()), "members": family(processes.members())}
+            join(store(), list(members), replace(base(), members=MemberSettings(allowed_addresses=(LOOPBACK,))))
+            until(lambda: all(_is_usable(member.name) for member in members), within=120)
+            bench = Bench(members, pids, ours, kind)
+            return [*_created(bench), *_changed(bench), *_moved(bench), *_steady(bench)]
+
+
+@contextmanager
+def _members(folder: Path) -> Iterator[tuple[list[Member], list[int], str]]:
+    """Give real members of the lab that run, or simulated ones that are started for the bench."""
+    lab = os.environ.get("LAB")
+    if lab:
+        running = Path(lab) / "run"
+        members = [from_kubeconfig(name, running / f"{name}.config") for name in NAMES]
+        yield members, [int(file.read_text()) for file in running.glob("member*.*.pid")], "real members"
+        return
+    with start_fleet_process(folder / "members", members=list(NAMES), ready_after=0.2) as fleet:
+        yield from_list(fleet.directory / "members.json"), [fleet.process.pid], "simulated members in one process"
+
+
+def _created(bench: Bench) -> list[Figure]:
+    count = size("CREATED", 500)
+    direct_seconds, direct_cpu = _direct(bench, count)
+    _space(SPACE)
+    store_all(store(), [_policy("everywhere", {"bench": "create"}, NAMES)], by="bench")
+    ours, theirs, began = bench.cpu(), cpu_seconds(bench.member_pids), store().now()
+    store_all(store(), [_deployment(f"create-{number}", "create") for number in range(count)], by="bench")
+    until(lambda: _applied("create-") >= count * len(NAMES), within=WITHIN, every=0.2)
+    took = (_last_applied() - began).total_seconds()
+    ours, theirs = bench.cpu() - ours, cpu_seconds(bench.member_pids) - theirs
+    on = f"{count} Deployments x {len(NAMES)} {bench.kind}, until every Work is Applied"
+    beside = f"the same applies sent directly {direct_seconds:.1f} s, {direct_cpu:.1f} s of CPU of the members"
+    each = count * len(NAMES)
+    return [
+        Figure("members.create", took, "s", each, on, beside=beside, ratio=took / direct_seconds),
+        Figure("members.create.cpu", 1000 * ours / each, "ms/object", each, "workers, members process, PostgreSQL"),
+        Figure("members.create.cpu_of_members", 1000 * theirs / each, "ms/object", each, bench.kind),
+    ]
+
+
+def _direct(bench: Bench, count: int) -> tuple[float, float]:
+    """Send the same Deployments to all members at once, and return the seconds and the CPU seconds of the members."""
+
+    manifests = [
+        {**_deployment(f"direct-{number}", "").document(), "metadata": {"name": f"d-{number}", "namespace": DIRECT}}
+        for number in range(count)
+    ]
+
+    async def send() -> None:
+        client = MemberClient(MemberSettings(refused_addresses=()))
+        targets = [
+            Target(member.name, member.url, member.token, member.authority, member.insecure) for member in bench.members
+        ]
+        head = {"metadata": {"name": DIRECT}, "apiVersion": "v1", "kind": "Namespace"}
+        await asyncio.gather(*(client.ensure(Ensure(target, head, True)) for target in targets))
+        asked = (client.ensure(Ensure(target, manifest, False)) for manifest in manifests for target in targets)
+        refused = [answer.problem for answer in await asyncio.gather(*asked) if not answer.ok]
+        assert not refused, refused[0]
+        await client.close()
+
+    cpu, began = cpu_seconds(bench.member_pids), time.perf_counter()
+    asyncio.run(send())
+    return time.perf_counter() - began, cpu_seconds(bench.member_pids) - cpu
+
+
+def _changed(bench: Bench) -> list[Figure]:
+    """Change the replicas of one Deployment at a time; the time until all its members have applied them."""
+    seconds = []
+    for number in range(size("CHANGED", 30)):
+        name = f"create-{number % size('CREATED', 500)}"
+        ref = Ref("apps/Deployment", SPACE, name)
+        old = store().get([ref])[ref]
+        spec = {**old.content["spec"], "replicas": 2 + number}
+        new = replace(old.with_content({**old.content, "spec": spec}))
+        began = store().now()
+        assert not store().apply([(None, Decision(changes=(Put(new, old),)))], by=BY)[0].lost
+        until(lambda name=name: _outdated(name) == 0, within=60, every=0.02)
+        seconds.append((_last_applied() - began).total_seconds())
+    on = f"one changed count of replicas until {len(NAMES)} {bench.kind} have applied it"
+    return [
+        Figure("members.change.p50", percentile(seconds, 0.5), "s", len(seconds), on),
+        Figure("members.change.p99", percentile(seconds, 0.99), "s", len(seconds), on),
+    ]
+
+
+def _moved(bench: Bench) -> list[Figure]:
+    """Lose a cluster with Deployments that run on one cluster each."""
+    count, source, refuge = size("MOVED", 200), NAMES[0], NAMES[1]
+    _taint(refuge, Taint("bench", "NoSchedule"))
+    store_all(store(), [_policy("one", {"bench": "move"}, (source, refuge), ONE)], by="bench")
+    store_all(store(), [_deployment(f"move-{number}", "move") for number in range(count)], by="bench")
+    until(lambda: _applied("move-", source) >= count, within=WITHIN, every=0.2)
+    _taint(refuge)
+    time.sleep(2)  # the scheduler sees that the refuge is free
+    ours, theirs = bench.cpu(), cpu_seconds(bench.member_pids)
+    began = store().now()
+    _taint(source, Taint("bench", "NoExecute", time_added=began))
+    until(lambda: _applied("move-", refuge) >= count, within=WITHIN, every=0.2)
+    took = (_last_applied() - began).total_seconds()
+    ours, theirs = bench.cpu() - ours, cpu_seconds(bench.member_pids) - theirs
+    _taint(source)
+    on = f"{count} Deployments leave a cluster, from its taint until all are applied on another of the {bench.kind}"
+    cpu = f"CPU: ours {ours:.1f} s, members {theirs:.1f} s"
+    return [Figure("members.failover", took, "s", count, on, beside=cpu)]
+
+
+def _steady(bench: Bench) -> list[Figure]:
+    """Measure what all processes cost, and write, while nothing changes. Most bindings are of ConfigMaps."""
+    wanted = size("STEADY", 10_000)
+    have = size("CREATED", 500) + size("MOVED", 200)
+    store_all(store(), [_policy("still", {"bench": "still"}, NAMES, ONE, kind=("v1", "ConfigMap"))], by="bench")
+    more = max(wanted - have, 0)
+    store_all(store(), [_config_map(f"still-{number}") for number in range(more)], by="bench")
+    until(lambda: _applied("still-") >= more, within=2 * WITHIN, every=1.0)
+    until(_is_quiet, within=300, every=1.0)
+    before = bench.by_process()
+    version = store().current_version()
+    time.sleep(STEADY_SECONDS)
+    now = bench.by_process()
+    shares = {name: 100 * (now[name] - spent) / STEADY_SECONDS for name, spent in before.items()}
+    on = ", ".join(f"{name} {share:.1f} %" for name, share in shares.items())
+    writes = store().current_version() - version
+    return [
+        Figure("members.steady.cpu", sum(shares.values()), "% of a core", wanted, f"{wanted:,} bindings: {on}"),
+        Figure("members.steady.writes", writes, "versions", wanted, f"in {STEADY_SECONDS:g} s; {_writers(version)}"),
+    ]
+
+
+def _is_quiet() -> bool:
+    """Test whether no object was written for five seconds."""
+    version = store().current_version()
+    time.sleep(5)
+    return store().current_version() == version
+
+
+def _writers(since: int) -> str:
+    """Return who has written objects since a version, and how many."""
+    counts: dict[str, int] = {}
+    for change in store().changes(since):
+        name = f"{change.actor} {change.ref.kind}"
+        counts[name] = counts.get(name, 0) + 1
+    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "none"
+
+
+@cache
+def _now() -> datetime:
+    return store().now().replace(microsecond=0)
+
+
+def _meta(name: str, namespace: str = "", **labels: str) -> ObjectMeta:
+    uid = f"uid-{namespace}-{name}"
+    return ObjectMeta(name=name, namespace=namespace, uid=uid, generation=1, creation_timestamp=_now(), labels=labels)
+
+
+def _space(name: str) -> None:
+    store_all(store(), [Template("v1", "Namespace", _meta(name), {"spec": {}})], by="bench")
+
+
+def _deployment(name: str, group: str) -> Template:
+    container = {"name": "main", "image": "nginx", "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}}}
+    labels = {"app": name}
+    spec = {
+        "replicas": 1,
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+    }
+    return Template("apps/v1", "Deployment", _meta(name, SPACE, bench=group), {"spec": spec})
+
+
+def _config_map(name: str) -> Template:
+    """Return an object that has no pods, of which members of any size hold thousands."""
+    return Template("v1", "ConfigMap", _meta(name, SPACE, bench="still"), {"data": {"value": name}})
+
+
+def _policy(
+    name: str,
+    labels: dict[str, str],
+    clusters: Sequence[str],
+    spread: tuple[SpreadConstraint, ...] = (),
+    *,
+    kind: tuple[str, str] = ("apps/v1", "Deployment"),
+) -> Object:
+    placement = Placement(
+        ClusterAffinity(cluster_names=tuple(clusters)),
+        spread_constraints=spread,
+        replica_scheduling=ReplicaSchedulingStrategy(DUPLICATED),
+    )
+    selector = ResourceSelector(*kind, label_selector=LabelSelector(labels))
+    spec = PropagationSpec(resource_selectors=(selector,), placement=placement)
+    return Policy("policy.karmada.io/v1alpha1", "ClusterPropagationPolicy", _meta(name), spec)
+
+
+def _taint(name: str, *taints: Taint) -> None:
+    """Put exactly these taints on a cluster, as a user does; others may write it meanwhile."""
+    ref = Ref(CLUSTER, "", name)
+
+    def written() -> bool:
+        old = store().get([ref])[ref]
+        new = old.with_spec(taints=taints)
+        return new is old or not store().apply([(None, Decision(changes=(Put(new, old),)))], by=BY)[0].lost
+
+    until(written, within=30)
+
+
+def _is_usable(name: str) -> bool:
+    ref = Ref(CLUSTER, "", name)
+    found = store().get([ref]).get(ref)
+    return found is not None and found.ready == "True" and bool(found.status.api_enablements)
+
+
+_APPLIED = """
+    SELECT count(*) FROM resources_work WHERE name LIKE %s AND (%s = '' OR cluster = %s)
+    AND doc::jsonb -> 'status' -> 'conditions' @> '[{"type": "Applied", "status": "True"}]'"""
+_OUTDATED = """
+    SELECT count(*) FROM resources_work WHERE name LIKE %s AND NOT EXISTS (
+        SELECT 1 FROM jsonb_array_elements(doc::jsonb -> 'status' -> 'conditions') AS one
+        WHERE one ->> 'type' = 'Applied' AND one ->> 'status' = 'True'
+        AND one ->> 'observedGeneration' = doc::jsonb -> 'metadata' ->> 'generation')"""
+
+_FRESH = """
+    SELECT count(*) FROM resources_work
+    WHERE name LIKE %s AND doc::jsonb #>> '{spec,workload,manifests,0,metadata,annotations}'
+    LIKE '%%"resourcetemplate.karmada.io/generation": "' || %s || '"%%'"""
+
+
+def _applied(prefix: str, cluster: str = "") -> int:
+    """Return how many Works of a prefix their members have applied."""
+    return int(_query(_APPLIED, f"{prefix}%", cluster, cluster))
+
+
+def _outdated(name: str) -> int:
+    """Return how many Works of a Deployment are not applied as they are, or do not have its count of replicas yet."""
+    ref = Ref("apps/Deployment", SPACE, name)
+    wanted = store().get([ref])[ref].metadata.generation
+    fresh = int(_query(_FRESH, f"{name}-%", str(wanted)))
+    return int(_query(_OUTDATED, f"{name}-%")) + len(NAMES) - min(fresh, len(NAMES))
+
+
+def _last_applied() -> datetime:
+    found = _query("SELECT max(at) FROM objects_changelog WHERE actor = 'execution'")
+    assert isinstance(found, datetime), "nothing was applied"
+    return found
+
+
+def _query(statement: str, *values: Any) -> Any:
+    from django.db import connection  # here: Django is set up by now
+
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        return cursor.fetchone()[0]
