@@ -56,6 +56,9 @@ class CatchUp(NamedTuple):
     version: int
 
 
+UNWATCHED_SECONDS = 0.05  # between two reads of the log while no stream is open
+
+
 class Event:
     """One change, shared by all streams. It is decoded at most once, and encoded once for each form."""
 
@@ -340,6 +343,8 @@ class Tailer:
                 self._read_up_to = self._read(cursor, self._read_up_to)
                 for _ in own.notifies(timeout=POLL_SECONDS, stop_after=1):
                     pass
+                if not self._watchers:  # nothing waits for the changes, so the log is not read after each of them
+                    self._stopping.wait(UNWATCHED_SECONDS)
 
     def _newest(self, cursor: BinaryCursor) -> tuple[int, int]:
         """Return the newest version, and the version the counter was raised to after the last restore."""
