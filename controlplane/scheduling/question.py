@@ -90,7 +90,7 @@ def question_of(
         kind=spec.resource.kind,
         asked=bundle_of(spec.components) if bundled else request_of(spec.replica_requirements),
         replicas=spec.replicas,
-        workload=spec.replicas > 0 or spec.replica_requirements is not None or bundled,
+        workload=bool(spec.replicas) or spec.replica_requirements is not None or bundled,
         targets=tuple((target.name, target.replicas) for target in spec.clusters),
         blocked=blocked_by_tasks(whole(spec), settings),
         fails_over=spec.failover is not None and spec.failover.cluster is not None,

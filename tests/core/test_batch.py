@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
+from controlplane.estimate.request import request_of
 from controlplane.kinds.binding import Component, ResourceBindingSpec, ResourceBindingStatus, TargetCluster
 from controlplane.kinds.policy import (
     ClusterAffinityTerm,
@@ -91,16 +92,28 @@ def test_a_placement_reserves_its_new_replicas_and_gives_them_back_if_it_is_not_
     on: Mapping[str, int], uncounted: dict[str, int], takes: int
 ) -> None:
     fleet = Fleet.of([cluster("a", room=10)], settings=Settings())
-    ledger = Ledger(fleet)
-    batch = Batch(fleet, ledger, Settings())
     wanted = spec(by_room("a"), replicas=3, on=on, cpu="1")
+    ledger = Ledger.of(fleet, [("a", 5, request_of(wanted.replica_requirements))])
+    batch = Batch(fleet, ledger, Settings())
 
     question, verdict = batch.place(Item(wanted, ResourceBindingStatus(), uncounted=uncounted))
     assert isinstance(verdict.outcome, Placed)
-    assert ledger.free(question.asked).tolist() == [10 - takes]
+    assert ledger.free(question.asked).tolist() == [5 - takes]
     batch.give_back(question, verdict.outcome.clusters, uncounted)
 
-    assert ledger.free(question.asked).tolist() == [10]
+    assert ledger.free(question.asked).tolist() == [5]
+
+
+def test_what_has_no_pods_gives_nothing_back() -> None:
+    fleet = Fleet.of([cluster("a", room=10)], settings=Settings())
+    wanted = replace(spec(placement("a"), replicas=0), replica_requirements=None)
+    ledger = Ledger.of(fleet, [("a", 5, request_of(None))])
+    batch = Batch(fleet, ledger, Settings())
+
+    question, _ = batch.place(Item(wanted, ResourceBindingStatus()))
+    batch.give_back(question, [TargetCluster("a", 1)], {})
+
+    assert ledger.free(question.asked).tolist() == [5]
 
 
 def test_a_placement_by_a_later_affinity_term_reserves_where_that_term_has_placed_it() -> None:
