@@ -89,3 +89,15 @@ def test_its_status_is_what_the_cluster_it_runs_on_reports() -> None:
     status = FLINK.aggregate({"status": {"error": "gone since"}}, items, datetime(2026, 3, 1, tzinfo=UTC))
 
     assert status == {"jobStatus": {"jobID": "42", "state": "RUNNING"}, "observedGeneration": 3}
+
+
+def test_amounts_of_components_are_written_as_kubernetes_writes_them() -> None:
+    """A FlinkDeployment has numbers for cpu. Typed clients compare the written form as well."""
+    manager = {"resource": {"cpu": 0.05, "memory": "1g"}}
+    app = {"spec": {"jobManager": manager, "taskManager": {"resource": {"cpu": 1.5, "memory": "100m"}, "replicas": 2}}}
+    ask = FLINK.components
+    assert ask is not None
+
+    requests = [part.replica_requirements.resource_request for part in ask(app) if part.replica_requirements]
+
+    assert requests == [{"cpu": "50m", "memory": "1Gi"}, {"cpu": "1500m", "memory": "100m"}]

@@ -86,15 +86,17 @@ def _claim(pods: dict[str, Any]) -> NodeClaim | None:
 
 
 def _amount(text: str) -> str:
-    """Return an amount as a Kubernetes quantity. Flink also accepts units of its own, all binary: "1g" → "1Gi"."""
+    """Return an amount as a Kubernetes quantity in its canonical form: "0.05" → "50m".
+
+    Flink also accepts units of its own, all binary: "1g" → "1Gi".
+    """
     own = _FLINK_UNITS.fullmatch(text.strip().lower())
     try:
-        parse(text)
+        return str(parse(text))
     except QuantityError:
         if own is None:
             raise
         return own[1] + _SUFFIXES[own[2]]
-    return text
 
 
 def _job_managers(doc: Document) -> int:
