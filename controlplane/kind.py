@@ -66,6 +66,10 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     has_status: bool = True
     initial_status: dict[str, Any] = {}  # of a new object, for kinds that Kubernetes has built in
     audited: bool = True  # False: the audit page does not list the objects (Events, which are derived)
+    versions: tuple[Kind, ...] = ()  # the same kind in its other served versions
+    is_served: bool = True  # False: its own version is stored and not served
+    converts: bool = False  # True: objects may be stored in other versions than this
+    conversion: dict[str, Any] | None = None  # the webhook of its definition; None: only the apiVersion differs
     is_ending: bool = False  # True: its CustomResourceDefinition is being deleted, so no objects can be created
 
     @property
@@ -133,7 +137,16 @@ class Kinds:
     def served(self, group: str, version: str, plural: str) -> Kind | None:
         """Return the kind that is served under /apis/<group>/<version>/<plural>; None: no kind is served there."""
         kind = self._by_plural.get((group, plural))
-        return kind if kind is not None and kind.resource.version == version else None
+        if kind is None or (kind.resource.version == version and kind.is_served):
+            return kind
+        return next((other for other in kind.versions if other.resource.version == version), None)
+
+    def served_kinds(self) -> Iterator[Kind]:
+        """Yield all kinds in each of their served versions."""
+        for kind in self:
+            if kind.is_served:
+                yield kind
+            yield from kind.versions
 
     def __iter__(self) -> Iterator[Kind]:
         return iter(self._by_key.values())

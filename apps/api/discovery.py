@@ -56,7 +56,7 @@ def resources() -> tuple[Resource, ...]:
 
 @lru_cache(maxsize=1)
 def _resources(revision: int) -> tuple[Resource, ...]:
-    return (*(kind.resource for kind in KINDS), *REVIEWS)
+    return (*(kind.resource for kind in KINDS.served_kinds()), *REVIEWS)
 
 
 def _offered() -> tuple[Resource, ...]:
@@ -80,7 +80,9 @@ def _openapi(revision: int, served: tuple[Resource, ...]) -> OpenAPI:
 
 
 def _schema(resource: Resource) -> Any:
-    kind = next((kind for kind in ANSWERED if kind.resource is resource), None) or KINDS.get(resource.key)
+    kind = next((kind for kind in ANSWERED if kind.resource is resource), None) or KINDS.served(
+        resource.group, resource.version, resource.plural
+    )
     return kind.schema() if kind is not None else builtin.schema(resource.group, resource.version, resource.kind)
 
 

@@ -30,7 +30,7 @@ from apps.api.outgoing import Headers
 from apps.api.permissions import target_attributes
 from apps.api.request_metrics import measure
 from apps.api.target import target_of
-from apps.api.views import ObjectView
+from apps.api.views import ObjectView, warning
 from apps.objects import audit
 from apps.objects.decision_log import log_refusal
 from apps.objects.tracing import mark, span
@@ -223,7 +223,7 @@ def _refused(request: Any, headers: tuple[tuple[bytes, bytes], ...], error: Exce
     failure = error_mapping.status_error(error)
     if request.method != "GET":
         log_refusal(failure, actor=request.META.get(CALLER, ""), way=f"{request.method} {request.path}")
-    response = Response(status=failure.code)
+    response = warning(Response(status=failure.code), failure.warnings)
     error_mapping.add_headers(response, failure)
     if not trail.stored:
         auditing.record(trail, auditing.refusal(failure))

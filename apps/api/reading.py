@@ -11,6 +11,7 @@ from apps.api.query import Continue, Listing
 from apps.api.target import Target
 from apps.objects import listing as stored
 from apps.objects.store import DjangoStore
+from apps.objects.versions import texts_in_version
 from controlplane.apimachinery.errors import BadRequest, NotFound, TooManyRequests
 from controlplane.kinds import EVENT
 from controlplane.wire.request import Choice
@@ -43,7 +44,8 @@ def get(target: Target) -> bytes:
     text = stored.text_of(*target.ref)
     if text is None:
         raise NotFound.of(target.resource.plural, target.name, group=target.resource.group)
-    return text
+    (converted,) = texts_in_version(target.kind, [text])
+    return converted
 
 
 def listed(store: DjangoStore, target: Target, listing: Listing) -> Listed:
@@ -51,6 +53,11 @@ def listed(store: DjangoStore, target: Target, listing: Listing) -> Listed:
 
     Raises Expired if its version is no longer kept, TooManyRequests if its version is not written yet.
     """
+    page = _listed(store, target, listing)
+    return page._replace(texts=list(texts_in_version(target.kind, page.texts))) if target.kind.converts else page
+
+
+def _listed(store: DjangoStore, target: Target, listing: Listing) -> Listed:
     if listing.start is not None:
         after = (listing.start.namespace, listing.start.name)
         return _at(store, target, listing, listing.start.version, after)

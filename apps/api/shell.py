@@ -42,7 +42,7 @@ from apps.api.pushes import Push, PushResponse
 from apps.api.streams import Stream, WatchResponse
 from apps.api.tunnels import ABORT
 from apps.api.unpacking import ENCODING, unpacked
-from apps.api.watch_hub import BOOKMARK_SECONDS, CHUNK, CatchUp, Event, Tailer, Watcher, shown
+from apps.api.watch_hub import BOOKMARK_SECONDS, CHUNK, CatchUp, Event, Tailer, Watcher, in_version, shown
 from apps.objects.audit_queue import QUEUE
 from apps.objects.decision_log import log_refusal
 from apps.objects.listing import changes_between
@@ -335,7 +335,11 @@ class Shell:
         while True:
             await watcher.ready.wait()
             watcher.ready.clear()
-            await self._drain(watcher, write)
+            try:
+                await self._drain(watcher, write)
+            except StatusError as error:  # an object that cannot be converted to the version of the stream
+                await write(error_frame(error))
+                return
             if watcher.error is not None:
                 await write(error_frame(watcher.error))
             if watcher.ended:
@@ -367,7 +371,7 @@ class Shell:
             if isinstance(item, CatchUp):
                 await self._catch_up(watcher, item.version, lines, write)
             else:
-                _take(watcher, item, lines)
+                _take(watcher, await in_version(self.pool, watcher, item), lines)
             if len(lines) >= INITIAL_CHUNK:
                 await write(b"".join(lines))
                 lines.clear()
@@ -392,7 +396,7 @@ class Shell:
         while watcher.seen < until:
             changes = await loop.run_in_executor(self.pool, _history, watcher.stream.kind, watcher.seen, until)
             for change in changes:
-                _take(watcher, Event(change), lines)
+                _take(watcher, await in_version(self.pool, watcher, Event(change)), lines)
             if lines:
                 await write(b"".join(lines))
                 lines.clear()

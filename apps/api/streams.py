@@ -25,6 +25,7 @@ from apps.api.renderers import FormRenderer
 from apps.api.target import Target
 from apps.objects.store import DjangoStore
 from controlplane.apimachinery.errors import BadRequest, Expired, StatusError
+from controlplane.kind import Kind
 from controlplane.kinds import FAILOVER_CONFIGURATION
 from controlplane.wire.negotiate import YAML, go_bool
 from controlplane.wire.request import Choice
@@ -43,6 +44,7 @@ class Stream(msgspec.Struct, kw_only=True):
     allowed: Attributes  # what the caller was authorised for; checked again where the stream begins
     login: Login | None = None  # the stream ends when this login becomes invalid; None: no login to check
     kind: str
+    served: Kind | None = None  # the kind in the version of the stream, if objects may be stored in another
     resource: Resource
     choice: Choice
     since: int
@@ -92,6 +94,7 @@ def watch_response(request: Request, target: Target, store: DjangoStore, *, allo
         allowed=allowed,
         login=login_of(request),
         kind=target.kind.key,
+        served=target.kind if target.kind.converts else None,
         resource=target.resource,
         choice=listing.choice,
         since=listing.version,
@@ -130,7 +133,7 @@ def _initial(target: Target, listing: Listing, store: DjangoStore) -> InitialSta
 
     Raises TooManyRequests.
     """
-    key = (target.kind.key, target.namespace, repr(listing.choice))
+    key = (target.kind.key, target.resource.version, target.namespace, repr(listing.choice))
     with initial_states.reading(key):
         if state := initial_states.find(key, store.current_version()):
             return state

@@ -11,7 +11,7 @@ import logging
 import re
 import threading
 from collections import deque
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
 from typing import Any, NamedTuple
 
 import orjson
@@ -30,7 +30,9 @@ from apps.objects.instruments import STREAMS
 from apps.objects.listing import Logged, read_changes
 from apps.objects.notifications import listening
 from apps.objects.refusal import cause
+from apps.objects.versions import texts_in_version
 from controlplane.apimachinery.errors import Expired, TooManyRequests
+from controlplane.kind import Kind
 from controlplane.wire.table import partial_object_metadata, table
 from controlplane.wire.watch import ADDED, DELETED, MODIFIED, bookmark, frame
 
@@ -110,6 +112,26 @@ class Event:
         if event != DELETED or change.event == DELETED or change.old_document is None:
             return change.document
         return _VERSION_OF.sub(b'"resourceVersion":"%d"' % change.version, change.old_document, count=1)
+
+
+async def in_version(pool: Executor, watcher: Watcher, event: Event) -> Event:
+    """Return an event with its object in the version of a stream. A webhook of a user may have to convert it.
+
+    Raises StatusError if it cannot be converted.
+    """
+    served = getattr(watcher.stream, "served", None)
+    if served is None:
+        return event
+    return await asyncio.get_running_loop().run_in_executor(pool, _event_in_version, served, event)
+
+
+def _event_in_version(kind: Kind, event: Event) -> Event:
+    change = event.change
+    texts = [text for text in (change.document, change.old_document) if text is not None]
+    made = texts_in_version(kind, texts)
+    if made is texts:
+        return event
+    return Event(change._replace(document=made[0], old_document=made[1] if len(made) > 1 else None))
 
 
 def shown(stream: Stream, event: str, document: bytes, *, definitions: bool) -> bytes:

@@ -15,6 +15,7 @@ from apps.api.query import Listing, Writing
 from apps.api.target import Target
 from apps.objects import writer
 from apps.objects.store import DjangoStore
+from apps.objects.versions import object_in_version, stored_version, texts_in_version
 from apps.objects.writer import Author, Change, document_of
 from controlplane.admission.admit import without_status
 from controlplane.apimachinery.errors import AlreadyExists, BadRequest, Conflict, NotFound
@@ -74,13 +75,13 @@ class Writer:
         document, warnings = self._known(bodies.about(self.target, body.document), body.duplicates)
         if document["metadata"].get("resourceVersion"):
             raise BadRequest("resourceVersion should not be set on objects to be created")
-        return _served(self.writer.create(self.kind, document), warnings)
+        return self._served(self.writer.create(self.kind, document), warnings)
 
     def update(self, body: bodies.Body) -> Written:
         """Store a whole new state. Raises Conflict if the body is based on an older version, NotFound, Invalid."""
         document, warnings = self._known(bodies.about(self.target, body.document), body.duplicates)
         exact = bool(document["metadata"].get("resourceVersion"))
-        return _served(self._change(lambda live: document, exact=exact), warnings)
+        return self._served(self._change(lambda live: document, exact=exact), warnings)
 
     def patch(self, content_type: str, raw: bytes) -> Written:
         """Patch an object: JSON, merge, strategic merge for built-in kinds, or server-side apply."""
@@ -96,7 +97,7 @@ class Writer:
             return document
 
         written = self._change(patched, exact=b"resourceVersion" in raw)
-        return _served(written, warnings)
+        return self._served(written, warnings)
 
     def apply(self, raw: bytes) -> Written:
         """Apply server-side: the fields in the body belong to the field manager afterwards."""
@@ -113,7 +114,7 @@ class Writer:
         if not subresource and not self.store.get([self.target.ref]):
             try:
                 made = self.writer.create(self.kind, server_side_apply(None, intent, **options), tracked=True)
-                return _served(made, warnings)
+                return self._served(made, warnings)
             except AlreadyExists:
                 pass  # another request created the object meanwhile: apply to that object
         version = intent["metadata"].get("resourceVersion")
@@ -124,7 +125,7 @@ class Writer:
                 made = {**made, "metadata": {**made["metadata"], "resourceVersion": version}}
             return made
 
-        return _served(self._change(applied, exact=bool(version), tracked=True), warnings)
+        return self._served(self._change(applied, exact=bool(version), tracked=True), warnings)
 
     def delete(self, options: Document) -> Written | Gone:
         """Delete one object. The object stays, with a deletionTimestamp, while finalizers keep it.
@@ -142,7 +143,7 @@ class Writer:
         (done,) = deleted
         if done.left is None:
             return Gone(done.was.metadata.name, done.was.metadata.uid, done.warnings)
-        return Written(text_of(done.left), list(done.warnings))
+        return self._served(writer.Written(done.left, []), done.warnings)
 
     def scale(self, wanted: Callable[[Document], Document]) -> Written:
         """Set the replicas of a workload to what `wanted` makes of its present Scale; return the workload."""
@@ -150,7 +151,7 @@ class Writer:
         def changed(live: Document) -> Document:
             return scale.scaled(live, wanted(scale.scale_of(live, self.resource)), self.resource)
 
-        return _served(self._change(changed, exact=False), [])
+        return self._served(self._change(changed, exact=False), [])
 
     def delete_all(self, listing: Listing, options: Document) -> tuple[ListAnswer, list[str]]:
         """Delete every object that the selectors match; return the objects as they were listed, and warnings."""
@@ -168,15 +169,23 @@ class Writer:
         """
 
         def build() -> Change:
-            live = self.writer.live(self.target.ref)
+            stored = self.writer.live(self.target.ref)
+            live = object_in_version(self.kind, stored)
             document = change(document_of(live))
             self._check_basis(live, document)
             admitted = self.writer.admit_change(
                 self.kind, document, live, subresource=self.target.subresource, tracked=tracked
             )
-            return Change(Put(admitted.object, live, exact=exact), admitted.warnings, subresource=self.asked)
+            new = stored if admitted.object is live else stored_version(admitted.object)
+            put = Put(new, stored, exact=exact)
+            return Change(put, admitted.warnings, subresource=self.asked, kind=self.kind)
 
         return self.writer.change(self.target.ref, build, retry=not exact)
+
+    def _served(self, written: writer.Written, warnings: Sequence[str]) -> Written:
+        """Return a write as it is served. `warnings` about the request come before the writer's own."""
+        (text,) = texts_in_version(self.kind, [text_of(written.stored)])
+        return Written(text, [*warnings, *written.warnings], written.created)
 
     def _known(self, document: Document, duplicates: list[str]) -> tuple[Document, list[str]]:
         """Return the document without unknown fields, and the warnings that fieldValidation asks for."""
@@ -217,11 +226,6 @@ class Writer:
     @property
     def _is_builtin(self) -> bool:
         return is_builtin(self.resource.group, self.resource.version, self.resource.kind)
-
-
-def _served(written: writer.Written, warnings: Sequence[str]) -> Written:
-    """Return a write as it is served. `warnings` about the request come before the writer's own."""
-    return Written(text_of(written.stored), [*warnings, *written.warnings], written.created)
 
 
 def _namespace_and_name(text: bytes) -> tuple[str, str]:

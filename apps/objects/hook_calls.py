@@ -31,10 +31,11 @@ from controlplane.admission.webhooks import (
 )
 from controlplane.apimachinery.errors import StatusError, TooManyRequests
 from controlplane.settings import MemberSettings
+from controlplane.wire.resource import Resource
 
 Document = dict[str, Any]
-Convert = Callable[[Document | None, str], Document | None]
-"""Returns a document in another version of its kind."""
+Convert = Callable[[Resource, Document | None, str], Document | None]
+"""Returns a document in another version of its resource."""
 
 ALL_SECONDS: Final = 30.0  # for all webhooks of one write together
 _RETRY_SECONDS: Final = 1
@@ -95,11 +96,11 @@ class HookCalls:
             return subject, True
         if subject.operation == DELETE:
             raise unpatchable(hook)
-        sent = self._convert(dict(subject.new or {}), version) or {}
+        sent = self._convert(subject.resource, dict(subject.new or {}), version) or {}
         made = patched(hook, sent, answer.patch)
         if made == sent:
             return subject, True
-        return fits(self._convert(made, subject.resource.version) or {}), True
+        return fits(self._convert(subject.resource, made, subject.resource.version) or {}), True
 
     def check(self, hooks: Iterable[Hook], subject: Subject) -> None:
         """Ask all validating webhooks that a write concerns, at the same time. Raises the error of the first."""
@@ -133,7 +134,9 @@ class HookCalls:
         uid = str(uuid.uuid4())
         request = request_of(subject, self._write, version=version, uid=uid)
         if version != subject.resource.version:
-            request |= {field: self._convert(request[field], version) for field in ("object", "oldObject")}
+            request |= {
+                field: self._convert(subject.resource, request[field], version) for field in ("object", "oldObject")
+            }
         seconds = min(hook.seconds, max(self._ends - time.monotonic(), 0.0))
         url = f"{hook.url}?timeout={hook.seconds}s"
         sent = self._client.post(hook.name, url, review_of(request), bundle=hook.bundle, seconds=seconds)

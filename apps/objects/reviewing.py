@@ -21,6 +21,7 @@ from apps.objects.access import caller_of
 from apps.objects.admission_rules import admission_rules
 from apps.objects.hook_calls import HookCalls
 from apps.objects.store import DjangoStore
+from apps.objects.versions import in_version
 from controlplane.admission.admission_request import Write, operation_of, request_of, seen
 from controlplane.admission.matching import CREATE, DELETE, UPDATE, Subject
 from controlplane.admission.policies import NOT_FOUND, Binding, Failure, Policy, Verdict
@@ -45,10 +46,14 @@ _ERRORS: Mapping[str, type[StatusError]] = {"Forbidden": Forbidden, "RequestEnti
 
 
 class Asked(NamedTuple):
-    """A write to review. `subresource`: through which the object is written."""
+    """A write to review. `subresource`: through which the object is written.
+
+    kind: the kind in the version that was written; None: in the stored one.
+    """
 
     change: Put | Delete
     subresource: str = ""
+    kind: Kind | None = None
 
 
 class Reviews:
@@ -87,7 +92,7 @@ class Reviews:
     def changed(self, kind: Kind, new: Document, old: Document | None, *, subresource: str) -> Document | None:
         """Return an object after the patches of mutating webhooks; None: they leave it as it is."""
         resource = kind.resource
-        subject = self._subject_of(resource, CREATE if old is None else UPDATE, new, old, subresource)
+        subject = self._subject_of(kind, CREATE if old is None else UPDATE, new, old, subresource)
 
         def fits(document: Document) -> Subject:
             return replace(subject, new=document)
@@ -125,11 +130,15 @@ class Reviews:
         about: Any = change.old if isinstance(change, Delete) else change.new
         new = None if operation == DELETE else document_of(about)
         old = None if change.old is None else document_of(change.old)
-        return self._subject_of(KINDS[about.ref.kind].resource, operation, new, old, asked.subresource)
+        kind = asked.kind or KINDS[about.ref.kind]
+        if kind.converts:
+            new, old = (None if one is None else in_version(kind, [one])[0] for one in (new, old))
+        return self._subject_of(kind, operation, new, old, asked.subresource)
 
     def _subject_of(
-        self, resource: Resource, operation: str, new: Document | None, old: Document | None, subresource: str
+        self, kind: Kind, operation: str, new: Document | None, old: Document | None, subresource: str
     ) -> Subject:
+        resource = kind.resource
         metadata = (new or old or {})["metadata"]
         name, within = str(metadata.get("name") or ""), str(metadata.get("namespace") or "")
         if subresource == SCALE:
@@ -143,13 +152,26 @@ class Reviews:
             new=new,
             old=old,
             subresource=subresource,
+            versions=other_versions(kind),
             namespace_labels=namespace.get("metadata", {}).get("labels") or {},
         )
 
 
-def converted(document: Document | None, version: str) -> Document | None:
-    """Return a document in a version of its kind. Built-in kinds are served in one version."""
-    return document
+def converted(resource: Resource, document: Document | None, version: str) -> Document | None:
+    """Return a document in a version of its resource."""
+    kind = KINDS.served(resource.group, version, resource.plural)
+    if document is None or kind is None or not kind.converts:
+        return document
+    return in_version(kind, [document])[0]
+
+
+def other_versions(kind: Kind) -> tuple[str, ...]:
+    """Return the versions in which a kind is served, besides its own."""
+    home = KINDS.get(kind.key)
+    if home is None or not home.versions:
+        return ()
+    served = (*((home,) if home.is_served else ()), *home.versions)
+    return tuple(one.resource.version for one in served if one.resource.version != kind.resource.version)
 
 
 class _Review:

@@ -19,6 +19,7 @@ from apps.objects import admission, audit, reviewing
 from apps.objects.definitions import definitions
 from apps.objects.preview import preview
 from apps.objects.store import DjangoStore
+from apps.objects.versions import stored_version
 from controlplane.admission import orphan_policy, state_checks
 from controlplane.admission.admit import Admitted
 from controlplane.apimachinery.errors import AlreadyExists, Conflict, Invalid, NotFound
@@ -55,6 +56,7 @@ class Change(NamedTuple):
     warnings: Sequence[str] = ()
     events: tuple[Event, ...] = ()
     subresource: str = ""  # through which the object is written
+    kind: Kind | None = None  # the kind in the version that was written; None: that in which it is stored
 
 
 class Written(NamedTuple):
@@ -157,7 +159,7 @@ class Writer:
         admission.check_namespace(self._look, kind, document)
         for _ in range(NAME_ATTEMPTS if generated else 1):
             made = self.admit_new(kind, document, tracked=tracked)
-            written = self.attempt(Change(Put(made.object, None), made.warnings))
+            written = self.attempt(Change(Put(stored_version(made.object), None), made.warnings, kind=kind))
             if written is not None:
                 return written._replace(created=True)
         raise AlreadyExists.of(kind.resource.plural, made.object.metadata.name, group=kind.resource.group)
@@ -246,7 +248,7 @@ class Writer:
         Raises the error of an admission policy or webhook that denies one of them.
         """
         entries = [entry for group in groups for entry in group]
-        asked = [reviewing.Asked(entry.change, entry.subresource) for entry in entries]
+        asked = [reviewing.Asked(entry.change, entry.subresource, entry.kind) for entry in entries]
         author, is_trial = self.author.user, self.dry_run
         self._reviewed = reviewing.review(self.store, asked, self.settings, author=author, dry_run=is_trial)
         trail = audit.current()

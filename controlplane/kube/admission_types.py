@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from typing import Any, Final
 
 from controlplane.apimachinery import causes, selectors
 from controlplane.apimachinery.errors import Cause
 from controlplane.kube.rules import Causes, Document, Rule, Type, one_of, subdomain, unique
+from controlplane.wire.client_config import ONE_ADDRESS, client_causes
 
 _OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _POLICIES: Final = ("Fail", "Ignore")
@@ -18,7 +17,6 @@ _REASONS: Final = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 _ACTIONS: Final = ("Audit", "Deny", "Warn")
 _EFFECTS: Final = ("None", "NoneOnDryRun")
 _REVIEWS: Final = ("v1", "v1beta1")
-_ONE_ADDRESS: Final = "exactly one of url or service is required"
 _SELECTORS: Document = {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
 _CONDITIONS, _ANNOTATIONS = 64, 20
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -28,11 +26,6 @@ _NAME_PART: Final = (
     "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
     "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
-_URL = re.compile(
-    r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?:(?P<user>[^/@]*)@)?(?P<host>[^/?#]*)[^?#]*"
-    r"(?P<query>\?[^#]*)?(?P<fragment>#.*)?"
-)
-_PARTS: Final = {"user": "user information is", "fragment": "fragments are", "query": "query parameters are"}
 
 
 def _alone(noun: str) -> Rule:
@@ -215,41 +208,7 @@ def _webhook_name(value: Any, at: str, out: Causes) -> None:
 
 
 def _client(value: Document, at: str, out: Causes) -> None:
-    url, service = value.get("url"), value.get("service")
-    if (url is None) == (service is None):
-        out.append(causes.required(at, _ONE_ADDRESS))
-    elif url is not None:
-        _url(url, f"{at}.url", out)
-    else:
-        _service(service or {}, f"{at}.service", out)
-    if value.get("caBundle"):
-        try:
-            bundle = base64.b64decode(value["caBundle"], validate=True)
-        except (binascii.Error, ValueError):
-            bundle = b""
-        if b"-----BEGIN CERTIFICATE-----" not in bundle:
-            out.append(causes.invalid(f"{at}.caBundle", "…", "must be PEM certificates in base64"))
-
-
-def _service(value: Document, at: str, out: Causes) -> None:
-    out.extend(causes.required(f"{at}.{field}") for field in ("name", "namespace") if not value.get(field))
-    path, port = value.get("path"), value.get("port")
-    if path is not None and not path.startswith("/"):
-        out.append(causes.invalid(f"{at}.path", path, "must start with a '/'"))
-    if port is not None and not 1 <= port <= 65535:
-        out.append(causes.invalid(f"{at}.port", port, "port is not valid: must be between 1 and 65535, inclusive"))
-
-
-def _url(url: str, at: str, out: Causes) -> None:
-    parts, form = _URL.fullmatch(url), "desired format: https://host[/path]"
-    if parts is None or parts["scheme"] != "https":
-        scheme = "" if parts is None else parts["scheme"]
-        out.append(causes.invalid(at, scheme, f"'https' is the only allowed URL scheme; {form}"))
-    if parts is None or not parts["host"]:
-        out.append(causes.invalid(at, "", f"host must be specified; {form}"))
-    for part, words in _PARTS.items():
-        if parts is not None and parts[part]:
-            out.append(causes.invalid(at, parts[part].lstrip("?#"), f"{words} not permitted in the URL"))
+    out.extend(client_causes(value, at))
 
 
 def _timeout(value: Any, at: str, out: Causes) -> None:
@@ -274,7 +233,7 @@ def _webhook(value: Document, at: str, out: Causes) -> None:
     elif versions and "v1" not in versions:
         out.append(causes.invalid(field, versions, "must include v1: this API sends AdmissionReview v1 only"))
     if value.get("clientConfig") is None:
-        out.append(causes.required(f"{at}.clientConfig", _ONE_ADDRESS))
+        out.append(causes.required(f"{at}.clientConfig", ONE_ADDRESS))
 
 
 _WEBHOOK = Type(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -19,8 +18,8 @@ from controlplane.wire.structural import filled
 
 
 def kinds_of(definitions: Iterable[Template]) -> Iterator[Kind]:
-    """Yield the kinds of these definitions in the order of their names: one version each, the stored one if it is
-    served.
+    """Yield the kinds of these definitions in the order of their names: in the stored version, with the other served
+    versions in `versions`.
 
     A definition that cannot be read has no kind; admission refuses such a write. A definition whose names are taken has
     no kind until they are free. A definition that is being deleted has its kind until the last object is gone.
@@ -35,8 +34,19 @@ def kind_of(crd: Template) -> Kind | None:
     """Return the kind of a definition. None: its names are taken, or it cannot be read."""
     if is_refused(crd):
         return None
-    served = _served(crd.content)
-    return None if served is None else _kind(*served, is_ending=crd.metadata.deletion_timestamp is not None)
+    is_ending = crd.metadata.deletion_timestamp is not None
+    try:
+        stored, served = definition.stored(crd.content), definition.served(crd.content)
+        webhook, names = definition.conversion_webhook(crd.content), crd.content["spec"]["versions"]
+    except (KeyError, TypeError, AttributeError, StopIteration):
+        return None
+    if not served:
+        return None
+    converts = len(names) > 1
+    kinds = [_kind(*one, is_ending=is_ending, converts=converts) for one in (stored, *served)]
+    home, others = kinds[0], tuple(one for one in kinds[1:] if one.resource.version != kinds[0].resource.version)
+    is_served = len(others) < len(served)
+    return replace(home, versions=others, is_served=is_served, conversion=webhook)
 
 
 def is_refused(crd: Template) -> bool:
@@ -44,7 +54,7 @@ def is_refused(crd: Template) -> bool:
     return definition.is_refused({"status": crd.status})
 
 
-def _kind(resource: Resource, schema: Schema, *, is_ending: bool) -> Kind:
+def _kind(resource: Resource, schema: Schema, *, is_ending: bool, converts: bool) -> Kind:
     """Return the kind of a resource. Its objects are templates."""
     return Kind(
         resource=with_policy(resource),
@@ -54,16 +64,8 @@ def _kind(resource: Resource, schema: Schema, *, is_ending: bool) -> Kind:
         indexes=KINDS[NAMESPACE].indexes,  # the indexes of every template
         has_status="status" in resource.subresources,
         is_ending=is_ending,
+        converts=converts,
     )
-
-
-def _served(content: dict[str, Any]) -> tuple[Resource, Schema] | None:
-    try:
-        stored = definition.storage_version(content)
-        versions = definition.served(content)
-    except (KeyError, TypeError, AttributeError, StopIteration):
-        return None
-    return next((served for served in versions if served[0].version == stored), versions[0] if versions else None)
 
 
 def settled(crd: Template, taken: Iterable[Resource], *, now: datetime) -> Template:

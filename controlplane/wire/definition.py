@@ -31,6 +31,22 @@ def served(definition: Document) -> list[tuple[Resource, Schema]]:
     ]
 
 
+def stored(definition: Document) -> tuple[Resource, Schema]:
+    """Return the resource and schema of the version in which objects are stored.
+
+    Raises KeyError, TypeError or StopIteration if the definition has not been validated.
+    """
+    spec = definition["spec"]
+    version = next(version for version in spec["versions"] if version.get("storage"))
+    return _resource(spec, version), schema_of(version)
+
+
+def conversion_webhook(definition: Document) -> Document | None:
+    """Return the webhook that converts objects; None: only their apiVersion differs."""
+    conversion = definition["spec"].get("conversion") or {}
+    return (conversion.get("webhook") or {}) if conversion.get("strategy") == "Webhook" else None
+
+
 def storage_version(definition: Document) -> str:
     """Return the version in which objects are stored. Raises StopIteration if no version has storage: true."""
     return str(next(version["name"] for version in definition["spec"]["versions"] if version.get("storage")))

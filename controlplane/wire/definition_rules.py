@@ -8,10 +8,12 @@ from typing import Any
 from controlplane.apimachinery.causes import forbidden, immutable, invalid, required, unsupported
 from controlplane.apimachinery.errors import Cause
 from controlplane.apimachinery.selectors import dns1123_label_errors, dns1123_subdomain_errors
+from controlplane.wire.client_config import client_causes
 from controlplane.wire.structural import VALIDATIONS, Flaw, flaws, nodes
 
 Document = dict[str, Any]
 
+_STRATEGIES = ("None", "Webhook")
 SCOPES = ("Cluster", "Namespaced")
 _SCHEMA = "schema.openAPIV3Schema"
 
@@ -31,21 +33,28 @@ def faults(new: Document, old: Document | None) -> list[Cause]:
     causes = [*_names(new), *_versions(new)]
     for index, version in enumerate(_stated(new)):
         causes += _schema(version, f"spec.versions[{index}]")
+    conversion = _spec(new).get("conversion")
+    causes += _conversion(conversion if isinstance(conversion, Mapping) else {"strategy": "None"})
     if old is not None:
         causes += _unchanged(new, old)
     return causes
 
 
 def warnings(new: Document) -> list[str]:
-    """Return warnings about parts of a definition that only member clusters apply."""
-    warned, spec = [], _spec(new)
-    served = [version["name"] for version in _stated(new) if version.get("served")]
-    stored = next((version["name"] for version in _stated(new) if version.get("storage")), "")
-    one_of_them = stored if stored in served else next(iter(served), "")
-    if len(served) > 1:
-        warned.append(f"spec.versions: this API serves {one_of_them} alone; the member clusters serve all of them")
-    if ((spec.get("conversion") or {}).get("strategy") or "None") != "None":
-        warned.append("spec.conversion: this API converts nothing; the member clusters do")
+    """Return warnings about a conversion webhook that this API cannot call, and a stored version that is not served."""
+    warned, versions, conversion = [], _stated(new), _spec(new).get("conversion") or {}
+    client = ((conversion.get("webhook") or {}).get("clientConfig")) or {}
+    if len(versions) > 1 and client.get("service"):
+        warned.append(
+            "spec.conversion.webhook.clientConfig.service: there are no Services here, so objects are served in the "
+            "version in which they were written only; the member clusters convert. Write clientConfig.url"
+        )
+    stored = next((version for version in versions if version.get("storage")), {})
+    if stored and not stored.get("served"):
+        warned.append(
+            f"spec.versions: {stored.get('name')} is stored and not served, so member clusters refuse the objects that "
+            "are propagated: store a served version"
+        )
     return warned
 
 
@@ -100,6 +109,28 @@ def _versions(new: Document) -> Iterator[Cause]:
     if len(stored) != 1:
         rule = "must have exactly one version marked as storage version"
         yield invalid("spec.versions", [version.get("name") for version in stored], rule)
+
+
+def _conversion(conversion: Mapping[str, Any]) -> Iterator[Cause]:
+    """Yield the causes to refuse how objects are converted."""
+    at, strategy, webhook = "spec.conversion", conversion.get("strategy"), conversion.get("webhook")
+    if strategy not in _STRATEGIES:
+        yield unsupported(f"{at}.strategy", strategy, _STRATEGIES)
+        return
+    if strategy == "None":
+        if webhook is not None:
+            yield forbidden(f"{at}.webhook", "should not be set when strategy is not set to Webhook")
+        return
+    client = (webhook or {}).get("clientConfig")
+    if not client:
+        yield required(f"{at}.webhook.clientConfig", "required when strategy is set to Webhook")
+    else:
+        yield from client_causes(client, f"{at}.webhook.clientConfig")
+    versions, field = (webhook or {}).get("conversionReviewVersions") or [], f"{at}.webhook.conversionReviewVersions"
+    if not versions:
+        yield required(field)
+    elif "v1" not in versions:
+        yield invalid(field, versions, "must include v1: this API sends ConversionReview v1 only")
 
 
 def _schema(version: Mapping[str, Any], path: str) -> Iterator[Cause]:

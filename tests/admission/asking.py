@@ -32,6 +32,13 @@ class Reply(NamedTuple):
     warnings: list[str]
 
 
+def content_type(method: str, path: str) -> str:
+    """Return the content type of the body of a request of the cases."""
+    if method != "PATCH":
+        return "application/json"
+    return "application/apply-patch+yaml" if "fieldManager=" in path else "application/merge-patch+json"
+
+
 Ask = Callable[[str, str, Any], Reply]
 """Sends method, path and document."""
 

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from apps.simulator.tls import Authority
+from tests.admission import conversion
 
 Node = dict[str, Any]
 
@@ -66,6 +67,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         path = self.path.partition("?")[0].strip("/")
+        if path.startswith("convert"):
+            self._send(200, json.dumps(conversion.answer(path, review)).encode())
+            return
         if path == "error":
             self._send(500, b"broken")
         elif path == "redirect":

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.admission import asking
 from tests.admission.__main__ import ANSWERS, warnings_in
-from tests.admission.asking import Ask, Reply
-from tests.admission.policy_cases import NAMESPACE, POLICIES
+from tests.admission.asking import Ask, Reply, content_type
+from tests.admission.policy_cases import POLICIES
 from tests.api.server import Client
 
 RECORDED = json.loads(ANSWERS.read_text())["policies"]
@@ -19,19 +18,18 @@ RECORDED = json.loads(ANSWERS.read_text())["policies"]
 
 def asker(api: Client) -> Ask:
     def ask(method: str, path: str, body: Any) -> Reply:
-        answer = api.ask(method, path, body)
+        answer = api.ask(method, path, body, type=content_type(method, path))
         return Reply(answer.status, answer.document, warnings_in([answer.headers.get("warning", "")]))
 
     return ask
 
 
 @pytest.fixture(scope="module")
-def ask(server: Any) -> Iterator[Ask]:
+def ask(server: Any) -> Ask:
     """The server with the namespace of the cases."""
     ask = asker(server.client())
     asking.make_namespace(ask)
-    yield ask
-    ask("DELETE", f"/api/v1/namespaces/{NAMESPACE}", None)
+    return ask
 
 
 @pytest.mark.parametrize("case", range(len(POLICIES)))

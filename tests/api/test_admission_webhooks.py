@@ -36,12 +36,11 @@ def hooks() -> Iterator[HookServer]:
 
 
 @pytest.fixture(scope="module")
-def ask(server: Any) -> Iterator[Ask]:
+def ask(server: Any) -> Ask:
     """The server with the namespace of the cases."""
     ask = asker(server.client())
     asking.make_namespace(ask)
-    yield ask
-    ask("DELETE", f"/api/v1/namespaces/{NAMESPACE}", None)
+    return ask
 
 
 def without_words(answers: list[dict[str, Any]]) -> list[dict[str, Any]]:

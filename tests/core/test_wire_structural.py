@@ -200,20 +200,54 @@ def test_a_kind_keeps_its_names_for_life() -> None:
     assert {cause.field for cause in definition_rules.faults(new, old)} == {"spec.scope", "spec.names.kind"}
 
 
+def version_of(name: str, *, served: bool, storage: bool) -> Document:
+    return {"name": name, "served": served, "storage": storage, "schema": {"openAPIV3Schema": NODE}}
+
+
+V1, V2 = version_of("v1", served=True, storage=True), version_of("v2", served=True, storage=False)
+SERVICE = {"clientConfig": {"service": {"name": "a", "namespace": "b"}}, "conversionReviewVersions": ["v1"]}
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"conversion": {"strategy": "Webhook"}}, "spec.conversion"),
         (
-            {
-                "versions": [
-                    {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": NODE}},
-                    {"name": "v2", "served": True, "storage": False, "schema": {"openAPIV3Schema": NODE}},
-                ]
-            },
-            "serves v1 alone",
+            {"versions": [V1, V2], "conversion": {"strategy": "Webhook", "webhook": SERVICE}},
+            "there are no Services here",
         ),
+        ({"versions": [{**V1, "served": False}, V2]}, "v1 is stored and not served"),
+        ({"versions": [V1, V2]}, ""),
     ],
 )
 def test_what_has_no_effect_here_is_warned_of(more: Document, said: str) -> None:
-    assert [one for one in definition_rules.warnings(definition(NODE, **more)) if said in one]
+    warned = definition_rules.warnings(definition(NODE, **more))
+    assert len(warned) == (1 if said else 0)
+    assert all(said in one for one in warned)
+
+
+HOOK = {"clientConfig": {"url": "https://hooks.example.com/"}, "conversionReviewVersions": ["v1"]}
+
+
+@pytest.mark.parametrize(
+    ("conversion", "field"),
+    [
+        ({"strategy": "Webhook", "webhook": HOOK}, ""),
+        ({"strategy": "Magic"}, "spec.conversion.strategy"),
+        ({"strategy": "None", "webhook": HOOK}, "spec.conversion.webhook"),
+        ({"strategy": "Webhook"}, "spec.conversion.webhook.clientConfig"),
+        (
+            {"strategy": "Webhook", "webhook": {**HOOK, "clientConfig": {"url": "http://a/"}}},
+            "spec.conversion.webhook.clientConfig.url",
+        ),
+        (
+            {"strategy": "Webhook", "webhook": {**HOOK, "conversionReviewVersions": ["v1beta1"]}},
+            "spec.conversion.webhook.conversionReviewVersions",
+        ),
+    ],
+)
+def test_a_conversion_that_cannot_be_done_is_refused_by_field(conversion: Document, field: str) -> None:
+    fields = {cause.field for cause in definition_rules.faults(definition(NODE, conversion=conversion), None)}
+    if field == "spec.conversion.webhook.clientConfig":
+        assert fields == {field, "spec.conversion.webhook.conversionReviewVersions"}
+    else:
+        assert fields == ({field} if field else set())

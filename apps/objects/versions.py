@@ -1,0 +1,108 @@
+"""Objects of custom kinds in their versions: stored in one of them, read and written in each that is served
+[definition-versions].
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import orjson
+
+from apps.objects.configuration import configuration
+from apps.objects.webhook_client import FAILURES, WebhookClient
+from controlplane.apimachinery.errors import StatusError
+from controlplane.apimachinery.meta import Object
+from controlplane.kind import KINDS, Kind, decode, text_of
+from controlplane.settings import MemberSettings
+from controlplane.wire.conversion import ConversionFailed, converted, renamed, review_of
+from controlplane.wire.prune import prune
+
+Document = dict[str, Any]
+
+SECONDS: Final = 30.0  # for one request to a conversion webhook
+_AT_ONCE: Final = 500  # objects in one request
+
+
+def in_version(kind: Kind, documents: Sequence[Document]) -> list[Document]:
+    """Return objects in the version of a kind. Raises StatusError if the conversion webhook does not convert them."""
+    api_version = kind.resource.api_version
+    waiting = [index for index, document in enumerate(documents) if document.get("apiVersion") != api_version]
+    made = list(documents)
+    if not waiting:
+        return made
+    conversion = KINDS[kind.key].conversion
+    if conversion is None:
+        for index in waiting:
+            made[index] = renamed(documents[index], api_version, kind.schema())
+        return made
+    by_version: dict[str, list[int]] = {}
+    for index in waiting:
+        by_version.setdefault(str(documents[index].get("apiVersion")), []).append(index)
+    for version, places in by_version.items():
+        for start in range(0, len(places), _AT_ONCE):
+            part = places[start : start + _AT_ONCE]
+            asked = _asked(kind, conversion, [documents[index] for index in part], version)
+            for index, document in zip(part, asked, strict=True):
+                made[index] = prune(document, kind.schema())
+    return made
+
+
+def texts_in_version(kind: Kind, texts: Sequence[bytes]) -> Sequence[bytes]:
+    """Return encoded objects in the version of a kind. Kinds with one version cost nothing."""
+    if not kind.converts:
+        return texts
+    head = b'{"apiVersion":"%b"' % kind.resource.api_version.encode()
+    waiting = [index for index, text in enumerate(texts) if not text.startswith(head)]
+    if not waiting:
+        return texts
+    made = list(texts)
+    for index, document in zip(
+        waiting, in_version(kind, [orjson.loads(texts[index]) for index in waiting]), strict=True
+    ):
+        made[index] = orjson.dumps(document)
+    return made
+
+
+def object_in_version(kind: Kind, obj: Any) -> Any:
+    """Return an object in the version of a kind."""
+    if not kind.converts or obj.api_version == kind.resource.api_version:
+        return obj
+    (document,) = in_version(kind, [orjson.loads(text_of(obj))])
+    return decode(kind, orjson.dumps(document))
+
+
+def stored_version(obj: Object) -> Any:
+    """Return an object in the version in which its kind is stored, with the defaults of that version."""
+    kind = KINDS.get(obj.ref.kind)
+    if kind is None or not kind.converts or obj.api_version == kind.resource.api_version:
+        return obj
+    (document,) = in_version(kind, [orjson.loads(text_of(obj))])
+    return decode(kind, orjson.dumps(kind.fill(document)))
+
+
+def _asked(kind: Kind, conversion: Document, documents: list[Document], version: str) -> list[Document]:
+    """Return objects as the conversion webhook of a kind answers. Raises StatusError."""
+    client = conversion.get("clientConfig") or {}
+    failing = f"conversion webhook for {version}, Kind={kind.resource.kind} "
+    if not client.get("url"):
+        raise StatusError(f"{failing}failed: it is a Service, and there are no Services here: write clientConfig.url")
+    uid = str(uuid.uuid4())
+    body = review_of(documents, kind.resource.api_version, uid=uid)
+    caller = _client(configuration().settings().members)
+    sent = caller.post(kind.key, client["url"], body, bundle=client.get("caBundle") or "", seconds=SECONDS)
+    try:
+        return converted(caller.run(sent).result(), documents, kind.resource.api_version, uid=uid)
+    except ConversionFailed as error:
+        raise StatusError(f"{failing}{error}") from error
+    except TimeoutError as error:
+        raise StatusError(f"{failing}failed: no answer within {SECONDS:g} s") from error
+    except FAILURES as error:
+        raise StatusError(f"{failing}failed: {str(error)[:1024] or type(error).__name__}") from error
+
+
+@lru_cache(maxsize=2)
+def _client(settings: MemberSettings) -> WebhookClient:
+    return WebhookClient(settings)

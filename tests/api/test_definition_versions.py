@@ -1,0 +1,121 @@
+"""Definitions with several versions: requests through each of them are answered as by a kube-apiserver
+(tests/admission) [definition-versions]."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from tests.admission import version_cases
+from tests.admission.__main__ import ANSWERS, without_ports
+from tests.admission.hook_server import HookServer
+from tests.admission.version_cases import DEFINED, GROUP, VERSIONS, definition, thing
+from tests.api.server import Client
+from tests.api.test_admission_policies import asker
+
+RECORDED = json.loads(ANSWERS.read_text())["versions"]
+
+
+@pytest.fixture(scope="module")
+def hooks() -> Iterator[HookServer]:
+    server = HookServer()
+    yield server
+    server.close()
+
+
+@pytest.mark.parametrize("case", range(len(VERSIONS)))
+def test_requests_through_every_version_are_answered_as_by_a_kube_apiserver(
+    server: Any, hooks: HookServer, case: int
+) -> None:
+    found = without_ports(version_cases.answers(asker(server.client()), case, hooks))
+    for step, ours, theirs in zip(VERSIONS[case].steps, found, RECORDED[case], strict=True):
+        assert ours == theirs, step
+
+
+@pytest.fixture
+def renamed(api: Client, hooks: HookServer) -> Iterator[str]:
+    """A definition of which v1 is stored and v1 and v2 are served; the plural of its kind."""
+    number = next(_numbers)  # a deleted definition stays until a controller has removed its objects
+    made = definition(0, hooks)
+    made["metadata"]["name"] = f"kinds{number}.{GROUP}"
+    made["spec"]["names"] = {"plural": f"kinds{number}", "kind": f"Kind{number}", "singular": f"kind{number}"}
+    made["spec"]["versions"][1]["additionalPrinterColumns"] = [
+        {"name": "Size", "type": "integer", "jsonPath": ".spec.x"}
+    ]
+    assert api.post(DEFINED, made).status == 201
+    yield f"kinds{number}"
+    api.delete(f"/apis/{GROUP}/v1/kinds{number}/a")
+    assert api.delete(f"{DEFINED}/kinds{number}.{GROUP}").status == 200
+
+
+_numbers = count(1)
+
+
+def thing_of(plural: str, version: str, **spec: Any) -> dict[str, Any]:
+    return {**thing(version, "a", **spec), "kind": plural.replace("kinds", "Kind")}
+
+
+def test_a_watch_sends_objects_in_the_version_of_its_url(api: Client, renamed: str) -> None:
+    assert api.post(f"/apis/{GROUP}/v1/{renamed}", thing_of(renamed, "v1", x=1, old="a")).status == 201
+    with api.watch(f"/apis/{GROUP}/v2/{renamed}") as stream:
+        first = stream.next()
+        assert api.put(f"/apis/{GROUP}/v1/{renamed}/a", thing_of(renamed, "v1", x=2)).status == 200
+        second = stream.next()
+    for event, size in ((first, 1), (second, 2)):
+        assert (event["object"]["apiVersion"], event["object"]["spec"]) == (f"{GROUP}/v2", {"x": size})
+
+
+def test_every_served_version_is_discovered_and_described_with_its_own_schema_and_columns(
+    api: Client, renamed: str
+) -> None:
+    group = api.get(f"/apis/{GROUP}").document
+    assert [one["version"] for one in group["versions"]] == ["v2", "v1"]
+    for version, fields in (("v1", {"x", "old", "address", "d"}), ("v2", {"x", "new", "host", "port", "e"})):
+        resources = api.get(f"/apis/{GROUP}/{version}").document["resources"]
+        served = [one["name"] for one in resources if one["name"].startswith(renamed)]
+        assert served == [renamed, f"{renamed}/status"]
+        schemas = api.get(f"/openapi/v3/apis/{GROUP}/{version}").document["components"]["schemas"]
+        (described,) = [
+            node for name, node in schemas.items() if name.endswith(f"{version}.{renamed.replace('kinds', 'Kind')}")
+        ]
+        assert set(described["properties"]["spec"]["properties"]) == fields
+    assert api.get(f"/apis/{GROUP}/v3").status == 404
+    assert api.post(f"/apis/{GROUP}/v1/{renamed}", thing_of(renamed, "v1", x=7)).status == 201
+    as_table = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    shown = api.ask("GET", f"/apis/{GROUP}/v2/{renamed}", accept=as_table).document
+    assert [column["name"] for column in shown["columnDefinitions"]][:2] == ["Name", "Size"]
+    assert shown["rows"][0]["cells"][:2] == ["a", 7]
+
+
+def test_objects_of_an_earlier_storage_version_are_served_and_stored_anew_when_they_are_written(
+    api: Client, renamed: str
+) -> None:
+    url = f"{DEFINED}/{renamed}.{GROUP}"
+    assert api.post(f"/apis/{GROUP}/v1/{renamed}", thing_of(renamed, "v1", x=1)).status == 201
+    changed = api.get(url).document
+    for version in changed["spec"]["versions"]:
+        version["storage"] = version["name"] == "v2"
+    assert api.put(url, changed).status == 200
+    assert api.get(url).document["status"]["storedVersions"] == ["v1", "v2"]
+    for version in ("v1", "v2"):
+        found = api.get(f"/apis/{GROUP}/{version}/{renamed}/a").document
+        assert (found["apiVersion"], found["spec"]["x"]) == (f"{GROUP}/{version}", 1)
+    applied = api.patch(
+        f"/apis/{GROUP}/v1/{renamed}/a?fieldManager=me&force=true",
+        thing_of(renamed, "v1", x=5),
+        "application/apply-patch+yaml",
+    )
+    assert (applied.status, applied.document["spec"]["x"]) == (200, 5)
+    applied = api.patch(
+        f"/apis/{GROUP}/v2/{renamed}/a?fieldManager=you", thing_of(renamed, "v2", x=6), "application/apply-patch+yaml"
+    )
+    assert applied.status == 409
+    assert 'conflict with "me"' in applied.document["message"]
+    without_v1 = api.get(url).document
+    without_v1["spec"]["versions"] = [one for one in without_v1["spec"]["versions"] if one["name"] != "v1"]
+    refused = api.put(url, without_v1)
+    assert (refused.status, refused.document["details"]["causes"][0]["field"]) == (422, "status.storedVersions[0]")
