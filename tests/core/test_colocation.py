@@ -25,6 +25,8 @@ from controlplane.kinds.policy import Placement, Policy
 from controlplane.kinds.rows import FleetNames, PlacementNote
 from controlplane.propagation import bindings as made_of
 from controlplane.scheduling import explanation_text
+from controlplane.scheduling.colocation import Applications
+from controlplane.settings import Settings
 from tests.builders.documents import policy
 from tests.builders.objects import START, binding, cluster, no_execute
 from tests.builders.placements import by_room, by_weight, duplicated
@@ -326,3 +328,12 @@ def test_a_policy_says_true_or_false_and_its_bindings_carry_it() -> None:
     one = made_of.create(template, made, gates={}, now=START)
     assert one.metadata.annotations[TOGETHER_ANNOTATION] == "false"
     assert TOGETHER_ANNOTATION not in made_of.release(one).metadata.annotations
+
+
+def test_clusters_with_most_parts_that_run_pods_are_nearest_then_those_with_most_parts() -> None:
+    placed = [part("one", 1, on="b"), part("two", kind="Service", on="a")]
+    placed += [part(name, kind="ConfigMap", on="c") for name in ("three", "four")]
+
+    seen = Applications({application(placed[0]): placed}, Settings()).seen_by(part("new"))
+
+    assert seen.near == ("b", "c", "a")
