@@ -75,6 +75,7 @@ class Trail:
         self.reason = ""
         self.rows = 0  # rows that were made; a row of a decision that lost is not stored
         self.notes: dict[str, str] = {}  # annotations of admission policies and webhooks
+        self.knows_rules = False  # the admission policies and webhooks of users were brought up to date
         self.stored = False  # a write of this request was stored, and its row with it
 
     def attempted(self, request: Request, *, allowed: bool, reason: str) -> None:

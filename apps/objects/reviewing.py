@@ -264,7 +264,9 @@ def _reviews(store: DjangoStore, settings: Settings, *, author: str, dry_run: bo
     if trail is None or not author:
         return None
     rules = admission_rules()
-    rules.refresh()
+    if not trail.knows_rules:
+        rules.refresh()
+        trail.knows_rules = True
     if rules.is_empty:
         return None
     return Reviews(store, settings.members, Write(user_info(caller_named(author, trail)), dry_run))
