@@ -6,7 +6,7 @@ import itertools
 from collections import deque
 from typing import Any
 
-KEPT = 10_000
+KEPT = 5_000
 
 
 class RequestLog:

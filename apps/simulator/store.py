@@ -15,7 +15,7 @@ Document = dict[str, Any]
 Key = tuple[str, str]  # namespace ("" for cluster-scoped kinds), name
 
 FIRST_VERSION = 1000
-HISTORY = 4_000  # maximum number of changes in the history, of all kinds
+HISTORY = 1_000  # maximum number of changes in the history, of all kinds
 
 
 class Stored(NamedTuple):

@@ -53,7 +53,6 @@ class OwnStack:
     def __init__(self, folder: Path, more: dict[str, str]) -> None:
         self.home = RunFolder(folder)
         self._more = more
-        self._added: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
         """Start everything. Returns when it is ready."""
@@ -65,25 +64,8 @@ class OwnStack:
         kubeconfig = yaml.safe_load((self.home.root / "kubeconfig").read_text())
         self.token: str = kubeconfig["users"][0]["user"]["token"]
 
-    def add(self, *argv: str) -> None:
-        """Start one more process beside the others, e.g. `-m celery -A config worker`."""
-        self._added.append(
-            subprocess.Popen(
-                [sys.executable, *argv],
-                cwd=lifetime.PROJECT,
-                env={**os.environ, **self.environment},
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-        )
-
     def stop(self, *, clean: bool = False) -> None:
         """End everything. clean: also remove the data."""
-        for process in self._added:
-            process.terminate()
-        for process in self._added:
-            process.wait(30)
-        self._added.clear()
         self._supervise("clean" if clean else "down")
 
     def manage(self, *arguments: str) -> float:
@@ -142,9 +124,6 @@ class OwnStack:
             below = list(_below(record.pid, children))
             if below:
                 found["postgres.backends" if record.name == "postgres" else f"{record.name}.pool"] = below
-        if self._added:
-            added = [process.pid for process in self._added]
-            found["added"] = [*added, *(below for pid in added for below in _below(pid, children))]
         return found
 
     def usage(self) -> Usage:
