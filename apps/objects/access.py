@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import cache, lru_cache
-from threading import Lock
 from typing import Any
 
 from django.db.models import Count, Max
 
 from apps.objects.models import Object
+from apps.objects.refreshed import Refreshed
 from apps.objects.store import store
 from controlplane.apimachinery.meta import Ref
 from controlplane.authentication.signing_requests import Requester, check_requester
@@ -24,52 +23,34 @@ from controlplane.kind import KINDS as OBJECT_KINDS
 from controlplane.kind import Kind
 from controlplane.kinds.template import signing_request
 
-FRESH_SECONDS = 0.5
 _NO_ROLES = Policy({})
-_NEVER = float("-inf")
 
 
-class Access:
+class Access(Refreshed):
     """Keeps a Policy up to date: reads the versions of all roles and bindings at most every half second.
 
     The objects themselves are read only if a version has changed. So a decision costs no query.
     """
 
     def __init__(self, state: State) -> None:
+        super().__init__()
         self._state = state
         self._policy = Policy({})
         self._documents: dict[str, list[dict[str, Any]]] = {}
         self._versions: tuple[int, int] = (-1, -1)
-        self._read_at = _NEVER
-        self._lock = Lock()
 
     def policy(self, *, reread: bool = False) -> Policy:
-        """Return the policy in force. It is at most half a second old; `reread`: it is as stored now.
-
-        One thread reads, and the others use the policy before it. Until the first policy is read, all of them wait.
-        """
-        if (reread or self._is_old()) and self._lock.acquire(blocking=reread or self._read_at == _NEVER):
-            try:
-                if reread or self._is_old():
-                    self._read()
-            finally:
-                self._lock.release()
+        """Return the policy in force. It is at most half a second old; `reread`: it is as stored now."""
+        self.refresh(at_once=reread)
         return self._policy
 
-    def _is_old(self) -> bool:
-        return time.monotonic() - self._read_at >= FRESH_SECONDS
-
     def _read(self) -> None:
-        began = time.monotonic()
-        if self._read_at != _NEVER:  # while the database is away, not every request tries again
-            self._read_at = began
         found = Object.objects.filter(kind__in=KINDS).aggregate(Count("pk"), Max("resource_version"))
         versions = (found["pk__count"], found["resource_version__max"] or 0)
         if versions != self._versions:
             self._documents = {kind: [item.document() for item in self._state.list(kind)] for kind in KINDS}
             self._policy = Policy(self._documents)
             self._versions = versions
-        self._read_at = began
 
     def proxy_subjects(self, cluster: str) -> Subjects:
         """Return the users, groups and ServiceAccounts who may use the proxy to a cluster [proxy-rights]."""

@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-import time
 from functools import lru_cache
 from typing import Any
 
 from django.db.models import Count, Max
 
 from apps.objects.models import Object
+from apps.objects.refreshed import Refreshed
 from apps.objects.store import store
 from controlplane.admission.policies import Policy, policies_of
 from controlplane.admission.webhooks import Hook, hooks_of
 from controlplane.engine.state import State
 from controlplane.kinds.template.admission_kinds import BINDING, KEYS, MUTATING, POLICY, VALIDATING
 
-FRESH_SECONDS = 0.5
 
-
-class AdmissionRules:
+class AdmissionRules(Refreshed):
     """Keeps policies and webhooks compiled: reads their versions at most every half second.
 
     The objects themselves are read only if a version has changed. So a write that no rule concerns costs no query.
     """
 
     def __init__(self, state: State) -> None:
+        super().__init__()
         self._state = state
         self._versions: tuple[int, int] = (0, 0)
-        self._read_at = -FRESH_SECONDS
         self.policies: tuple[Policy, ...] = ()
         self.mutating: tuple[Hook, ...] = ()
         self.validating: tuple[Hook, ...] = ()
 
-    def refresh(self, *, at_once: bool = False) -> None:
-        """Bring the rules up to date. `at_once`: even if that was done within the last half second."""
-        if not at_once and time.monotonic() - self._read_at < FRESH_SECONDS:
-            return
-        self._read_at = time.monotonic()
+    def _read(self) -> None:
         found = Object.objects.filter(kind__in=KEYS).aggregate(Count("pk"), Max("resource_version"))
         versions = (found["pk__count"], found["resource_version__max"] or 0)
         if versions != self._versions:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from functools import lru_cache
 
 from msgspec.structs import replace
@@ -11,6 +10,7 @@ from msgspec.structs import replace
 from apps.objects import origin
 from apps.objects.definitions import definitions
 from apps.objects.interpreter_rules import interpreter_rules
+from apps.objects.refreshed import Refreshed
 from apps.objects.store import store
 from config import env
 from config.product import from_environment
@@ -23,7 +23,6 @@ from controlplane.settings import SettingError, Settings, with_overrides
 
 log = logging.getLogger(__name__)
 
-FRESH_SECONDS = 0.5
 REF = Ref(kinds.FAILOVER_CONFIGURATION, "", NAME)
 
 
@@ -36,7 +35,7 @@ def base() -> Settings:
     return settings
 
 
-class Configuration:
+class Configuration(Refreshed):
     """Reads FailoverConfiguration/default at most every half second. If it is invalid, its last valid state counts.
 
     A process that has not yet read a valid object evicts nothing: the object that it cannot read may have switched
@@ -44,10 +43,10 @@ class Configuration:
     """
 
     def __init__(self, state: State) -> None:
+        super().__init__()
         self._state = state
         self._version = "-"
         self._settings = replace(base(), resource_eviction_rate=0.0, secondary_resource_eviction_rate=0.0)
-        self._read_at = -FRESH_SECONDS
         self._held: RestoreHold | None = None
 
     def held(self) -> RestoreHold | None:
@@ -61,14 +60,14 @@ class Configuration:
         The kinds that users define, and their rules for interpreting kinds, are read at the same time. While writes to
         members are paused after a restore, the settings let only observing controllers run.
         """
-        if reread or time.monotonic() - self._read_at >= FRESH_SECONDS:
-            self._read(reread=reread)
+        if reread:
+            interpreter_rules().refresh(at_once=True)
+        self.refresh(at_once=reread)
         return self._settings if self._held is None else observing_settings(self._settings)
 
-    def _read(self, *, reread: bool) -> None:
-        self._read_at = time.monotonic()
+    def _read(self) -> None:
         definitions().refresh()
-        interpreter_rules().refresh(at_once=reread)
+        interpreter_rules().refresh()
         self._check_pause()
         stored = self._state.get([REF]).get(REF)
         version = "" if stored is None else stored.metadata.resource_version

@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-import time
 from functools import lru_cache
 
 from apps.objects.models import Object
+from apps.objects.refreshed import Refreshed
 from apps.objects.store import store
 from controlplane.engine.state import State
 from controlplane.kind import KINDS, Kind
 from controlplane.propagation.definitions import is_refused, kind_of
 from controlplane.wire.definition import KEY
 
-FRESH_SECONDS = 0.5
 # The parts of a definition on which its kind depends: name, uid, generation, whether it is being deleted, or refused.
 Fingerprint = tuple[str, str, int, bool, bool]
 
 
-class Definitions:
+class Definitions(Refreshed):
     """Keeps KINDS up to date: reads the versions of all definitions at most every half second.
 
-    The definitions themselves are read only if a version has changed.
+    The definitions themselves are read only if a version has changed. A request for a kind that this process does not
+    know reads at once.
     """
 
     def __init__(self, state: State) -> None:
+        super().__init__()
         self._state = state
         self._versions: dict[str, int] = {}
         self._kinds: dict[Fingerprint, Kind | None] = {}
-        self._read_at = -FRESH_SECONDS
 
-    def refresh(self, *, at_once: bool = False) -> None:
-        """Bring KINDS up to date. `at_once`: even if that was done within the last half second.
-
-        A request for a kind that this process does not know sets `at_once`.
-        """
-        if not at_once and time.monotonic() - self._read_at < FRESH_SECONDS:
-            return
-        self._read_at = time.monotonic()
+    def _read(self) -> None:
         versions = dict(Object.objects.filter(kind=KEY).values_list("name", "resource_version"))
         if versions != self._versions:
             KINDS.set_custom(self._defined())

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import time
 from functools import lru_cache
 
 from apps.objects.models import Object
+from apps.objects.refreshed import Refreshed
 from apps.objects.store import store
 from controlplane.engine.state import State
 from controlplane.interpret import INTERPRETERS
 from controlplane.kinds import INTERPRETER_CUSTOMIZATION, INTERPRETER_WEBHOOKS
 
-FRESH_SECONDS = 0.5
 RULES = (INTERPRETER_CUSTOMIZATION, INTERPRETER_WEBHOOKS)
 
 
-class InterpreterRules:
+class InterpreterRules(Refreshed):
     """Keeps INTERPRETERS up to date: reads the versions of all rules at most every half second.
 
     The rules themselves are read only if a version has changed.
     """
 
     def __init__(self, state: State) -> None:
+        super().__init__()
         self._state = state
         self._versions: dict[tuple[str, str], int] = {}
-        self._read_at = -FRESH_SECONDS
 
-    def refresh(self, *, at_once: bool = False) -> None:
-        """Bring INTERPRETERS up to date. `at_once`: even if that was done within the last half second."""
-        if not at_once and time.monotonic() - self._read_at < FRESH_SECONDS:
-            return
-        self._read_at = time.monotonic()
+    def _read(self) -> None:
         rows = Object.objects.filter(kind__in=RULES).values_list("kind", "name", "resource_version")
         versions = {(kind, name): version for kind, name, version in rows}
         if versions != self._versions:

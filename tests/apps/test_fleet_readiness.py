@@ -64,8 +64,7 @@ def test_the_answer_costs_as_many_queries_for_300_bindings_as_for_3(
             assert root.get(kind, HTTP_ACCEPT="application/json").status_code == 200
         return len(sent)
 
-    monkeypatch.setattr("apps.objects.configuration.FRESH_SECONDS", 3600)
-    monkeypatch.setattr("apps.objects.definitions.FRESH_SECONDS", 3600)
+    monkeypatch.setattr("apps.objects.refreshed.FRESH_SECONDS", 3600)
     stored(cluster("member1"), *(binding(f"few{number}", "member1") for number in range(3)))
     assess()
     few = cost()
