@@ -121,4 +121,4 @@ def test_a_port_that_is_taken_ends_the_process_with_the_reason(server: Server) -
     )
 
     assert done.returncode == 1
-    assert f"LIFEBOAT_METRICS_PORT={server.port}: 127.0.0.1 cannot be listened on" in done.stderr
+    assert f"LIFEBOAT_METRICS_PORT={server.port}: port {server.port} of 127.0.0.1 cannot be listened on" in done.stderr

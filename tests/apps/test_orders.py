@@ -6,6 +6,7 @@ import pytest
 from django.test import Client
 
 from apps.failover.orders import order_all
+from apps.objects.grouping import Groups
 from apps.objects.store import store
 from controlplane.apimachinery.meta import Ref
 from controlplane.engine.decision import Decision, Delete, Put, Save
@@ -78,7 +79,7 @@ def test_an_order_that_lost_against_another_write_is_given_again(root: Client, m
             apply([(None, Decision(changes=(Put(live.with_spec(replicas=9), live),)))], by=Actor("bob"))
         return apply(decisions, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(type(store()), "apply", lambda self, decisions, **more: late(decisions, **more))
+    monkeypatch.setattr(store(), "groups", Groups(late))
     given = order_all(keys.values(), HOLD, reason="we look", by="ana")
 
     assert {row.key for row in given.done} == set(keys.values())

@@ -393,7 +393,7 @@ STICKING = ("one cluster lost", "two clusters lost", "a taint", *MOVING)
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [1, 2])
 def test_what_is_answered_is_what_then_happens(seed: int, case: str) -> None:
     world = fleet(seed)
     asked = CASES[case](world)
