@@ -70,11 +70,13 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     is_served: bool = True  # False: its own version is stored and not served
     converts: bool = False  # True: objects may be stored in other versions than this
     conversion: dict[str, Any] | None = None  # the webhook of its definition; None: only the apiVersion differs
+    convert: Callable[[dict[str, Any], str], dict[str, Any]] | None = None  # to another apiVersion, of a built-in kind
+    stored_as: str = ""  # the key under which its objects are stored; "": its own
     is_ending: bool = False  # True: its CustomResourceDefinition is being deleted, so no objects can be created
 
     @property
     def key(self) -> str:
-        return self.resource.key
+        return self.stored_as or self.resource.key
 
     def schema_to_check(self) -> Schema:
         """Return the schema that documents of users are checked against."""
@@ -110,12 +112,12 @@ class Kinds:
         assert kind.key not in self._declared, f"{kind.key} is declared twice"
         for registry in (self._declared, self._by_key):
             registry[kind.key] = kind
-        self._by_plural[kind.resource.group, kind.resource.plural] = kind
+        self._by_plural |= _plurals(kind)
         return kind
 
     def set_custom(self, kinds: Iterable[Kind]) -> None:
         """Replace the custom kinds. A kind whose key or plural a declared or earlier kind has is left out."""
-        by_plural = {(kind.resource.group, kind.resource.plural): kind for kind in self._declared.values()}
+        by_plural = {plural: kind for kind in self._declared.values() for plural in _plurals(kind)}
         custom: dict[str, Kind] = {}
         for kind in kinds:
             plural = kind.resource.group, kind.resource.plural
@@ -137,9 +139,12 @@ class Kinds:
     def served(self, group: str, version: str, plural: str) -> Kind | None:
         """Return the kind that is served under /apis/<group>/<version>/<plural>; None: no kind is served there."""
         kind = self._by_plural.get((group, plural))
-        if kind is None or (kind.resource.version == version and kind.is_served):
+        if kind is None:
+            return None
+        asked = group, version
+        if kind.is_served and (kind.resource.group, kind.resource.version) == asked:
             return kind
-        return next((other for other in kind.versions if other.resource.version == version), None)
+        return next((one for one in kind.versions if (one.resource.group, one.resource.version) == asked), None)
 
     def served_kinds(self) -> Iterator[Kind]:
         """Yield all kinds in each of their served versions."""
@@ -153,6 +158,11 @@ class Kinds:
 
     def __contains__(self, key: str) -> bool:
         return key in self._by_key
+
+
+def _plurals(kind: Kind) -> dict[tuple[str, str], Kind]:
+    """Return a kind by the groups and plurals under which it is served. The groups of its versions may differ."""
+    return {(one.resource.group, one.resource.plural): kind for one in (*kind.versions, kind)}
 
 
 KINDS = Kinds()

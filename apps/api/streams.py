@@ -151,7 +151,9 @@ def _with_unwritten(state: InitialState, target: Target, choice: Choice) -> Init
 
 
 def _named(texts: list[bytes], choice: Choice) -> list[bytes]:
-    return [text for text in texts if choice.takes(orjson.loads(text))]
+    """Return the texts of the name of a watch. The other selectors were read as the objects are stored."""
+    named = msgspec.structs.replace(choice, fields=())
+    return [text for text in texts if named.takes(orjson.loads(text))]
 
 
 def _seconds(query: Any) -> float:

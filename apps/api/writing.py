@@ -176,7 +176,7 @@ class Writer:
             admitted = self.writer.admit_change(
                 self.kind, document, live, subresource=self.target.subresource, tracked=tracked
             )
-            new = stored if admitted.object is live else stored_version(admitted.object)
+            new = stored if admitted.object is live else stored_version(self.kind, admitted.object, stored)
             put = Put(new, stored, exact=exact)
             return Change(put, admitted.warnings, subresource=self.asked, kind=self.kind)
 

@@ -160,7 +160,7 @@ class Reviews:
 def converted(resource: Resource, document: Document | None, version: str) -> Document | None:
     """Return a document in a version of its resource."""
     kind = KINDS.served(resource.group, version, resource.plural)
-    if document is None or kind is None or not kind.converts:
+    if document is None or kind is None or not (kind.converts or kind.versions):
         return document
     return in_version(kind, [document])[0]
 
@@ -171,7 +171,8 @@ def other_versions(kind: Kind) -> tuple[str, ...]:
     if home is None or not home.versions:
         return ()
     served = (*((home,) if home.is_served else ()), *home.versions)
-    return tuple(one.resource.version for one in served if one.resource.version != kind.resource.version)
+    others = (one.resource for one in served if one.resource.group == kind.resource.group)
+    return tuple(other.version for other in others if other.version != kind.resource.version)
 
 
 class _Review:

@@ -1,5 +1,5 @@
-"""Objects of custom kinds in their versions: stored in one of them, read and written in each that is served
-[definition-versions].
+"""Objects of kinds with several versions: stored in one of them, read and written in each that is served
+[definition-versions, built-in-versions].
 """
 
 from __future__ import annotations
@@ -33,7 +33,12 @@ def in_version(kind: Kind, documents: Sequence[Document]) -> list[Document]:
     made = list(documents)
     if not waiting:
         return made
-    conversion = KINDS[kind.key].conversion
+    home = KINDS[kind.key]
+    if home.convert is not None:
+        for index in waiting:
+            made[index] = home.convert(documents[index], api_version)
+        return made
+    conversion = home.conversion
     if conversion is None:
         for index in waiting:
             made[index] = renamed(documents[index], api_version, kind.schema())
@@ -74,13 +79,21 @@ def object_in_version(kind: Kind, obj: Any) -> Any:
     return decode(kind, orjson.dumps(document))
 
 
-def stored_version(obj: Object) -> Any:
-    """Return an object in the version in which its kind is stored, with the defaults of that version."""
-    kind = KINDS.get(obj.ref.kind)
-    if kind is None or not kind.converts or obj.api_version == kind.resource.api_version:
+def stored_version(kind: Kind, obj: Object, old: Any = None) -> Any:
+    """Return an object of a kind in the version in which it is stored, with the defaults of that version.
+
+    `old`: what is stored now. The generation is raised if the spec differs in fields that only that version has.
+    """
+    if not kind.converts:
         return obj
-    (document,) = in_version(kind, [orjson.loads(text_of(obj))])
-    return decode(kind, orjson.dumps(kind.fill(document)))
+    home = KINDS[kind.key]
+    if obj.api_version == home.resource.api_version:
+        return obj
+    (document,) = in_version(home, [orjson.loads(text_of(obj))])
+    made = decode(home, orjson.dumps(home.fill(document)))
+    if old is None or home.convert is None or not home.has_generation or made.spec == old.spec:
+        return made
+    return made.with_meta(generation=old.metadata.generation + 1)
 
 
 def _asked(kind: Kind, conversion: Document, documents: list[Document], version: str) -> list[Document]:

@@ -159,7 +159,7 @@ class Writer:
         admission.check_namespace(self._look, kind, document)
         for _ in range(NAME_ATTEMPTS if generated else 1):
             made = self.admit_new(kind, document, tracked=tracked)
-            written = self.attempt(Change(Put(stored_version(made.object), None), made.warnings, kind=kind))
+            written = self.attempt(Change(Put(stored_version(kind, made.object), None), made.warnings, kind=kind))
             if written is not None:
                 return written._replace(created=True)
         raise AlreadyExists.of(kind.resource.plural, made.object.metadata.name, group=kind.resource.group)

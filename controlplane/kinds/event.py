@@ -1,4 +1,7 @@
-"""Event (v1): something that happened to an object. Repeated Events are one object with a count."""
+"""Event (v1): something that happened to an object. Repeated Events are one object with a count.
+
+Events are served as events.k8s.io/v1 too [built-in-versions].
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,10 @@ from datetime import datetime
 
 from controlplane.apimachinery.meta import Object, Struct
 from controlplane.kind import Index, Kind
+from controlplane.kinds.other_version import also_served
+from controlplane.kube import event_versions
 from controlplane.wire import builtin
+from controlplane.wire.resource import Resource
 
 EVENT = "Event"
 
@@ -26,6 +32,11 @@ class EventSource(Struct, frozen=True):
     host: str = ""
 
 
+class EventSeries(Struct, frozen=True):
+    count: int = 0
+    last_observed_time: datetime | None = None
+
+
 class Event(Object, frozen=True):
     involved_object: InvolvedObject = InvolvedObject()
     reason: str = ""
@@ -39,15 +50,17 @@ class Event(Object, frozen=True):
     action: str = ""
     reporting_component: str = ""
     reporting_instance: str = ""
+    related: InvolvedObject | None = None
+    series: EventSeries | None = None
 
 
 def _about(event: Event) -> list[str]:
     return [event.involved_object.uid] if event.involved_object.uid else []
 
 
-DECLARED = tuple(
-    Kind(
-        resource=resource,
+def _declared(core: Resource, newer: Resource) -> Kind:
+    stored = Kind(
+        resource=core,
         type=Event,
         table="objects.Event",
         schema=lambda: builtin.schema("", "v1", "Event"),
@@ -56,6 +69,7 @@ DECLARED = tuple(
         has_status=False,
         audited=False,
     )
-    for resource in builtin.RESOURCES
-    if resource.key == EVENT
-)
+    return also_served(stored, newer, event_versions.converted, event_versions.faults)
+
+
+DECLARED = (_declared(*(resource for resource in builtin.RESOURCES if resource.kind == "Event")),)

@@ -251,6 +251,7 @@ TYPES = {
     "core.v1.LimitRangeItem": Type(fill=_limit_filled),
     "core.v1.NodeSpec": Type(whole=(_node,), fill=_node_filled),
     "core.v1.Taint": Type(),
+    "events.v1.Event": Type(),
     **dict.fromkeys(
         ("rbac.v1.RoleBinding", "rbac.v1.ClusterRoleBinding", "rbac.v1.RoleRef", "rbac.v1.Subject"), Type()
     ),

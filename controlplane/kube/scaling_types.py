@@ -222,6 +222,8 @@ TYPES = {
     "autoscaling.v2.HorizontalPodAutoscalerSpec": Type(
         fields={"minReplicas": at_least(1)}, whole=(_scaler,), fill=_scaler_filled
     ),
+    "autoscaling.v1.HorizontalPodAutoscalerSpec": Type(),
+    "autoscaling.v1.CrossVersionObjectReference": Type(),
     "autoscaling.v2.CrossVersionObjectReference": Type(),
     "autoscaling.v2.HPAScalingRules": Type(whole=(_scaling,)),
     "autoscaling.v2.HPAScalingPolicy": Type(),

@@ -91,7 +91,7 @@ flowcontrol.apiserver.k8s.io/v1
   PriorityLevelConfiguration prioritylevelconfigurations - - - status
 """
 
-# Older versions of the kinds above, which clients may still send. Only servers that convert them serve them.
+# Older versions of the kinds above, which are served from the same stored objects.
 _OLDER = """
 autoscaling/v1
   HorizontalPodAutoscaler horizontalpodautoscalers N hpa all status
@@ -128,6 +128,14 @@ _FIELDS: dict[str, tuple[str, ...]] = {
     "apps/v1/ReplicaSet": ("status.replicas",),
     "certificates.k8s.io/v1/CertificateSigningRequest": ("spec.signerName",),
 }
+_ABOUT = ("apiVersion", "fieldPath", "kind", "name", "namespace", "resourceVersion", "uid")
+_STORED_FIELDS: dict[str, tuple[tuple[str, str], ...]] = {
+    "events.k8s.io/v1/Event": (
+        *((f"regarding.{field}", f"involvedObject.{field}") for field in _ABOUT),
+        ("reportingController", "reportingComponent"),
+    ),
+}
+_FIELDS["events.k8s.io/v1/Event"] = (*(name for name, _ in _STORED_FIELDS["events.k8s.io/v1/Event"]), "reason", "type")
 _POD_COLUMNS: dict[str, tuple[Column, ...]] = {"v1/Pod": POD, "v1/Event": EVENT, "events.k8s.io/v1/Event": EVENT_V1}
 
 
@@ -154,6 +162,7 @@ def _parsed(catalogue: str, **common: Any) -> tuple[Resource, ...]:
                 subresources=_names(subresources),
                 columns=_POD_COLUMNS.get(name) or COLUMNS.get(name, ()),
                 fields=_FIELDS.get(name, ()),
+                stored_fields=_STORED_FIELDS.get(name, ()),
                 **common,
             )
         )

@@ -117,7 +117,11 @@ def choice_of(
     except SelectorError as error:
         raise BadRequest(str(error)) from None
     check_fields(resource, choice.fields)
-    return choice
+    if not resource.stored_fields or not choice.fields:
+        return choice
+    names = dict(resource.stored_fields)
+    fields = tuple(msgspec.structs.replace(term, field=names.get(term.field, term.field)) for term in choice.fields)
+    return msgspec.structs.replace(choice, fields=fields)
 
 
 def complete_from_url(document: Document, resource: Resource, *, namespace: str, name: str) -> Document:

@@ -100,6 +100,7 @@ class Resource(msgspec.Struct, frozen=True):
     columns: the columns between Name and Age. `table` adds these two, unless a column here has that name already;
     "Last Seen" and "Created At" replace Age too.
     fields: the fields that a field selector may use besides metadata.name and metadata.namespace (`check_fields`).
+    stored_fields: of those, the fields that have another name in stored objects, with that name.
     """
 
     group: str
@@ -114,6 +115,7 @@ class Resource(msgspec.Struct, frozen=True):
     columns: tuple[Column, ...] = ()
     verbs: tuple[str, ...] = VERBS
     fields: tuple[str, ...] = ()
+    stored_fields: tuple[tuple[str, str], ...] = ()
     scale: ScalePaths = ScalePaths()
 
     def __post_init__(self) -> None:

@@ -70,3 +70,29 @@ def test_kubectl_waits_for_a_deployment_to_be_available(k: Kubectl, api: Client)
 )
 def test_raw_paths_are_answered(k: Kubectl, path: str) -> None:
     assert k("get", "--raw", path).strip()
+
+
+def test_kubectl_gets_autoscalers_and_events_in_both_versions(k: Kubectl, api: Client) -> None:
+    api.post(deployments(k.namespace), deployment("scaled"))
+    k("autoscale", "deployment/scaled", "--min=2", "--max=4", "--cpu-percent=60")
+    older = "horizontalpodautoscalers.v1.autoscaling"  # kubectl asks for the newest version where the name is short
+    (line,) = k("get", older, "--no-headers").splitlines()
+    assert line.split()[:7] == ["scaled", "Deployment/scaled", "cpu:", "<unknown>/60%", "2", "4", "0"]
+    assert k("get", older, "scaled", "-o", "jsonpath={.apiVersion}") == "autoscaling/v1"
+    assert k("get", "hpa", "scaled", "-o", "jsonpath={.apiVersion}") == "autoscaling/v2"
+
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "scaled.1"},
+        "involvedObject": {"kind": "Deployment", "name": "scaled", "namespace": k.namespace},
+        "reason": "Scaled",
+        "message": "two more",
+        "type": "Normal",
+    }
+    assert api.post(f"/api/v1/namespaces/{k.namespace}/events", event).status == 201
+    newer = k("get", "events.events.k8s.io", "--field-selector", "regarding.name=scaled", "--no-headers")
+    assert newer.split()[1:] == ["Normal", "Scaled", "deployment/scaled", "two", "more"]
+    assert k("get", "events.events.k8s.io", "scaled.1", "-o", "jsonpath={.apiVersion} {.note}") == (
+        "events.k8s.io/v1 two more"
+    )

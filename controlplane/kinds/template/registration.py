@@ -8,6 +8,7 @@ from typing import Any
 from controlplane.apimachinery.errors import Cause
 from controlplane.kind import Index, Kind
 from controlplane.kinds.event import EVENT
+from controlplane.kinds.other_version import also_served
 from controlplane.kinds.owners import OWNED
 from controlplane.kinds.policy.claim_index import claimed_by
 from controlplane.kinds.template import (
@@ -29,7 +30,7 @@ from controlplane.kinds.template.claim_column import with_policy
 from controlplane.kinds.template.companions_index import companion_keys
 from controlplane.kinds.template.node_port_index import NODE_PORT, SERVICE, node_ports
 from controlplane.kinds.template.scale_target_index import AUTOSCALER, SCALE_TARGET, scale_targets
-from controlplane.kube import walk
+from controlplane.kube import autoscaler_versions, walk
 from controlplane.wire import builtin, definition_rules
 from controlplane.wire.resource import Resource
 
@@ -54,6 +55,7 @@ _DEFAULTS = {signing_request.KEY: signing_request.kept}
 _INITIAL_STATUS = {"PersistentVolumeClaim": {"phase": "Pending"}}
 _STATUS_RULES = {signing_request.KEY: signing_request.validate_status}
 _NORMALISE = {SECRET: secret_rules.normalise, **dict.fromkeys(_ROLE_BINDINGS, rbac_rules.normalise_binding)}
+_CONVERTED = {AUTOSCALER: autoscaler_versions.converted}
 # Kinds that have a status and no generation in Kubernetes. Kinds without a status have no generation either.
 _WITHOUT_GENERATION = {NAMESPACE, "Node", "Pod", "PersistentVolume", "PersistentVolumeClaim", "Service"}
 
@@ -99,8 +101,16 @@ def _template(resource: Resource) -> Kind:
     )
 
 
+def _in_all_versions(kind: Kind) -> Kind:
+    """Return a kind, with its older version if that is served too."""
+    for older in builtin.OLDER:
+        if older.key == kind.key:
+            return also_served(kind, with_policy(older), _CONVERTED[kind.key])
+    return kind
+
+
 DECLARED = tuple(
-    _definition(resource) if resource.key == DEFINITION else _template(resource)
+    _in_all_versions(_definition(resource) if resource.key == DEFINITION else _template(resource))
     for resource in builtin.RESOURCES
     if resource.key not in _NOT_TEMPLATES
 )
