@@ -40,7 +40,7 @@ GATES: Mapping[str, bool] = {
     **dict.fromkeys(("Failover", "StatefulFailoverInjection"), False),
     **dict.fromkeys(("CustomizedClusterResourceModeling", "PropagateDeps"), True),
     **dict.fromkeys(("PropagationPolicyPreemption", "WorkloadAffinity", "MultiplePodTemplatesScheduling"), False),
-    **dict.fromkeys(("FederatedQuotaEnforcement",), False),
+    **dict.fromkeys(("FederatedQuotaEnforcement", "ResourceQuotaEstimate"), False),
 }
 """Feature gates and their defaults."""
 

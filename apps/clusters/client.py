@@ -212,7 +212,7 @@ class MemberClient:
         return await self.call(question.target, "GET", "/healthz", lane=PROBE, seconds=question.seconds)
 
     async def collect(self, question: Collect) -> Answer:
-        """Return version, API resources, nodes and pods of a member; or the first answer that reports a failure.
+        """Return version, API resources, nodes, pods and quotas of a member, or the first answer that is a failure.
 
         The answer also reports which limit the member exceeded since the last Collect.
         """
@@ -229,12 +229,12 @@ class MemberClient:
             return apis
         known = {"gitVersion": str(version.body.get("gitVersion", ""))[:MESSAGE_CHARACTERS]}
         body: dict[str, Any] = {"version": known, "apis": apis, "nodes": None, "pods": None}
-        if question.resources:
-            for name in ("nodes", "pods"):
-                found = await self.list(question.target, f"/api/v1/{name}", keep=inventory.packer(name))
-                if isinstance(found, Answer):
-                    return found
-                body[name] = Packed(found[0])
+        names = ("nodes", "pods") if question.resources else ()
+        for name in (*names, "resourcequotas") if question.quotas else names:
+            found = await self.list(question.target, f"/api/v1/{name}", keep=inventory.packer(name))
+            if isinstance(found, Answer):
+                return found
+            body[name] = Packed(found[0])
         return Answer(200, body)
 
     async def _apis(self, target: Target) -> list[dict[str, Any]] | Answer:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -12,8 +12,8 @@ from apps.clusters.response_reader import MEBIBYTE, TooMuch, encoded
 
 VERSIONS = 1_000  # API versions of a member: each takes a request
 RESOURCES = 20_000  # API resources of a member: all are stored in the status of its Cluster
-RESOURCE_NAMES = 1_000  # names of resources (cpu, memory, …) that nodes offer and pods request
-PACKED_BYTES = 64 * MEBIBYTE  # of all nodes, and of all pods, with only the needed fields
+RESOURCE_NAMES = 1_000  # names of resources (cpu, memory, …) that nodes offer, pods request and quotas limit
+PACKED_BYTES = 64 * MEBIBYTE  # of all nodes, all pods and all quotas each, with only the needed fields
 
 T = TypeVar("T")
 Name = Annotated[str, Meta(max_length=400)]
@@ -90,6 +90,40 @@ class _Pod(Struct, omit_defaults=True):
     status: _PodStatus = msgspec.field(default_factory=_PodStatus)
 
 
+class _Placed(_Named, omit_defaults=True):
+    namespace: str = ""
+
+
+class _Scope(Struct, omit_defaults=True, rename="camel"):
+    scope_name: str
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class _ScopeSelector(Struct, omit_defaults=True, rename="camel"):
+    match_expressions: list[_Scope] | None = None
+
+
+class _QuotaSpec(Struct, omit_defaults=True, rename="camel"):
+    scopes: list[str] | None = None
+    scope_selector: _ScopeSelector | None = None
+
+
+class _QuotaStatus(Struct, omit_defaults=True):
+    hard: Amounts | None = None
+    used: Amounts | None = None
+
+
+class _Quota(Struct, omit_defaults=True):
+    metadata: _Placed
+    spec: _QuotaSpec = msgspec.field(default_factory=_QuotaSpec)
+    status: _QuotaStatus = msgspec.field(default_factory=_QuotaStatus)
+
+
+_Listed = _Node | _Pod | _Quota
+_KINDS: Final[Mapping[str, type[_Listed]]] = {"nodes": _Node, "pods": _Pod, "resourcequotas": _Quota}
+
+
 def versions(body: Any) -> list[str]:
     """Return the API versions in a response of /apis. Raises TooMuch, and ValueError if the response is malformed."""
     names = [version.groupVersion for group in _as(body, _Groups).groups or () for version in group.versions or ()]
@@ -111,11 +145,12 @@ def check_number(apis: list[dict[str, Any]]) -> None:
 
 
 def packer(of: str) -> Callable[[dict[str, Any]], bytes]:
-    """Return a function that reduces each of the "nodes" or "pods" of a member to the needed fields, as JSON.
+    """Return a function that reduces each object of a list of a member to the needed fields, as JSON.
 
+    `of`: "nodes", "pods" or "resourcequotas".
     The function raises TooMuch if all of them together are too large, and ValueError if one is malformed.
     """
-    kind: type[_Node] | type[_Pod] = _Node if of == "nodes" else _Pod
+    kind = _KINDS[of]
     names, size = set[str](), 0
 
     def pack(item: dict[str, Any]) -> bytes:
@@ -133,10 +168,12 @@ def packer(of: str) -> Callable[[dict[str, Any]], bytes]:
     return pack
 
 
-def _resource_names(item: _Node | _Pod) -> set[str]:
-    """Return the names of the resources that a node offers or a pod requests."""
+def _resource_names(item: _Listed) -> set[str]:
+    """Return the names of the resources that a node offers, a pod requests or a quota limits."""
     if isinstance(item, _Node):
         return set(item.status.allocatable or ())
+    if isinstance(item, _Quota):
+        return set(item.status.hard or ())
     containers = (*(item.spec.containers or ()), *(item.spec.init_containers or ()))
     requested = {
         name

@@ -49,10 +49,11 @@ class Probe(msgspec.Struct, frozen=True, gc=False):
 
 
 class Collect(msgspec.Struct, frozen=True, gc=False):
-    """Read the version, the APIs, the nodes and the pods of a member."""
+    """Read the version, the APIs, the nodes, the pods and the ResourceQuotas of a member."""
 
     target: Target
     resources: bool  # False: nodes and pods are not read [resource-models]
+    quotas: bool = False  # False: ResourceQuotas are not read
 
 
 class Packed(Sequence[dict[str, Any]]):

@@ -18,6 +18,7 @@ from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.engine.controller import Ownership, all_clusters
 from controlplane.engine.decision import NOTHING, Decision, Event, Save
 from controlplane.engine.state import State, Watch
+from controlplane.estimate.namespace_quotas import ESTIMATE_GATE, read_quotas
 from controlplane.estimate.summary import count_nodes, summarise
 from controlplane.kinds.cluster import PUSH, APIEnablement, APIResource, Cluster
 from controlplane.kinds.rows import Collected
@@ -82,7 +83,9 @@ class Collection(MemberController):
         cluster = snapshot.subject
         if not _readable(cluster):
             return None
-        return Collect(endpoint_of(cluster, snapshot.secret), resources=settings.enable_cluster_resource_modeling)
+        resources = settings.enable_cluster_resource_modeling
+        quotas = resources and settings.gate(ESTIMATE_GATE)
+        return Collect(endpoint_of(cluster, snapshot.secret), resources=resources, quotas=quotas)
 
     def decide(
         self, snapshot: CollectionSnapshot, settings: Settings, *, now: datetime, answer: Answer | None = None
@@ -110,7 +113,7 @@ def _limit_events(cluster: Cluster, answer: Answer) -> tuple[Event, ...]:
 def collected(
     cluster: Cluster, body: dict[str, Any], settings: Settings, *, before: Collected | None, now: datetime
 ) -> Collected:
-    """Return what was read of a member: its APIs, and the sums and resource models of its nodes and pods.
+    """Return what was read of a member: its APIs, the sums and resource models of its nodes and pods, and its quotas.
 
     For an API version that could not be read, the resources that were read last are kept [resource-models].
     """
@@ -129,10 +132,13 @@ def collected(
         node_summary=None if nodes is None else count_nodes(nodes),
         resource_summary=None
         if nodes is None or pods is None
-        else summarise(
-            nodes,
-            pods,
-            cluster.spec.resource_models if settings.gate("CustomizedClusterResourceModeling") else (),
+        else replace(
+            summarise(
+                nodes,
+                pods,
+                cluster.spec.resource_models if settings.gate("CustomizedClusterResourceModeling") else (),
+            ),
+            namespace_quotas=read_quotas(body.get("resourcequotas") or ()),
         ),
         at=now,
     )
@@ -150,7 +156,8 @@ def _without_usage(row: Collected) -> Collected:
     summary = row.resource_summary
     if summary is not None:
         grades = tuple(replace(grade, count=0) for grade in summary.allocatable_modelings)
-        summary = replace(summary, allocated={}, allocating={}, allocatable_modelings=grades)
+        quotas = tuple(replace(quota, free=dict.fromkeys(quota.free, "0")) for quota in summary.namespace_quotas)
+        summary = replace(summary, allocated={}, allocating={}, allocatable_modelings=grades, namespace_quotas=quotas)
     return replace(row, at=None, resource_summary=summary)
 
 

@@ -9,9 +9,16 @@ import msgspec
 
 from controlplane.apimachinery.as_written import plain
 from controlplane.apimachinery.quantities import MAX_INT64, Quantity, parse
-from controlplane.kinds.binding import Component, ReplicaRequirements
+from controlplane.kinds.binding import Component, ReplicaRequirements, ResourceBindingSpec
 
 CPU, PODS = "cpu", "pods"
+
+
+class QuotaScope(msgspec.Struct, frozen=True):
+    """What the ResourceQuotas of members select pods by: their namespace and priority class ("": none)."""
+
+    namespace: str
+    priority_class: str = ""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -20,6 +27,8 @@ class Request(msgspec.Struct, frozen=True):
     amounts: tuple[tuple[str, int], ...] = ()
     slot_only: bool = False
     """True: the workload states no requirements, so a replica needs a pod slot and nothing else."""
+    quota: QuotaScope | msgspec.UnsetType = msgspec.UNSET
+    """Unset: the quotas of members are not considered, because the gate ResourceQuotaEstimate is off."""
 
     def of(self, resource: str) -> int:
         """Return the requested amount of a resource; 0 if it is not requested."""
@@ -77,6 +86,40 @@ def _request(amounts: tuple[tuple[str, str], ...]) -> Request:
 def bundle_of(components: Iterable[Component]) -> Bundle:
     """Return one set of the components. Raises QuantityError if an amount is not a quantity."""
     return Bundle(tuple((part.replicas, request_of(part.replica_requirements)) for part in components))
+
+
+def in_namespace(asked: Asked, spec: ResourceBindingSpec) -> Asked:
+    """Return the request of a binding as one that the quotas of its namespace on members limit."""
+    namespace = spec.resource.namespace
+    if not namespace:
+        return asked
+    if isinstance(asked, Request):
+        return _limited(asked, namespace, spec.replica_requirements)
+    parts = zip(asked.parts, spec.components, strict=True)
+    return Bundle(
+        tuple((count, _limited(request, namespace, one.replica_requirements)) for (count, request), one in parts)
+    )
+
+
+def _limited(request: Request, namespace: str, requirements: ReplicaRequirements | None) -> Request:
+    if not request.amounts:
+        return request
+    scope = QuotaScope(namespace, "" if requirements is None else requirements.priority_class_name)
+    return Request(request.amounts, request.slot_only, scope)
+
+
+def namespace_of(asked: Asked) -> str:
+    """Return the namespace whose quotas limit a request; "": no quota does."""
+    requests = [request for _, request in asked.parts] if isinstance(asked, Bundle) else [asked]
+    return next((request.quota.namespace for request in requests if isinstance(request.quota, QuotaScope)), "")
+
+
+@lru_cache(maxsize=65_536)
+def without_quota(asked: Asked) -> Asked:
+    """Return a request as one that no quota limits. Requests of all namespaces are equal then."""
+    if isinstance(asked, Request):
+        return Request(asked.amounts, asked.slot_only)
+    return Bundle(tuple((count, Request(request.amounts, request.slot_only)) for count, request in asked.parts))
 
 
 _encoder = msgspec.json.Encoder(enc_hook=plain)

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane.estimate.capacity import free_capacity
+from controlplane.estimate.namespace_quotas import free_of
 from controlplane.eviction.capacity_digest import CapacityDigest, digest
 from controlplane.insight.readiness import Readiness, Situation, is_attached
 from controlplane.kinds.binding import Binding
@@ -116,7 +117,12 @@ def _steps(cluster: Cluster) -> ResourceSummary | None:
         return None
     free = {name: str(_step(amount)) for name, amount in sorted(found.free.items())}
     graded = tuple(AllocatableModeling(grade, _step(count)) for grade, count in enumerate(found.graded))
-    return ResourceSummary(allocatable=free, allocatable_modelings=graded)
+    reported = cluster.status.resource_summary
+    quotas = tuple(
+        replace(quota, free={name: str(_step(amount)) for name, amount in free_of(quota).items()})
+        for quota in (() if reported is None else reported.namespace_quotas)
+    )
+    return ResourceSummary(allocatable=free, allocatable_modelings=graded, namespace_quotas=quotas)
 
 
 def _step(amount: int) -> int:

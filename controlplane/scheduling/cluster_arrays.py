@@ -15,7 +15,7 @@ from controlplane.clusters import unjoin
 from controlplane.clusters.tolerations import untolerated
 from controlplane.estimate.capacity import Capacity, FreeCapacity, free_capacity
 from controlplane.estimate.request import Bundle, Request
-from controlplane.kinds.cluster import NO_EXECUTE, PREFER_NO_EXECUTE, Cluster, Taint
+from controlplane.kinds.cluster import NO_EXECUTE, PREFER_NO_EXECUTE, Cluster, NamespaceQuota, Taint
 from controlplane.kinds.policy import ClusterAffinity, Toleration
 from controlplane.kinds.policy.affinity import Condition, NameIn, NameNotIn, conditions, field_values
 from controlplane.settings import Settings
@@ -50,6 +50,7 @@ class Fleet:
         "excluded",
         "index",
         "names",
+        "namespace_quotas",
         "retaining",
         "settings",
         "size",
@@ -69,6 +70,7 @@ class Fleet:
         graded = settings.gate("CustomizedClusterResourceModeling")
         free = [capacity for _, capacity in self._read.values()]
         self.capacity = Capacity(free, settings.estimator.model_formula, graded=graded)
+        self.namespace_quotas = _by_namespace(self.clusters)
         self._taints, self._taint_ids = _interned(
             tuple(Taint(taint.key, taint.effect, taint.value) for taint in cluster.spec.taints)
             for cluster in self.clusters
@@ -236,6 +238,16 @@ class Fleet:
 def _read(cluster: Cluster, known: tuple[Cluster, FreeCapacity] | None) -> tuple[Cluster, FreeCapacity]:
     """Return a cluster with its free capacity; `known` if that was read from the same cluster."""
     return known if known is not None and _same(known[0], cluster) else (cluster, free_capacity(cluster))
+
+
+def _by_namespace(clusters: Iterable[Cluster]) -> dict[str, dict[int, list[NamespaceQuota]]]:
+    """Return the quotas of namespaces that members report: by namespace, then by the place of the cluster."""
+    found: dict[str, dict[int, list[NamespaceQuota]]] = {}
+    for place, cluster in enumerate(clusters):
+        summary = cluster.status.resource_summary
+        for quota in () if summary is None else summary.namespace_quotas:
+            found.setdefault(quota.namespace, {}).setdefault(place, []).append(quota)
+    return found
 
 
 def _same(known: Cluster, other: Cluster) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 import msgspec
 
@@ -27,6 +28,7 @@ class Attempt(msgspec.Struct, frozen=True):
     failure: str
     joined: str = ""  # how it joined its application: Followed or ForAll; "" if it was placed alone
     reserved: tuple[str, ...] = ()  # preferred clusters, on which an eviction had reserved capacity
+    quotas: Mapping[int, str] = {}  # by place: the ResourceQuota that limits `capacity`, as namespace/name
 
 
 class Explanation(msgspec.Struct, frozen=True):

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controlplane.engine.decision import CapacityGuard
-from controlplane.estimate.request import Asked, Bundle
+from controlplane.estimate.request import Asked, Bundle, namespace_of, without_quota
 from controlplane.kinds.rows import CapacityReservation
 from controlplane.scheduling.cluster_arrays import Counts, Fleet, Places
+from controlplane.scheduling.quota_ledger import QuotaLedger
 
 RESERVATION_EXPIRY: Final = timedelta(seconds=300)
 """When a reservation expires that no report has counted. The Work may never have been applied."""
@@ -44,7 +45,7 @@ class Ledger:
     """The capacity that is reserved on the clusters of a fleet while a batch of bindings is scheduled. It is
     mutable."""
 
-    __slots__ = ("_amounts", "_fleet", "_free", "_log", "_pods")
+    __slots__ = ("_amounts", "_fleet", "_free", "_log", "_pods", "_quotas")
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -52,6 +53,7 @@ class Ledger:
         self._amounts: dict[str, Counts] = {}
         self._log: list[Places] = []
         self._free: dict[Asked, tuple[int, Counts]] = {}
+        self._quotas = QuotaLedger(fleet)
 
     @classmethod
     def of(cls, fleet: Fleet, reservations: Iterable[tuple[str, int, Asked]]) -> Ledger:
@@ -80,6 +82,7 @@ class Ledger:
             pods, amounts = asked.pods, asked.total.amounts
         else:
             pods, amounts = 1, asked.amounts
+        self._quotas.reserve(places, replicas, asked)
         self._pods[places] += pods * replicas
         for name, amount in amounts:
             taken = self._amounts.get(name)
@@ -97,7 +100,7 @@ class Ledger:
         """
         pods, amounts = (asked.pods, asked.total.amounts) if isinstance(asked, Bundle) else (1, asked.amounts)
         columns = {"": (self._fleet.capacity.pods[places] - self._pods[places]).tolist()} if pods else {}
-        reported = self._reported(asked)[places].tolist()
+        reported = self._reported(without_quota(asked))[places].tolist()
         for name, amount in amounts:
             used = self._amounts[name][places].tolist()
             columns[name] = [count * amount - some for count, some in zip(reported, used, strict=True)]
@@ -112,6 +115,14 @@ class Ledger:
 
         The array does not change later: each new reservation leads to a new array.
         """
+        return self._quotas.within(self._by_reports(without_quota(asked)), asked)
+
+    def limiting_quotas(self, asked: Asked) -> dict[int, str]:
+        """Return by place the quotas of members that limit what `free` returns, as namespace/name."""
+        return self._quotas.limiting(self.free(asked), asked) if namespace_of(asked) else {}
+
+    def _by_reports(self, asked: Asked) -> Counts:
+        """Return what fits on each cluster by its nodes and pods, after all reservations."""
         known = self._free.get(asked)
         moment = len(self._log)
         if known is not None and known[0] == moment:

@@ -57,6 +57,7 @@ class Term(Struct, frozen=True):
     weights: tuple[int, ...] = ()  # of the chosen clusters in order; only for static weights
     seen: tuple[int, ...] = ()  # positions of the clusters whose free capacity is stored
     room: tuple[int, ...] = ()  # their free capacity in replicas
+    quotas: tuple[tuple[int, str], ...] = ()  # positions of those that a ResourceQuota limits, and namespace/name of it
 
 
 class Detail(Struct, frozen=True):
@@ -169,6 +170,7 @@ def _term(attempt: Attempt, question: Question) -> Term:
         weights=_weights(attempt.plan, chosen) if chosen is not None and question.workload else (),
         seen=tuple(seen.tolist()),
         room=() if attempt.capacity is None else tuple(attempt.capacity[seen].tolist()),
+        quotas=tuple((place, attempt.quotas[place]) for place in seen.tolist() if place in attempt.quotas),
     )
 
 

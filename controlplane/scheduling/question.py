@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from controlplane.estimate.request import Bundle, Request, bundle_of, request_of
+from controlplane.estimate.namespace_quotas import ESTIMATE_GATE
+from controlplane.estimate.request import Bundle, Request, bundle_of, in_namespace, request_of
 from controlplane.kinds.binding import (
     TAINT_UNTOLERATED,
     GracefulEvictionTask,
@@ -84,11 +85,12 @@ def question_of(
         raise ValueError(f"binding of {spec.resource.kind} {spec.resource.name} has no placement: nothing to schedule")
     bundled = settings.gate("MultiplePodTemplatesScheduling") and bool(spec.components)
     fresh = reschedule_asked(spec, status)
+    asked = bundle_of(spec.components) if bundled else request_of(spec.replica_requirements)
     return Question(
         placement=spec.placement,
         api_version=spec.resource.api_version,
         kind=spec.resource.kind,
-        asked=bundle_of(spec.components) if bundled else request_of(spec.replica_requirements),
+        asked=in_namespace(asked, spec) if settings.gate(ESTIMATE_GATE) else asked,
         replicas=spec.replicas,
         workload=bool(spec.replicas) or spec.replica_requirements is not None or bundled,
         targets=tuple((target.name, target.replicas) for target in spec.clusters),

@@ -40,6 +40,7 @@ parts."""
 _UNBOUNDED: Final = 2**31 - 1
 """Free capacity of a cluster for a resource without replicas."""
 _LAST_TIER: Final = 10**6
+_LIMITS_NAMED: Final = 3  # clusters that a message names with the ResourceQuota that limits them
 """Added to the tier of clusters that are used last, below every overflow tier [prefer-no-execute]
 [prefer-no-schedule]."""
 
@@ -149,6 +150,7 @@ class _Trial:
         "picked",
         "plan",
         "question",
+        "quotas",
         "reserved",
         "settings",
         "shares",
@@ -165,6 +167,7 @@ class _Trial:
         self.chosen: Places | None = None
         self.picked: Places | None = None  # the chosen clusters in the order of selection
         self.capacity: Counts | None = None
+        self.quotas: Mapping[int, str] = {}  # by place: the ResourceQuota that limits the capacity
         self.shares: Counts | None = None
         self.joined = ""
         self.held = _on_each(question.targets, plan.fleet)
@@ -181,6 +184,7 @@ class _Trial:
             failure,
             self.joined,
             tuple(sorted(self.reserved)),
+            self.quotas,
         )
 
     def run(self) -> tuple[TargetCluster, ...]:
@@ -204,7 +208,7 @@ class _Trial:
         try:
             self.picked = self._select(feasible, capacity) if self.plan.selects else None
         except Unselectable as failure:
-            raise _Failed(SCHEDULER_ERROR, str(failure)) from None
+            raise _Failed(SCHEDULER_ERROR, f"{failure}{self._limits(feasible)}") from None
         chosen = feasible if self.picked is None else np.sort(self.picked)
         if not len(chosen):
             message = "spreadConstraints: maxGroups 0 selects no cluster; set it to at least 1 or remove the constraint"
@@ -219,6 +223,7 @@ class _Trial:
         if self.capacity is None:
             if self.question.replicas > 0 or self.question.bundled:
                 self.capacity = self.ledger.free(self.question.asked)
+                self.quotas = self.ledger.limiting_quotas(self.question.asked)
             else:
                 self.capacity = np.full(self.plan.fleet.size, _UNBOUNDED, dtype=np.int64)
         return self.capacity
@@ -319,7 +324,14 @@ class _Trial:
             return divide.by_free_capacity(question.replicas, given, self._tiers(chosen))
         except divide.NotEnoughCapacity as failure:
             part = self._targets(chosen, failure.part)
-            raise _Failed(UNSCHEDULABLE, str(failure), part) from None
+            raise _Failed(UNSCHEDULABLE, f"{failure}{self._limits(chosen)}", part) from None
+
+    def _limits(self, places: Places) -> str:
+        """Return which ResourceQuotas limit these clusters, to be added to a message; "": none does."""
+        names = self.plan.fleet.names
+        limits = [f"{names[place]} ({self.quotas[place]})" for place in places.tolist() if place in self.quotas]
+        more = f" and {len(limits) - _LIMITS_NAMED} more" if len(limits) > _LIMITS_NAMED else ""
+        return f"; ResourceQuotas limit {', '.join(limits[:_LIMITS_NAMED])}{more}" if limits else ""
 
     def _order(self, chosen: Places) -> Places:
         """Return the order in which an aggregated division fills the selected clusters, as positions in `chosen`.

@@ -45,7 +45,12 @@ BATCHES = fleet.BATCHES | scheduling.BATCHES | propagation.BATCHES | members.BAT
 FAN_OUTS = fleet.FAN_OUTS | scheduling.FAN_OUTS | propagation.FAN_OUTS | members.FAN_OUTS
 FILE = Path(__file__).with_name("batch_counts.json")
 SIZES = (30, 500)  # both above run.MAX_DECISIONS_WITH_STEPS: Events of steps are rows of their own
-SETTINGS = replace(FAILOVER, resource_eviction_rate=1e6, secondary_resource_eviction_rate=1e6)
+SETTINGS = replace(
+    FAILOVER,
+    feature_gates={**FAILOVER.feature_gates, "ResourceQuotaEstimate": True},
+    resource_eviction_rate=1e6,
+    secondary_resource_eviction_rate=1e6,
+)
 APIS = [{"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]}]
 
 

@@ -21,7 +21,8 @@ from controlplane.controllers.collection import Collection, CollectionSnapshot
 from controlplane.controllers.probes import Probes, ProbeSnapshot
 from controlplane.engine.decision import Decision, Put, Save
 from controlplane.engine.state import Actor
-from controlplane.kinds.cluster import Cluster
+from controlplane.estimate.namespace_quotas import read_quotas
+from controlplane.kinds.cluster import Cluster, NamespaceQuota, PriorityClassTerm
 from controlplane.kinds.rows import Collected, Observation
 from controlplane.settings import Settings
 from tests.apps.proxies import ANYWHERE, HOST
@@ -39,6 +40,13 @@ WHOLE = {
     "/apis/metrics.k8s.io/v1beta1": METRICS,
     "/api/v1/nodes": NODES,
     "/api/v1/pods": NODES,
+}
+QUOTA = {
+    "metadata": {"name": "team", "namespace": "shop", "labels": {"kept": "no"}},
+    "spec": {
+        "scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["a"]}]}
+    },
+    "status": {"hard": {"requests.cpu": "4", "pods": "9"}, "used": {"requests.cpu": "1500m", "pods": "1"}},
 }
 DOWN = web.json_response({"message": "the server is currently unable to handle the request"}, status=503)
 PAGE = web.Response(text="<html>log in first</html>", content_type="text/html")
@@ -195,3 +203,26 @@ def test_a_watch_that_is_answered_with_a_page_goes_on_when_that_is_over() -> Non
             await client.close()
 
     until_changed(story)
+
+
+def test_quotas_of_namespaces_are_read_only_while_the_gate_is_open() -> None:
+    quotas = {"items": [QUOTA], "metadata": {"resourceVersion": "1"}}
+
+    async def story() -> list[Any]:
+        answers: dict[str, Any] = {**WHOLE, "/api/v1/resourcequotas": quotas}
+        client, found = MemberClient(ANYWHERE), []
+        try:
+            async with member(answers) as target:
+                found.append(await client.collect(Collect(target, resources=True, quotas=True)))
+                del answers["/api/v1/resourcequotas"]  # if it were asked for, that would be a failure
+                found.append(await client.collect(Collect(target, resources=True)))
+        finally:
+            await client.close()
+        return found
+
+    asked, spared = asyncio.run(story())
+
+    expected = NamespaceQuota("shop", "team", {"cpu": "2500m"}, (PriorityClassTerm("In", ("a",)),))
+    assert read_quotas(asked.body["resourcequotas"]) == (expected,)
+    assert spared.ok
+    assert "resourcequotas" not in spared.body

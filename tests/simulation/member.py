@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -71,6 +72,7 @@ class Member:
     pods: int = 1000
     fault: str = UP
     reports_pods: bool = False
+    quotas: Sequence[dict[str, Any]] = ()  # its ResourceQuotas
     objects: dict[Place, Held] = field(default_factory=dict)
     created: list[tuple[datetime, Place, dict[str, str]]] = field(default_factory=list)  # with the labels it came with
     looked_at: datetime | None = None  # up to when `turned` has told what became ready
@@ -86,7 +88,8 @@ class Member:
         if isinstance(question, Collect) and self.fault == UNREAD:
             return Answer(0, problem="timed out")
         if isinstance(question, Collect):
-            return Answer(200, self._summary(resources=question.resources))
+            quotas = {"resourcequotas": list(self.quotas)} if question.quotas else {}
+            return Answer(200, self._summary(resources=question.resources) | quotas)
         if isinstance(question, Ensure):
             held = self.objects.get(place_of(question.manifest))
             return self._ensure(question.manifest if held is None else question.over(held.manifest), now=now)

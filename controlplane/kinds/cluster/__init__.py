@@ -115,6 +115,22 @@ class AllocatableModeling(Struct, frozen=True):
     count: int
 
 
+class PriorityClassTerm(Struct, frozen=True):
+    """A condition on the priority class of pods. operator: In, NotIn, Exists or DoesNotExist."""
+
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class NamespaceQuota(Struct, frozen=True):
+    """What a ResourceQuota of the member leaves to pods that meet all `priority_classes`, by resource name."""
+
+    namespace: str
+    name: str
+    free: dict[str, QuantityText] = {}
+    priority_classes: tuple[PriorityClassTerm, ...] = ()
+
+
 class ResourceSummary(Struct, frozen=True):
     """Quantities by resource name."""
 
@@ -122,6 +138,7 @@ class ResourceSummary(Struct, frozen=True):
     allocating: dict[str, QuantityText] = {}
     allocated: dict[str, QuantityText] = {}
     allocatable_modelings: tuple[AllocatableModeling, ...] = ()
+    namespace_quotas: tuple[NamespaceQuota, ...] = ()
 
 
 class ClusterStatus(Struct, frozen=True):

@@ -11,7 +11,9 @@ from controlplane.kinds.cluster import (
     Cluster,
     ClusterSpec,
     ClusterStatus,
+    NamespaceQuota,
     NodeSummary,
+    PriorityClassTerm,
     ResourceModel,
     ResourceModelRange,
     ResourceSummary,
@@ -62,6 +64,14 @@ allocatable: Resources of all nodes.
 allocating: Resources of pods that are not scheduled yet.
 allocated: Resources of pods that are scheduled.
 allocatable_modelings: Number of nodes by grade.
+namespace_quotas: What ResourceQuotas leave free, with the feature gate ResourceQuotaEstimate.
 """,
+    NamespaceQuota: """
+namespace: Namespace of the ResourceQuota.
+name: Name of the ResourceQuota.
+free: Quantities that may still be requested, by resource.
+priority_classes: Conditions on the priority class of pods that the ResourceQuota counts.
+""",
+    PriorityClassTerm: "operator: In, NotIn, Exists or DoesNotExist.\nvalues: Names of priority classes.",
     AllocatableModeling: "grade: Number of the grade.\ncount: Number of nodes of this grade.",
 }

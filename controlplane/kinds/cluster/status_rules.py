@@ -50,6 +50,10 @@ def _resources(reported: ResourceSummary) -> Iterator[Cause]:
         if modeling.grade in grades:
             yield duplicate(f"{path}.allocatableModelings[{index}].grade", modeling.grade, "report each grade once")
         grades.add(modeling.grade)
+    for index, quota in enumerate(reported.namespace_quotas):
+        for name, amount in sorted(quota.free.items()):
+            if quantities.parse(amount).nano < 0:
+                yield invalid(f"{path}.namespaceQuotas[{index}].free[{name}]", amount, NEGATIVE)
 
 
 def _remedies(reported: tuple[str, ...]) -> Iterator[Cause]:

@@ -10,10 +10,12 @@ from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.scheduler import ROOM
 from controlplane.kinds import FEDERATED_QUOTA
 from controlplane.kinds.binding import SCHEDULED, Binding
+from controlplane.kinds.cluster import NamespaceQuota, ResourceSummary
 from controlplane.kinds.rows import CapacityReservation, Collected, FleetNames, PlacementNote
 from controlplane.kinds.workload_rebalancer import RebalancedWorkload, WorkloadRebalancer, WorkloadRebalancerSpec
 from tests.apps.batches.stored import LONG_AGO, Case, bound, clusters, many, parts, refs, work_of
 from tests.builders.objects import START
+from tests.builders.placements import by_room
 
 
 def rebalancer(size: int) -> Case:
@@ -43,6 +45,15 @@ def scheduler_of_applications(size: int) -> Case:
     """Every other one is the other part of the application of the one before it."""
     found = parts([one.with_status(conditions=(), scheduler_observed_generation=0) for one in bound(size)])
     return Case([*clusters("a", "b"), *found], refs(found), size)
+
+
+def scheduler_within_quotas(size: int) -> Case:
+    """Each cluster has a ResourceQuota in the namespace of the bindings, and many in others."""
+    quotas = tuple(NamespaceQuota(namespace, "team", {"cpu": "1000"}) for namespace in ("default", *many(size)))
+    summary = ResourceSummary(allocatable={"pods": "1000", "cpu": "1000"}, namespace_quotas=quotas)
+    divided = [one.with_spec(placement=by_room("a", "b")) for one in bound(size)]
+    found = [one.with_status(conditions=(), scheduler_observed_generation=0) for one in divided]
+    return Case([*clusters("a", "b", summary=summary), *found], refs(found), size)
 
 
 def reservations(size: int) -> Case:
@@ -92,6 +103,7 @@ BATCHES: dict[str, Callable[[int], Case]] = {
     "rebalancer": rebalancer,
     "scheduler": scheduler,
     "scheduler of applications": scheduler_of_applications,
+    "scheduler within quotas of members": scheduler_within_quotas,
     "reservations": reservations,
     "reservations of what runs": reservations_of_what_runs,
     "fleet_names": fleet_names,
