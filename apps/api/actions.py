@@ -39,6 +39,11 @@ from controlplane.kinds.binding import Binding
 from controlplane.kinds.failover_record import FailoverRecord
 from controlplane.settings import Settings
 
+_FOLLOW = (
+    "follow the bindings, whose changes they report, with "
+    "kubectl get resourcebindings.work.karmada.io --all-namespaces --watch, and read the records of those that changed"
+)
+
 
 class ActionRequest(NamedTuple):
     """The arguments of an action: the target, the body, the state it may read, the user and the time."""
@@ -129,7 +134,7 @@ class RecordsView(KubernetesView):
     def get(self, request: Request, namespace: str | None = None, name: str | None = None) -> Response:
         namespace, name = namespace or "", name or ""
         resource = records.RESOURCE
-        refuse_watch(request, resource)
+        refuse_watch(request, resource, _FOLLOW)
         as_report = isinstance(request.accepted_renderer, MarkdownRenderer)
         if name:
             record = _record(namespace, name)

@@ -51,7 +51,7 @@ class EvictionsView(TargetView):
 
     def get(self, request: Request) -> Response:
         target = self.target
-        refuse_watch(request, target.resource)
+        refuse_watch(request, target.resource, "follow the queue with lifeboat queue --watch")
         if target.subresource:
             raise MethodNotAllowed(
                 f"{target.subresource} takes only POST; the command is: lifeboat {target.subresource} {target.name} "

@@ -133,7 +133,7 @@ class FleetStatusView(KubernetesView):
         return resource_attributes(request, RESOURCE, Scope(name=self.kwargs.get("name") or ""))
 
     def get(self, request: Request, name: str | None = None) -> Response:
-        refuse_watch(request, fleet_status.RESOURCE)
+        refuse_watch(request, fleet_status.RESOURCE, "follow the fleet with lifeboat status --watch")
         if name not in (None, NAME):
             raise NotFound.of(RESOURCE.plural, name or "", group=RESOURCE.group)
         made = read()

@@ -277,11 +277,14 @@ def _refuse_unknown_encodings(request: Request) -> None:
         )
 
 
-def refuse_watch(request: Request, resource: Resource) -> None:
-    """Raise MethodNotAllowed for a watch on a kind that is computed when it is read. Discovery offers no such watch."""
+def refuse_watch(request: Request, resource: Resource, instead: str = "get or list them again") -> None:
+    """Raise MethodNotAllowed for a watch on a kind that is computed when it is read. Discovery offers no such watch.
+
+    `instead`: what to do, with the command.
+    """
     if is_watch(request):
         raise MethodNotAllowed(
-            f"{resource.plural} are computed when they are read and cannot be watched: get or list them again",
+            f"{resource.plural} are computed when they are read and cannot be watched: {instead}",
             kind=resource.plural,
             group=resource.group,
         )

@@ -20,10 +20,19 @@ def k(kubectl: Path, server: Server, namespace: str, tmp_path: Path) -> Kubectl:
     return Kubectl(kubectl, server, namespace, tmp_path)
 
 
-@pytest.mark.parametrize(
-    "plural", ["evictions", "clusterevictions", "failoverrecords", "fleetreadinesses", "fleetstatuses"]
-)
-def test_what_is_made_when_it_is_read_is_got_and_not_watched(k: Kubectl, plural: str) -> None:
+FOLLOWED = {
+    "evictions": "lifeboat queue --watch",
+    "clusterevictions": "lifeboat queue --watch",
+    "failoverrecords": "kubectl get resourcebindings.work.karmada.io --all-namespaces --watch",
+    "fleetreadinesses": "get or list them again",
+    "fleetstatuses": "lifeboat status --watch",
+}
+
+
+@pytest.mark.parametrize(("plural", "instead"), FOLLOWED.items())
+def test_what_is_made_when_it_is_read_is_got_and_a_watch_is_refused_with_the_command_to_use(
+    k: Kubectl, plural: str, instead: str
+) -> None:
     full = f"{plural}.failover.lifeboat.io"
     listed = k("api-resources", "--api-group=failover.lifeboat.io", "--verbs=watch", "-o", "name").split()
 
@@ -31,6 +40,7 @@ def test_what_is_made_when_it_is_read_is_got_and_not_watched(k: Kubectl, plural:
     k("get", full)
     said = k("get", full, "-w", code=1)
     assert f"{plural} are computed when they are read and cannot be watched" in said
+    assert instead in said
     assert "MethodNotAllowed" in said
 
 
