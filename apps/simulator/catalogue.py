@@ -23,7 +23,7 @@ class Catalogue:
     """Finds the Resource of a URL, and the schema of a Resource."""
 
     def __init__(self) -> None:
-        served = map(_with_own_subresources, (*builtin.RESOURCES, *builtin.REVIEWS))
+        served = map(_as_on_members, (*builtin.RESOURCES, *builtin.REVIEWS))
         self._builtin = {(resource.group, resource.version, resource.plural): resource for resource in served}
         self._custom: dict[tuple[str, str, str], tuple[Resource, Schema]] = {}
         self._ending: set[str] = set()
@@ -85,6 +85,8 @@ class Catalogue:
         self._openapi = None
 
 
-def _with_own_subresources(resource: Resource) -> Resource:
+def _as_on_members(resource: Resource) -> Resource:
+    """Return a resource with the subresources of members. They store each object in the version in which it came."""
     own = _OWN_SUBRESOURCES.get(resource.key, ())
-    return replace(resource, subresources=(*resource.subresources, *own)) if own else resource
+    made = replace(resource, stored_fields=()) if resource.stored_fields else resource
+    return replace(made, subresources=(*made.subresources, *own)) if own else made

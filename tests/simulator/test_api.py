@@ -147,6 +147,11 @@ async def test_lists_are_chosen_by_labels_and_fields(cluster: Cluster) -> None:
     assert names(await cluster.get(f"{CONFIGMAPS}?labelSelector=tier+notin+(odd)")) == ["c0", "c2"]
     assert names(await cluster.get(f"{CONFIGMAPS}?fieldSelector=metadata.name%3Dc2")) == ["c2"]
     assert names(await cluster.get("/api/v1/configmaps?fieldSelector=metadata.namespace!%3Ddefault")) == []
+    about = {"kind": "Pod", "name": "p", "namespace": "default"}
+    event = {"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e"}, "regarding": about}
+    events = "/apis/events.k8s.io/v1/namespaces/default/events"
+    await cluster.make(events, {**event, "eventTime": "2026-01-01T00:00:00.000000Z"})
+    assert names(await cluster.get(f"{events}?fieldSelector=regarding.name%3Dp")) == ["e"]
     unreadable = await cluster.ask("GET", f"{CONFIGMAPS}?labelSelector=tier+in")
     assert unreadable.status == 400
 
