@@ -78,7 +78,9 @@ class Answers:
             return await measured("remove", question, self.client.discard(question))
         if isinstance(question, Compare):
             return await measured("compare", question, self.client.compare(question))
-        return await self._cached(question, await measured("apply", question, self._ensure(question)))
+        # Read before the apply, because the watch may report the change before the member answers.
+        before = self.watches.version(question.target.cluster, question.manifest)
+        return await self._cached(question, await measured("apply", question, self._ensure(question)), before)
 
     async def _observed(self, question: Observe) -> Answer:
         """Return the cached object, and how it differs from its manifest because of a change on the member."""
@@ -116,17 +118,18 @@ class Answers:
                 return Answer(0, problem=str(error))
         return Answer(0, problem=f"{waits_for}: no answer yet; it is tried again")
 
-    async def _cached(self, question: Ensure, answer: Answer) -> Answer:
+    async def _cached(self, question: Ensure, answer: Answer, before: int | None) -> Answer:
         """Return the answer to an apply without its object, which is put into the watch cache.
 
+        `before`: the version of the object that was cached before the apply; None: it was not cached.
         Differences that the object has right after an apply are no drift: the member writes these fields in its way.
         """
         cluster, manifest, held = question.target.cluster, question.manifest, answer.body
         if not answer.ok or not isinstance(held, dict) or not isinstance(held.get("metadata"), dict):
             return replace(answer, body=None)
-        unchanged = self.watches.has(cluster, manifest, held)
         try:
             self.watches.add(question.target, manifest, held)
+            unchanged = before is not None and before == self.watches.version(cluster, manifest)
             found = drift.differences(await self._retaining(manifest, held), held)
         except (TooMuch, ValueError, TypeError, InterpretationFailed, Unanswered) as error:
             self.client.complain(cluster, f"answer to an apply: {error}")

@@ -111,7 +111,8 @@ class Pump:
 
     async def _pause(self, seconds: float) -> None:
         try:
-            await asyncio.wait_for(self.wake.wait(), seconds)
+            async with asyncio.timeout(seconds):  # wait_for would lose a cancellation that comes with a notification
+                await self.wake.wait()
         except TimeoutError:
             pass  # no notification: look for due rows all the same
 
@@ -196,7 +197,8 @@ class Pump:
         seconds = longest_answer(question)
         self._open.add(request)
         try:
-            request.answer = await asyncio.wait_for(self.answer(question), seconds)
+            async with asyncio.timeout(seconds):
+                request.answer = await self.answer(question)
         except TimeoutError:
             request.answer = Answer(0, problem=f"no answer within {seconds:g} s")
         except Exception as error:  # an error with one object affects only that object

@@ -131,11 +131,11 @@ class Watches:
         item = stream.cached.get(_place(manifest))
         return Answer(404, problem="not found") if item is None else Answer(200, orjson.loads(item.text))
 
-    def has(self, cluster: str, manifest: dict[str, Any], held: dict[str, Any]) -> bool:
-        """Test whether an object of a member is cached in this version."""
+    def version(self, cluster: str, manifest: dict[str, Any]) -> int | None:
+        """Return the version in which an object of a member is cached. None: it is not cached."""
         stream = self._streams.get((cluster, manifest.get("apiVersion", ""), manifest.get("kind", "")))
         item = None if stream is None else stream.cached.get(_place(manifest))
-        return item is not None and item.version == _number(str(held["metadata"].get("resourceVersion", "")))
+        return None if item is None else item.version
 
     def report_all_changed(self) -> None:
         """Call `changed` with the Works of all cached objects, as if all had changed."""

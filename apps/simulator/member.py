@@ -131,6 +131,7 @@ class Member:
                 await asyncio.sleep(0)
                 continue
             try:
-                await asyncio.wait_for(self._woken.wait(), wait)
+                async with asyncio.timeout(wait):
+                    await self._woken.wait()
             except TimeoutError:
                 continue

@@ -204,7 +204,8 @@ class Server:
                 continue
             wait = min(end, bookmark_at) - loop.time()
             try:
-                await asyncio.wait_for(more.wait(), None if wait == float("inf") else wait)
+                async with asyncio.timeout(None if wait == float("inf") else wait):
+                    await more.wait()
             except TimeoutError:
                 continue
 

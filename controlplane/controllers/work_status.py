@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from controlplane import interpret, kinds
 from controlplane.apimachinery.meta import Condition, Ref, Struct, condition, with_condition
 from controlplane.clusters.questions import Answer, Observe
+from controlplane.controllers.reads import changed_objects
 from controlplane.controllers.reads.changed_objects import is_changed, is_put_back, wait_before_repair
 from controlplane.controllers.reads.interpreted_bindings import RULES_CHANGED, bindings_of_kind
 from controlplane.controllers.reads.lost_objects import OBJECT_LOST, wait_before_reapply
@@ -141,6 +142,12 @@ class WorkStatus(MemberController):
         return Decision(changes=(Put(changed, work),), events=(event,), reason=OBJECT_LOST)
 
 
+def _is_being_put_back(work: Work, settings: Settings, *, now: datetime) -> bool:
+    """Test whether the controller execution applies a changed object now. It then reports what came of the change."""
+    waits = work.spec.suspend_dispatching or changed_objects.waits_until(work, now=now) is not None
+    return is_put_back(work, settings) and not waits
+
+
 def _with_drift(work: Work, drift: str, settings: Settings, *, now: datetime) -> tuple[Work, tuple[Event, ...]]:
     """Return the Work with what was changed on its member, and the Event about it [member-drift].
 
@@ -151,7 +158,7 @@ def _with_drift(work: Work, drift: str, settings: Settings, *, now: datetime) ->
     if not in_force or applied is None or applied.observed_generation != work.metadata.generation:
         return work, ()
     if not drift:
-        if not is_changed(work):
+        if not is_changed(work) or _is_being_put_back(work, settings, now=now):
             return work, ()
         gone = Condition(DRIFTED, "False", CHANGE_GONE, "The object is as its manifest wants it.")
         return work.with_status(conditions=with_condition(work.status.conditions, gone, now=now)), ()

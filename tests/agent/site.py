@@ -11,6 +11,7 @@ import inspect
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -30,9 +31,10 @@ from apps.simulator.member import Member
 from apps.simulator.members import Fleet
 from controlplane.apimachinery.meta import Condition, Ref, condition
 from controlplane.apimachinery.names import WORK_FINALIZER
+from controlplane.clusters.questions import Probe
 from controlplane.controllers.cluster_status import ClusterStatus
 from controlplane.controllers.execution import Execution
-from controlplane.controllers.probes import Probes
+from controlplane.controllers.probes import Probes, ProbeSnapshot
 from controlplane.controllers.work_status import WorkStatus
 from controlplane.engine.run import World, run_batch
 from controlplane.kind import decode
@@ -44,11 +46,19 @@ Document = dict[str, Any]
 WITHIN = 30.0
 QUICK = Settings(
     cluster_status_update_frequency=0.5,
-    cluster_success_threshold=0.5,
-    cluster_failure_threshold=0.5,
+    cluster_success_threshold=0,
+    cluster_failure_threshold=0,
     members=MemberSettings(refused_addresses=(), compare_seconds=3600),
 )
 ACROSS = ("Content-Type", "Accept", "Accept-Encoding")
+
+
+class PatientProbes(Probes):
+    """Waits so long for an answer that a slow machine makes no member not Ready."""
+
+    def question(self, snapshot: ProbeSnapshot, settings: Settings, *, now: datetime) -> Probe | None:
+        asked = super().question(snapshot, settings, now=now)
+        return asked and replace(asked, seconds=WITHIN)
 
 
 class Refusal(NamedTuple):
@@ -157,7 +167,7 @@ class Site:
         self.fleet = await self._stack.enter_async_context(Fleet(members=("real", "backup"), ready_after=0.0))
         self.safe = await self._stack.enter_async_context(Fleet(members=("tls",), ready_after=0.0, tls=True))
         self.status = ClusterStatus()
-        controllers = [Probes(), Execution(), WorkStatus()]
+        controllers = [PatientProbes(), Execution(), WorkStatus()]
         self.disk = Disk(self.folder)
         self.store = AgentStore([self.status, *controllers], self.disk)
         self.host = MemoryHost(self.store, self.settings, self._wake)
@@ -254,7 +264,8 @@ class Site:
 
     def events(self, ref: Ref) -> list[tuple[str, str]]:
         """Return reason and message of the Events about a Work."""
-        about = [event for event in self.store.events if event.involved_object.name == ref.name]
+        stored = tuple(self.store.events)  # a thread may add to them meanwhile
+        about = [event for event in stored if event.involved_object.name == ref.name]
         return [(event.reason, event.message) for event in about]
 
     async def until(self, holds: Callable[[], Any], *, within: float = WITHIN) -> Any:

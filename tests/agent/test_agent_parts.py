@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,11 @@ import pytest
 from apps.agent.certificates import renewal
 from apps.agent.credentials import Access, Unusable, read, write
 from apps.agent.disk import Disk
+from apps.agent.process import MemoryHost
 from apps.agent.registration import NotTrusted, authority_in, is_registered
 from apps.agent.store import AgentStore
+from apps.members.answers import Answers
+from apps.members.pump import Pump
 from controlplane.apimachinery.meta import Condition, ObjectMeta
 from controlplane.apimachinery.names import WORK_FINALIZER
 from controlplane.authentication.bootstrap_tokens import BootstrapToken, signed
@@ -23,6 +28,7 @@ from controlplane.engine.decision import Decision, Put
 from controlplane.engine.state import Actor
 from controlplane.kinds.work import Work, Workload, WorkSpec
 from controlplane.kinds.work import WorkStatus as Status
+from controlplane.settings import Settings
 
 TOKEN = BootstrapToken("abcdef", "0123456789abcdef", (), True, True)
 KUBECONFIG = "clusters: [{cluster: {server: 'https://a', certificate-authority-data: UEVN}}]"
@@ -116,3 +122,28 @@ def test_what_controllers_write_is_reported_and_a_removed_work_is_released(tmp_p
 
     assert kept.released == {held.ref: ()}
     assert held.ref not in kept.objects
+
+
+def test_a_pump_ends_although_it_is_notified_in_the_same_moment(tmp_path: Path) -> None:
+    async def ends() -> bool:
+        held = store(tmp_path)
+        host = MemoryHost(held, Settings(), lambda names: None)
+        answers = Answers(host, Settings().members, threads, changed=lambda works: None, read=lambda key: None)
+        pump = Pump(Execution(), host, answers.answer, threads)
+        running = asyncio.create_task(pump.run())
+        async with asyncio.timeout(30):
+            while "waiters:1" not in repr(pump.wake):  # it has claimed, and waits for a notification
+                await asyncio.sleep(0)
+
+        pump.wake.set()
+        running.cancel()
+        ended, _ = await asyncio.wait([running], timeout=5)
+
+        running.cancel()
+        await answers.close()
+        host.close()
+        held.disk.close()
+        return bool(ended)
+
+    with ThreadPoolExecutor(1) as threads:
+        assert asyncio.run(ends())

@@ -153,6 +153,16 @@ def test_a_change_is_put_back_at_once_and_its_event_has_the_difference() -> None
     assert "PutBack" not in reasons(nothing)
 
 
+def test_a_repair_that_the_watch_reports_before_the_member_answers_keeps_its_event() -> None:
+    seen, _ = observed(work(), DRIFT)
+
+    early, _ = observed(seen, "")
+    done, decided = applied(early)
+
+    assert state(done, "Drifted") == ("False", "PutBack")
+    assert "PutBack" in reasons(decided)
+
+
 def test_an_apply_that_changed_nothing_was_no_repair() -> None:
     seen, _ = observed(work(), DRIFT)
 
