@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 from typing import Any
 from unittest.mock import patch
 
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from apps.objects import refreshed
 from apps.objects.arrays import BinaryCursor
 from apps.objects.configuration import Configuration, configuration
 
@@ -18,7 +20,7 @@ from apps.objects.configuration import Configuration, configuration
 def statements() -> Iterator[list[str]]:
     """Yield a list that has, after the block, the statements that this thread has sent to PostgreSQL.
 
-    The settings are read beforehand and not again: otherwise the number would depend on how long the block takes.
+    What a process reads every half second is not read again: otherwise the number would depend on the time it takes.
     """
     configuration().settings(reread=True)
     found: list[str] = []
@@ -28,7 +30,8 @@ def statements() -> Iterator[list[str]]:
         found.append(str(query))
         return run(self, query, params)
 
-    unread = patch.object(Configuration, "_read", lambda self, *, reread: None)
-    with unread, patch.object(BinaryCursor, "run", noting), CaptureQueriesContext(connection) as asked:
+    unread = patch.object(Configuration, "_read", lambda self: None)
+    kept = patch.object(refreshed, "FRESH_SECONDS", inf)
+    with unread, kept, patch.object(BinaryCursor, "run", noting), CaptureQueriesContext(connection) as asked:
         yield found
     found += [query["sql"] for query in asked.captured_queries]
