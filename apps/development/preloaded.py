@@ -89,8 +89,8 @@ def _forked(request: dict[str, Any], supervisor: int) -> int:
             os._exit(0)
         _become(request, supervisor)
     os.close(writing)
-    with os.fdopen(reading) as told:
-        pid = int(told.readline())
+    with os.fdopen(reading) as pipe:
+        pid = int(pipe.readline())
     os.waitpid(between, 0)  # from now on the supervisor is the parent
     return pid
 

@@ -165,8 +165,8 @@ def _with_drift(work: Work, drift: str, settings: Settings, *, now: datetime) ->
     if not is_put_back(work, settings):
         message = f"Changed on the member: {drift}. It is only reported."[:1024]
         new, conditions = Condition(DRIFTED, "True", CHANGE_REPORTED, message), work.status.conditions
-        told = drifted is not None and (drifted.status, drifted.message) == ("True", message)
-        events = () if told else (Event(work, CHANGE_REPORTED, message, warning=True),)
+        is_reported = drifted is not None and (drifted.status, drifted.message) == ("True", message)
+        events = () if is_reported else (Event(work, CHANGE_REPORTED, message, warning=True),)
         return work.with_status(conditions=with_condition(conditions, new, now=now)), events
     if is_changed(work):
         return work, ()
