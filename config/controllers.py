@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from controlplane.controllers import CONTROLLERS
-from controlplane.settings import SettingError
+from controlplane.settings.checks import SettingError
 
 ALL: Final = "*"
 NAMES: Final = tuple(controller.name for controller in CONTROLLERS)

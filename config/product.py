@@ -8,7 +8,9 @@ import msgspec
 
 from config import controllers
 from config.env import EnvironmentInvalid
-from controlplane.settings import Setting, SettingError, Settings, all_settings, checked, parse_gates
+from controlplane.settings import Settings
+from controlplane.settings.checks import SettingError, checked, parse_gates
+from controlplane.settings.listing import Setting, all_settings
 
 PREFIX = "LIFEBOAT_"
 GATES_SETTING = "feature_gates"

@@ -8,7 +8,7 @@ from typing import Final
 
 from config import controllers
 from config.product import allowed, shown
-from controlplane.settings import all_settings
+from controlplane.settings.listing import all_settings
 
 _TABLE: Final = re.compile(r"(<!-- table: (\w+), written by make docs -->\n)(?:\|.*\n)*")
 

@@ -12,7 +12,8 @@ from apps.objects.configuration import REF, base, configuration
 from apps.objects.store import store
 from config import env
 from config.product import GATES_SETTING, shown, variable
-from controlplane.settings import Setting, Settings, all_settings
+from controlplane.settings import Settings
+from controlplane.settings.listing import Setting, all_settings
 
 DEFAULT, ENVIRONMENT, CONFIGURATION = "default", "environment", "FailoverConfiguration/default"
 

@@ -19,7 +19,8 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.engine.restored import RestoreHold, observing_settings
 from controlplane.engine.state import State
 from controlplane.kinds.configuration import NAME
-from controlplane.settings import SettingError, Settings, with_overrides
+from controlplane.settings import Settings
+from controlplane.settings.checks import SettingError, with_overrides
 
 log = logging.getLogger(__name__)
 

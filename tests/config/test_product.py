@@ -8,7 +8,8 @@ import pytest
 from config import controllers, product
 from config.env import EnvironmentInvalid
 from config.settings_document import with_tables
-from controlplane.settings import Settings, all_settings
+from controlplane.settings import Settings
+from controlplane.settings.listing import all_settings
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "settings.md"
 

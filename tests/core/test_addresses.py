@@ -9,7 +9,8 @@ import pytest
 
 from controlplane.apimachinery import addresses
 from controlplane.apimachinery.errors import Invalid
-from controlplane.settings import MemberSettings, SettingError, Settings, checked
+from controlplane.settings import MemberSettings, Settings
+from controlplane.settings.checks import SettingError, checked
 from tests.builders.documents import cluster
 from tests.core.admitted import created, fields, updated
 

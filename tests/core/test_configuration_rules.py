@@ -10,7 +10,8 @@ from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.kinds import FAILOVER_CONFIGURATION, KINDS
 from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.configuration.rules import validate, warn
-from controlplane.settings import Settings, all_settings
+from controlplane.settings import Settings
+from controlplane.settings.listing import all_settings
 from tests.core.admitted import refused
 
 

@@ -20,7 +20,8 @@ from controlplane.kinds.policy import Placement, Toleration
 from controlplane.kinds.policy.placement_rules import with_default_tolerations
 from controlplane.kinds.rows import Observation
 from controlplane.scheduling.cluster_arrays import Fleet
-from controlplane.settings import GATES, Compat, EstimatorSettings, EvictionSettings, Settings, all_settings
+from controlplane.settings import GATES, Compat, EstimatorSettings, EvictionSettings, Settings
+from controlplane.settings.listing import all_settings
 from tests.builders import objects, placements, scheduling
 from tests.builders.objects import START, binding, cluster, no_execute
 from tests.builders.placements import by_room, duplicated

@@ -24,7 +24,8 @@ from controlplane.engine.decision import Decision, Put
 from controlplane.eviction.failback import ready_long_enough_at
 from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.rows import EVICTED, HELD, QUEUED, Eviction, FleetState
-from controlplane.settings import Settings, with_overrides
+from controlplane.settings import Settings
+from controlplane.settings.checks import with_overrides
 from tests.simulation import edits, trouble
 from tests.simulation.asked_watch import AskedWatch
 from tests.simulation.audit import Audit

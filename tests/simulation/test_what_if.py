@@ -39,7 +39,7 @@ from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.policy import Policy
 from controlplane.kinds.rows import HELD, QUEUED, Eviction
 from controlplane.kinds.workload_rebalancer import WorkloadSelector
-from controlplane.settings import with_overrides
+from controlplane.settings.checks import with_overrides
 from tests.simulation.manifests import HELD as HOLD
 from tests.simulation.manifests import NOT_READY_MEANS_LEAVE
 from tests.simulation.outages import wait

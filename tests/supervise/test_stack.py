@@ -18,7 +18,7 @@ import yaml
 from apps.development.supervise import lifetime, records
 from apps.development.supervise.stack import DEVELOPMENT_PROFILE, STARTED, metrics_ports
 from config import product
-from controlplane.settings import all_settings
+from controlplane.settings.listing import all_settings
 from tests.supervise.conftest import CommandLine, bare_environment, eventually
 
 pytestmark = pytest.mark.slow

@@ -37,7 +37,8 @@ from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.maintenance_window import MaintenanceWindow
 from controlplane.kinds.rows import FleetState, MatchWindow, window_key
 from controlplane.kinds.taint_policy import ClusterTaintPolicy
-from controlplane.settings import SettingError, Settings, with_overrides
+from controlplane.settings import Settings
+from controlplane.settings.checks import SettingError, with_overrides
 
 
 class SupposedFleet(msgspec.Struct, frozen=True):

@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from controlplane.apimachinery.meta import Object
-from controlplane.settings import Setting, Settings, all_settings
+from controlplane.settings import Settings
+from controlplane.settings.listing import Setting, all_settings
 
 FAILOVER_CONFIGURATION = "failover.lifeboat.io/FailoverConfiguration"
 NAME = "default"

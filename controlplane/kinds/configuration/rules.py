@@ -10,7 +10,8 @@ import msgspec
 from controlplane.apimachinery.causes import forbidden, invalid
 from controlplane.apimachinery.errors import Cause
 from controlplane.kinds.configuration import NAME, FailoverConfiguration
-from controlplane.settings import GATES, READ_AT_START, RETIRED_GATES, Settings, broken_rules, merged
+from controlplane.settings import GATES, READ_AT_START, RETIRED_GATES, Settings
+from controlplane.settings.checks import broken_rules, merged
 
 GATES_FIELD = "spec.featureGates"
 
