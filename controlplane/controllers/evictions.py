@@ -471,9 +471,18 @@ def _wake_at(
     if tier.rate > 0:
         wakes += [row.due_at for row in snapshot.heads if row.due_at is not None and row.due_at > now]
         wait = -1.0 if answer is None or answer.problem else answer.next_in
-        more = short or not plan.exhausted
+        more = short or not plan.exhausted or _has_unread_rows(snapshot, now=now)
         if more and wait >= 0:
             wakes.append(now + max(rate.retry_delay(wait), timedelta(0) if granted else rate.SHORTEST_PAUSE))
     if (change := snapshot.holds.next_change(now=now)) is not None:
         wakes.append(change)
     return min(wakes, default=None)
+
+
+def _has_unread_rows(snapshot: EvictionsSnapshot, *, now: datetime) -> bool:
+    """Test whether `load` may have left due rows in the queue: a priority had as many rows as are read at once."""
+    per_cluster = snapshot.last_look.scope == "Cluster"
+    due = [row for row in snapshot.heads if row.due_at is not None and row.due_at <= now]
+    counts = Counter((row.cluster if per_cluster else "", row.priority) for row in due)
+    share = HEADS // max(1, len({row.cluster for row in snapshot.heads})) if per_cluster else HEADS
+    return any(count >= max(1, share) for count in counts.values())

@@ -8,12 +8,20 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import ObjectMeta
+from controlplane.controllers.eviction_queue import EvictionQueue
+from controlplane.controllers.evictions import HEADS, Evictions
+from controlplane.engine import run
+from controlplane.engine.decision import Decision, Save
+from controlplane.engine.memory import MemoryStore
+from controlplane.engine.state import Actor
+from controlplane.eviction.rate import Tokens
 from controlplane.kinds.binding import AggregatedStatusItem
 from controlplane.kinds.policy import (
     ClusterFailoverBehavior,
     StatePreservation,
     StatePreservationRule,
 )
+from controlplane.kinds.rows import EVICTED, Eviction, FleetState
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
 from controlplane.settings import GATES
 from tests.builders.objects import START, binding, cluster, no_execute
@@ -65,6 +73,25 @@ def test_while_only_the_removal_window_runs_evictions_wait_as_recovering() -> No
     story.ready("member1", "False")
     story.pass_seconds(4.5)
     assert len(gone(story)) > 2
+
+
+# How the queue is read
+
+
+@pytest.mark.parametrize("scope", ["Fleet", "Cluster"])
+def test_a_queue_longer_than_one_look_is_read_on_at_once_while_there_are_tokens(scope: str) -> None:
+    settings = replace(FAST, eviction=replace(FAST.eviction, bucket_scope=scope))
+    controllers = [EvictionQueue(), Evictions()]
+    store = MemoryStore(controllers=controllers, clock=lambda: START)
+    bindings = [binding(f"web{n}", ANYWHERE, on={"member1": 1}) for n in range(HEADS + 1)]
+    lost = cluster("member1")
+    store.create(lost.with_spec(taints=(no_execute(),)), cluster("member2"), *bindings)
+    store.apply([(None, Decision(changes=(Save(FleetState("default", failover_on_since=START)),)))], by=Actor("test"))
+
+    world = run.World(answer=lambda question: Tokens(dict(question.wanted), 0.0))
+    run.run_until_idle(controllers, store, settings, world=world)
+
+    assert len(store.rows(Eviction, "state", [EVICTED])[EVICTED]) == HEADS + 1
 
 
 # What is written
