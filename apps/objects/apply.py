@@ -14,14 +14,21 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from django.db import OperationalError, connection, transaction
 from msgspec.structs import replace
 from psycopg import Error, Pipeline
-from psycopg.errors import IdleInTransactionSessionTimeout, PipelineAborted, ReadOnlySqlTransaction, UniqueViolation
+from psycopg.errors import (
+    CheckViolation,
+    IdleInTransactionSessionTimeout,
+    PipelineAborted,
+    ReadOnlySqlTransaction,
+    UniqueViolation,
+)
 
-from apps.objects import change_log, due
+from apps.objects import change_log, creation, due
 from apps.objects.arrays import BinaryCursor, register_arrays
 from apps.objects.batch import Batch, Settled, batches
 from apps.objects.lookup import (
@@ -157,6 +164,7 @@ class _Writer:
         self.observe = observe
         self.raw = _raw()
         self.open = ExitStack()
+        self.read_created = False  # an object that is to be created may exist
 
     def write(self, parts: Sequence[Batch], outcomes: list[Outcome]) -> list[Outcome]:
         """Write batches in order, add their outcomes to `outcomes` and return it.
@@ -165,6 +173,20 @@ class _Writer:
         """
         if connection.in_atomic_block:
             raise RuntimeError("apply is a transaction of its own and cannot be a part of another")
+        before: _Transaction | None = None
+        with _errors_of_django():
+            if self.lease is None and len(parts) == 1 and creation.creates_only(parts[0].items):
+                before = self._create(parts[0])
+        if before is not None:
+            outcomes += before.outcomes()
+        else:
+            before = self._write_each(parts, outcomes)
+        if before is not None and not change_log.has_room(before.newest):
+            _extend_log(before.newest)
+        return outcomes
+
+    def _write_each(self, parts: Sequence[Batch], outcomes: list[Outcome]) -> _Transaction | None:
+        """Write batches in a pipeline; return the last transaction."""
         before: _Transaction | None = None
         with _errors_of_django():
             self._begin()
@@ -183,9 +205,21 @@ class _Writer:
             except BaseException:
                 self._abandon()
                 raise
-        if before is not None and not change_log.has_room(before.newest):
-            _extend_log(before.newest)
-        return outcomes
+        return before
+
+    def _create(self, batch: Batch) -> _Transaction | None:
+        """Write a batch that only creates objects by one statement; None: nothing is written, it needs several."""
+        current = _Transaction(self.raw, batch, self.known, now=self.now)
+        if not creation.is_whole(current.prepared):
+            return None
+        try:
+            current.create()
+        except (UniqueViolation, CheckViolation):  # an object exists, or the log has no partition
+            self.read_created = True
+            return None
+        if self.observe is not None:
+            self.observe(current.timing())
+        return current
 
     def _begin(self) -> None:
         """Start a pipeline: from here on statements are sent without waiting for answers."""
@@ -204,7 +238,8 @@ class _Writer:
 
     def _send(self, current: _Transaction) -> None:
         try:
-            current.send(self.pipeline, self.lease, self._make_room, read_created=False, timed=self.observe is not None)
+            known, timed = self.read_created, self.observe is not None
+            current.send(self.pipeline, self.lease, self._make_room, read_created=known, timed=timed)
         except UniqueViolation:
             self._send_again(current)
 
@@ -260,6 +295,14 @@ class _Transaction:
         self.at = _BEFORE
         self.prepared = prepare(batch, batch.settle(self.stored, {}, now=now))
         self.committed: Any = None
+        self.locked_seconds = 0.0
+
+    def create(self) -> None:
+        """Write the batch, which only creates objects, and commit it. Raises UniqueViolation and CheckViolation."""
+        began = perf_counter()
+        made = creation.create(self.raw, self.batch, self.prepared, channel=CHANGES_CHANNEL)
+        self.base, self.at = made.base, made.at
+        self.locked_seconds = max(0.0, perf_counter() - began - made.waited.total_seconds())
 
     def send(
         self,
@@ -311,7 +354,12 @@ class _Transaction:
         pipeline.sync()
 
     def timing(self) -> Timing:
-        """Return the cost of the transaction, by the database's clock."""
+        """Return the cost of the transaction, by the database's clock.
+
+        The time of a creation is that until its answer, without the wait for the lock. The lock was held no longer.
+        """
+        if self.locked_seconds:
+            return Timing(len(self.prepared.settled.lines), self.locked_seconds)
         row = self.committed.fetchone() if self.committed is not None else None
         assert row is not None, "the transaction was not timed"
         return Timing(len(self.prepared.settled.lines), (row[0] - self.at).total_seconds())

@@ -21,13 +21,15 @@ from controlplane.engine.state import Claim, Claims, Mark
 
 WRITE_LOCK = "SELECT 1 FROM objects_counter WHERE id = 1 FOR UPDATE"
 
-_MARK = """
+_MARK_AT = """
     INSERT INTO objects_due AS d (controller, kind, namespace, name, hash, due_at, seq, cursor)
     SELECT controller, kind, namespace, name, hash,
-        coalesce(%s, clock_timestamp()) + later * interval '1 millisecond', nextval('objects_due_mark'), ''
+        {at} + later * interval '1 millisecond', nextval('objects_due_mark'), ''
     FROM unnest(%s, %s, %s, %s, %s, %s) AS w(controller, kind, namespace, name, hash, later)
     ON CONFLICT (controller, kind, namespace, name)
     DO UPDATE SET seq = excluded.seq, due_at = least(d.due_at, excluded.due_at), cursor = ''"""
+_MARK = _MARK_AT.format(at="coalesce(%s, clock_timestamp())")
+MARK_LOCKED = _MARK_AT.format(at="(SELECT locked_at FROM locked)")  # a part of a statement, see `creation.py`
 _SAME = "d.controller = w.controller AND d.kind = w.kind AND d.namespace = w.namespace AND d.name = w.name"
 _REMOVE = f"""
     DELETE FROM objects_due d USING unnest(%s, %s, %s, %s, %s) AS w(controller, kind, namespace, name, seq)

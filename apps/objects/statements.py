@@ -19,10 +19,14 @@ from controlplane.kinds import RESOURCE_BINDING
 
 
 class Statement(NamedTuple):
-    """An SQL statement and its packed columns."""
+    """An SQL statement and its packed columns.
+
+    `locked`: the same as a part of a statement that takes the write lock (`creation.py`). "": it cannot be a part.
+    """
 
     query: str
     columns: list[Array]
+    locked: str = ""
 
 
 class LineGroup(NamedTuple):
@@ -184,7 +188,7 @@ def _row_statements(row_changes: Sequence[Save | Drop]) -> list[Statement]:
         saved = [change.row for change in changes.values() if isinstance(change, Save)]
         dropped = [change.row for change in changes.values() if not isinstance(change, Save)]
         if saved:
-            statements.append(Statement(table.save, table.pack(saved)))
+            statements.append(Statement(table.save, table.pack(saved), table.save_locked))
         if dropped:
             statements.append(Statement(table.drop, table.pack(dropped, fields=table.named)))
     return statements

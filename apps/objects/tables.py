@@ -62,8 +62,8 @@ class ObjectTable:
         columns = zip(self.projections.values(), self.packers, strict=True)
         return [pack(map(project, objects)) for project, pack in columns]
 
-    @cached_property
-    def _source(self) -> str:
+    def _source(self, base: str = "%s::bigint", rows: str = "w") -> str:
+        """Return the part `rows` of a statement: the lines that are sent. `base`: the newest version before them."""
         names = [
             "n",
             "kind",
@@ -78,10 +78,9 @@ class ObjectTable:
             "keys",
         ]
         names += ["labels", "deletion_timestamp", "created_at", *self.projections]
-        return f"""
-            WITH w AS MATERIALIZED (
-                SELECT {", ".join(name for name in names if name not in ("head", "tail"))}, %s::bigint + n AS version,
-                       head || '"resourceVersion":"' || (%s::bigint + n)::text || '"' || tail AS doc
+        return f"""{rows} AS MATERIALIZED (
+                SELECT {", ".join(name for name in names if name not in ("head", "tail"))}, {base} + n AS version,
+                       head || '"resourceVersion":"' || ({base} + n)::text || '"' || tail AS doc
                 FROM unnest({_placeholders(len(names))}) AS u({", ".join(names)})
             )"""
 
@@ -94,32 +93,46 @@ class ObjectTable:
 
     @cached_property
     def insert(self) -> str:
+        return f"WITH {self._source()}, {self._inserted()} SELECT {self._checked('insert', 'written')}"
+
+    def creation(self, place: int) -> tuple[str, str]:
+        """Return the parts of a statement that insert objects, and the check of the written rows, for `creation.py`.
+
+        `place` makes the names of the parts unlike those of other tables. The part `locked` has the newest version
+        before the objects (`base`) and the time (`locked_at`).
+        """
+        names = {"rows": f"w{place}", "written": f"written{place}", "logged": f"logged{place}"}
+        source = self._source("(SELECT base FROM locked)", names["rows"])
+        inserted = self._inserted("(SELECT locked_at FROM locked)", **names)
+        return f"{source}, {inserted}", self._checked("insert", names["written"], names["logged"])
+
+    def _inserted(self, at: str = "%s", rows: str = "w", written: str = "written", logged: str = "logged") -> str:
         columns = {"kind": "w.kind", "namespace": "w.namespace", "name": "w.name", **self._values}
-        return f"""{self._source}, written AS (
-                INSERT INTO {self.name} ({", ".join(columns)}) SELECT {", ".join(columns.values())} FROM w
+        return f"""{written} AS (
+                INSERT INTO {self.name} ({", ".join(columns)}) SELECT {", ".join(columns.values())} FROM {rows} w
                 RETURNING id
-            ), logged AS (
+            ), {logged} AS (
                 INSERT INTO {LOG} ({_LOG_COLUMNS})
-                SELECT version, 'ADDED', kind, namespace, name, doc, NULL, %s, log_reason, log_cause, %s FROM w
+                SELECT version, 'ADDED', kind, namespace, name, doc, NULL, %s, log_reason, log_cause, {at} FROM {rows}
                 RETURNING version
-            ) {self._checked("insert", "written")}"""
+            )"""
 
     @cached_property
     def update(self) -> str:
         changes = ", ".join(f"{name} = {value}" for name, value in self._values.items())
-        return f"""{self._source}, written AS (
+        return f"""WITH {self._source()}, written AS (
                 UPDATE {self.name} t SET {changes}
                 FROM w JOIN {self.name} o ON {_SAME_REF}
                 WHERE t.id = o.id
                 RETURNING w.version, w.kind, w.namespace, w.name, w.doc, o.doc AS old_doc, w.log_reason, w.log_cause
-            ), {self._logged("MODIFIED")} {self._checked("update", "logged")}"""
+            ), {self._logged("MODIFIED")} SELECT {self._checked("update", "logged")}"""
 
     @cached_property
     def delete(self) -> str:
-        return f"""{self._source}, written AS (
+        return f"""WITH {self._source()}, written AS (
                 DELETE FROM {self.name} o USING w WHERE {_SAME_REF}
                 RETURNING w.version, w.kind, w.namespace, w.name, w.doc, o.doc AS old_doc, w.log_reason, w.log_cause
-            ), {self._logged("DELETED")} {self._checked("delete", "logged")}"""
+            ), {self._logged("DELETED")} SELECT {self._checked("delete", "logged")}"""
 
     def _logged(self, type_: str) -> str:
         return f"""logged AS (
@@ -129,15 +142,14 @@ class ObjectTable:
                 RETURNING version
             )"""
 
-    def _checked(self, operation: str, written: str) -> str:
-        """Return the end of a statement, which fails unless as many rows are written as were sent.
+    def _checked(self, operation: str, written: str, logged: str = "logged") -> str:
+        """Return the expression at the end of a statement that fails unless as many rows are written as were sent.
 
         `written`: the part of the statement whose rows are counted. "logged" counts for both the table and the log if
         the log's rows come from the table's: counting the rows of the table would read their documents.
         """
-        return f"""
-            SELECT objects_written('{operation} in {self.name}', %s,
-                (SELECT count(*) FROM {written}), (SELECT count(*) FROM logged))"""
+        return f"""objects_written('{operation} in {self.name}', %s,
+                (SELECT count(*) FROM {written}), (SELECT count(*) FROM {logged}))"""
 
     @cached_property
     def moved(self) -> str:
@@ -213,10 +225,13 @@ class RowTable:
             number, next_number = ", number", f", nextval('{self.name}_numbers')"
             before, after = (", ".join(f"{side}.{name}" for name in type_.NUMBERED) for side in ("t", "excluded"))
             renumbered = f", number = CASE WHEN ({before}) = ({after}) THEN t.number ELSE excluded.number END"
-        self.save = f"""
+        inserted = f"""
             INSERT INTO {self.name} AS t ({self.columns}{number})
-            SELECT {values}{next_number} FROM unnest({_placeholders(len(self.fields))}) AS w({self.columns})
-            ON CONFLICT (key) DO UPDATE SET {changes}{renumbered}"""
+            SELECT {values}{next_number} FROM unnest({_placeholders(len(self.fields))}) AS w({self.columns})"""
+        conflict = f"ON CONFLICT (key) DO UPDATE SET {changes}{renumbered}"
+        self.save = f"{inserted} {conflict}"
+        # As a part of a statement whose part `locked` takes the write lock: rows are read when that lock is held.
+        self.save_locked = f"{inserted} WHERE (SELECT base FROM locked) IS NOT NULL {conflict}"
         self.named = ["key", type_.MADE] if type_.MADE else ["key"]  # fields by which a value is found to be dropped
         same = " AND ".join(f"t.{name} IS NOT DISTINCT FROM w.{name}" for name in self.named[1:])
         self.drop = f"""
