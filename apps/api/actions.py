@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
+from django.http import HttpResponseBase
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -17,11 +18,13 @@ from apps.api import bodies, pages
 from apps.api.answer import ListAnswer, ObjectAnswer
 from apps.api.authorization import Attributes
 from apps.api.error_mapping import nothing_here
-from apps.api.permissions import Scope, resource_attributes
+from apps.api.permissions import Scope, is_watch, resource_attributes
 from apps.api.query import Continue, Listing, dry_run, listing_of
+from apps.api.record_changes import COMPUTED as RECORDS
 from apps.api.record_report import MarkdownRenderer, Report
+from apps.api.streams import watch_response
 from apps.api.target import Target
-from apps.api.views import KubernetesView, TargetView, refuse_watch, warning
+from apps.api.views import KubernetesView, TargetView, warning
 from apps.objects import failovers
 from apps.objects.configuration import configuration
 from apps.objects.store import store
@@ -38,11 +41,6 @@ from controlplane.kinds import failover_record as records
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.failover_record import FailoverRecord
 from controlplane.settings import Settings
-
-_FOLLOW = (
-    "follow the bindings, whose changes they report, with "
-    "kubectl get resourcebindings.work.karmada.io --all-namespaces --watch, and read the records of those that changed"
-)
 
 
 class ActionRequest(NamedTuple):
@@ -131,16 +129,19 @@ class RecordsView(KubernetesView):
         scope = Scope(self.kwargs.get("namespace") or "", self.kwargs.get("name") or "")
         return resource_attributes(request, records.RESOURCE, scope)
 
-    def get(self, request: Request, namespace: str | None = None, name: str | None = None) -> Response:
+    def get(self, request: Request, namespace: str | None = None, name: str | None = None) -> HttpResponseBase:
         namespace, name = namespace or "", name or ""
         resource = records.RESOURCE
-        refuse_watch(request, resource, _FOLLOW)
+        if is_watch(request):
+            target = Target(records.KIND, namespace, name)
+            return watch_response(request, target, store(), allowed=self.attributes(request), computed=RECORDS)
         as_report = isinstance(request.accepted_renderer, MarkdownRenderer)
         if name:
             record = _record(namespace, name)
             found = Report([record], title=f"Failover {name}") if as_report else ObjectAnswer(resource, _text(record))
             return Response(found)
         listing = self.limited(listing_of(request.query_params, resource, namespace=namespace))
+        version = store().current_version() if listing.start is None else listing.start.version  # before the records
         page, choice = _page(listing, namespace), listing.choice
         chosen = [
             record for record in page.records if choice.is_everything or choice.takes(msgspec.to_builtins(record))
@@ -148,7 +149,6 @@ class RecordsView(KubernetesView):
         if as_report:
             return Response(Report(chosen, title="Failovers", omissions=page.omissions))
         texts = [_text(record) for record in chosen]
-        version = store().current_version() if listing.start is None else listing.start.version
         meta = {"resourceVersion": str(version)}
         if page.after is not None:
             name = record_name(page.after.binding, page.after.version)

@@ -10,19 +10,23 @@ from typing import Any
 
 import msgspec
 import orjson
+from django.http import HttpResponseBase
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api import pages
 from apps.api.answer import ListAnswer, ObjectAnswer
-from apps.api.eviction_metrics import pace_of, tokens
+from apps.api.eviction_metrics import tokens
+from apps.api.eviction_watches import computed, paced
+from apps.api.permissions import is_watch
 from apps.api.query import Continue, Listing, dry_run, listing_of
+from apps.api.streams import watch_response
 from apps.api.target import Target
-from apps.api.views import TargetView, refuse_watch, warning
+from apps.api.views import TargetView, warning
 from apps.failover import queue
 from apps.failover.destinations import destinations
 from apps.failover.orders import order as give_order
-from apps.failover.queue_page import EVERYTHING, QueueChoice, read_counts, read_page
+from apps.failover.queue_page import EVERYTHING, QueueChoice, read_page
 from apps.objects.configuration import configuration
 from apps.objects.store import store
 from controlplane.apimachinery import causes as causes_of
@@ -49,9 +53,10 @@ class EvictionsView(TargetView):
         target = getattr(self, "target", None)
         return ["POST", "OPTIONS"] if target is not None and target.subresource else ["GET", "HEAD", "OPTIONS"]
 
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request) -> HttpResponseBase:
         target = self.target
-        refuse_watch(request, target.resource, "follow the queue with lifeboat queue --watch")
+        if is_watch(request) and not target.subresource:
+            return watch_response(request, target, store(), allowed=self.attributes(request), computed=computed(target))
         if target.subresource:
             raise MethodNotAllowed(
                 f"{target.subresource} takes only POST; the command is: lifeboat {target.subresource} {target.name} "
@@ -65,6 +70,8 @@ class EvictionsView(TargetView):
             return Response(ObjectAnswer(target.resource, _encoded(item, version)))
         listing = self.limited(listing_of(request.query_params, target.resource, namespace=target.namespace))
         offset = _offset(listing)
+        if listing.start is not None:
+            version = listing.start.version  # a watch from here has every change since the first page
         if listing.limit and listing.choice.is_everything:
             items, in_all = _page(target, limit=listing.limit, offset=offset, rate=rate)
         else:
@@ -178,15 +185,11 @@ def _page(target: Target, *, limit: int, offset: int, rate: float | None) -> tup
 
     `rate`: evictions a second, for the estimates; None: the rate in force.
     """
-    settings = configuration().settings()
-    _, tier, now = queue.read_tier(store(), settings)
     kind = RESOURCE_BINDING if target.resource.namespaced else CLUSTER_RESOURCE_BINDING
     choice = QueueChoice(namespace=target.namespace, state=EVERYTHING, kind=kind)
-    pace = pace_of(tier.rate if rate is None else rate, settings, read_counts().clusters)
-    page = read_page(store(), pace, choice, offset=offset, limit=limit, now=now)
-    stopped = queue.stopped_by(tier)
-    made = [_item(item.row, {item.row.key: item.forecast}, page.ends_at, stopped) for item in page.items]
-    return made, page.in_all
+    current = paced(rate)
+    page = read_page(store(), current.pace, choice, offset=offset, limit=limit, now=current.now)
+    return current.items(page), page.in_all
 
 
 def _selected(

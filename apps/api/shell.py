@@ -13,22 +13,20 @@ import asyncio
 import logging
 import re
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple, TypeVar
 
 import orjson
 from django.conf import settings
-from django.db import close_old_connections
 from django.http import QueryDict
 
 from apps.api import authorization, callers, lean
-from apps.api.answer import ReadBeside
 from apps.api.auditing import record_refused
 from apps.api.budget import Budget
-from apps.api.clock import ticks
 from apps.api.fairness import Clients, Turns
+from apps.api.feeding import Feeding
 from apps.api.health import HEALTH, unanswered
 from apps.api.heartbeat_intake import Listening
 from apps.api.incoming import Disconnected, Incoming, Receive, Scope, body_of, environ_of
@@ -42,15 +40,12 @@ from apps.api.pushes import Push, PushResponse
 from apps.api.streams import Stream, WatchResponse
 from apps.api.tunnels import ABORT
 from apps.api.unpacking import ENCODING, unpacked
-from apps.api.watch_hub import BOOKMARK_SECONDS, CHUNK, CatchUp, Event, Tailer, Watcher, in_version, shown
+from apps.api.watch_hub import Tailer, Watcher
 from apps.objects.audit_queue import QUEUE
 from apps.objects.decision_log import log_refusal
-from apps.objects.listing import changes_between
 from controlplane.apimachinery.errors import BadRequest, ServiceUnavailable, StatusError, TooManyRequests
 from controlplane.wire.negotiate import go_bool
 from controlplane.wire.status import status_of
-from controlplane.wire.table import Beside
-from controlplane.wire.watch import ADDED, error_frame
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +57,6 @@ READERS = 2  # threads that writes do not use
 ALIVE = frozenset({"/livez", "/livez/", "/healthz", "/healthz/"})
 READY = frozenset({"/readyz", "/readyz/"})
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
-INITIAL_CHUNK = 200  # objects in one part of the present state that a watch sends first
 _PROXY = re.compile(PATTERN)
 
 T = TypeVar("T")
@@ -97,6 +91,7 @@ class Shell:
         self.running = Turns(threads, per_client=waiting)
         self.writing = Turns(max(1, threads - READERS), per_client=waiting)
         self.tailer: Tailer | None = None
+        self.feeding: Feeding | None = None
         self.proxying = Proxying()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -116,6 +111,7 @@ class Shell:
         await receive()
         self.tailer = Tailer()
         self.tailer.start()
+        self.feeding = Feeding(self.tailer, self.pool)
         listening = Listening()
         await asyncio.to_thread(listening.start)
         LAST_USES.start()
@@ -277,20 +273,20 @@ class Shell:
     # Streams
 
     async def _stream(self, stream: Stream, receive: Receive, send: Send) -> None:
-        assert self.tailer is not None, "the server has to run the lifespan protocol: uvicorn --lifespan on"
+        assert self.feeding is not None, "the server has to run the lifespan protocol: uvicorn --lifespan on"
         watcher = Watcher(stream)
-        await self.tailer.add(watcher)
+        await self.feeding.add(watcher)
         listener = asyncio.create_task(_until_disconnect(receive, watcher))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
-            await self._feed(watcher, _sender(watcher, send))
+            await self.feeding.feed(watcher, _sender(watcher, send))
             await send({"type": "http.response.body", "body": b""})
         except asyncio.CancelledError:
             if not watcher.ended:
                 raise
         finally:
             stream.initial = None  # also if the stream ended early: its bytes count until then
-            self.tailer.remove(watcher)
+            self.feeding.remove(watcher)
             listener.cancel()
 
     async def _push(self, push: Push, receive: Receive, send: Send) -> None:
@@ -320,100 +316,6 @@ class Shell:
             self.tailer.remove(watcher)
             listener.cancel()
 
-    async def _feed(self, watcher: Watcher, write: Callable[[bytes], Awaitable[None]]) -> None:
-        stream = watcher.stream
-        if stream.error is not None:
-            await write(error_frame(stream.error))
-            return
-        await write(b"")  # sends the headers now, not with the first event
-        if stream.initial is not None:
-            await self._read_beside(stream)
-            await self._send_initial(watcher, stream.initial.texts, write)
-            stream.initial = None  # other streams may still use it
-        if stream.ends_initial:
-            await write(watcher.bookmark(stream.since, initial_events_end=True))
-        while True:
-            await watcher.ready.wait()
-            watcher.ready.clear()
-            try:
-                await self._drain(watcher, write)
-            except StatusError as error:  # an object that cannot be converted to the version of the stream
-                await write(error_frame(error))
-                return
-            if watcher.error is not None:
-                await write(error_frame(watcher.error))
-            if watcher.ended:
-                return
-
-    async def _send_initial(
-        self, watcher: Watcher, texts: Sequence[bytes], write: Callable[[bytes], Awaitable[None]]
-    ) -> None:
-        """Send the present state in parts of at most INITIAL_CHUNK objects and about SLICE bytes."""
-        lines: list[bytes] = []
-        size = 0
-        for text in texts:
-            lines.append(shown(watcher.stream, ADDED, text, definitions=watcher.defines()))
-            size += len(lines[-1])
-            if size >= SLICE or len(lines) >= INITIAL_CHUNK:
-                part, size = b"".join(lines), 0
-                lines.clear()  # before waiting for the client, so that a part is in memory only once
-                await write(part)
-        if lines:
-            await write(b"".join(lines))
-
-    async def _drain(self, watcher: Watcher, write: Callable[[bytes], Awaitable[None]]) -> None:
-        """Send the events in the queue, and a bookmark if it is due."""
-        lines: list[bytes] = []
-        if watcher.pending:
-            await self._read_beside(watcher.stream)
-        while watcher.pending:
-            item = watcher.pending.popleft()
-            if isinstance(item, CatchUp):
-                await self._catch_up(watcher, item.version, lines, write)
-            else:
-                _take(watcher, await in_version(self.pool, watcher, item), lines)
-            if len(lines) >= INITIAL_CHUNK:
-                await write(b"".join(lines))
-                lines.clear()
-        assert self.tailer is not None
-        if watcher.stream.bookmarks and ticks() >= watcher.bookmark_at and not watcher.ended:
-            watcher.bookmark_at = ticks() + BOOKMARK_SECONDS
-            lines.append(watcher.bookmark(max(watcher.seen, self.tailer.position)))
-        if lines:
-            await write(b"".join(lines))
-
-    async def _read_beside(self, stream: Stream) -> None:
-        """Read the values that columns show and objects do not contain. Few kinds have such columns."""
-        if stream.read_beside is not None:
-            loop = asyncio.get_running_loop()
-            stream.beside = await loop.run_in_executor(self.pool, _read, stream.read_beside)
-
-    async def _catch_up(
-        self, watcher: Watcher, until: int, lines: list[bytes], write: Callable[[bytes], Awaitable[None]]
-    ) -> None:
-        """Send the logged changes after the last version that the stream has seen, up to the version `until`."""
-        loop = asyncio.get_running_loop()
-        while watcher.seen < until:
-            changes = await loop.run_in_executor(self.pool, _history, watcher.stream.kind, watcher.seen, until)
-            for change in changes:
-                _take(watcher, await in_version(self.pool, watcher, Event(change)), lines)
-            if lines:
-                await write(b"".join(lines))
-                lines.clear()
-            if len(changes) < CHUNK:
-                watcher.seen = max(watcher.seen, until)
-
-
-def _take(watcher: Watcher, event: Event, lines: list[bytes]) -> None:
-    """Add the line of an event, unless the stream has seen its version or does not select its object."""
-    version = event.change.version
-    if version <= watcher.seen:
-        return
-    watcher.seen = version
-    type_ = event.type_for(watcher.stream)
-    if type_:
-        lines.append(event.frame(watcher.stream, type_, definitions=watcher.defines()))
-
 
 def _writes_wait() -> ServiceUnavailable:
     seconds = settings.DATABASE_LOCK_SECONDS
@@ -422,20 +324,6 @@ def _writes_wait() -> ServiceUnavailable:
         "the state of the database",
         retry_after_seconds=BUSY_SECONDS,
     )
-
-
-def _history(kind: str, since: int, until: int) -> list[Any]:
-    try:
-        return changes_between([kind], since, until, limit=CHUNK)
-    finally:
-        close_old_connections()
-
-
-def _read(read_beside: ReadBeside) -> Beside:
-    try:
-        return read_beside()
-    finally:
-        close_old_connections()
 
 
 async def _until_disconnect(receive: Receive, watcher: Watcher) -> None:

@@ -6,7 +6,8 @@ A WatchResponse is an ordinary response for Django. A server without the shell s
 from __future__ import annotations
 
 import random
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import orjson
@@ -23,6 +24,7 @@ from apps.api.logins import Login, login_of
 from apps.api.query import Listing, listing_of, number
 from apps.api.renderers import FormRenderer
 from apps.api.target import Target
+from apps.objects.listing import Logged
 from apps.objects.store import DjangoStore
 from controlplane.apimachinery.errors import BadRequest, Expired, StatusError
 from controlplane.kind import Kind
@@ -36,6 +38,20 @@ initial_states = InitialStates(limit=settings.API_BUFFER)
 
 LONGEST_SECONDS = 3600  # longest watch; without timeoutSeconds a watch lasts 30 to 60 minutes
 SHORTEST_SECONDS = 1800
+
+
+Compute = Callable[[int, int], Sequence[Logged]]
+"""Returns the changes after a version up to another, in the order of their versions. At most one for each object.
+
+Raises Expired if the changes are no longer known, or are too many for one answer.
+"""
+
+
+class Computed(NamedTuple):
+    """A kind that is computed when it is read. `present`: returns all objects of a choice, and their version."""
+
+    compute: Compute
+    present: Callable[[Choice], tuple[list[bytes], int]]
 
 
 class Stream(msgspec.Struct, kw_only=True):
@@ -56,6 +72,7 @@ class Stream(msgspec.Struct, kw_only=True):
     include_object: IncludeObject = "Metadata"
     read_beside: ReadBeside | None = None  # reads `beside`, before rows of a Table are made
     beside: Beside | None = None  # returns the values that columns show and an object does not contain
+    compute: Compute | None = None  # computes the changes of a kind; None: the change log has them
     error: StatusError | None = None  # sent as the only event, for example if `since` is no longer kept
 
     @property
@@ -73,8 +90,13 @@ class WatchResponse(HandedOver):
         self.stream = stream
 
 
-def watch_response(request: Request, target: Target, store: DjangoStore, *, allowed: Attributes) -> WatchResponse:
-    """Return the stream that a watch request asks for. `allowed`: what the view has authorised. Raises BadRequest."""
+def watch_response(
+    request: Request, target: Target, store: DjangoStore, *, allowed: Attributes, computed: Computed | None = None
+) -> WatchResponse:
+    """Return the stream that a watch request asks for. `allowed`: what the view has authorised. Raises BadRequest.
+
+    `computed`: how the objects of the kind and their changes are computed; None: they are stored.
+    """
     query = request.query_params
     listing = listing_of(query, target.resource, namespace=target.namespace, name=target.name)
     if listing.start is not None:
@@ -103,20 +125,28 @@ def watch_response(request: Request, target: Target, store: DjangoStore, *, allo
         convert=convert,
         include_object=include_object_of(query.get("includeObject")),
         read_beside=READERS.get(target.kind.key) if convert == "Table" else None,
+        compute=None if computed is None else computed.compute,
     )
     initial = send_initial if "sendInitialEvents" in query else listing.version == 0
-    return WatchResponse(_started(stream, target, listing, store, initial=initial, marked=send_initial))
+    return WatchResponse(_started(stream, target, listing, store, computed, initial=initial, marked=send_initial))
 
 
 def _started(
-    stream: Stream, target: Target, listing: Listing, store: DjangoStore, *, initial: bool, marked: bool
+    stream: Stream,
+    target: Target,
+    listing: Listing,
+    store: DjangoStore,
+    computed: Computed | None,
+    *,
+    initial: bool,
+    marked: bool,
 ) -> Stream:
     """Return the stream with its beginning: the present state, the changes after a version, or only new changes."""
     current = store.current_version()
     if listing.version > current:
         stream.error = Expired(f"resourceVersion {listing.version} is newer than anything written here ({current})")
     elif initial:
-        stream.initial = _initial(target, listing, store)
+        stream.initial = _initial(target, listing, store, computed)
         if stream.convert == "Table" and stream.kind == FAILOVER_CONFIGURATION:
             stream.initial = _with_unwritten(stream.initial, target, listing.choice)
         stream.since = stream.initial.version
@@ -128,7 +158,7 @@ def _started(
     return stream
 
 
-def _initial(target: Target, listing: Listing, store: DjangoStore) -> InitialState:
+def _initial(target: Target, listing: Listing, store: DjangoStore, computed: Computed | None) -> InitialState:
     """Return the present state of the watched objects. It is read only if no other stream of this process has it.
 
     Raises TooManyRequests.
@@ -137,6 +167,8 @@ def _initial(target: Target, listing: Listing, store: DjangoStore) -> InitialSta
     with initial_states.reading(key):
         if state := initial_states.find(key, store.current_version()):
             return state
+        if computed is not None:
+            return initial_states.add(key, *computed.present(listing.choice))
         page = reading.listed(store, target, Listing(choice=listing.choice))
         texts = _named(page.texts, listing.choice) if listing.choice.name else page.texts
         return initial_states.add(key, texts, page.version)

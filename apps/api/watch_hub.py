@@ -11,6 +11,7 @@ import logging
 import re
 import threading
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, NamedTuple
 
@@ -160,7 +161,8 @@ class Watcher:
     def __init__(self, stream: Stream | Push | Proxied) -> None:
         self.stream: Any = stream
         self.seen = stream.since
-        self.pending: deque[Event | CatchUp] = deque()
+        self.computed = getattr(stream, "compute", None) is not None  # the log has no changes of its kind
+        self.pending: deque[Any] = deque()  # Event, CatchUp, and Step of `computed_watches`
         self.ready = asyncio.Event()
         self.ended = False
         self.error: Expired | None = None  # sent last, before the stream ends
@@ -175,7 +177,7 @@ class Watcher:
         first, self._defined = not self._defined, True
         return first
 
-    def put(self, item: Event | CatchUp) -> None:
+    def put(self, item: Any) -> None:
         """Add an event. A stream that is too far behind ends."""
         if self.ended:
             return
@@ -221,6 +223,7 @@ class Tailer:
 
     def __init__(self) -> None:
         self.position = 0  # changes up to this version were handed out
+        self.moved: list[Callable[[], None]] = []  # called after `position` has changed
         self._read_up_to = -1  # the thread has read changes up to this version; -1: none yet
         self._watchers: dict[str, set[Watcher]] = {}
         self._users: dict[str, int] = {}
@@ -268,7 +271,7 @@ class Tailer:
             watcher.end()
             return
         await self._begun.wait()
-        if watcher.seen < self.position:
+        if watcher.seen < self.position and not watcher.computed:
             watcher.pending.appendleft(CatchUp(self.position))
             watcher.ready.set()
 
@@ -296,6 +299,8 @@ class Tailer:
                 self._spread(batch)
             self.position = batch.until
             self._begun.set()
+            for call in self.moved:
+                call()
         finally:
             done.set_result(None)
 
@@ -308,7 +313,8 @@ class Tailer:
         for kind, watchers in self._watchers.items():
             if kind not in batch.kinds:
                 for watcher in watchers:
-                    watcher.put(CatchUp(batch.until))
+                    if not watcher.computed:
+                        watcher.put(CatchUp(batch.until))
 
     def _expire(self, batch: Batch) -> None:
         for watcher in self._all():

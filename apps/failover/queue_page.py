@@ -7,7 +7,7 @@ same rules as `controlplane.insight.forecast`, and only the items of one page ar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +15,7 @@ import orjson
 
 from apps.failover.models import Eviction as EvictionTable
 from apps.objects.apply import binary_cursor
+from apps.objects.arrays import texts
 from apps.objects.store import DjangoStore
 from controlplane.apimachinery.times import later
 from controlplane.eviction.rate import FLEET_BUCKET, bucket_of, capacity
@@ -46,7 +47,7 @@ _PAGE_QUERY: Final = f"""
     WITH asked AS (SELECT %s::timestamptz AS now, %s::float8 AS rate, %s::float8 AS capacity, %s::float8 AS ageing,
         %s::boolean AS per_cluster, %s::jsonb AS tokens,
         %s::text AS of_cluster, %s::text AS of_namespace, %s::text AS of_state, %s::text AS of_reason,
-        %s::text AS of_kind),
+        %s::text AS of_kind, %s::text[] AS of_keys),
     waiting AS (
         SELECT key, binding, cluster, {_REASON} AS reason, due_at, due_at > now AS is_later, rate, capacity,
             greatest(0, extract(epoch FROM due_at - now))::float8 AS d,
@@ -68,7 +69,7 @@ _PAGE_QUERY: Final = f"""
             SELECT * FROM timed UNION ALL
             SELECT key, binding, cluster, state, {_REASON}, NULL, NULL FROM {_TABLE}
             WHERE state <> '{QUEUED}' AND (due_at IS NOT NULL OR state IN ({_ENDED}))) one
-        CROSS JOIN asked WHERE {_CHOSEN})
+        CROSS JOIN asked WHERE (of_keys IS NULL OR key = ANY(of_keys)) AND {_CHOSEN})
     SELECT totals.*, page.key, page.position, page.seconds FROM (
         SELECT (SELECT count(*) FROM chosen), (SELECT max(seconds) FROM timed)) totals
     LEFT JOIN (
@@ -149,15 +150,17 @@ def read_page(
     offset: int = 0,
     limit: int = PAGE,
     now: datetime,
+    only: Collection[str] | None = None,
 ) -> QueuePage:
-    """Return `limit` items of the queue. Two queries, whatever the length of the queue."""
+    """Return `limit` items of the queue. Two queries, whatever the length of the queue. `only`: keys; None: all."""
     settings = pace.settings
     tokens = {_bucket_key(bucket): level for bucket, level in pace.tokens.items()}
     rate = None if pace.rate <= 0 else max(pace.rate, LEAST_RATE)
     asked: tuple[Any, ...] = (now, rate, capacity(pace.rate), settings.ageing_seconds)
     asked += (settings.bucket_scope != "Fleet", orjson.dumps(tokens).decode())
     with binary_cursor() as cursor:
-        found = cursor.run(_PAGE_QUERY, (*asked, *choice, limit, offset)).fetchall()
+        keys_asked = None if only is None else texts(only)
+        found = cursor.run(_PAGE_QUERY, (*asked, *choice, keys_asked, limit, offset)).fetchall()
     in_all, last = found[0][:2]
     keys = [key for _, _, key, _, _ in found if key is not None]
     rows = {row.key: row for some in store.rows(Eviction, "key", keys).values() for row in some}

@@ -8,7 +8,20 @@ from django.contrib import admin
 from apps.objects.admin_for import ObjectAdmin, admin_for
 from apps.objects.audit_admin import AuditEventAdmin
 from apps.objects.changelist import choices
-from apps.objects.models import AuditEvent, ChangeLog, Due, Event, Lease, Object, Origin, QuotaUse, Sweep, Tally, Topic
+from apps.objects.models import (
+    AuditEvent,
+    ChangeLog,
+    Due,
+    Event,
+    Lease,
+    Object,
+    Origin,
+    QuotaUse,
+    RowChange,
+    Sweep,
+    Tally,
+    Topic,
+)
 from apps.objects.rows_admin import ChangeLogAdmin, RowAdmin
 from apps.objects.store import store
 from controlplane.controllers import CONTROLLERS
@@ -101,4 +114,5 @@ admin.site.register(Sweep, RowAdmin)
 admin.site.register(Origin, RowAdmin)
 admin.site.register(Topic, RowAdmin)
 admin.site.register(Tally, RowAdmin)
+admin.site.register(RowChange, RowAdmin)
 admin.site.register(QuotaUse, RowAdmin)

@@ -136,13 +136,14 @@ def droppable(
 
 
 def drop(cursor: BinaryCursor, name: str) -> None:
-    """Drop a partition. The caller's transaction does not hold the write lock.
+    """Drop a partition, and the changes of row-native values up to its end. The caller does not hold the write lock.
 
     Raises OperationalError if another session, for example a backup, is reading the log and does not end in time.
     """
     cursor.execute(_SHORTLY)
     statement: Any = f"DROP TABLE IF EXISTS {name}"
     cursor.execute(statement)
+    cursor.run("DELETE FROM objects_rowchange WHERE version < %s", (int(name.split("_")[-1]),))
 
 
 def _size(cursor: BinaryCursor, names: list[str]) -> int:

@@ -274,6 +274,27 @@ class Topic(ReadOnlyModel):
         return f"{self.name} {self.number}"
 
 
+class RowChange(ReadOnlyModel):
+    """A change of a row-native value that can be watched. Triggers write these lines, with versions of their own.
+
+    `before`: null if the value was not listed before; the whole row if it is removed; else only what selectors read. A
+    line is dropped with the part of the change log that has its version.
+    """
+
+    version = models.BigIntegerField(primary_key=True)
+    of = CodePointTextField()  # the type of the value
+    key = CodePointTextField()
+    before = models.JSONField(null=True)
+    removed = models.BooleanField()
+
+    class Meta:
+        verbose_name = "change of a row"
+        verbose_name_plural = "changes of rows"
+
+    def __str__(self) -> str:
+        return f"{self.version} {self.of} {self.key}"
+
+
 class QuotaUse(ReadOnlyModel):
     """What the bindings of a namespace request of a resource on all clusters together. `apply` adds every change.
 

@@ -251,7 +251,7 @@ def _record(failover: Failover, around: RelatedChanges) -> FailoverRecord:
             name=record_name(change.ref.name, change.version),
             namespace=change.ref.namespace or EVENTS_NAMESPACE,
             uid=f"{old.metadata.uid}.{change.version}",
-            resource_version=str(failover.since[-1].change.version if failover.since else change.version),
+            resource_version=str(_version(failover, timed)),
             creation_timestamp=to_seconds(change.at),
         ),
         status=FailoverRecordStatus(
@@ -268,6 +268,12 @@ def _record(failover: Failover, around: RelatedChanges) -> FailoverRecord:
             steps=timed,
         ),
     )
+
+
+def _version(failover: Failover, steps: Sequence[Step]) -> int:
+    """Return the version of the last change that the record shows: a step, or the deletion that ended the failover."""
+    ended = failover.since[-1].change.version if failover.since and failover.finished else 0
+    return max(failover.first.change.version, ended, *(step.version for step in steps))
 
 
 def _replicas_left(old: Binding, task: GracefulEvictionTask) -> TargetCluster:

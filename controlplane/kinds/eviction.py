@@ -168,7 +168,7 @@ def _kind(name: str, plural: str, *, namespaced: bool) -> Kind:
             namespaced,
             categories=("lifeboat",),
             subresources=("hold", "release", "skip", "expedite"),
-            verbs=("get", "list"),
+            verbs=("get", "list", "watch"),
             fields=("spec.binding", "spec.cluster", "spec.resourceKind", "status.reason", "status.state"),
             columns=(
                 Column("Cluster", cells.field("spec", "cluster")),

@@ -116,7 +116,7 @@ RESOURCE = Resource(
         Column("Reason", cells.field("status", "reason")),
         Column("Seconds", cells.field("status", "durations", "total")),
     ),
-    verbs=("get", "list"),
+    verbs=("get", "list", "watch"),
 )
 KIND = Kind(resource=RESOURCE, type=FailoverRecord, schema=lambda: schema_of(FailoverRecord), has_generation=False)
 """Not registered, because it is never stored."""

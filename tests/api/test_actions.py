@@ -148,7 +148,7 @@ def test_actions_and_records_are_discovered(api: Client) -> None:
     lifeboat = api.get(RECORDS).document["resources"]
 
     assert {"clusters/fence"} <= {one["name"] for one in clusters}
-    assert [one["verbs"] for one in lifeboat if one["name"] == "failoverrecords"] == [["get", "list"]]
+    assert [one["verbs"] for one in lifeboat if one["name"] == "failoverrecords"] == [["get", "list", "watch"]]
 
 
 def test_a_cluster_with_workloads_is_not_deleted_unless_somebody_says_to_keep_them(api: Client, namespace: str) -> None:

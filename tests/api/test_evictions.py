@@ -146,7 +146,6 @@ def test_an_order_says_why_and_names_what_there_is(api: Client, server: Server, 
     assert api.post(f"{path}/hold", {"reason": "long" * 300}).status == 422
     assert api.post(f"{path}/hold", ["no"]).status == 400
     assert api.post(f"{GROUP}/namespaces/{namespace}/evictions/nothing.member1/hold", {"reason": "x"}).status == 404
-    assert api.get(path, watch="true").status == 405
     assert api.post(f"{GROUP}/namespaces/{namespace}/evictions", {"reason": "x"}).status == 405
     assert api.delete(path).status == 405
 

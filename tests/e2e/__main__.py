@@ -43,7 +43,13 @@ def main() -> int:
     arguments = parser.parse_args()
     lab, folder = arguments.lab.resolve(), arguments.dir.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    environment = {"LIFEBOAT_FEATURE_GATES": GATES, **os.environ, "LAB": str(folder), "APISERVER_FLAGS": MEMBER_FLAGS}
+    environment = {
+        "LIFEBOAT_FEATURE_GATES": GATES,
+        "LIFEBOAT_CLIENT_CERTIFICATES": "tls",  # karmadactl register logs in with the certificate that it asks for
+        **os.environ,
+        "LAB": str(folder),
+        "APISERVER_FLAGS": MEMBER_FLAGS,
+    }
     specs: list[summary.Spec] = []
     with _members(lab, environment), _stack(folder, environment) as kubeconfig:
         environment["KUBECONFIG"] = str(kubeconfig)

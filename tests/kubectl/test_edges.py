@@ -9,6 +9,7 @@ import yaml
 
 from tests.api.controllers import work
 from tests.api.server import Server
+from tests.api.test_evictions import queue
 from tests.builders.documents import policy
 from tests.kubectl.test_kubectl import Kubectl
 
@@ -21,9 +22,6 @@ def k(kubectl: Path, server: Server, namespace: str, tmp_path: Path) -> Kubectl:
 
 
 FOLLOWED = {
-    "evictions": "lifeboat queue --watch",
-    "clusterevictions": "lifeboat queue --watch",
-    "failoverrecords": "kubectl get resourcebindings.work.karmada.io --all-namespaces --watch",
     "fleetreadinesses": "get or list them again",
     "fleetstatuses": "lifeboat status --watch",
 }
@@ -42,6 +40,21 @@ def test_what_is_made_when_it_is_read_is_got_and_a_watch_is_refused_with_the_com
     assert f"{plural} are computed when they are read and cannot be watched" in said
     assert instead in said
     assert "MethodNotAllowed" in said
+
+
+def test_the_eviction_queue_is_followed_with_kubectl(k: Kubectl, server: Server, namespace: str) -> None:
+    queue(server, namespace, "web")
+    following = k.start("get", "evictions", "--watch", "--no-headers", "-o", "custom-columns=:.status.state")
+    try:
+        assert following.stdout is not None
+        states = [following.stdout.readline().strip()]
+        server.sql(f"UPDATE failover_eviction SET state = 'Held' WHERE binding LIKE '%:{namespace}/web'")
+        states.append(following.stdout.readline().strip())
+    finally:
+        following.kill()
+        following.wait()
+
+    assert states == ["Queued", "Held"]
 
 
 def test_a_policy_is_replaced_from_the_file_it_was_made_of(k: Kubectl) -> None:
