@@ -74,6 +74,9 @@ class MemoryHost:
         self._loop = asyncio.get_running_loop()
         self._written = written
 
+    def seen(self) -> None:
+        """Return None, because reading a store in memory costs nothing."""
+
     def settings(self, *, reread: bool = False) -> Settings:
         """Return the settings of the environment. They do not change while the process runs."""
         return self._settings

@@ -20,6 +20,7 @@ _LISTED: Final = (  # field of the effects, heading, style
     ("removed", "Copies are removed", "red"),
     ("moves", "Move", ""),
     ("placed", "Placed", ""),
+    ("overridden", "Copies change", ""),
     ("stays", "Stay", ""),
 )
 

@@ -18,7 +18,10 @@ from apps.command.taints import added, parsed
 
 app = typer.Typer()
 _SETTINGS: Final = "FailoverConfiguration"
-_POLICIES: Final = ("PropagationPolicy", "ClusterPropagationPolicy", "ClusterTaintPolicy")
+_POLICIES: Final = (
+    *("PropagationPolicy", "ClusterPropagationPolicy", "OverridePolicy", "ClusterOverridePolicy"),
+    "ClusterTaintPolicy",
+)
 
 Several = list[str] | None
 

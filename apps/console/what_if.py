@@ -45,6 +45,7 @@ GROUPS: Final = {  # field of Effects → title, badge, what it means
     "waits_for_person": ("Waits for a person", "warn", "leaves, but starts elsewhere only after an action"),
     "held": ("Held", "warn", "stays for now"),
     "removed": ("Removed", "bad", "its copies are removed"),
+    "overridden": ("Changed", "info", "its copy on this cluster gets another content"),
     "stays": ("Stays", "ok", "tolerates the taints"),
 }
 

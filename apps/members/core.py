@@ -96,10 +96,14 @@ class Core:
         A database that comes back may have lost its last commits, and with them the last reports of members. So all
         objects are reported as changed once more after an outage [database-failover].
         """
-        store_away = False
+        store_away, seen = False, None
+        targets: dict[Key, Target] = {}
         while True:
             try:
-                self.answers.watches.want(await self.in_thread(wanted, self.host.store))
+                now = await self.in_thread(self.host.seen)
+                if now is None or now != seen:
+                    targets, seen = await self.in_thread(wanted, self.host.store), now
+                self.answers.watches.want(targets)
                 if store_away:
                     self.answers.watches.report_all_changed()
                 store_away = False

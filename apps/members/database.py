@@ -8,6 +8,7 @@ from typing import Any
 from django.db import OperationalError, close_old_connections
 
 from apps.interpretation.service import interpretation
+from apps.objects import origin
 from apps.objects.configuration import Configuration
 from apps.objects.refusal import cause
 from apps.objects.store import DjangoStore
@@ -25,6 +26,10 @@ class DatabaseHost:
     def __init__(self, store: DjangoStore, configuration: Configuration) -> None:
         self.store = store
         self.configuration = configuration
+
+    def seen(self) -> object:
+        """Return a value that is the same as long as no object was written."""
+        return origin.seen()
 
     def settings(self, *, reread: bool = False) -> Settings:
         """Return the settings in force. `reread`: read them again first."""

@@ -35,6 +35,9 @@ class Host(Protocol):
     @property
     def away(self) -> type[Exception]: ...
 
+    def seen(self) -> object:
+        """Return a value that is the same as long as nothing was written to the store; None: it is not known."""
+
     def settings(self, *, reread: bool = False) -> Settings:
         """Return the settings in force. `reread`: read them again first."""
 

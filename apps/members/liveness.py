@@ -44,12 +44,14 @@ class Presence:
         self._began = self.store.now()
         self.renew()
 
-    def renew(self) -> None:
-        """Renew the lease. While claims older than this process may exist, check again whether it runs alone."""
+    def renew(self) -> bool:
+        """Renew the lease, and return whether older claims were released.
+
+        While claims older than this process may exist, check again whether it runs alone.
+        """
         try:
             self._take_lease()
-            if self._began is not None:
-                self._release_older_claims(self._began)
+            return self._began is not None and self._release_older_claims(self._began)
         finally:
             close_old_connections()
 
@@ -66,12 +68,14 @@ class Presence:
     def _take_lease(self) -> None:
         self.lease = take_presence_lease(self.store, NAME, self.lease, holder=self.holder, seconds=self.seconds)
 
-    def _release_older_claims(self, began: datetime) -> None:
+    def _release_older_claims(self, began: datetime) -> bool:
         expire_at = began + timedelta(seconds=CLAIM_SECONDS)
         others = Lease.objects.filter(name=NAME, until__gt=Now()).exclude(holder=self.holder)
         if self.lease is not None and not others.exists():
             self.store.take_over(self.controllers, shard=0, until=expire_at)
             self._began = None
             log.info("members: no other members process runs; the claims of earlier ones are due again")
-        elif self.store.now() >= expire_at:
+            return True
+        if self.store.now() >= expire_at:
             self._began = None
+        return False

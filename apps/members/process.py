@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from django.db import OperationalError
@@ -85,7 +86,8 @@ class Members:
         while True:
             await asyncio.sleep(self.presence.seconds / 3)
             try:
-                await self.core.in_thread(self.presence.renew)
+                if await self.core.in_thread(self.presence.renew):
+                    self._wake(self.pumps)
                 await self.core.in_thread(self._check_restore)
             except OperationalError as error:
                 log.warning("members: the database is away; trying again: %s", cause(error))
@@ -93,16 +95,22 @@ class Members:
     async def _listening(self) -> None:
         """Wake the pump of a controller when the database notifies that it has new due rows."""
         loop = asyncio.get_running_loop()
+        missed = True  # what was notified before this process listened
         with Nudges() as nudges:
             while True:
                 try:
                     names = await loop.run_in_executor(self.listener, nudges.next_notified, NUDGE_SECONDS)
                 except OperationalError:
                     await asyncio.sleep(AWAY_SECONDS)
+                    missed = True
                     continue
-                for name in names:
-                    if name in self.pumps:
-                        self.pumps[name].wake.set()
+                self._wake(self.pumps if missed else names)
+                missed = False
+
+    def _wake(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name in self.pumps:
+                self.pumps[name].wake.set()
 
 
 async def serve(store: DjangoStore, configuration: Configuration) -> None:

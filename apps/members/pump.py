@@ -43,7 +43,8 @@ EXTEND_SECONDS = CLAIM_SECONDS / 3  # between two extensions of claims whose que
 CLAIM_LASTS = timedelta(seconds=CLAIM_SECONDS)
 FLUSH_SECONDS = 0.02
 FLUSH_SIZE = 300
-IDLE_SECONDS = 0.5
+IDLE_SECONDS = 0.5  # between two looks at what a notification does not report: settings, free room for questions
+LONGEST_WAIT = 5.0  # while nothing is due: notifications end the wait, so this is for one that was lost
 AWAY_SECONDS = 1.0  # between two tries while the store is away
 CROWDED = timedelta(seconds=1)  # until an object is due again whose member has IN_FLIGHT_PER_MEMBER questions in flight
 
@@ -131,8 +132,8 @@ class Pump:
         )
         if not claimed.claims:
             due = self.store.next_due({controller.name})
-            left = IDLE_SECONDS if due is None else (due - claimed.now).total_seconds()
-            return [], min(max(left, 0.001), IDLE_SECONDS)
+            left = LONGEST_WAIT if due is None else (due - claimed.now).total_seconds()
+            return [], min(max(left, 0.001), LONGEST_WAIT)
         try:
             return self._asked(claimed, settings), 0.0
         except self.host.away:
@@ -238,6 +239,7 @@ class Pump:
             while True:
                 try:
                     await self._in_thread(self._flush_or_put_off, batch)
+                    self.wake.set()  # a decision may say when the object is due again
                     break
                 except self.host.away as error:
                     log.warning("%s: the store is away; trying again: %s", self.controller.name, self.host.cause(error))

@@ -39,6 +39,8 @@ def base() -> Settings:
 class Configuration(Refreshed):
     """Reads FailoverConfiguration/default at most every half second. If it is invalid, its last valid state counts.
 
+    While nothing at all is written, one statement finds that out, and nothing else is read.
+
     A process that has not yet read a valid object evicts nothing: the object that it cannot read may have switched
     failover off.
     """
@@ -49,6 +51,7 @@ class Configuration(Refreshed):
         self._version = "-"
         self._settings = replace(base(), resource_eviction_rate=0.0, secondary_resource_eviction_rate=0.0)
         self._held: RestoreHold | None = None
+        self._seen: tuple[object, ...] | None = None  # what `origin.seen` returned before the last reading
 
     def held(self) -> RestoreHold | None:
         """Return since when, and why, writes to members are paused after a restore; None: they are not."""
@@ -61,14 +64,18 @@ class Configuration(Refreshed):
         The kinds that users define, and their rules for interpreting kinds, are read at the same time. While writes to
         members are paused after a restore, the settings let only observing controllers run.
         """
-        if reread:
-            interpreter_rules().refresh(at_once=True)
         self.refresh(at_once=reread)
         return self._settings if self._held is None else observing_settings(self._settings)
 
     def _read(self) -> None:
-        definitions().refresh()
-        interpreter_rules().refresh()
+        seen = origin.seen()
+        if seen is None or seen != self._seen:
+            self._read_all()
+            self._seen = seen
+
+    def _read_all(self) -> None:
+        definitions().refresh(at_once=True)  # what was read a moment ago may be older than the write that was seen
+        interpreter_rules().refresh(at_once=True)
         self._check_pause()
         stored = self._state.get([REF]).get(REF)
         version = "" if stored is None else stored.metadata.resource_version

@@ -47,6 +47,11 @@ _HOLD = "UPDATE objects_origin SET held_since = clock_timestamp(), held_for = %s
 _FENCE_OFF = "UPDATE objects_lease SET epoch = epoch + %s"
 _NOTIFY = "SELECT pg_notify(%s, %s)"
 HELD = "SELECT held_since, held_for FROM objects_origin WHERE id = 1 AND held_since IS NOT NULL"
+# xmin is the transaction that wrote the row last. The version alone would be the same after a transaction that ended
+# without a commit and another one.
+_SEEN = """
+    SELECT c.version, c.xmin::text, o.held_since, o.held_for
+    FROM objects_counter c LEFT JOIN objects_origin o ON o.id = 1 AND o.held_since IS NOT NULL WHERE c.id = 1"""
 _CONFIRM = "UPDATE objects_origin SET held_since = NULL, held_for = '' WHERE id = 1 AND held_since IS NOT NULL"
 
 
@@ -111,6 +116,16 @@ def held() -> RestoreHold | None:
     with binary_cursor() as cursor:
         row = cursor.run(HELD).fetchone()
     return None if row is None else RestoreHold(*row)
+
+
+def seen() -> tuple[object, ...] | None:
+    """Return a value that changes with every write of an object and with the pause of writes; None: nothing is stored.
+
+    A process that has read objects under this value need not read them again while it is the same.
+    """
+    with binary_cursor() as cursor:
+        row: tuple[object, ...] | None = cursor.run(_SEEN).fetchone()
+    return row
 
 
 def confirm() -> bool:

@@ -72,7 +72,7 @@ class GateOrRateChanged(_Change, frozen=True):
 
 
 class PolicyEdited(_Change, frozen=True):
-    """A PropagationPolicy, ClusterPropagationPolicy or ClusterTaintPolicy is created or replaced by this document."""
+    """A propagation, override or ClusterTaintPolicy is created or replaced by this document."""
 
     policy: dict[str, Any]
 

@@ -47,6 +47,7 @@ class Effects(Struct, frozen=True):
     held: bindings whose evictions are held, or are not processed because no evictions take place.
     stays: bindings that tolerate the taints, or for which an operator skipped the eviction.
     removed: bindings whose copies are removed and do not run elsewhere.
+    overridden: copies that get another content, each with its cluster in `to` and what changes in `message`.
     refused: why a change would be refused; each is left out of the effects.
     remarks: rules that shape the answer.
     queued_before: evictions that are in the queue already and take place besides.
@@ -63,6 +64,7 @@ class Effects(Struct, frozen=True):
     held: tuple[Affected, ...] = ()
     stays: tuple[Affected, ...] = ()
     removed: tuple[Affected, ...] = ()
+    overridden: tuple[Affected, ...] = ()
     overpacked: tuple[Overpacked, ...] = ()
     namespaces: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
@@ -79,7 +81,7 @@ class Effects(Struct, frozen=True):
 LISTS: Final = {
     one.name: one.encode_name
     for one in fields(Effects)
-    if one.name in ("moves", "placed", "without_place", "waits_for_person", "held", "stays", "removed")
+    if one.name in ("moves", "placed", "without_place", "waits_for_person", "held", "stays", "removed", "overridden")
 }
 """The fields of Effects that name bindings, each with its name in documents."""
 
@@ -109,6 +111,7 @@ def sentence_of(
     waiting: int = 0,
     held: int = 0,
     removed: int = 0,
+    overridden: int = 0,
     cancelled: int = 0,
     overpacked: int = 0,
     namespaces: int = 0,
@@ -119,6 +122,7 @@ def sentence_of(
     parts += [f"places {placed}"] if placed else []
     parts += [f"removes the copies of {removed}"] if removed else []
     parts += [f"cancels {_counted(cancelled, 'eviction', 'evictions')}"] if cancelled else []
+    parts += [f"changes {_counted(overridden, 'copy', 'copies')}"] if overridden else []
     parts = parts or ["moves nothing"]
     parts += [f"{without_place} without a place"] if without_place else []
     parts += [f"{held} held"] if held else []

@@ -21,6 +21,7 @@ from controlplane.insight.supposed.departures import NO_REFUGE, Outcome, Outcome
 from controlplane.insight.supposed.drains import plan_drains
 from controlplane.insight.supposed.failbacks import plan_failbacks
 from controlplane.insight.supposed.fleet import SupposedFleet, supposed_fleet
+from controlplane.insight.supposed.override_edits import overridden, remarks
 from controlplane.insight.supposed.policy_edits import plan_policy_edits
 from controlplane.insight.supposed.removals import deleted_bindings, plan_removed_clusters, record_removed
 from controlplane.insight.supposed.reschedules import plan_reschedules
@@ -91,6 +92,8 @@ def _effects(
     packed = overpacked(gained, fleet.clusters, snapshot.reserved_capacity.totals, fleet.settings)
     namespaces = _namespaces(found, outcomes.removed)
     tier = queue.tier
+    clusters = {cluster.metadata.name: cluster for cluster in snapshot.clusters}
+    changed = overridden(snapshot.copies, snapshot.edited, fleet.deleted, clusters, now=now)
     return Effects(
         sentence=sentence_of(
             moves=len(moving),
@@ -99,6 +102,7 @@ def _effects(
             waiting=len(waiting),
             held=len(held),
             removed=len(outcomes.removed),
+            overridden=len(changed),
             cancelled=queue.cancelled,
             overpacked=len(packed),
             namespaces=len(namespaces),
@@ -111,10 +115,11 @@ def _effects(
         held=tuple(held),
         stays=tuple(_with_reasons(one, one.stays) for one in found if one.stays),
         removed=tuple(outcomes.removed),
+        overridden=changed,
         overpacked=packed,
         namespaces=namespaces,
         refused=fleet.refused,
-        remarks=fleet.remarks,
+        remarks=(*fleet.remarks, *remarks(snapshot.edited)),
         queued_before=queue.queued_before,
         cancelled=queue.cancelled,
         tier=tier.name,

@@ -57,7 +57,7 @@ phase: Running, Finished or Failed. Read a running one again under metadata.name
 message: Why there is no answer.
 progress: Share of the evictions that have been worked out, from 0 to 1.
 sentence: The effects in one line.
-effects: Bindings that move, have no place, wait or stay, with clusters, replicas and reasons.
+effects: Bindings that move, have no place, wait, stay or change, with clusters, replicas and reasons.
 """,
     }
 )

@@ -12,6 +12,7 @@ from controlplane.apimachinery.meta import Ref, kind_key
 from controlplane.clusters.taints import for_flapping
 from controlplane.controllers.reads.binding_groups import applications, workload_groups
 from controlplane.controllers.reads.fleet_state import fleet_state
+from controlplane.controllers.reads.override_edits import concerned, override_edits
 from controlplane.controllers.reads.policy_edits import policy_edits
 from controlplane.controllers.reads.workload_labels import workload_labels
 from controlplane.engine.state import State
@@ -29,7 +30,7 @@ from controlplane.insight.changes import (
     TaintAdded,
     lost_clusters,
 )
-from controlplane.insight.supposed.edited_policies import admitted_policies, edited_refs
+from controlplane.insight.supposed.edited_policies import admitted_policies, edited_refs, written_overrides
 from controlplane.insight.supposed.snapshot import Snapshot
 from controlplane.kinds import (
     BINDINGS,
@@ -38,6 +39,7 @@ from controlplane.kinds import (
     EVICTION_HOLD,
     MAINTENANCE_WINDOW,
     NAMESPACE,
+    OVERRIDE_POLICIES,
     POLICIES,
 )
 from controlplane.kinds.binding import Binding
@@ -50,7 +52,9 @@ from controlplane.propagation.bindings import binding_ref
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY
 from controlplane.settings import Settings
 
-FLEET_KINDS = frozenset((CLUSTER, CLUSTER_TAINT_POLICY, EVICTION_HOLD, MAINTENANCE_WINDOW, *POLICIES))
+FLEET_KINDS = frozenset(
+    (CLUSTER, CLUSTER_TAINT_POLICY, EVICTION_HOLD, MAINTENANCE_WINDOW, *POLICIES, *OVERRIDE_POLICIES)
+)
 """Kinds whose deletion changes more than the deleted workloads."""
 
 
@@ -101,6 +105,7 @@ def supposed_snapshot(
         policies=by_policy.policies,
         rescheduled=frozenset(rescheduled),
         priorities=by_policy.priorities,
+        copies=override_edits(state, edited, deleted),
     )
 
 
@@ -123,6 +128,7 @@ def count_concerned(state: State, changes: Sequence[Change], *, limit: int) -> i
     policies = [*edited_refs(changes), *(ref for ref in deleted if ref.kind in POLICIES)]
     returning = sorted({change.cluster for change in changes if isinstance(change, Failback)})
     found: set[Ref] = {*deleted[:limit], *rescheduled_bindings(state, changes, limit=limit)}
+    found.update(concerned(state, written_overrides(changes), deleted, limit=limit))
     for index, values in (("placed", names), ("left", returning), ("policy", [str(ref) for ref in policies])):
         for kind in BINDINGS if values else ():
             found.update(state.refs_by_index(kind, index, values, limit=limit))

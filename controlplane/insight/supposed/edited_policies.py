@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from controlplane.admission.admit import admit_create, admit_update
 from controlplane.apimachinery.errors import StatusError
 from controlplane.apimachinery.meta import Object, Ref, kind_key
 from controlplane.insight.changes import Change, HoldEdited, PolicyEdited
-from controlplane.kinds import CLUSTER_TAINT_POLICY, EVICTION_HOLD, KINDS, MAINTENANCE_WINDOW, POLICIES
+from controlplane.kinds import (
+    CLUSTER_TAINT_POLICY,
+    EVICTION_HOLD,
+    KINDS,
+    MAINTENANCE_WINDOW,
+    OVERRIDE_POLICIES,
+    POLICIES,
+)
+from controlplane.kinds.override_policy import OverridePolicy
 from controlplane.settings import Settings
 
-EDITABLE = {PolicyEdited: (*POLICIES, CLUSTER_TAINT_POLICY), HoldEdited: (EVICTION_HOLD, MAINTENANCE_WINDOW)}
+EDITABLE = {
+    PolicyEdited: (*POLICIES, *OVERRIDE_POLICIES, CLUSTER_TAINT_POLICY),
+    HoldEdited: (EVICTION_HOLD, MAINTENANCE_WINDOW),
+}
 """The kinds of the documents of each change."""
 
 
@@ -23,6 +36,18 @@ def edited_refs(changes: Iterable[Change]) -> list[Ref]:
     """Return the references of what changes create or replace, as far as their documents name any."""
     edits = (change for change in changes if isinstance(change, PolicyEdited | HoldEdited))
     return [ref for change in edits if (ref := _ref(change)) is not None]
+
+
+def written_overrides(changes: Iterable[Change]) -> dict[Ref, OverridePolicy]:
+    """Return the override policies of changes as they are written, without defaults. Documents that are none are left
+    out: `admitted_policies` says why."""
+    found: dict[Ref, OverridePolicy] = {}
+    for change in changes:
+        ref = _ref(change) if isinstance(change, PolicyEdited) else None
+        if ref is not None and ref.kind in OVERRIDE_POLICIES:
+            with suppress(msgspec.ValidationError):
+                found[ref] = msgspec.convert(_document(change), OverridePolicy)  # type: ignore[arg-type]
+    return found
 
 
 def _document(change: PolicyEdited | HoldEdited) -> dict[str, Any]:

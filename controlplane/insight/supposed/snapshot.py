@@ -9,10 +9,12 @@ import msgspec
 from controlplane.apimachinery.meta import Ref
 from controlplane.engine.state import ReservedCapacity
 from controlplane.eviction.holds import Holds
+from controlplane.insight.supposed.override_edits import Copies
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.maintenance_window import MaintenanceWindow
+from controlplane.kinds.override_policy import OverridePolicy
 from controlplane.kinds.policy import Policy
 from controlplane.kinds.rows import Eviction, FleetState
 from controlplane.kinds.taint_policy import ClusterTaintPolicy
@@ -33,6 +35,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     templates: the workloads that these policies, and deleted ones, select or have claimed. policies: all policies that
     select one of their kinds, or have claimed one. rescheduled: the bindings that the scheduler is asked about again.
     priorities: the value of each PriorityClass that these name.
+    copies: what edited and deleted override policies select, or selected before.
     """
 
     clusters: tuple[Cluster, ...]
@@ -45,9 +48,10 @@ class Snapshot(msgspec.Struct, frozen=True):
     applications: Mapping[str, Sequence[Binding]] = {}
     groups: Groups = {}
     base: Settings = Settings()
-    edited: Mapping[Ref, Policy | ClusterTaintPolicy | EvictionHold | MaintenanceWindow] = {}
+    edited: Mapping[Ref, Policy | OverridePolicy | ClusterTaintPolicy | EvictionHold | MaintenanceWindow] = {}
     invalid: tuple[str, ...] = ()
     templates: Mapping[Ref, Template] = {}
     policies: Mapping[Ref, Policy] = {}
     rescheduled: frozenset[Ref] = frozenset()
     priorities: dict[str, int] = {}
+    copies: tuple[Copies, ...] = ()
