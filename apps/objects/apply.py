@@ -43,7 +43,7 @@ from apps.objects.lookup import (
 from apps.objects.refusal import cause
 from apps.objects.statements import Prepared, prepare
 from controlplane.apimachinery.meta import Object, Ref
-from controlplane.engine.capacity_conflicts import NewReservation
+from controlplane.engine.capacity_conflicts import NewReservation, NewReservations
 from controlplane.engine.decision import Decision
 from controlplane.engine.routing import Router
 from controlplane.engine.state import Actor, Claim, HeldLease, LeaseLost, Outcome
@@ -341,7 +341,7 @@ class _Transaction:
         make_room(version)
         moved = moved_from(answer.fetchall() for answer in moved_answers)
         generations = generations_from(guards, (answer.fetchall() for answer in generation_answers))
-        reserved = [] if reserving is None else [NewReservation(*row) for row in reserving.fetchall()]
+        reserved = NewReservations(() if reserving is None else (NewReservation(*row) for row in reserving.fetchall()))
         if moved or not batch.holds(generations, reserved):
             self.prepared = prepare(batch, batch.settle({**stored, **moved}, generations, reserved, now=self.at))
             self._run(_SET_VERSION, (self.newest,))

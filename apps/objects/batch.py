@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from apps.objects.encryption import sealed
 from apps.objects.outbox import outgoing
 from controlplane.apimachinery.meta import Object, Ref
-from controlplane.engine.capacity_conflicts import NewReservation, overcommitted_cluster
+from controlplane.engine.capacity_conflicts import NOTHING_RESERVED, NewReservations, overcommitted_cluster
 from controlplane.engine.decision import CapacityGuard, Decision, Delete, Drop, Put, Save
 from controlplane.engine.events import counted, event_ref
 from controlplane.engine.merge import Remove, Write, check_generation, stage
@@ -173,7 +173,7 @@ class Batch:
         """Return the capacity of clusters that the decisions rely upon."""
         return [guard for item in self.items for guard in item.decision.capacity_guards]
 
-    def holds(self, generations: Mapping[Ref, int | None], reserved: Sequence[NewReservation] = ()) -> bool:
+    def holds(self, generations: Mapping[Ref, int | None], reserved: NewReservations = NOTHING_RESERVED) -> bool:
         """Return whether every guard is met.
 
         `reserved`: capacity that other controllers have reserved since the decisions' controller read the ledger.
@@ -192,7 +192,7 @@ class Batch:
         self,
         stored: Mapping[Ref, Object | None],
         generations: Mapping[Ref, int | None],
-        reserved: Sequence[NewReservation] = (),
+        reserved: NewReservations = NOTHING_RESERVED,
         *,
         now: datetime,
     ) -> Settled:

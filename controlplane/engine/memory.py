@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Object, Ref
-from controlplane.engine.capacity_conflicts import ReservationNumbers, overcommitted_cluster
+from controlplane.engine.capacity_conflicts import NewReservations, ReservationNumbers, overcommitted_cluster
 from controlplane.engine.controller import Controller
 from controlplane.engine.decision import EVERY, Decision, Drop, Event, Put, Save, newest
 from controlplane.engine.events import counted, event_ref
@@ -259,7 +259,8 @@ class MemoryStore:
                 return self._lost(claim, f"guard {guard.ref}", dry_run=dry_run)
         if decision.capacity_guards and (
             full := overcommitted_cluster(
-                decision.capacity_guards, self._numbers.since(decision.capacity_guards, by=by.name)
+                decision.capacity_guards,
+                NewReservations(self._numbers.since(decision.capacity_guards, by=by.name)),
             )
         ):
             return self._lost(claim, f"room on cluster {full}", dry_run=dry_run)

@@ -9,7 +9,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from controlplane.engine.capacity_conflicts import NewReservation, ReservationNumbers, overcommitted_cluster
+from controlplane.engine.capacity_conflicts import (
+    NewReservation,
+    NewReservations,
+    ReservationNumbers,
+    overcommitted_cluster,
+)
 from controlplane.engine.decision import CapacityGuard
 from controlplane.estimate.request import Asked, Bundle, Request
 from controlplane.kinds.cluster import ResourceSummary
@@ -50,8 +55,8 @@ def test_a_set_of_components_counts_as_all_its_pods() -> None:
     (room,) = rooms(fleet(pods="10", cpu="8"), PAIR, 1)
 
     assert dict(room.spare)[""] == 7
-    assert overcommitted_cluster([room], [promised(2, PAIR)]) == ""
-    assert overcommitted_cluster([room], [promised(3, PAIR)]) == "a"
+    assert overcommitted_cluster([room], NewReservations([promised(2, PAIR)])) == ""
+    assert overcommitted_cluster([room], NewReservations([promised(3, PAIR)])) == "a"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +78,7 @@ def test_a_decision_holds_as_long_as_what_others_promised_since_leaves_it_room(
 ) -> None:
     found = rooms(fleet(pods="10", cpu="8"), CORE, 3, ("a", 2, CORE))
 
-    assert overcommitted_cluster(found, others) == taken
+    assert overcommitted_cluster(found, NewReservations(others)) == taken
 
 
 def test_a_decision_does_not_rest_on_room_that_was_never_there() -> None:
@@ -128,14 +133,23 @@ def test_a_decision_is_compared_with_what_others_stored_since_its_oldest_reading
 
     found = known.since([CapacityGuard("a", number, ()) for number in seen], by=by)
 
-    assert [new.number for new in found] == numbers
+    assert sorted(new.number for new in found) == numbers
+
+
+def test_what_others_stored_is_summed_up_once_for_all_decisions_of_one_reading() -> None:
+    others = NewReservations([promised(2, CORE, number=8), promised(1, CORE, number=9), promised(4, CORE, on="b")])
+
+    assert others.used("a", after=7) == {"": 3, "cpu": 3000}
+    assert others.used("a", after=8) == {"": 1, "cpu": 1000}
+    assert others.used("a", after=9) == {}
+    assert others.used("a", after=7) is others.used("a", after=7)
 
 
 def test_a_decision_that_takes_the_last_room_leaves_none_to_others() -> None:
     (room,) = rooms(fleet(pods="10", cpu="3"), CORE, 3)
 
     assert dict(room.spare) == {"": 7, "cpu": 0}
-    assert overcommitted_cluster([room], [promised(1, SMALL)]) == "a"
+    assert overcommitted_cluster([room], NewReservations([promised(1, SMALL)])) == "a"
 
 
 def test_a_reservation_on_a_cluster_that_is_gone_takes_no_room() -> None:
