@@ -3,8 +3,6 @@ mean."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -18,6 +16,7 @@ from controlplane.kind import Kind
 from controlplane.kinds.field_texts import explain
 from controlplane.kinds.interpreter_customization import OPERATIONS
 from controlplane.settings import Settings
+from controlplane.wire.client_config import ONE_ADDRESS, bundle_causes, url_causes
 from controlplane.wire.resource import Column, Resource
 from controlplane.wire.structs import schema_of
 
@@ -26,10 +25,6 @@ ALL = "*"
 CONTEXT_VERSION = "v1alpha1"
 DEFAULT_TIMEOUT_SECONDS = 10
 _SUPPORTED = (ALL, *sorted(OPERATIONS))
-_URL = re.compile(
-    r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<user>[^/?#]*@)?(?P<host>[^/?#]*)(/[^?#]*)?(?P<query>\?[^#]*)?(?P<fragment>#.*)?"
-)
-_PARTS = {"user": "user information", "query": "query parameters", "fragment": "fragments"}
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
 
 
@@ -151,31 +146,13 @@ def _rule(rule: WebhookRule, path: str) -> Iterator[Cause]:
 
 def _client(config: ClientConfig, path: str) -> Iterator[Cause]:
     if (config.url is None) == (config.service is None):
-        yield required(path, "exactly one of url or service is required")
+        yield required(path, ONE_ADDRESS)
     elif config.service is not None:
         rule = "this control plane has no Services of its own network: write the address of the webhook as url"
         yield invalid(f"{path}.service", config.service.name, rule)
     elif config.url is not None:
-        yield from _url(config.url, f"{path}.url")
-    if config.ca_bundle:
-        try:
-            bundle = base64.b64decode(config.ca_bundle, validate=True)
-        except (binascii.Error, ValueError):
-            bundle = b""
-        if b"-----BEGIN CERTIFICATE-----" not in bundle:
-            yield invalid(f"{path}.caBundle", "…", "must be PEM certificates in base64")
-
-
-def _url(url: str, path: str) -> Iterator[Cause]:
-    parts = _URL.fullmatch(url)
-    if parts is None or parts["scheme"] != "https":
-        yield invalid(path, url, "'https' is the only allowed URL scheme; desired format: https://host[/path]")
-        return
-    if not parts["host"]:
-        yield invalid(path, url, "host must be provided; desired format: https://host[/path]")
-    for part in ("user", "query", "fragment"):
-        if parts[part]:
-            yield invalid(path, url, f"{_PARTS[part]} are not permitted in the URL")
+        yield from url_causes(config.url, f"{path}.url")
+    yield from bundle_causes(config.ca_bundle, f"{path}.caBundle")
 
 
 def _names(doc: dict[str, Any], now: Any) -> str:

@@ -1,4 +1,4 @@
-"""The address of a webhook of users (clientConfig), as admission and conversion webhooks have it."""
+"""The address of a webhook of users (clientConfig): of admission, conversion and interpreter webhooks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from controlplane.apimachinery.errors import Cause
 
 ONE_ADDRESS: Final = "exactly one of url or service is required"
 _URL = re.compile(
-    r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?:(?P<user>[^/@]*)@)?(?P<host>[^/?#]*)[^?#]*"
+    r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?:(?P<user>[^/?#]*)@)?(?P<host>[^/?#]*)[^?#]*"
     r"(?P<query>\?[^#]*)?(?P<fragment>#.*)?"
 )
 _PARTS: Final = {"user": "user information is", "fragment": "fragments are", "query": "query parameters are"}
@@ -26,16 +26,10 @@ def client_causes(value: Mapping[str, Any], at: str) -> list[Cause]:
     if (url is None) == (service is None):
         out.append(causes.required(at, ONE_ADDRESS))
     elif url is not None:
-        _url(url, f"{at}.url", out)
+        out.extend(url_causes(url, f"{at}.url"))
     else:
         _service(service or {}, f"{at}.service", out)
-    if value.get("caBundle"):
-        try:
-            bundle = base64.b64decode(value["caBundle"], validate=True)
-        except (binascii.Error, ValueError):
-            bundle = b""
-        if b"-----BEGIN CERTIFICATE-----" not in bundle:
-            out.append(causes.invalid(f"{at}.caBundle", "…", "must be PEM certificates in base64"))
+    out.extend(bundle_causes(value.get("caBundle"), f"{at}.caBundle"))
     return out
 
 
@@ -48,8 +42,10 @@ def _service(value: Mapping[str, Any], at: str, out: list[Cause]) -> None:
         out.append(causes.invalid(f"{at}.port", port, "port is not valid: must be between 1 and 65535, inclusive"))
 
 
-def _url(url: str, at: str, out: list[Cause]) -> None:
+def url_causes(url: str, at: str) -> list[Cause]:
+    """Return the causes to refuse the URL of a webhook."""
     parts, form = _URL.fullmatch(url), "desired format: https://host[/path]"
+    out: list[Cause] = []
     if parts is None or parts["scheme"] != "https":
         scheme = "" if parts is None else parts["scheme"]
         out.append(causes.invalid(at, scheme, f"'https' is the only allowed URL scheme; {form}"))
@@ -58,3 +54,15 @@ def _url(url: str, at: str, out: list[Cause]) -> None:
     for part, words in _PARTS.items():
         if parts is not None and parts[part]:
             out.append(causes.invalid(at, parts[part].lstrip("?#"), f"{words} not permitted in the URL"))
+    return out
+
+
+def bundle_causes(bundle: str | None, at: str) -> list[Cause]:
+    """Return the causes to refuse the authorities of a webhook's certificate. None and empty: the authorities that the
+    system trusts."""
+    try:
+        pem = base64.b64decode(bundle or "", validate=True)
+    except (binascii.Error, ValueError):
+        pem = b""
+    valid = not bundle or b"-----BEGIN CERTIFICATE-----" in pem
+    return [] if valid else [causes.invalid(at, "…", "must be PEM certificates in base64")]

@@ -8,6 +8,8 @@ import signal
 import threading
 from pathlib import Path
 
+import pytest
+
 from tests.api.server import Server
 from tests.builders.documents import config_map, config_maps
 from tests.processes import family, until
@@ -15,6 +17,7 @@ from tests.processes import family, until
 CLIENTS, ACKNOWLEDGED = 8, 40
 
 
+@pytest.mark.slow
 def test_no_acknowledged_write_is_lost_with_a_process_and_another_takes_its_place(tmp_path: Path) -> None:
     acknowledged: dict[str, str] = {}  # the names with the resourceVersions of the answers
     enough = threading.Event()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
+import pytest
 from msgspec.structs import replace
 
 from controlplane.estimate.request import request_from
-from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.cluster import APIEnablement, APIResource, Cluster
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.settings import Settings
-from tests.builders.objects import cluster
+from tests.builders.objects import START, cluster
 
 
 def versioned(one: Cluster, version: str) -> Cluster:
@@ -59,3 +61,54 @@ def test_without_counts_clusters_as_gone_and_leaves_the_fleet_alone() -> None:
     assert less.retaining.tolist() == [False, True]
     assert fleet.retaining.tolist() == [True, True]
     assert fleet.without(["unknown"]) is fleet
+
+
+def test_without_keeps_what_is_not_retained_and_its_answers_are_not_those_of_a_later_reading() -> None:
+    settings = Settings()
+    members = [cluster("a").with_meta(deletion_timestamp=START), cluster("b"), cluster("c")]
+    fleet = Fleet.of(members, settings=settings)
+
+    less = fleet.without(["b"])
+
+    assert less.retaining.tolist() == [False, False, True]
+    assert less.retaining.dtype == bool
+    assert Fleet.of(members, settings=settings, previous=less).retaining.tolist() == [False, True, True]
+
+
+def test_a_fleet_read_again_from_the_database_is_the_same_fleet() -> None:
+    members = [cluster("a"), cluster("b")]
+    first = Fleet.of(members, settings=Settings())
+    again = [msgspec.convert(msgspec.to_builtins(one), Cluster) for one in members]
+
+    assert Fleet.of(again, settings=Settings(), previous=first) is first
+
+
+def test_clusters_without_a_region_are_in_none() -> None:
+    members = [cluster(name).with_spec(region=region) for name, region in (("a", ""), ("b", "west"), ("c", "east"))]
+
+    numbers, names = Fleet.of(members, settings=Settings()).regions()
+
+    assert (numbers.tolist(), names) == ([-1, 1, 0], ("east", "west"))
+
+
+@pytest.mark.parametrize(
+    ("enablements", "serves"),
+    [
+        ((APIEnablement("apps/v1", (APIResource("deployments", "Deployment"),)),), True),
+        ((APIEnablement("apps/v1", (APIResource("daemonsets", "DaemonSet"),)),), False),
+        ((APIEnablement("apps/v1", (APIResource("statefulsets", "StatefulSet"),)),), False),
+        ((APIEnablement("apps/v1beta1", (APIResource("deployments", "Deployment"),)),), False),
+        ((APIEnablement("apps/v0", (APIResource("deployments", "Deployment"),)),), False),
+        (
+            (
+                APIEnablement("apps/v1", (APIResource("statefulsets", "StatefulSet"),)),
+                APIEnablement("apps/v1beta1", (APIResource("deployments", "Deployment"),)),
+            ),
+            False,
+        ),
+    ],
+)
+def test_a_kind_is_served_in_exactly_its_version(enablements: tuple[APIEnablement, ...], serves: bool) -> None:
+    fleet = Fleet.of([cluster("a").with_status(api_enablements=enablements)], settings=Settings())
+
+    assert fleet.enables("apps/v1", b"Deployment".decode()).tolist() == [serves]

@@ -8,6 +8,7 @@ import pytest
 
 from controlplane.kinds.binding import (
     TAINT_UNTOLERATED,
+    Component,
     GracefulEvictionTask,
     ResourceBindingStatus,
     WorkloadAffinityGroups,
@@ -22,14 +23,14 @@ from controlplane.scheduling.question import (
     question_of,
     reschedule_asked,
 )
-from controlplane.settings import Settings
+from controlplane.settings import GATES, Settings
 from tests.builders.objects import START
 from tests.builders.placements import placement
 from tests.builders.scheduling import spec
 
 TASKS = [
     GracefulEvictionTask("before", reason="ApplicationFailure"),
-    GracefulEvictionTask("taint", reason=TAINT_UNTOLERATED),
+    GracefulEvictionTask("taint", reason=TAINT_UNTOLERATED.encode().decode()),  # as decoded from a document
     GracefulEvictionTask("after", reason="Unjoined"),
 ]
 
@@ -74,4 +75,31 @@ def test_the_own_clusters_of_a_binding_say_nothing_of_its_neighbours() -> None:
     placed = {"a": ("one", "two"), "own": ("three",), "z": ("two", "four"), "waits": ()}
     groups = {("default", way, "shop"): placed for way in ("affinity", "antiAffinity")}
 
-    assert neighbours_of(wanted, groups, own="own") == Neighbours(frozenset({"two"}), frozenset({"one", "two", "four"}))
+    found = neighbours_of(wanted, groups, own=b"own".decode())
+
+    assert found == Neighbours(frozenset({"two"}), frozenset({"one", "two", "four"}))
+
+
+TWO = (Component("job", 1), Component("task", 3))
+
+
+@pytest.mark.parametrize(
+    ("gate", "components", "clusters", "listed", "needed"),
+    [
+        (True, TWO, 1, (("job", 1), ("task", 3)), 1),
+        (True, TWO[:1], 1, (), 1),  # the replicas of the target are those of the only component
+        (True, TWO, 2, (), 5),
+        (True, (), 1, (), 5),
+        (False, TWO, 1, (), 5),
+    ],
+)
+def test_components_are_placed_as_whole_sets_and_listed_on_exactly_one_cluster(
+    gate: bool, components: tuple[Component, ...], clusters: int, listed: tuple[object, ...], needed: int
+) -> None:
+    settings = Settings(feature_gates={**GATES, "MultiplePodTemplatesScheduling": gate})
+    where = placement(spread=[SpreadConstraint("cluster", "", clusters, clusters)])
+    wanted = spec(where, replicas=5, components=components)
+
+    found = question_of(wanted, ResourceBindingStatus(), settings=settings)
+
+    assert (found.components, found.needed) == (listed, needed)
