@@ -38,7 +38,7 @@ class Filter(NamedTuple):
     why: Callable[[Plan, Question, int], str]
     keeps_targets: bool = False  # the rule is for new copies only: a cluster that the binding is already on passes
     per_binding: bool = False  # `mask` reads more of the question than its API version, kind and `fails_over`
-    per_cluster: bool = False  # `why` differs between clusters
+    per_cluster: bool = False  # `why` differs between clusters, and not between bindings of a plan as `mask` does
 
 
 def _of_fleet(plan: Plan, passing: Callable[[Fleet], Mask]) -> Mask | None:
@@ -263,11 +263,13 @@ def refused(plan: Plan, question: Question) -> tuple[Refused, ...]:
 def shared_key(plan: Plan, question: Question) -> Hashable | None:
     """Return the key under which bindings of one plan share the answer of the filters.
 
-    None: the answer is this binding's own, as the binding has targets, graceful eviction tasks or an affinity group.
+    None: the answer is this binding's own, as the binding has targets or an affinity group. Bindings that leave the
+    same clusters share one.
     """
-    if question.targets or any(row.mask(plan, question) is not None for row in _PER_BINDING):
+    neighbours = question.neighbours
+    if question.targets or neighbours.together is not None or neighbours.apart is not None:
         return None
-    return _policy_key(question)
+    return _policy_key(question), question.blocked, question.evicted
 
 
 def _policy_key(question: Question) -> Hashable:
@@ -295,8 +297,11 @@ def _by_reason(row: Filter, plan: Plan, question: Question, refused: Mask) -> It
         yield Refused(row.name, row.why(plan, question, int(refused.argmax())), refused)
         return
     indexes_of: dict[str, list[int]] = {}
+    reasons: dict[int, str] = plan.answers.setdefault(("why", row.name, _policy_key(question)), {})
     for index in refused.nonzero()[0].tolist():
-        indexes_of.setdefault(row.why(plan, question, index), []).append(index)
+        if index not in reasons:
+            reasons[index] = row.why(plan, question, index)
+        indexes_of.setdefault(reasons[index], []).append(index)
     for why, indexes in indexes_of.items():
         mask: Mask = np.zeros(plan.fleet.size, dtype=np.bool_)
         mask[indexes] = True

@@ -1,14 +1,15 @@
 """scale: what the same acts cost in fleets of several sizes, in time, CPU time of all processes and bytes of WAL.
 
 SIZES: clusters x bindings, e.g. SIZES=10x1000,300x100000. `growth` compares neighbouring sizes: the CPU time for each
-object that an act changes, divided by that of the smaller fleet. 1: linear in what changed and flat in what exists.
+object that an act changes, beyond what the stack takes in that time while nothing happens, divided by that of the
+smaller fleet. 1: linear in what changed and flat in what exists.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from tests.bench.own_stack import OwnStack, Usage, own_stack, sizes
 
 USUAL = "10x1000,100x10000,300x100000"
 IDLE_SECONDS = 30.0
+IDLE = "idle_minute"  # name of the step in which nothing happens
 READS = 20  # of each kind; the mean counts, because CPU time is counted in steps of 10 ms
 # Evictions are not the question here: everything that may leave a cluster leaves it at once.
 RATES = {"LIFEBOAT_RESOURCE_EVICTION_RATE": "100000", "LIFEBOAT_SECONDARY_RESOURCE_EVICTION_RATE": "100000"}
@@ -80,7 +82,7 @@ def _idle(stack: OwnStack) -> Step:
     """Return what a minute costs in which nothing happens."""
     spent = stack.measured(lambda: time.sleep(IDLE_SECONDS))
     share = 60 / spent.seconds
-    return Step("idle_minute", 1, Usage(60.0, spent.cpu * share, round(spent.wal * share)))
+    return Step(IDLE, 1, Usage(60.0, spent.cpu * share, round(spent.wal * share)))
 
 
 def _status_change(stack: OwnStack) -> Step:
@@ -135,10 +137,11 @@ def _policy_edit(stack: OwnStack) -> Step:
 def _lost(stack: OwnStack, name: str, numbers: Sequence[int]) -> Step:
     """Taint clusters until each of their copies has left or has no refuge. `changed`: copies that were judged.
 
-    The last clusters of a fleet are no clusters of static weights.
+    A copy that moves to a cluster that is lost a moment later is judged twice. The last clusters of a fleet are no
+    clusters of static weights.
     """
     names = [f"fleet-{number:04d}" for number in numbers]
-    changed = stack.number("SELECT count(*) FROM resources_targetcluster WHERE cluster = ANY(%s)", names)
+    placed = stack.number("SELECT count(*) FROM resources_targetcluster WHERE cluster = ANY(%s)", names)
     moment = _now()
 
     def taint(taints: list[dict[str, str]]) -> None:
@@ -147,10 +150,11 @@ def _lost(stack: OwnStack, name: str, numbers: Sequence[int]) -> Step:
 
     def act() -> None:
         taint([{"key": "scale.example/lost", "effect": "NoExecute", "timeAdded": moment}])
-        stack.until(_JUDGED, changed, names, moment)
+        stack.until(f"SELECT count(*) >= %s {_JUDGED}", placed, names, moment)
         _settle(stack)
 
     spent = stack.measured(act)
+    changed = stack.number(f"SELECT count(*) {_JUDGED}", names, moment)
     taint([])
     _settle(stack)
     return Step(name, changed, spent)
@@ -207,7 +211,7 @@ _WROTE = "SELECT count(*) >= %s FROM objects_changelog WHERE version > %s AND ac
 
 
 _JUDGED = """
-SELECT count(*) >= %s FROM failover_eviction
+FROM failover_eviction
 WHERE cluster = ANY(%s) AND queued_at >= %s AND (state <> 'Queued' OR reason = 'NoRefuge')
 """
 
@@ -240,14 +244,26 @@ def _figures(name: str, step: Step) -> list[Figure]:
 
 def _growth(name: str, steps: Sequence[Step], before: dict[str, Step]) -> list[Figure]:
     """Return for each step the CPU time of one changed object, relative to the smaller fleet."""
+    idle, idle_before = _idle_rate(steps), _idle_rate(before.values())
     return [
         Figure(
             f"{name}.{step.name}.growth",
-            (step.usage.cpu / max(step.changed, 1)) / max(smaller.usage.cpu / max(smaller.changed, 1), 1e-6),
+            _cpu_each(step, idle) / max(_cpu_each(smaller, idle_before), 1e-6),
             "times",
             step.changed,
-            "CPU for each changed object, relative to the smaller fleet",
+            "CPU for each changed object beyond that of an idle stack, relative to the smaller fleet",
         )
         for step in steps
         if (smaller := before.get(step.name)) is not None
     ]
+
+
+def _idle_rate(steps: Iterable[Step]) -> float:
+    """Return the CPU seconds that the processes of a fleet take in a second in which nothing happens."""
+    return next((step.usage.cpu / step.usage.seconds for step in steps if step.name == IDLE), 0.0)
+
+
+def _cpu_each(step: Step, idle_rate: float) -> float:
+    """Return the CPU seconds of a step for each changed object, without those of an idle stack in the same time."""
+    idle = 0.0 if step.name == IDLE else idle_rate * step.usage.seconds
+    return max(step.usage.cpu - idle, 0.0) / max(step.changed, 1)

@@ -146,8 +146,8 @@ def test_clusters_with_different_taints_are_refused_for_different_reasons() -> N
         ({}, Neighbours(), True),
         ({"fails_over": True}, Neighbours(), True),
         ({"on": {"a": 1}}, Neighbours(), False),
-        ({"tasks": [leaving("a", reason="ApplicationFailure")]}, Neighbours(), False),
-        ({"tasks": [leaving("a", reason="TaintUntolerated")]}, Neighbours(), False),
+        ({"tasks": [leaving("a", reason="ApplicationFailure")]}, Neighbours(), True),
+        ({"tasks": [leaving("a", reason="TaintUntolerated")]}, Neighbours(), True),
         ({}, Neighbours(together=frozenset()), False),
         ({}, Neighbours(apart=frozenset()), False),
     ],
@@ -162,6 +162,26 @@ def test_bindings_share_an_answer_only_if_nothing_of_their_own_is_asked(
 
     assert (filters.shared_key(plan, question) is not None) is shared
 
+
+def test_bindings_share_an_answer_only_if_they_leave_the_same_clusters() -> None:
+    fleet = Fleet.of([cluster("a"), cluster("b")], settings=Settings())
+
+    def key(*tasks: Any) -> Any:
+        question = question_of(spec(placement(), tasks=tasks), ResourceBindingStatus(), settings=Settings())
+        return filters.shared_key(plan_of(fleet, question.placement, 0, workload=True), question)
+
+    keys = [key(*(leaving(name, reason=why) for name, why in tasks)) for tasks in LEAVINGS]
+    assert len(set(keys)) == len(keys)
+    assert [key(*(leaving(name, reason=why) for name, why in tasks)) for tasks in LEAVINGS] == keys
+
+
+LEAVINGS: list[list[tuple[str, str]]] = [
+    [],
+    [("a", "TaintUntolerated")],
+    [("b", "TaintUntolerated")],
+    [("a", "ApplicationFailure")],
+    [("a", "TaintUntolerated"), ("b", "TaintUntolerated")],
+]
 
 NAMES = ("a", "b", "c")
 TAINTS = st.sampled_from([(), (NO_SCHEDULE,), (no_execute(),), (Taint("soft", "PreferNoExecute"),)])
