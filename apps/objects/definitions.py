@@ -30,7 +30,10 @@ class Definitions(Refreshed):
         self._kinds: dict[Fingerprint, Kind | None] = {}
 
     def _read(self) -> None:
-        versions = dict(Object.objects.filter(kind=KEY).values_list("name", "resource_version"))
+        self.look(dict(Object.objects.filter(kind=KEY).values_list("name", "resource_version")))
+
+    def look(self, versions: dict[str, int]) -> None:
+        """Read the definitions if these versions are others than those that were read last."""
         if versions != self._versions:
             KINDS.set_custom(self._defined())
             self._versions = versions

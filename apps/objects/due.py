@@ -73,6 +73,7 @@ _NEXT = """
     SELECT min(CASE WHEN lease_until IS NULL OR lease_until <= clock_timestamp() THEN due_at
                     ELSE greatest(lease_until, due_at) END)
     FROM objects_due WHERE lower(controller) = ANY(%s)"""
+_NEXT_IN = f"SELECT extract(epoch FROM next.at - clock_timestamp())::float8 FROM ({_NEXT}) AS next(at)"
 _WHICH = "controller = %s AND kind = %s AND namespace = %s AND name = %s"
 _CURSOR = f"UPDATE objects_due SET lease_until = NULL, cursor = CASE WHEN seq = %s THEN %s ELSE '' END WHERE {_WHICH}"
 _END = f"DELETE FROM objects_due WHERE {_WHICH} AND seq = %s"
@@ -238,6 +239,12 @@ def with_work(cursor: BinaryCursor, shards: Mapping[str, int], *, shard: int) ->
 def next_due(cursor: BinaryCursor, controllers: Collection[str]) -> datetime | None:
     """Return when the first row of these controllers can be claimed; None: they have no row."""
     row = cursor.run(_NEXT, (texts(controllers),)).fetchone()
+    return None if row is None else row[0]
+
+
+def seconds_until_due(cursor: BinaryCursor, controllers: Collection[str]) -> float | None:
+    """Return the same in seconds from now, by the clock of the database."""
+    row = cursor.run(_NEXT_IN, (texts(controllers),)).fetchone()
     return None if row is None else row[0]
 
 

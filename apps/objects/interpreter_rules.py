@@ -27,7 +27,10 @@ class InterpreterRules(Refreshed):
 
     def _read(self) -> None:
         rows = Object.objects.filter(kind__in=RULES).values_list("kind", "name", "resource_version")
-        versions = {(kind, name): version for kind, name, version in rows}
+        self.look({(kind, name): version for kind, name, version in rows})
+
+    def look(self, versions: dict[tuple[str, str], int]) -> None:
+        """Read the rules if these versions are others than those that were read last. Keys: kind and name."""
         if versions != self._versions:
             customizations, configurations = map(self._state.list, RULES)
             hooks = [(each.metadata.name, webhook) for each in configurations for webhook in each.webhooks]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from threading import RLock
 
 FRESH_SECONDS = 0.5
@@ -40,6 +41,13 @@ class Refreshed(ABC):
                     self._read_at = began
             finally:
                 self._lock.release()
+
+    def take_over(self, read: Callable[[], None], *, as_of: float) -> None:
+        """Use what another object read from the database at the monotonic time `as_of`, unless this one read later."""
+        with self._lock:
+            if as_of > self._read_at:
+                read()
+                self._read_at = as_of
 
     def _is_old(self) -> bool:
         return time.monotonic() - self._read_at >= FRESH_SECONDS

@@ -133,6 +133,10 @@ class DjangoStore(DjangoState):
         with binary_cursor() as cursor:
             return due.next_due(cursor, controllers)
 
+    def seconds_until_due(self, controllers: Collection[str]) -> float | None:
+        with binary_cursor() as cursor:
+            return due.seconds_until_due(cursor, controllers)
+
     def take_lease(self, name: str, shard: int, *, holder: str, seconds: float) -> HeldLease | None:
         with binary_cursor() as cursor:
             return leases.take(cursor, name, shard, holder=holder, seconds=seconds)

@@ -32,6 +32,7 @@ from apps.worker.clock import monotonic_seconds
 from apps.worker.groups import INTERVAL_SECONDS, tick_names
 from apps.worker.leased_thread import LeasedThread
 from apps.worker.notices import Sender
+from apps.worker.nudges import KeptNudges
 from apps.worker.outside_world import world
 from apps.worker.tick_times import TickTimes
 from apps.worker.turn import Turn
@@ -43,6 +44,7 @@ MAIN_SECONDS = 1.0  # between two signs of the main process
 LEAVE_SECONDS = 5.0  # how long a process that ends waits until its turn has returned the lease
 _stopping = threading.Event()
 _tick_times = TickTimes(tick_names())
+_nudges = KeptNudges()
 _watchdog: Watchdog | None = None  # None: not a process of the pool
 _leased_threads: list[LeasedThread] = []  # [] outside the pool
 
@@ -77,7 +79,12 @@ def run_turn(name: str) -> None:
         return _tick_times.forked and turn.lease is not None and _tick_times.latest(name) <= began
 
     with tracing.span("turn", group=group, shard=int(shard)):
-        turn.run(INTERVAL_SECONDS, go_on=no_later_tick, stopped=lambda: _stopping.is_set() or _tick_times.ended)
+        turn.run(
+            INTERVAL_SECONDS,
+            go_on=no_later_tick,
+            stopped=lambda: _stopping.is_set() or _tick_times.ended,
+            kept=_nudges if _tick_times.forked else None,
+        )
 
 
 @beat_init.connect
@@ -130,7 +137,7 @@ def _watch(**_: object) -> None:
     if not _tick_times.forked:
         return
     keep_returning()
-    _watchdog = Watchdog(_tick_times, store(), run_turn, _stopping)
+    _watchdog = Watchdog(_tick_times, store(), run_turn, _stopping, nudges=_nudges)
     _watchdog.start()
     for thread in (AuditDelivery, Sender) if channels() else (AuditDelivery,):
         _leased_threads.append(thread(store(), _stopping))

@@ -7,7 +7,7 @@ import os
 import socket
 import uuid
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from django.conf import settings as django_settings
 from django.db import OperationalError, close_old_connections
@@ -19,7 +19,7 @@ from apps.objects.store import DjangoStore
 from apps.worker import restored
 from apps.worker.clock import monotonic_seconds
 from apps.worker.groups import GROUPS
-from apps.worker.nudges import Nudges
+from apps.worker.nudges import KeptNudges, Nudges
 from apps.worker.started_groups import StartedGroups
 from controlplane.engine.controller import Controller
 from controlplane.engine.run import Report, World, mark_due_at_start, run_batch
@@ -74,16 +74,18 @@ class Turn:
         *,
         go_on: Callable[[], bool] = lambda: False,
         stopped: Callable[[], bool] = lambda: False,
+        kept: KeptNudges | None = None,
     ) -> int:
         """Process due objects for `seconds`, and longer while `go_on()` is true. End early if `stopped()` is true.
 
         Returns how many objects were processed. While another process holds the lease, this one waits for it. So the
-        work continues within a second when that process ends its turn or dies.
+        work continues within a second when that process ends its turn or dies. `kept`: the connection on which this
+        process waits; None: the turn opens one and closes it.
         """
         ends = monotonic_seconds() + seconds
         seen = 0
         try:
-            with Nudges() as nudges:
+            with Nudges() if kept is None else kept.taken() as nudges:
                 nudges.listen()
                 while not stopped() and (monotonic_seconds() < ends or go_on()):
                     if not self._renew():
@@ -204,8 +206,8 @@ class Turn:
 
     def _wait_for_work(self, nudges: Nudges, ends: float) -> None:
         settings = self.configuration.settings()
-        due = self.store.next_due({name for name in self.names if settings.runs(name)})
-        wait = LONGEST_WAIT if due is None else min(LONGEST_WAIT, _seconds_until(due, self.store.now()))
+        left = self.store.seconds_until_due({name for name in self.names if settings.runs(name)})
+        wait = LONGEST_WAIT if left is None else min(LONGEST_WAIT, max(left, 0.001))
         nudges.wait(min(wait, max(ends - monotonic_seconds(), 0.05)), self.names)
 
     def _release(self) -> None:
@@ -226,7 +228,3 @@ def next_limit(limit: int, took: float, *, batch: int, lease: float) -> int:
     if took > lease / 3:
         return max(1, limit // 2)
     return min(batch, limit * 2) if took < lease / 10 else limit
-
-
-def _seconds_until(moment: datetime, now: datetime) -> float:
-    return max((moment - now).total_seconds(), 0.001)

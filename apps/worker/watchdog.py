@@ -19,6 +19,7 @@ from apps.objects.refusal import cause
 from apps.objects.store import DjangoStore
 from apps.worker.clock import monotonic_seconds
 from apps.worker.groups import INTERVAL_SECONDS, tick_names
+from apps.worker.nudges import KeptNudges
 from apps.worker.presence import take_presence_lease
 from apps.worker.tick_times import TickTimes
 from controlplane.engine.state import HeldLease
@@ -35,12 +36,19 @@ class Watchdog:
     """A thread of one process of the pool."""
 
     def __init__(
-        self, tick_times: TickTimes, store: DjangoStore, turn: Callable[[str], None], stopping: threading.Event
+        self,
+        tick_times: TickTimes,
+        store: DjangoStore,
+        turn: Callable[[str], None],
+        stopping: threading.Event,
+        *,
+        nudges: KeptNudges,
     ) -> None:
         self._tick_times = tick_times
         self._store = store
         self._turn = turn
         self._stopping = stopping
+        self._nudges = nudges
         self._main = f"{socket.gethostname()}:{tick_times.main}"
         self._stopped: HeldLease | None = None
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
@@ -56,6 +64,7 @@ class Watchdog:
     def _run(self) -> None:
         began, database_away = monotonic_seconds(), False
         while not self._stopping.wait(LOOK_SECONDS):
+            self._nudges.close_unused(QUIET_SECONDS)
             if monotonic_seconds() - began < QUIET_SECONDS:
                 continue
             try:

@@ -20,7 +20,7 @@ from controlplane.engine.decision import NOTHING, Decision, Event, Save
 from controlplane.engine.state import State, Watch
 from controlplane.estimate.namespace_quotas import ESTIMATE_GATE, read_quotas
 from controlplane.estimate.summary import count_nodes, summarise
-from controlplane.kinds.cluster import PUSH, APIEnablement, APIResource, Cluster
+from controlplane.kinds.cluster import APIEnablement, APIResource, Cluster
 from controlplane.kinds.rows import Collected
 from controlplane.kinds.template import Template
 from controlplane.settings import Settings
@@ -41,13 +41,13 @@ class CollectionSnapshot(Struct, frozen=True):
 
 
 def _became_ready(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
-    """A cluster is due when it becomes a Ready Push cluster."""
+    """A cluster is due when it becomes a Ready Push cluster with an address."""
     if new is not None and _readable(new) and (old is None or not _readable(old)):
         yield new.ref
 
 
 def _readable(cluster: Cluster) -> bool:
-    return cluster.ready == "True" and cluster.spec.sync_mode == PUSH
+    return cluster.ready == "True" and cluster.called_directly
 
 
 class Collection(MemberController):

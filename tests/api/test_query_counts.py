@@ -33,9 +33,9 @@ MAPS = config_maps("default")
 FAILOVERS = "/apis/failover.lifeboat.io/v1alpha1/failoverrecords"
 TOKEN = 1  # the token with its user
 FRESH = "apps.objects.refreshed.FRESH_SECONDS"
-# Each at most twice a second: settings in force, a restore, kinds of users, rules to interpret and to admit. Roles are
-# not read for a superuser.
-SETTINGS = 5
+# Each at most twice a second: whether something was written; then settings in force, a restore, kinds and rules of
+# users; rules to admit. Roles are not read for a superuser.
+SETTINGS = 3
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
@@ -77,3 +78,14 @@ def test_a_first_reading_that_fails_is_repeated_at_once_and_a_later_one_only_whe
         known.refresh(at_once=True)
     known.refresh()
     assert known.readings == 1
+
+
+def test_what_another_object_read_is_used_unless_it_is_older_than_what_is_known() -> None:
+    known, taken = Known(), list[str]()
+    before = time.monotonic()
+    known.refresh()
+
+    known.take_over(lambda: taken.append("older"), as_of=before)
+    known.take_over(lambda: taken.append("newer"), as_of=time.monotonic())
+
+    assert taken == ["newer"]

@@ -9,7 +9,7 @@ import os
 import time
 
 from tests.bench.figure import Figure
-from tests.bench.own_stack import STAND_INS, OwnStack, own_stack, sizes
+from tests.bench.own_stack import STAND_INS, USUAL_INTERVALS, OwnStack, own_stack, sizes
 
 USUAL, IN_A_WHOLE_RUN = "0x0,100x10000", "0x0,10x1000"
 SETTLED_SECONDS = 20.0  # after the last request
@@ -28,7 +28,7 @@ def run() -> list[Figure]:
     """Return the memory at each size, in a stack of its own that has been asked the usual questions."""
     figures = []
     for clusters, bindings in sizes(IN_A_WHOLE_RUN if os.environ.get("BENCH_WHOLE") else USUAL):
-        with own_stack() as stack:
+        with own_stack(**USUAL_INTERVALS) as stack:
             if clusters:
                 stack.manage("fleet", "--clusters", str(clusters), "--bindings", str(bindings))
                 use(stack)

@@ -21,7 +21,21 @@ import yaml
 
 from apps.development.supervise import lifetime, records
 from apps.development.supervise.run_folder import RunFolder
+from controlplane.settings import Settings
 
+# The intervals of an installation, instead of those of `make run`, which show a failover within seconds.
+USUAL_INTERVALS = {
+    f"LIFEBOAT_{name}": str(getattr(Settings(), name.lower())).removesuffix(".0")
+    for name in (
+        "CLUSTER_STATUS_UPDATE_FREQUENCY",
+        "CLUSTER_SUCCESS_THRESHOLD",
+        "CLUSTER_FAILURE_THRESHOLD",
+        "CLUSTER_MONITOR_PERIOD",
+        "CLUSTER_MONITOR_GRACE_PERIOD",
+        "CLUSTER_STARTUP_GRACE_PERIOD",
+        "GRACEFUL_EVICTION_TIMEOUT",
+    )
+}
 STAND_INS = ("simulator", "supervisor")  # no part of an installation: simulated members, and what starts processes here
 TICKS = os.sysconf("SC_CLK_TCK")
 WITHIN = 1800.0  # seconds until a bench gives up

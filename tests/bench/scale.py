@@ -15,15 +15,25 @@ from typing import Any, NamedTuple
 
 from tests.bench.figure import Figure, table
 from tests.bench.memory import SETTLED_SECONDS, measure
-from tests.bench.own_stack import OwnStack, Usage, own_stack, sizes
+from tests.bench.own_stack import USUAL_INTERVALS, OwnStack, Usage, own_stack, sizes
 
 USUAL = "10x1000,100x10000,300x100000"
 IDLE_SECONDS = 30.0
 IDLE = "idle_minute"  # name of the step in which nothing happens
 READS = 20  # of each kind; the mean counts, because CPU time is counted in steps of 10 ms
 # Evictions are not the question here: everything that may leave a cluster leaves it at once.
-RATES = {"LIFEBOAT_RESOURCE_EVICTION_RATE": "100000", "LIFEBOAT_SECONDARY_RESOURCE_EVICTION_RATE": "100000"}
-LOOKING = ["probes", "collection", "execution", "work_status"]  # controllers that look at the fleet every few seconds
+MODE = USUAL_INTERVALS | {
+    "LIFEBOAT_RESOURCE_EVICTION_RATE": "100000",
+    "LIFEBOAT_SECONDARY_RESOURCE_EVICTION_RATE": "100000",
+}
+LOOKING = [
+    "probes",
+    "collection",
+    "cluster_status",
+    "fleet",
+    "execution",
+    "work_status",
+]  # controllers that look at the fleet every few seconds
 DEPLOYMENTS = "/apis/apps/v1/deployments?limit=500"
 CLUSTERS = "/apis/cluster.karmada.io/v1alpha1/clusters"
 POLICIES = "/apis/policy.karmada.io/v1alpha1/clusterpropagationpolicies"
@@ -45,7 +55,7 @@ def run() -> list[Figure]:
     before: dict[str, Step] = {}
     for clusters, bindings in sizes(USUAL):
         name = f"scale.{clusters}x{bindings}"
-        with own_stack(**RATES) as stack:
+        with own_stack(**MODE) as stack:
             found = []
             for step in _steps(stack, clusters, bindings):
                 found.append(step)

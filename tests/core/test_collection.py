@@ -11,6 +11,7 @@ from controlplane.clusters.questions import Answer
 from controlplane.controllers.collection import Collection, CollectionSnapshot
 from controlplane.engine.decision import Save
 from controlplane.estimate.models import DEFAULT_MODELS
+from controlplane.kinds import CLUSTER
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import Collected
 from controlplane.settings import Settings
@@ -82,3 +83,13 @@ def test_other_grades_are_counted_at_once() -> None:
     member.subject = member.subject.with_spec(resource_models=DEFAULT_MODELS[:3])
 
     assert member.reports(after=10, pods=5)
+
+
+def test_a_member_without_an_address_is_not_asked_and_one_that_gets_an_address_is_due() -> None:
+    without = cluster("member1").with_spec(api_endpoint="")
+    ready = without.with_spec(api_endpoint="https://member1.example:6443")
+    became_ready = next(watch for watch in Collection.watches if watch.kind == CLUSTER)
+
+    assert Collection().question(CollectionSnapshot(without, None), Settings(), now=START) is None
+    assert Collection().question(CollectionSnapshot(ready, None), Settings(), now=START) is not None
+    assert list(became_ready.to(without, ready)) == [ready.ref]

@@ -350,6 +350,7 @@ READS: dict[str, Callable[[DjangoStore], Any]] = {
     ),
     "owned": lambda store: store.owned([f"ConfigMap:ns{n % 50}/top{n}" for n in range(500)], limit=200),
     "next_due": lambda store: store.next_due(["c1"]),
+    "seconds_until_due": lambda store: store.seconds_until_due(["c1"]),
     "claim": lambda store: store.claim("c1", shard=0, shards=1, limit=100, lease_seconds=1),
     "changes": lambda store: store.changes(PLANNED - 100),
     "list_at": lambda store: store.list_at(RESOURCE_BINDING, version=PLANNED, after=("ns3", "b5"), limit=100),

@@ -1,0 +1,82 @@
+"""Nudges: one session of PostgreSQL serves the turns of a process, and not longer than it is used."""
+
+from __future__ import annotations
+
+import pytest
+
+from apps.objects.due import CHANNEL
+from apps.objects.notifications import listening
+from apps.worker.nudges import KeptNudges, Nudges
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def session(nudges: Nudges) -> int:
+    """Return the process of PostgreSQL that serves these nudges."""
+    nudges.listen()
+    connection = nudges._connection
+    assert connection is not None
+    return connection.info.backend_pid
+
+
+def is_notified(nudges: Nudges) -> bool:
+    with listening("another") as sender:
+        sender.execute("SELECT pg_notify(%s, 'scheduler')", [CHANNEL])
+    return nudges.wait(10, frozenset({"scheduler"}))
+
+
+def test_turns_one_after_the_other_share_a_session_until_it_is_not_used() -> None:
+    kept = KeptNudges()
+    with kept.taken() as first:
+        server = session(first)
+    kept.close_unused(60)
+    with kept.taken() as second:
+        assert session(second) == server
+        assert is_notified(second)
+
+    kept.close_unused(0)
+
+    with kept.taken() as third:
+        assert session(third) != server
+        assert is_notified(third)
+        third.close()
+
+
+def test_turns_at_the_same_time_have_a_session_each_and_one_of_them_is_kept() -> None:
+    kept = KeptNudges()
+    with kept.taken() as outer:
+        server = session(outer)
+        with kept.taken() as inner:
+            assert session(inner) != server
+    with kept.taken() as later:
+        assert session(later) == server
+        later.close()
+
+
+def test_a_session_that_the_server_ended_is_opened_again_by_the_next_turn() -> None:
+    kept = KeptNudges()
+    with kept.taken() as first:
+        server = session(first)
+    with listening("another") as other:
+        other.execute("SELECT pg_terminate_backend(%s, 5000)", [server])
+
+    with kept.taken() as second:
+        assert session(second) != server
+        assert is_notified(second)
+        second.close()
+
+
+def test_after_an_error_the_session_is_closed() -> None:
+    kept = KeptNudges()
+    servers: list[int] = []
+
+    def fail() -> None:
+        with kept.taken() as nudges:
+            servers.append(session(nudges))
+            raise RuntimeError
+
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            fail()
+
+    assert servers[0] != servers[1]
