@@ -48,9 +48,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None) -> Iterator[None]:
-    """The test database, which is emptied after each test the fast way."""
+def django_db_setup(
+    django_test_environment: None, django_db_modify_db_settings: None, django_db_blocker: "DjangoDbBlocker"
+) -> Iterator[None]:
+    """The test database, which is emptied after each test the fast way.
+
+    pytest-django would make it only if a chosen test has its mark, which tests with `kept_database` have not.
+    """
     from django.test import TestCase, TransactionTestCase  # here: pure tests run without Django
+    from django.test.utils import setup_databases, teardown_databases
 
     from apps.objects.audit_queue import QUEUE
 
@@ -64,10 +70,14 @@ def django_db_setup(django_db_setup: None) -> Iterator[None]:
         QUEUE.stop()
         roll_back(self)
 
+    with django_db_blocker.unblock():
+        created = setup_databases(verbosity=0, interactive=False, aliases={"default"})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", empty)
         patch.setattr(TestCase, "_fixture_teardown", undo)
         yield
+    with django_db_blocker.unblock():
+        teardown_databases(created, verbosity=0)
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
@@ -24,6 +25,7 @@ _WIDE: Final = ("Kind", "Queued", "Message")
 
 Names = Annotated[list[str] | None, typer.Argument(help="Evictions, as `lifeboat queue` names them.")]
 OfCluster = Annotated[str, typer.Option("--cluster", help="All evictions from this cluster.")]
+FORBIDDEN: Final = 403
 Waiting = ("Queued", "Held", "Recovering")
 
 
@@ -47,7 +49,7 @@ def queue_(
 
     def printed() -> Any:
         found = answer()
-        return found if isinstance(found, str) else _shown(run, found)
+        return found if isinstance(found, str) else _shown(run, found, moving(run, cluster=cluster))
 
     follow(run, printed, every=durations.seconds(interval, option="--interval") if watch else 0)
 
@@ -67,14 +69,46 @@ def _waits(eviction: Document) -> bool:
     return eviction["status"].get("state") in Waiting
 
 
-def _shown(run: Run, found: Sequence[Document]) -> Any:
+def moving(run: Run, *, cluster: str = "") -> str:
+    """Return how many evicted copies still move; "": none, or the user may not know.
+
+    Such copies have left the queue, and are kept until their replacements are healthy. They are those of the fleet, or
+    of the namespace of -n, and from `cluster` if it is not "".
+    """
+    try:
+        counts = _moving_in(run, run.chosen_namespace) if run.chosen_namespace else _moving_in_fleet(run)
+    except Refused as error:
+        if error.http == FORBIDDEN:
+            return ""
+        raise
+    counts = {name: count for name, count in counts.items() if count and cluster in ("", name)}
+    number = sum(counts.values())
+    if not number:
+        return ""
+    where = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+    copies = "1 evicted copy still moves: it is" if number == 1 else f"{number} evicted copies still move: they are"
+    return f"{copies} kept until healthy elsewhere ({where})."
+
+
+def _moving_in_fleet(run: Run) -> dict[str, int]:
+    status = run.api.get(paths.failover("fleetstatuses", "fleet"))["status"]
+    return {one["name"]: one.get("moving", 0) for one in status.get("members") or ()}
+
+
+def _moving_in(run: Run, namespace: str) -> dict[str, int]:
+    records = run.api.items(paths.failover("failoverrecords", namespace=namespace))["items"]
+    running = [one["status"] for one in records if one["status"].get("state") == "Running"]
+    return Counter(left["name"] for status in running for left in status.get("left") or ())
+
+
+def _shown(run: Run, found: Sequence[Document], still_moving: str) -> Any:
     from rich.console import Group  # here: only this command combines a sentence with a table
 
     wide = run.how == output.Output.WIDE
     columns = [*_COLUMNS, *(_WIDE if wide else ())]
     rows = [_row(one)[: len(columns)] for one in found]
     made = output.table(columns, rows, now=run.now)
-    return Group(sentence(found, run), *([made] if rows else []))
+    return Group(sentence(found, run), *([still_moving] if still_moving else []), *([made] if rows else []))
 
 
 def _row(one: Document) -> list[Any]:

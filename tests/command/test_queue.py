@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.api.server import Client, Server
+from tests.api.test_actions import leave
 from tests.api.test_evictions import queue
 from tests.command.conftest import Lifeboat
 
@@ -21,6 +22,22 @@ def test_the_queue_is_a_sentence_and_a_table_in_its_order(lifeboat: Lifeboat, se
     assert heading.split() == ["POSITION", "NAMESPACE", "EVICTION", "STATE", "REASON", "DUE", "ETA"]
     assert [row.split()[2:4] for row in rows] == [["web.member1", "Queued"], ["db.member1", "Held"]]
     assert "s ago)" in rows[0]
+
+
+def test_an_empty_queue_names_the_evicted_copies_that_still_move(
+    lifeboat: Lifeboat, server: Server, api: Client, namespace: str
+) -> None:
+    left = leave(api, namespace)
+    cluster = f"{namespace}-b"
+    api.post(f"{left}/revert", {})  # the copy there is a graceful eviction now
+
+    first, second = lifeboat("queue", "-n", namespace).stdout.splitlines()
+    of_another = lifeboat("queue", "-n", namespace, "--cluster", f"{namespace}-a").stdout.splitlines()
+
+    assert first == "The queue is empty."
+    assert "1 evicted copy still moves" in second
+    assert f"{cluster} 1" in second
+    assert of_another == ["The queue is empty."]
 
 
 def test_the_queue_for_programs_is_a_list_of_evictions(lifeboat: Lifeboat, server: Server, namespace: str) -> None:
