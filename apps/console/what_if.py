@@ -170,7 +170,12 @@ class WhatIfRunPage(Page):
         run = self._run = what_if_runs.find(self.kwargs["name"], user=request.user.get_username())
         if run is None:
             raise NotFound("there is no such question of yours, or its answer has expired: ask again at /what-if")
-        shown = {"run": run, "status": run.status, "running": run.status.phase == RUNNING, "asked": _told(run.changes)}
+        shown = {
+            "run": run,
+            "status": run.status,
+            "running": run.status.phase == RUNNING,
+            "asked": _described(run.changes),
+        }
         answer = _answer(readable_status(run.status, request.user))
         return {**shown, "url": f"/what-if/{self.kwargs['name']}", **answer}
 
@@ -210,7 +215,7 @@ def _counts(by_cluster: dict[str, int]) -> str:
     return ", ".join(f"{name}: {count}" if count else name for name, count in sorted(by_cluster.items()))
 
 
-def _told(documents: Iterable[dict[str, Any]]) -> list[str]:
+def _described(documents: Iterable[dict[str, Any]]) -> list[str]:
     """Return each change as one line of text."""
     return [
         f"{one['type']}: {json.dumps({key: value for key, value in one.items() if key != 'type'})}" for one in documents

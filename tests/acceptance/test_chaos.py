@@ -33,7 +33,7 @@ def test_a_minute_of_killed_processes_and_failing_clusters_loses_and_repeats_not
     assert report.acknowledged > SECONDS, report.lines
 
 
-class Told:
+class Reporting:
     """A site that says what it is given: the checks can fail."""
 
     def __init__(self, logged: list[Any], *objects: dict[str, Any]) -> None:
@@ -79,7 +79,7 @@ def test_a_lost_write_is_found(
     for one in writes:
         ledger.write(one)
     ledger.close()
-    site: Any = Told(logged, *map(config_map, objects))
+    site: Any = Reporting(logged, *map(config_map, objects))
 
     problems = checks.lost(site, ledger)
 
@@ -88,7 +88,7 @@ def test_a_lost_write_is_found(
 
 
 def test_a_write_done_twice_is_found() -> None:
-    site: Any = Told([(1, "x"), (2, "y"), (3, "x")])
+    site: Any = Reporting([(1, "x"), (2, "y"), (3, "x")])
 
     assert checks.twice(site) == ["twice: write x is logged 2 times"]
 
@@ -97,7 +97,7 @@ def test_evictions_beyond_the_rate_are_found() -> None:
     began = datetime(2026, 1, 1, tzinfo=UTC)
 
     def found(*seconds: float) -> list[str]:
-        site: Any = Told([(began + timedelta(seconds=one),) for one in seconds])
+        site: Any = Reporting([(began + timedelta(seconds=one),) for one in seconds])
         return checks.beyond_the_rate(site)
 
     assert found(0, 2, 4, 6, 8) == [], "one in two seconds is the rate"

@@ -132,8 +132,8 @@ class Agent:
             self._thread.join()
 
     def say(self, status: str, **more: Any) -> None:
-        told = {"type": "Ready", "status": status, "reason": "ClusterReady", "message": "from inside"}
-        done = self.api.patch(f"{CLUSTERS}/{self.name}/status", {"status": {"conditions": [told], **more}})
+        reported = {"type": "Ready", "status": status, "reason": "ClusterReady", "message": "from inside"}
+        done = self.api.patch(f"{CLUSTERS}/{self.name}/status", {"status": {"conditions": [reported], **more}})
         assert done.status == 200, done.body
 
     def work_off(self) -> list[str]:

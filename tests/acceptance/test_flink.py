@@ -52,8 +52,8 @@ def test_s002_a_flink_job_goes_on_where_it_was_when_its_cluster_is_lost(fleet: L
     (away,) = {"member1", "member2"} - {home}
     run_job(fleet, ns, home)
     fleet.until(lambda: collected(fleet, ns).get(home, {}).get("jobStatus", {}).get("jobID") == JOB)
-    told = fleet.until(lambda: fleet.get(f"{APPS.format(ns)}/flink-app").get("status"))
-    assert told["jobStatus"]["state"] == "RUNNING"
+    reported = fleet.until(lambda: fleet.get(f"{APPS.format(ns)}/flink-app").get("status"))
+    assert reported["jobStatus"]["state"] == "RUNNING"
 
     arrivals = Stream(fleet, away, APPS.format(ns))
     fleet.fail(home)

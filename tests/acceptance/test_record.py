@@ -1,4 +1,4 @@
-"""After a failover: the record a person reads, the way back, and what readiness had foretold."""
+"""After a failover: the record a person reads, the way back, and what readiness had predicted."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ def test_a_record_tells_a_failover_with_seconds_and_without_events(fleet: Live, 
         assert fleet.ask("DELETE", path).status == 200
     after = fleet.get(f"{RECORDS.format(ns)}/{name}")
 
-    told = before["status"]
-    assert told == after["status"]
-    assert [one["name"] for one in told["left"]] == ["member1"]
-    assert told["after"] == [{"name": "member2", "replicas": 3}]
-    whats = [step["what"] for step in told["steps"]]
+    reported = before["status"]
+    assert reported == after["status"]
+    assert [one["name"] for one in reported["left"]] == ["member1"]
+    assert reported["after"] == [{"name": "member2", "replicas": 3}]
+    whats = [step["what"] for step in reported["steps"]]
     assert [one for one in dict.fromkeys(whats) if one != "WaitedFor"] == TOLD
-    assert all(sooner["seconds"] <= later["seconds"] for sooner, later in pairwise(told["steps"]))
-    first, last = (datetime.fromisoformat(told["steps"][place]["at"]) for place in (0, -1))
-    assert told["steps"][-1]["seconds"] == pytest.approx((last - first).total_seconds(), abs=0.01)
-    durations = told["durations"]
+    assert all(sooner["seconds"] <= later["seconds"] for sooner, later in pairwise(reported["steps"]))
+    first, last = (datetime.fromisoformat(reported["steps"][place]["at"]) for place in (0, -1))
+    assert reported["steps"][-1]["seconds"] == pytest.approx((last - first).total_seconds(), abs=0.01)
+    durations = reported["durations"]
     assert (
         durations["detected"] >= 1.0
     )  # the policy's window of two seconds, as far as Kubernetes' whole seconds can say
     assert durations["total"] >= durations["detected"] + durations["scheduled"] + durations["started"]
-    assert all(step["by"] and step["version"] for step in told["steps"])
+    assert all(step["by"] and step["version"] for step in reported["steps"])
 
 
 def test_revert_takes_a_binding_back_to_where_it_was(fleet: Live, ns: str) -> None:
@@ -110,17 +110,17 @@ def test_readiness_foretells_what_a_failure_then_does(fleet: Live, ns: str) -> N
     fleet.until(lambda: fleet.settled(ns, *bindings))
     assert all(set(fleet.placed(ns, name)) == {"member1"} for name in bindings)
 
-    foretold = {name: fleet.get(f"{BINDINGS.format(ns)}/{name}/readiness") for name in bindings}
+    predicted = {name: fleet.get(f"{BINDINGS.format(ns)}/{name}/readiness") for name in bindings}
     summary = fleet.until(lambda: checked(fleet, bindings=3))
     fleet.fail("member1")
     fleet.until(lambda: "member1" not in fleet.placed(ns, "moves-deployment") and fleet.settled(ns, "moves-deployment"))
     waiting = fleet.until(lambda: len(found := held_for(fleet, ns)) == 2 and found)
 
-    assert [foretold[name]["ready"] for name in bindings] == [True, False, False]
-    assert [(one["cluster"], one["moves"]) for one in foretold["moves-deployment"]["prospects"]] == [("member1", True)]
-    assert obstacles(foretold["trapped-deployment"]) == ["NoRefuge"]
-    assert obstacles(foretold["held-deployment"]) == ["OnHold"]
-    assert all(one["remedy"] for found in foretold.values() for one in found.get("obstacles") or ())
+    assert [predicted[name]["ready"] for name in bindings] == [True, False, False]
+    assert [(one["cluster"], one["moves"]) for one in predicted["moves-deployment"]["prospects"]] == [("member1", True)]
+    assert obstacles(predicted["trapped-deployment"]) == ["NoRefuge"]
+    assert obstacles(predicted["held-deployment"]) == ["OnHold"]
+    assert all(one["remedy"] for found in predicted.values() for one in found.get("obstacles") or ())
     assert (summary["bindings"], summary["ready"]) == (3, 1)
     assert {one["what"]: one["bindings"] for one in summary["obstacles"]} == {"NoRefuge": 1, "OnHold": 1}
     assert waiting == {"trapped-deployment": "NoRefuge", "held-deployment": "OnHold"}

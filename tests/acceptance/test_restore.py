@@ -198,7 +198,7 @@ def begin(site: Site) -> str:
 
 
 def leave_the_members_alone(site: Site, agent: str, seen: str, *, since: dict[str, int]) -> None:
-    """Test that after a restore nothing is written to members, everybody is told, and nobody resumes a watch."""
+    """Test that after a restore nothing is written to members, every client gets an error, and no watch resumes."""
     api = site.client()
     until(lambda: site.probed(after=since), within=WITHIN)
     assert site.written(after=since) == []
@@ -212,8 +212,8 @@ def leave_the_members_alone(site: Site, agent: str, seen: str, *, since: dict[st
     assert b"[-]restore members are left alone since" in api.get("/readyz", verbose="true").body
     assert b"lifeboat_restore_held 1.0" in api.get("/metrics").body
     assert any(one["reason"] == "DatabaseRestored" for one in api.get(EVENTS).document["items"])
-    told = site.client(agent).get(WORKS)
-    assert (told.status, "manage.py restored --confirm" in told.document["message"]) == (503, True)
+    reported = site.client(agent).get(WORKS)
+    assert (reported.status, "manage.py restored --confirm" in reported.document["message"]) == (503, True)
 
 
 @pytest.mark.slow

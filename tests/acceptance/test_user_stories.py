@@ -117,8 +117,8 @@ def report(fleet: Live, kind: str, status: str) -> None:
         cluster = fleet.get(f"{CLUSTERS}/{HOME}")
         now = cluster["status"]["conditions"][0]["lastTransitionTime"]
         others = [one for one in cluster["status"]["conditions"] if one["type"] != kind]
-        told = {"type": kind, "status": status, "reason": "Test", "message": "", "lastTransitionTime": now}
-        cluster["status"]["conditions"] = [*others, told]
+        reported = {"type": kind, "status": status, "reason": "Test", "message": "", "lastTransitionTime": now}
+        cluster["status"]["conditions"] = [*others, reported]
         answer = fleet.ask("PUT", f"{CLUSTERS}/{HOME}/status", cluster)
         if answer.status != 409:  # Lifeboat writes what it sees there as well
             assert answer.status == 200, answer.body

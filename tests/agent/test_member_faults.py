@@ -230,7 +230,7 @@ def begun(site: Site, mode: str) -> dict[str, Future[None]]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_fault_is_told_costs_nothing_and_is_over_when_it_is_over(tmp_path: Path, mode: str) -> None:
+def test_a_fault_is_reported_costs_nothing_and_is_over_when_it_is_over(tmp_path: Path, mode: str) -> None:
     failed = []
     with Site(tmp_path) as site:
         for name, story in begun(site, mode).items():

@@ -16,8 +16,8 @@ def join(api: Client, name: str, ready: str) -> None:
     made = api.post(CLUSTERS, cluster(name))
     assert made.status == 201, made.body
     status = {"conditions": [{"type": "Ready", "status": ready, "reason": "Test"}]}
-    told = api.patch(f"{CLUSTERS}/{name}/status", {"status": status})
-    assert told.status == 200, told.body
+    reported = api.patch(f"{CLUSTERS}/{name}/status", {"status": status})
+    assert reported.status == 200, reported.body
 
 
 def test_a_fence_is_kept_on_the_cluster_with_who_why_and_until_when(api: Client, namespace: str) -> None:

@@ -217,7 +217,7 @@ def test_an_agent_writes_nowhere_else(agent: Client, namespace: str, team: str) 
     assert agent.post(LEASES.replace("karmada-cluster", namespace), elsewhere).status == 403
 
 
-def test_an_agent_is_told_who_it_is_and_what_it_may(agent: Client, team: str) -> None:
+def test_an_agent_learns_who_it_is_and_what_it_may(agent: Client, team: str) -> None:
     who = agent.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {}).document["status"]["userInfo"]
     may = agent.post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", {"spec": {"namespace": "default"}})
 
@@ -245,7 +245,7 @@ def test_the_database_says_when_a_heartbeat_arrived(server: Server, agent: Clien
 def test_a_condition_turns_by_our_clock(server: Server, agent: Client, team: str) -> None:
     own, now = f"{team}-a", datetime.now(UTC)
     long_ago = (now - timedelta(hours=3)).isoformat(timespec="seconds")
-    told = {
+    reported = {
         "type": "Ready",
         "status": "False",
         "reason": "ClusterNotReady",
@@ -253,21 +253,21 @@ def test_a_condition_turns_by_our_clock(server: Server, agent: Client, team: str
         "lastTransitionTime": long_ago,
     }
 
-    written = agent.patch(f"{CLUSTERS}/{own}/status", {"status": {"conditions": [told]}}).document
+    written = agent.patch(f"{CLUSTERS}/{own}/status", {"status": {"conditions": [reported]}}).document
 
     (ready,) = written["status"]["conditions"]
     assert datetime.fromisoformat(ready["lastTransitionTime"]) >= now - timedelta(minutes=5)
 
 
 def test_a_pull_member_joins_from_the_command_line_and_its_agent_is_let_in(server: Server, api: Client) -> None:
-    told = server.manage("join", "far-away", "--pull")
+    reported = server.manage("join", "far-away", "--pull")
     again = server.manage("join", "far-away", "--pull")
     server.manage(
         "kubeconfig", "--server", "https://127.0.0.1", "--agent", "far-away", "--out", str(server.folder / "k")
     )
     user = yaml.safe_load((server.folder / "k").read_text())["users"][0]
 
-    assert told.startswith("far-away joined")
+    assert reported.startswith("far-away joined")
     assert again.startswith("far-away is already joined")
     assert api.get(f"{CLUSTERS}/far-away").document["spec"]["syncMode"] == "Pull"
     assert user["name"] == "system:lifeboat:agent:far-away"

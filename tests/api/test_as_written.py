@@ -93,15 +93,15 @@ def _stays(api: Client, url: str, kind: Kind, schema: Schema, variant: Variant) 
     made = api.patch(url, body, APPLY, fieldManager="tests", force="true")
     if made.status == 422:
         return False
-    told = f"{kind.key} {variant.path} = {variant.value!r}"
-    assert made.status == 201, f"{told}: {made.body.decode()}"
+    reported = f"{kind.key} {variant.path} = {variant.value!r}"
+    assert made.status == 201, f"{reported}: {made.body.decode()}"
     stored = api.get(url).document
-    assert _kept(variant.spec, stored["spec"], schema), f"{told}: stored is {stored['spec']}"
-    _defaults_stand(schema, stored["spec"], told)
+    assert _kept(variant.spec, stored["spec"], schema), f"{reported}: stored is {stored['spec']}"
+    _defaults_stand(schema, stored["spec"], reported)
     again = api.patch(url, body, APPLY, fieldManager="tests", force="true")
     put = api.put(url, again.document)
     versions = [one.document["metadata"]["resourceVersion"] for one in (made, again, put)]
-    assert len(set(versions)) == 1, f"{told}: applied again at {versions}"
+    assert len(set(versions)) == 1, f"{reported}: applied again at {versions}"
     assert {one.document["metadata"].get("generation", 0) for one in (made, again, put)} == {
         stored["metadata"].get("generation", 0)
     }
@@ -109,13 +109,13 @@ def _stays(api: Client, url: str, kind: Kind, schema: Schema, variant: Variant) 
     return True
 
 
-def _defaults_stand(schema: Schema, stored: Any, told: str) -> None:
+def _defaults_stand(schema: Schema, stored: Any, reported: str) -> None:
     """Every declared default is in what is read, wherever the part is that declares it."""
     if isinstance(stored, dict):
         missing = {name for name in _declared(schema) if name not in stored}
-        assert not missing, f"{told}: {missing} are not in what is read"
+        assert not missing, f"{reported}: {missing} are not in what is read"
         for name, item in stored.items():
-            _defaults_stand(schema.property(name) or Schema.OPEN, item, told)
+            _defaults_stand(schema.property(name) or Schema.OPEN, item, reported)
     elif isinstance(stored, list) and schema.items is not None:
         for item in stored:
-            _defaults_stand(schema.items, item, told)
+            _defaults_stand(schema.items, item, reported)

@@ -1,4 +1,4 @@
-"""Another session holds the write lock, or PostgreSQL takes no writes: reads and health go on, writes are told why."""
+"""Another session holds the write lock, or PostgreSQL takes no writes: reads and health go on, writes say why."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_readiness_is_bounded_where_a_table_it_reads_is_locked(own: Server) -> N
     assert seconds < 5 + SLACK
 
 
-def test_a_database_that_became_read_only_is_told_as_that(own: Server) -> None:
+def test_a_database_that_became_read_only_is_reported_as_that(own: Server) -> None:
     own._sql(f'ALTER DATABASE "{own.database}" SET default_transaction_read_only = on')
     try:
         own._sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{own.database}'")
@@ -131,7 +131,7 @@ def found_read(server: Server) -> Answer | None:
     return answer if answer.status == 200 else None
 
 
-def test_a_strange_host_is_told_that_the_process_lives(own: Server) -> None:
+def test_a_strange_host_learns_that_the_process_lives(own: Server) -> None:
     """Probes of Kubernetes name the address of the pod as the host."""
     answer = own.client("").send("GET", "/livez", None, {"Host": "10.1.2.3:8001"})
 

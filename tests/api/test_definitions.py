@@ -142,8 +142,8 @@ def test_names_of_another_type_than_text_are_refused_by_field(api: Client, group
     refused = api.post(DEFINITIONS, wrong)
 
     assert refused.status == 422, refused.body
-    told = {one["field"] for one in refused.document["details"]["causes"]}
-    assert told >= {"spec.names.kind", "spec.names.shortNames[0]"}
+    reported = {one["field"] for one in refused.document["details"]["causes"]}
+    assert reported >= {"spec.names.kind", "spec.names.shortNames[0]"}
 
 
 def test_a_schema_that_cannot_be_enforced_is_refused_with_every_reason(api: Client, group: str) -> None:

@@ -1,4 +1,4 @@
-"""Who edits a policy or a binding while its evictions are queued is told what the edit does to them: nothing
+"""An edit of a policy or a binding whose evictions are queued gets a warning that says what it does to them: nothing
 [judged-once]."""
 
 from __future__ import annotations

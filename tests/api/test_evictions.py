@@ -80,8 +80,8 @@ def test_the_queue_says_when_it_ends_at_the_rate_one_asks_about(api: Client, ser
 
     def ends(rate: str) -> list[tuple[str, str]]:
         items = api.get(f"{GROUP}/evictions", rate=rate).document["items"]
-        told = [one["status"] for one in items if one["status"]["state"] == "Queued"]
-        return [(one.get("estimatedAt", one.get("estimate")), one.get("queueEndsAt", "")) for one in told]
+        reported = [one["status"] for one in items if one["status"]["state"] == "Queued"]
+        return [(one.get("estimatedAt", one.get("estimate")), one.get("queueEndsAt", "")) for one in reported]
 
     (*_, (last, end)) = ends("0.01")
     assert {end for _, end in ends("0")} == {""}
@@ -121,9 +121,9 @@ def test_an_order_is_kept_on_the_binding_and_in_the_change_log(
     assert done.status == 201, done.body
     binding = api.get(f"/apis/work.karmada.io/v1alpha2/namespaces/{namespace}/resourcebindings/web").document
     events = api.get(f"/api/v1/namespaces/{namespace}/events").document["items"]
-    told = [one for one in events if one["reason"] == f"Eviction{verb.capitalize()}Ordered"]
-    assert {one["involvedObject"]["kind"] for one in told} == {"ResourceBinding", "Deployment"}
-    assert {one["message"].partition(" ")[0] for one in told} == {"admin"}
+    reported = [one for one in events if one["reason"] == f"Eviction{verb.capitalize()}Ordered"]
+    assert {one["involvedObject"]["kind"] for one in reported} == {"ResourceBinding", "Deployment"}
+    assert {one["message"].partition(" ")[0] for one in reported} == {"admin"}
     orders = orjson.loads(binding["metadata"].get("annotations", {}).get("failover.lifeboat.io/eviction-orders", "{}"))
     if verb == "release":
         assert orders == {}

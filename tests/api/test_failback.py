@@ -100,9 +100,9 @@ def test_it_is_refused_while_its_cluster_is_not_well(
 ) -> None:
     origin = join(api, server, f"{namespace}-a", ready=ready, since=since)
 
-    told = causes(ask(api, f"{namespace}-home", cluster=origin))
+    reported = causes(ask(api, f"{namespace}-home", cluster=origin))
 
-    assert why in told["spec.cluster"]
+    assert why in reported["spec.cluster"]
     assert api.get(f"{FAILBACKS}/{namespace}-home").status == 404
 
 
@@ -115,10 +115,10 @@ def test_it_is_refused_while_its_cluster_is_tainted(api: Client, server: Server,
 
 
 def test_everything_wrong_is_said_at_once(api: Client, namespace: str) -> None:
-    told = causes(ask(api, f"{namespace}-home", rate=-1, atOnce=1000))
+    reported = causes(ask(api, f"{namespace}-home", rate=-1, atOnce=1000))
     missing = causes(ask(api, f"{namespace}-home", cluster="nowhere", binding=f"{namespace}/nothing"))
 
-    assert set(told) == {"spec", "spec.rate", "spec.atOnce"}
+    assert set(reported) == {"spec", "spec.rate", "spec.atOnce"}
     assert "is gone" in missing["spec.cluster"]
     assert "no such binding" in missing["spec.binding"]
 

@@ -71,7 +71,12 @@ def annotated(document: Document, **annotations: str) -> Document:
 
 
 def event(**fields: Any) -> Document:
-    return {"metadata": {"name": "told"}, "involvedObject": {"kind": "Pod", "name": "web"}, "reason": "Told", **fields}
+    return {
+        "metadata": {"name": "reported"},
+        "involvedObject": {"kind": "Pod", "name": "web"},
+        "reason": "Reported",
+        **fields,
+    }
 
 
 def work(**metadata: Any) -> Document:

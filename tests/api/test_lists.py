@@ -54,7 +54,7 @@ def test_fields_choose(api: Client, maps: str, selector: str, expected: list[str
     assert names(api, config_maps(maps), fieldSelector=selector) == expected
 
 
-def test_a_selector_nobody_can_read_is_told_with_its_place(api: Client, maps: str) -> None:
+def test_a_selector_nobody_can_read_is_reported_with_its_place(api: Client, maps: str) -> None:
     for query in ({"labelSelector": "tier in (x"}, {"fieldSelector": "metadata.name"}, {"labelSelector": "a" * 9000}):
         answer = api.get(config_maps(maps), **query)
         assert (answer.status, answer.document["reason"]) == (400, "BadRequest"), answer.body
@@ -67,8 +67,8 @@ def test_a_field_nobody_can_select_by_is_refused_with_those_that_can(api: Client
     answer = api.delete(config_maps(maps), **query) if method == "delete" else api.get(config_maps(maps), **query)
 
     assert (answer.status, answer.document["reason"]) == (400, "BadRequest")
-    told = "field label not supported: data.k: configmaps can be selected by metadata.name, metadata.namespace"
-    assert answer.document["message"] == told
+    reported = "field label not supported: data.k: configmaps can be selected by metadata.name, metadata.namespace"
+    assert answer.document["message"] == reported
     assert len(names(api, config_maps(maps))) == 4
 
 

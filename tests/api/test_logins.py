@@ -130,7 +130,7 @@ def test_a_token_has_a_lifetime_and_is_renewed(server: Server, user: str) -> Non
     assert days_from_now(valid_until(server, user)) == 7
 
 
-def test_a_token_that_never_expires_is_asked_for_and_told(server: Server, user: str) -> None:
+def test_a_token_that_never_expires_is_asked_for_and_reported(server: Server, user: str) -> None:
     server.manage("token", "create", "--user", user, "--days", "0")
 
     assert f"{user}\ttoken\tuntil revoked" in server.manage("token", "list")

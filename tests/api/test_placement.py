@@ -88,7 +88,7 @@ def test_a_binding_explains_itself_in_sentences(
     assert "  member2: TaintToleration refuses it: taint gpu:NoSchedule is not tolerated" in lines
 
 
-def test_what_was_never_decided_and_what_is_not_there_are_told_apart(api: Client, namespace: str) -> None:
+def test_what_was_never_decided_and_what_is_not_there_are_distinguished(api: Client, namespace: str) -> None:
     undecided = api.get(bind(api, namespace, "waiting-deployment"))
     missing = api.get(f"{BINDINGS.format(namespace)}/nobody/explain")
 
@@ -140,13 +140,13 @@ def test_a_review_that_cannot_be_says_which_field(api: Client) -> None:
     assert answer.document["details"]["causes"][0]["field"] == "spec.binding"
 
 
-def test_an_unknown_field_of_a_review_is_told_or_refused(api: Client) -> None:
+def test_an_unknown_field_of_a_review_is_reported_or_refused(api: Client) -> None:
     asked = {"spec": {"manifest": deployment("web", replicas=2), "placement": {}, "assumeLost": ["member1"]}}
 
-    told, strict = api.post(REVIEWS, asked), api.post(REVIEWS, asked, fieldValidation="Strict")
+    reported, strict = api.post(REVIEWS, asked), api.post(REVIEWS, asked, fieldValidation="Strict")
 
-    assert (told.status, strict.status) == (201, 400)
-    assert 'unknown field "spec.assumeLost"' in told.headers["warning"].replace("\\", "")
+    assert (reported.status, strict.status) == (201, 400)
+    assert 'unknown field "spec.assumeLost"' in reported.headers["warning"].replace("\\", "")
     assert 'unknown field "spec.assumeLost"' in strict.document["message"]
 
 

@@ -42,15 +42,15 @@ def test_a_setting_changed_at_run_time_counts_within_a_second(api: Client, names
     seen_within_a_second(shut)
 
 
-def test_an_agent_is_told_how_long_its_lease_is_and_how_often_to_renew_it(server: Server, namespace: str) -> None:
-    told = {"LIFEBOAT_CLUSTER_LEASE_DURATION": "20", "LIFEBOAT_CLUSTER_LEASE_RENEW_FRACTION": "0.1"}
+def test_an_agent_learns_how_long_its_lease_is_and_how_often_to_renew_it(server: Server, namespace: str) -> None:
+    reported = {"LIFEBOAT_CLUSTER_LEASE_DURATION": "20", "LIFEBOAT_CLUSTER_LEASE_RENEW_FRACTION": "0.1"}
 
     usual = server.manage("join", f"{namespace}-a", "--pull")
-    server.environment.update(told)
+    server.environment.update(reported)
     try:
         other = server.manage("join", f"{namespace}-b", "--pull")
     finally:
-        for name in told:
+        for name in reported:
             del server.environment[name]
 
     assert "(duration 40 s) every 10 s" in usual

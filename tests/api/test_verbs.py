@@ -279,7 +279,7 @@ def test_the_scale_of_a_workload(api: Client, namespace: str) -> None:
     assert negative.status == 422
 
 
-def test_unknown_and_double_fields_are_told_as_the_client_asks(api: Client, namespace: str) -> None:
+def test_unknown_and_double_fields_are_reported_as_the_client_asks(api: Client, namespace: str) -> None:
     body = b'{"metadata":{"name":"one"},"data":{"a":"1"},"dta":{"b":"2"},"immutable":false,"immutable":false}'
 
     strict = api.post(config_maps(namespace), body, fieldValidation="Strict")
@@ -295,7 +295,7 @@ def test_unknown_and_double_fields_are_told_as_the_client_asks(api: Client, name
     assert api.post(config_maps(namespace), body, fieldValidation="Loud").status == 400
 
 
-def test_all_causes_are_told_at_once(api: Client) -> None:
+def test_all_causes_are_reported_at_once(api: Client) -> None:
     bad = cluster(
         "one", syncMode="Sideways", taints=[{"key": "a", "effect": "NoExec"}, {"key": "", "effect": "NoSchedule"}]
     )

@@ -12,7 +12,7 @@ from tests.api.server import Client, Server, forgotten
 from tests.builders.documents import TABLE, config_map, config_maps, deployment, deployments
 
 
-def told(events: list[dict]) -> list[tuple[str, str]]:
+def reported(events: list[dict]) -> list[tuple[str, str]]:
     return [(event["type"], event["object"]["metadata"]["name"]) for event in events]
 
 
@@ -29,7 +29,7 @@ def test_changes_come_as_they_happen(api: Client, namespace: str) -> None:
         api.delete(config_maps(namespace, "one"))
         events = stream.take(3)
 
-    assert told(events) == [("ADDED", "one"), ("MODIFIED", "one"), ("DELETED", "one")]
+    assert reported(events) == [("ADDED", "one"), ("MODIFIED", "one"), ("DELETED", "one")]
     assert events[1]["object"]["data"] == {"a": "1"}
     versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in events]
     assert versions == sorted(versions)
@@ -40,7 +40,7 @@ def test_changes_come_as_they_happen(api: Client, namespace: str) -> None:
 def test_a_watch_is_asked_for_as_go_reads_booleans(api: Client, namespace: str, flag: str) -> None:
     api.post(config_maps(namespace), config_map("one"))
     with api.watch(config_maps(namespace), watch=flag) as stream:
-        assert told([stream.next()]) == [("ADDED", "one")]
+        assert reported([stream.next()]) == [("ADDED", "one")]
 
 
 def test_a_watch_resumes_after_the_version_it_names(api: Client, namespace: str) -> None:
@@ -53,7 +53,7 @@ def test_a_watch_resumes_after_the_version_it_names(api: Client, namespace: str)
         api.post(config_maps(namespace), config_map("four"))
         events.append(stream.next())
 
-    assert told(events) == [("ADDED", "two"), ("ADDED", "three"), ("ADDED", "four")]
+    assert reported(events) == [("ADDED", "two"), ("ADDED", "three"), ("ADDED", "four")]
 
 
 def test_a_watch_sees_only_its_namespace_and_kind(api: Client, namespace: str) -> None:
@@ -61,7 +61,7 @@ def test_a_watch_sees_only_its_namespace_and_kind(api: Client, namespace: str) -
         api.post(config_maps("default"), {"metadata": {"generateName": "elsewhere-"}})
         api.post(deployments(namespace), deployment("web"))
         api.post(config_maps(namespace), config_map("one"))
-        assert told([stream.next()]) == [("ADDED", "one")]
+        assert reported([stream.next()]) == [("ADDED", "one")]
 
 
 def test_an_object_that_enters_or_leaves_a_selection_is_added_or_deleted(api: Client, namespace: str) -> None:
@@ -78,7 +78,7 @@ def test_an_object_that_enters_or_leaves_a_selection_is_added_or_deleted(api: Cl
         api.post(config_maps(namespace), config_map("two", labels={"tier": "y"}))
         events = stream.take(4)
 
-    assert told(events) == [("ADDED", "one"), ("MODIFIED", "one"), ("DELETED", "one"), ("ADDED", "two")]
+    assert reported(events) == [("ADDED", "one"), ("MODIFIED", "one"), ("DELETED", "one"), ("ADDED", "two")]
     assert events[2]["object"]["metadata"]["labels"] == {"tier": "y"}
     assert events[2]["object"]["metadata"]["resourceVersion"] == left["metadata"]["resourceVersion"]
 
@@ -89,9 +89,9 @@ def test_one_object_is_watched_by_field_or_by_url(api: Client, namespace: str) -
     api.post(config_maps(namespace), config_map("two"))
 
     with api.watch(config_maps(namespace), fieldSelector="metadata.name=two", resourceVersion=since) as stream:
-        assert told([stream.next()]) == [("ADDED", "two")]
+        assert reported([stream.next()]) == [("ADDED", "two")]
     with api.watch(config_maps(namespace, "two"), resourceVersion=since) as stream:
-        assert told([stream.next()]) == [("ADDED", "two")]
+        assert reported([stream.next()]) == [("ADDED", "two")]
 
 
 def test_initial_events_end_with_a_bookmark_that_says_so(api: Client, namespace: str) -> None:
@@ -104,11 +104,11 @@ def test_initial_events_end_with_a_bookmark_that_says_so(api: Client, namespace:
         api.post(config_maps(namespace), config_map("three"))
         events.append(stream.next())
 
-    assert told(events[:2]) == [("ADDED", "one"), ("ADDED", "two")]
+    assert reported(events[:2]) == [("ADDED", "one"), ("ADDED", "two")]
     assert events[2]["type"] == "BOOKMARK"
     assert events[2]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
     assert events[2]["object"]["kind"] == "ConfigMap"
-    assert told(events[3:]) == [("ADDED", "three")]
+    assert reported(events[3:]) == [("ADDED", "three")]
 
 
 def test_rows_of_a_table_bring_their_columns_once(api: Client, namespace: str) -> None:
@@ -196,7 +196,7 @@ def test_a_database_that_was_away_costs_a_watch_nothing(server: Server, api: Cli
         api.post(config_maps(namespace), config_map("after"))
         events = [first, stream.next()]
 
-    assert told(events) == [("ADDED", "before"), ("ADDED", "after")]
+    assert reported(events) == [("ADDED", "before"), ("ADDED", "after")]
 
 
 def test_bookmarks_tell_how_far_a_quiet_watch_has_come(server: Server, api: Client, namespace: str) -> None:

@@ -1,4 +1,4 @@
-"""A member that is hostile: it answers as a member does, until it is told how to attack whoever asks it.
+"""A member that is hostile: it answers as a member does, until a test orders how it attacks its clients.
 
 python -m tests.apps.hostile        says `listening on PORT`; GET /attack/NAME begins an attack, `none` ends it
 """

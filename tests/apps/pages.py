@@ -101,8 +101,8 @@ def one_row_of_each() -> None:
         FleetState("default"),
         CapacityReservation(queued.key, queued.binding, queued.cluster, replicas=2),
     )
-    told = Event(some, "ClusterNotReady", "probes fail", warning=True)
-    decision = Decision(changes=tuple(Save(row) for row in rows), events=(told,))
+    reported = Event(some, "ClusterNotReady", "probes fail", warning=True)
+    decision = Decision(changes=tuple(Save(row) for row in rows), events=(reported,))
     store().apply([(None, decision)], by=Actor("jane"))
 
 

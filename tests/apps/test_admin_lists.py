@@ -21,7 +21,7 @@ from apps.objects.templatetags.object_lists import object_rows
 from apps.resources.models import Work
 from controlplane.apimachinery.meta import Condition
 from controlplane.engine.decision import Decision, Save
-from controlplane.engine.decision import Event as Told
+from controlplane.engine.decision import Event as Reported
 from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING, WORK
 from controlplane.kinds.binding import AggregatedStatusItem
@@ -51,12 +51,12 @@ def _fill(start: int, stop: int) -> None:
         *(work(f"web{n}", "member1") for n in numbers),
         *(template(f"settings{n}", labels={"app": "web"}) for n in numbers),
     )
-    told = [Decision(events=(Told(one, "Moved", "it moved"),)) for one in made[: len(numbers)]]
+    reported = [Decision(events=(Reported(one, "Moved", "it moved"),)) for one in made[: len(numbers)]]
     rows: list[Any] = [Observation(f"member{n}") for n in numbers]
     rows += [eviction(f"web{n}", "member1") for n in numbers]
     rows += [PlacementHint(f"{RESOURCE_BINDING}:shop/web{n}", 1, {"member1": 1}) for n in numbers]
     kept = [Decision(changes=tuple(Save(row) for row in rows))]
-    store().apply([(None, one) for one in (*told, *kept)], by=Actor("jane"))
+    store().apply([(None, one) for one in (*reported, *kept)], by=Actor("jane"))
 
 
 def _pages() -> list[str]:

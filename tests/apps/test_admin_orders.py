@@ -63,7 +63,7 @@ def test_without_a_reason_nothing_is_ordered(root: Client) -> None:
     assert order_on(key) is None
 
 
-def test_what_has_left_already_is_told(root: Client) -> None:
+def test_what_has_left_already_is_reported(root: Client) -> None:
     key = in_queue("web", state=EVICTED)["web"]
 
     assert "has already been evicted from cluster member1" in asked(root, "hold", key)

@@ -61,7 +61,7 @@ class Tally:
     def __init__(self) -> None:
         self.reading = 0
         self.transactions: list[int] = []
-        self.lines = 0  # of the log, with their objects: the database refuses to write others than it is told
+        self.lines = 0  # of the log, with their objects: the database refuses to write other objects than these
         self.writes: list[BinaryCursor] = []
         self.writing = False
 

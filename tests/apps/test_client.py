@@ -165,8 +165,8 @@ async def test_a_member_whose_certificate_has_expired_is_not_lost_and_says_what_
     assert detection.said("AccessLost")[:2] == ("True", "CertificateExpired")
     effects = {(one.key, one.effect) for one in detection.cluster.spec.taints}
     assert effects == {("failover.lifeboat.io/access-lost", "NoSchedule")}
-    told = [one for one in detection.store.list("Event") if one.reason == "CertificateExpired"]
-    assert [one.type for one in told] == ["Warning"]
+    reported = [one for one in detection.store.list("Event") if one.reason == "CertificateExpired"]
+    assert [one.type for one in reported] == ["Warning"]
 
     await fleet.set_fault("member1", "none")
     await detection.seconds(15)
@@ -186,7 +186,7 @@ async def test_a_certificate_of_another_authority_is_refused(fleet: Fleet, clien
 
 
 @on_a_fleet
-async def test_an_http_proxy_is_told_the_headers_and_the_member_is_reached(fleet: Fleet, client: MemberClient) -> None:
+async def test_an_http_proxy_gets_the_headers_and_the_member_is_reached(fleet: Fleet, client: MemberClient) -> None:
     async with http_proxy() as proxy:
         headers = {"X-Tenant": "blue", "Proxy-Authorization": "Bearer abc"}
         behind = target(fleet, proxy=f"http://{HOST}:{proxy.port}", proxy_headers=headers)
@@ -202,9 +202,9 @@ async def test_an_http_proxy_is_told_the_headers_and_the_member_is_reached(fleet
     assert probed.code == 200
     assert (event, seen["metadata"]["name"]) == ("ADDED", "one")
     assert len(proxy.asked) >= 3  # probes, work and watches have connections of their own
-    for place, told in proxy.asked:
+    for place, reported in proxy.asked:
         assert f"https://{place}" == fleet["member1"].url
-        assert (told["x-tenant"], told["proxy-authorization"]) == ("blue", "Bearer abc")
+        assert (reported["x-tenant"], reported["proxy-authorization"]) == ("blue", "Bearer abc")
 
 
 @on_a_fleet
@@ -216,7 +216,7 @@ async def test_a_proxy_never_sees_what_lets_us_into_the_member(fleet: Fleet, cli
 
     assert answer.code == 200
     assert proxy.asked
-    assert not [told for _, told in proxy.asked if behind.token in str(told)]
+    assert not [reported for _, reported in proxy.asked if behind.token in str(reported)]
 
 
 @on_a_fleet

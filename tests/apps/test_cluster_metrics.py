@@ -16,8 +16,8 @@ from tests.builders.objects import cluster
 
 def test_changes_are_counted_per_cluster_and_who_flaps_says_so(root: Client) -> None:
     restless = cluster("member1")
-    told = Condition("Flapping", "True", "AnswersChange")
-    stored(restless.with_status(conditions=(*restless.status.conditions, told)), cluster("member2"))
+    reported = Condition("Flapping", "True", "AnswersChange")
+    stored(restless.with_status(conditions=(*restless.status.conditions, reported)), cluster("member2"))
     row = Observation("member1", "True", turns=179, turned_at=(store().now(),))
     store().apply([(None, Decision(changes=(Save(row),)))], by=Actor("test"))
 

@@ -98,7 +98,7 @@ def shown(row: Collected | None) -> Cluster:
     return put.new
 
 
-def told(row: Collected | None) -> tuple[str, str, list[str], str]:
+def reported(row: Collected | None) -> tuple[str, str, list[str], str]:
     """Return the condition about APIs, the versions that are shown, and the Kubernetes version."""
     status = shown(row).status
     said = condition(status.conditions, "CompleteAPIEnablements")
@@ -111,13 +111,13 @@ def test_an_aggregated_api_that_is_down_hides_nothing_but_itself() -> None:
         broken = {**WHOLE, "/apis/metrics.k8s.io/v1beta1": DOWN}
 
         first = await collected(broken)
-        assert told(first) == ("False", "Partial", ["v1"], "v1.33.0")
+        assert reported(first) == ("False", "Partial", ["v1"], "v1.33.0")
 
         whole = await collected(WHOLE, first, after=10)
-        assert told(whole) == ("True", "Complete", ["metrics.k8s.io/v1beta1", "v1"], "v1.33.0")
+        assert reported(whole) == ("True", "Complete", ["metrics.k8s.io/v1beta1", "v1"], "v1.33.0")
 
         again = await collected({**broken, "/version": {"gitVersion": "v1.34.0"}}, whole, after=20)
-        assert told(again) == ("False", "Partial", ["metrics.k8s.io/v1beta1", "v1"], "v1.34.0")
+        assert reported(again) == ("False", "Partial", ["metrics.k8s.io/v1beta1", "v1"], "v1.34.0")
         said = condition(shown(again).status.conditions, "CompleteAPIEnablements")
         assert said is not None
         assert "metrics.k8s.io/v1beta1" in said.message
@@ -135,7 +135,7 @@ def test_an_aggregated_api_that_is_down_hides_nothing_but_itself() -> None:
 def test_a_list_that_is_null_is_empty(answers: dict[str, Any]) -> None:
     row = asyncio.run(collected({**WHOLE, **answers}))
 
-    assert told(row)[:2] == ("True", "Complete")
+    assert reported(row)[:2] == ("True", "Complete")
 
 
 @pytest.mark.parametrize("path", ["/api/v1", "/apis", "/version", "/api/v1/nodes"])

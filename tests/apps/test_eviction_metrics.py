@@ -134,13 +134,13 @@ def test_each_metric_has_its_type_and_its_labels(root: Client) -> None:
     outage()
     types, samples = settled(root, waiting=3)
 
-    told = {}
+    reported = {}
     for name, (type, _) in (S001 | SHIPPED | OURS).items():
         suffix = {"histogram": "_bucket", "counter": "_total"}.get(type, "")
         (labels,) = {frozenset(dict(found)) for sample, found in samples if sample == name + suffix}
-        told[name] = (types[name], set(labels))
+        reported[name] = (types[name], set(labels))
 
-    assert told == S001 | SHIPPED | OURS
+    assert reported == S001 | SHIPPED | OURS
 
 
 def test_each_metric_says_what_it_counts(root: Client) -> None:
@@ -183,8 +183,8 @@ def test_the_estimate_is_exact_for_what_the_bucket_holds(
     redis.hset(f"{PREFIX}fleet", mapping={"tokens": str(level), "rate": "0", "at": "0"})
     outage()
 
-    told: Sample = ("lifeboat_eviction_eta_seconds", ())
-    samples = until(lambda: (found := scraped(root)[1]).get(told) == seconds and found, within=WITHIN)
+    reported: Sample = ("lifeboat_eviction_eta_seconds", ())
+    samples = until(lambda: (found := scraped(root)[1]).get(reported) == seconds and found, within=WITHIN)
 
     assert samples["lifeboat_eviction_tokens", (("name", "fleet"),)] == level
 

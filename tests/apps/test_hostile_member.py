@@ -25,7 +25,7 @@ MORE_MEGABYTES = 200.0  # an attack adds at most 131; a gzip without the limit o
 SECONDS = 2.0  # each attack lasts at least so long
 APPLIED_WITHIN = 20.0  # s; a workload on the good members meanwhile: 3.1 with load, and CI is slower
 LONGEST_GAP = 10.0  # s, between two probes of a good member, which are due every half second: 2.3 with load
-TELLING = {  # the attacks that exceed a limit of our own, and what is told of it
+TELLING = {  # the attacks that exceed a limit of our own, and what is reported of it
     "gzip": "larger than 8 MiB",
     "endless": "(larger|longer) than 8 MiB",
     "pages": "more than 2,000 pages|takes longer than",
@@ -80,8 +80,8 @@ def test_one_hostile_member_costs_the_others_nothing(fleet: tuple[Stack, Attacke
         time.sleep(max(0.0, SECONDS - applied))  # the attack itself: there is no event to wait for
         gap = max(_longest_gap(running, member, since=at) for member in GOOD)
         more = _peak(pid) - before
-        told = TELLING.get(name, "")
-        assert not told or until(lambda w=told: re.search(w, _told(running)), within=WITHIN), name  # type: ignore[misc]
+        reported = TELLING.get(name, "")
+        assert not reported or until(lambda w=reported: re.search(w, _reported(running)), within=WITHIN), name  # type: ignore[misc]
         figures[name] = (round(applied, 1), round(gap, 1), round(more))
         print(f"{name}: applied after {applied:.1f} s, longest gap {gap:.1f} s, {more:.0f} MB more")
         attacker.attack("none")
@@ -101,7 +101,7 @@ def _applied(running: Stack, name: str) -> set[str]:
     return {one.cluster_name for one in items if one.applied}
 
 
-def _told(running: Stack) -> str:
+def _reported(running: Stack) -> str:
     found = [one for one in running.store.list("Event") if one.involved_object.name == "hostile"]
     return "\n".join(f"{one.reason}: {one.message}" for one in found)
 

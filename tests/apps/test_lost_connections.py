@@ -57,7 +57,7 @@ def is_everywhere(running: Stack) -> bool:
 
 
 def tracebacks(running: Stack, processes: list[Process]) -> list[str]:
-    """Return the lines of the logs in which something nobody anticipated is told."""
+    """Return the lines of the logs in which an unexpected error is reported."""
     logs = running.processes.folder.glob("*.log")
     return [line for log in logs for line in log.read_text().splitlines() if "Traceback" in line]
 
@@ -105,7 +105,7 @@ def ask_after(ending: str) -> None:
 
 
 def test_listening_is_done_with_all_that_the_databases_url_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(connection.settings_dict["OPTIONS"], "application_name", "told in the URL")
+    monkeypatch.setitem(connection.settings_dict["OPTIONS"], "application_name", "reported in the URL")
 
     with listening("lifeboat") as own:
-        assert own.info.get_parameters()["application_name"] == "told in the URL"
+        assert own.info.get_parameters()["application_name"] == "reported in the URL"

@@ -36,8 +36,8 @@ class Lists:
                 items, token = self.page(self.limits[-1], query.get("continue", [""])[0])
                 metadata = {"resourceVersion": "7", **({"continue": token} if token else {})}
                 body = orjson.dumps({"items": items, "metadata": metadata})
-                told = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-                writer.write(told.encode() + body)
+                reported = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+                writer.write(reported.encode() + body)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()  # the client went, or did not read on
@@ -86,7 +86,7 @@ def test_a_page_that_is_too_long_is_read_again_in_smaller_ones(size: int, count:
     assert member.limits == limits
 
 
-def test_an_object_that_is_too_long_alone_is_told_and_not_asked_for_without_end() -> None:
+def test_an_object_that_is_too_long_alone_is_reported_and_not_asked_for_without_end() -> None:
     member = Lists(objects_of(LONGEST, 3))
 
     answer = member.read()

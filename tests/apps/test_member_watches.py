@@ -1,4 +1,4 @@
-"""The watches on members: what they told may be told again, for a database that lost it."""
+"""The watches on members: what they reported may be reported again, for a database that lost it."""
 
 from __future__ import annotations
 
@@ -42,31 +42,31 @@ MANIFEST: dict[str, Any] = {
 }
 
 
-def test_what_members_told_is_told_again_after_the_database_was_away() -> None:
-    asyncio.run(_told_again())
+def test_what_members_reported_is_reported_again_after_the_database_was_away() -> None:
+    asyncio.run(_reported_again())
 
 
-async def _told_again() -> None:
-    told: asyncio.Queue[list[Ref]] = asyncio.Queue()
+async def _reported_again() -> None:
+    reported: asyncio.Queue[list[Ref]] = asyncio.Queue()
     async with Fleet(members=("member1",), ready_after=0.0) as fleet:
         member, client = fleet["member1"], MemberClient(ANYWHERE)
         where = Target("member1", member.url, member.config.token)
-        watches = Watches(client, told.put_nowait)
+        watches = Watches(client, reported.put_nowait)
         try:
             assert (await client.ensure(Ensure(where, MANIFEST, overwrite=False))).ok
             watches.want({("member1", "v1", "ConfigMap"): where})
-            first = await asyncio.wait_for(told.get(), 60)
+            first = await asyncio.wait_for(reported.get(), 60)
 
             watches.report_all_changed()
 
             assert first == [MINE]
-            assert await asyncio.wait_for(told.get(), 60) == [MINE]
+            assert await asyncio.wait_for(reported.get(), 60) == [MINE]
         finally:
             await watches.close()
             await client.close()
 
 
-def test_what_was_read_whole_is_told_and_what_is_not_there_is_gone() -> None:
+def test_what_was_read_whole_is_reported_and_what_is_not_there_is_gone() -> None:
     """Somebody may have removed it while nobody watched: no change of the member will ever say so."""
     asyncio.run(_read_whole())
 
@@ -82,9 +82,9 @@ async def _read_whole() -> None:
         try:
             watches.want({key: where, brought: where})
 
-            told = {await asyncio.wait_for(read.get(), 60) for _ in range(2)}
+            reported = {await asyncio.wait_for(read.get(), 60) for _ in range(2)}
 
-            assert told == {key, brought}  # of a kind the member does not serve it holds nothing
+            assert reported == {key, brought}  # of a kind the member does not serve it holds nothing
             job = yaml.safe_load(flink.APP) | {"metadata": {**MANIFEST["metadata"], "name": "flink-app"}}
             assert {watches.observe(Observe("member1", one)).code for one in (MANIFEST, job)} == {404}
         finally:
@@ -102,14 +102,14 @@ def test_a_kind_that_becomes_known_later_is_watched_from_then_on() -> None:
 
 
 async def _known_later(brought: Sequence[Kind]) -> None:
-    told: asyncio.Queue[list[Ref]] = asyncio.Queue()
+    reported: asyncio.Queue[list[Ref]] = asyncio.Queue()
     job = yaml.safe_load(flink.APP)
     job["metadata"] |= {**MANIFEST["metadata"], "name": "flink-app"}
     key = ("member1", flink.GROUP_VERSION, "FlinkDeployment")
     async with Fleet(members=("member1",), ready_after=0.0) as fleet:
         member, client = fleet["member1"], MemberClient(ANYWHERE)
         where = Target("member1", member.url, member.config.token)
-        watches = Watches(client, told.put_nowait)
+        watches = Watches(client, reported.put_nowait)
         try:
             KINDS.set_custom(brought)
             for manifest in (yaml.safe_load(flink.DEFINITION), job):
@@ -122,7 +122,7 @@ async def _known_later(brought: Sequence[Kind]) -> None:
             KINDS.set_custom(brought)
             watches.want({key: where})
 
-            assert await asyncio.wait_for(told.get(), 60) == [MINE]
+            assert await asyncio.wait_for(reported.get(), 60) == [MINE]
         finally:
             await watches.close()
             await client.close()

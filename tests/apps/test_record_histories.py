@@ -70,7 +70,7 @@ def test_lists_pages_and_single_reads_tell_what_the_whole_history_tells(
     assert list(pages(limit)) == alone
 
 
-def test_an_outage_whose_cluster_was_false_and_then_unknown_is_told_from_its_beginning(root: Client) -> None:
+def test_an_outage_whose_cluster_was_false_and_then_unknown_is_reported_from_its_beginning(root: Client) -> None:
     place, of = (made.ref for made in stored(cluster("member1"), binding("web", "member1")))
     for status in ("True", "False"):
         turned(place, status)

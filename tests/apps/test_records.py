@@ -29,8 +29,8 @@ def changed(old: Any, new: Any, *, reason: str = "") -> None:
 def turned(ref: Ref, status: str) -> None:
     """From now on the cluster is Ready, or not."""
     old = found(ref)
-    told = Condition("Ready", status, "ClusterNotReachable", "connection refused")
-    changed(old, old.with_status(conditions=with_condition(old.status.conditions, told, now=now())))
+    reported = Condition("Ready", status, "ClusterNotReachable", "connection refused")
+    changed(old, old.with_status(conditions=with_condition(old.status.conditions, reported, now=now())))
 
 
 def now() -> datetime:
@@ -75,7 +75,7 @@ def test_a_record_says_what_was_seen_however_much_the_cluster_has_reported_since
     assert before == after == listed
 
 
-def test_what_a_cluster_went_through_long_before_is_not_told(root: Client) -> None:
+def test_what_a_cluster_went_through_long_before_is_not_reported(root: Client) -> None:
     """It was lost and came back; then somebody tainted it."""
     place, of = (made.ref for made in stored(cluster("member1"), binding("web", "member1")))
     for status in ("True", "False", "True"):
@@ -88,7 +88,7 @@ def test_what_a_cluster_went_through_long_before_is_not_told(root: Client) -> No
     assert [step.what for step in record.status.steps] == ["Tainted", "Decided"]
 
 
-def test_what_the_binding_said_it_waited_for_is_told_between_taint_and_decision(root: Client) -> None:
+def test_what_the_binding_said_it_waited_for_is_reported_between_taint_and_decision(root: Client) -> None:
     place, of = (made.ref for made in stored(cluster("member1"), binding("web", "member1")))
     tainted(place)
     for state, reason, message in (

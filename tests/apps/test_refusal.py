@@ -1,4 +1,4 @@
-"""What PostgreSQL refuses is told with its cause, and without addresses, logins and content of rows."""
+"""What PostgreSQL refuses is reported with its cause, and without addresses, logins and content of rows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_server_that_takes_no_more_connections() -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "reported"),
     [
         ({"dbname": SECRET}, "PostgreSQL has no database of that name (SQLSTATE 3D000)"),
         ({"user": SECRET}, "PostgreSQL refuses the login"),
@@ -60,10 +60,10 @@ def test_a_server_that_takes_no_more_connections() -> None:
     ],
     ids=["database", "login", "port", "host", "socket"],
 )
-def test_a_connection_that_cannot_be_made_is_told_without_names(other: dict[str, Any], told: str) -> None:
+def test_a_connection_that_cannot_be_made_is_reported_without_names(other: dict[str, Any], reported: str) -> None:
     error = connecting(**other)
 
-    assert cause(error).startswith(told)
+    assert cause(error).startswith(reported)
     assert SECRET not in cause(error)
 
 
@@ -74,7 +74,7 @@ def refused(run: Callable[[Any], Any]) -> BaseException:
 
 
 @pytest.mark.parametrize("state", ["53100", "53200", "57P03", "58030", "55P03", "57014", "40P01"])
-def test_a_refusal_of_the_server_is_told_by_its_state_and_not_in_its_words(state: str) -> None:
+def test_a_refusal_of_the_server_is_reported_by_its_state_and_not_in_its_words(state: str) -> None:
     block = f"DO $$ BEGIN RAISE EXCEPTION '{SECRET}' USING ERRCODE = '{state}'; END $$"
 
     error = refused(lambda cursor: cursor.run(block))
@@ -86,7 +86,7 @@ def test_a_refusal_of_the_server_is_told_by_its_state_and_not_in_its_words(state
 
 
 @pytest.mark.parametrize(
-    ("state", "told", "seconds"),
+    ("state", "reported", "seconds"),
     [
         ("53100", "the disk of PostgreSQL is full", 5),
         ("53200", "PostgreSQL is out of memory", 5),
@@ -97,14 +97,14 @@ def test_a_refusal_of_the_server_is_told_by_its_state_and_not_in_its_words(state
         ("40P01", "PostgreSQL ended a transaction to resolve a deadlock", 1),
     ],
 )
-def test_a_request_that_the_server_refuses_is_answered_with_the_cause(state: str, told: str, seconds: int) -> None:
+def test_a_request_that_the_server_refuses_is_answered_with_the_cause(state: str, reported: str, seconds: int) -> None:
     """A cause that does not pass by itself is tried again after 5 s, any other after 1 s."""
     block = f"DO $$ BEGIN RAISE EXCEPTION '{SECRET}' USING ERRCODE = '{state}'; END $$"
 
     answer = status_error(refused(lambda cursor: cursor.run(block)))
 
     assert (answer.code, answer.details.retry_after_seconds) == (503, seconds)
-    assert f"the database refused this request: {told}" in str(answer)
+    assert f"the database refused this request: {reported}" in str(answer)
     assert f"(SQLSTATE {state})" in str(answer)
     assert "not reachable" not in str(answer)
 

@@ -30,7 +30,7 @@ async def test_a_deletion_that_finalizers_hold_back_says_which(fleet: Fleet, cli
 
 
 @on_a_fleet
-async def test_a_namespace_of_the_member_is_told_apart_from_a_failure(fleet: Fleet, client: MemberClient) -> None:
+async def test_a_namespace_of_the_member_is_distinguished_from_a_failure(fleet: Fleet, client: MemberClient) -> None:
     member, shop = target(fleet), manifest("Namespace", "shop")
     theirs = {"metadata": {"name": "shop"}}
     assert (await client.call(member, "POST", "/api/v1/namespaces", body=theirs)).ok

@@ -324,8 +324,8 @@ def test_an_object_made_anew_while_it_was_being_deleted_stays() -> None:
             asked.append((head.split()[0], await reader.readexactly(int(length[0]) if length else 0)))
             body = orjson.dumps({"metadata": {"uid": "seen", "labels": {MANAGED_LABEL: MANAGED_LABEL_VALUE}}})
             status = "200 OK" if asked[-1][0] == "GET" else "409 Conflict"
-            told = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-            writer.write(told.encode() + body)
+            reported = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            writer.write(reported.encode() + body)
 
     async def story(client: MemberClient) -> None:
         server = await asyncio.start_server(serve, HOST, 0)

@@ -67,7 +67,7 @@ def test_a_worker_runs_without_beat_and_without_redis(tmp_path: Path) -> None:
         until(lambda: bindings(running) == wanted, within=WITHIN)
 
 
-def test_a_worker_whose_main_process_alone_is_told_to_end_gives_its_leases_back(
+def test_a_worker_whose_main_process_alone_is_asked_to_end_gives_its_leases_back(
     tmp_path: Path, broker: dict[str, Any]
 ) -> None:
     with stack(tmp_path, broker["url"], lease_seconds="60") as running:
@@ -81,7 +81,7 @@ def test_a_worker_whose_main_process_alone_is_told_to_end_gives_its_leases_back(
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
-def test_a_redis_that_refuses_writes_grants_no_token_and_the_cause_is_told(
+def test_a_redis_that_refuses_writes_grants_no_token_and_the_cause_is_reported(
     broker: dict[str, Any], refusal: str
 ) -> None:
     refuse, _, word = REFUSALS[refusal]

@@ -108,7 +108,7 @@ def test_a_holder_that_slept_past_its_lease_writes_nothing_when_it_wakes(alone: 
 
 def _paused_with_work_left(running: Stack, process: Process, name: str, wanted: set[str]) -> bool:
     """Pause a process that has the lease, has done some of its work and not all of it; one that was faster than we is
-    woken again. `wanted` is told which bindings that work makes. It sleeps while its work is written: it needs no tick
+    woken again. `wanted` gets the bindings that the work makes. It sleeps while its work is written: it needs no tick
     to begin."""
     until(lambda: _paused_between_transactions(process), within=WITHIN, every=0.01)
     before = bindings(running)
@@ -144,7 +144,7 @@ def test_a_holder_paused_with_the_write_lock_in_its_hand_lets_go_of_it_with_its_
 
 def _paused_as_it_looks_at_its_lease(running: Stack, process: Process, name: str, wanted: set[str]) -> bool:
     """Pause a process that holds the write lock: it has work, and waits for the row of its lease, to see whether that
-    is its own. `wanted` is told which bindings that work makes.
+    is its own. `wanted` gets the bindings that the work makes.
 
     It sleeps between two transactions while that work is written: with the write lock in its hand it would keep us
     from writing, and we it from the row.

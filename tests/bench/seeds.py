@@ -1,6 +1,6 @@
 """seeds: processor time of every seed of random trouble CI runs, one after the other on one core (issue 4: 0.3 s each).
 
-Nothing fails by it: how long a seed takes is the host's affair as well, whose speed is told beside it.
+Nothing fails by it: how long a seed takes is the host's affair as well, whose speed is printed beside it.
 """
 
 from __future__ import annotations

@@ -128,14 +128,14 @@ class _Watch:
 
 
 def _said_by_kubectl(kubectl: Path, server: Server) -> str:
-    """Return what kubectl is told of the same mistake, from the field's path on."""
+    """Return what kubectl prints about the same mistake, from the field's path on."""
     patch = '[{"op": "replace", "path": "/spec/taints/0/effect", "value": "NoExec"}]'
     command = [str(kubectl), "--kubeconfig", str(server.kubeconfig), "patch", "cluster", "member1", "--type=json"]
     done = subprocess.run([*command, "-p", patch], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 1, done.stdout
-    told = done.stderr.strip()
-    assert "spec.taints[0].effect: " in told, told
-    return told[told.index("spec.taints[0].effect: ") :]
+    reported = done.stderr.strip()
+    assert "spec.taints[0].effect: " in reported, reported
+    return reported[reported.index("spec.taints[0].effect: ") :]
 
 
 def _containing(text: str) -> re.Pattern[str]:

@@ -17,7 +17,7 @@ from tests.browser.person import log_in, open_cluster, open_link
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
-def told_kubectl(kubectl: Path, server: Server, *what: str, annotation: str) -> dict[str, object]:
+def shown_by_kubectl(kubectl: Path, server: Server, *what: str, annotation: str) -> dict[str, object]:
     """Return what kubectl reads in an annotation, empty where there is none."""
     command = [str(kubectl), "--kubeconfig", str(server.kubeconfig), "get", *what, "-o", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
@@ -48,7 +48,7 @@ def test_what_waits_to_leave_a_cluster_is_found_ordered_about_and_released(
     from tests.apps.pages import in_queue, lost_cluster  # here, and below: needs Django set up
 
     def orders(name: str) -> list[tuple[str, str, str]]:
-        found = told_kubectl(kubectl, server, "resourcebinding", name, "-n", "shop", annotation=ORDERS)
+        found = shown_by_kubectl(kubectl, server, "resourcebinding", name, "-n", "shop", annotation=ORDERS)
         return [(one["verb"], one["reason"], one["by"]) for one in found.get("member1", [])]  # type: ignore[attr-defined]  # JSON
 
     lost_cluster()
@@ -72,7 +72,7 @@ def test_what_waits_to_leave_a_cluster_is_found_ordered_about_and_released(
     assert (orders("web"), orders("api")) == ([], given)
 
 
-def test_what_left_meanwhile_is_told_and_nothing_is_ordered(
+def test_what_left_meanwhile_is_reported_and_nothing_is_ordered(
     server: Server, any_browser: BrowserContext, kubectl: Path
 ) -> None:
     from tests.apps.pages import in_queue, lost_cluster
@@ -86,7 +86,7 @@ def test_what_left_meanwhile_is_told_and_nothing_is_ordered(
     order(page, "Hold until released", "web", reason="too late")
 
     expect(page.locator(".messagelist .error")).to_contain_text("has already been evicted from cluster member1")
-    assert told_kubectl(kubectl, server, "resourcebinding", "web", "-n", "shop", annotation=ORDERS) == {}
+    assert shown_by_kubectl(kubectl, server, "resourcebinding", "web", "-n", "shop", annotation=ORDERS) == {}
 
 
 def test_a_lost_cluster_is_fenced_with_a_reason_and_the_fence_is_taken_away(
@@ -103,20 +103,20 @@ def test_a_lost_cluster_is_fenced_with_a_reason_and_the_fence_is_taken_away(
     page.get_by_role("button", name="Fence the cluster").click()
     expect(page.locator("#content-main")).to_contain_text("say how the cluster is known to be down")
     expect(page.locator("#content-main")).to_contain_text("must be between 1 and 604800")
-    assert told_kubectl(kubectl, server, "cluster", "member1", annotation=FENCE_ANNOTATION) == {}
+    assert shown_by_kubectl(kubectl, server, "cluster", "member1", annotation=FENCE_ANNOTATION) == {}
 
     page.get_by_label("Reason").fill("its power is off")
     page.get_by_label("Valid for (seconds)").fill("600")
     page.get_by_role("button", name="Fence the cluster").click()
     expect(page.locator(".messagelist")).to_contain_text("Cluster member1 is fenced.")
-    fence = told_kubectl(kubectl, server, "cluster", "member1", annotation=FENCE_ANNOTATION)
+    fence = shown_by_kubectl(kubectl, server, "cluster", "member1", annotation=FENCE_ANNOTATION)
     assert (fence["by"], fence["reason"]) == ("root", "its power is off")
     expect(page.get_by_role("table", name="Timeline").get_by_role("row").nth(1)).to_contain_text("root")
 
     open_link(page, "Fence")
     page.get_by_role("button", name="Remove the fence").click()
     expect(page.locator(".messagelist")).to_contain_text("Cluster member1 is no longer fenced.")
-    assert told_kubectl(kubectl, server, "cluster", "member1", annotation=FENCE_ANNOTATION) == {}
+    assert shown_by_kubectl(kubectl, server, "cluster", "member1", annotation=FENCE_ANNOTATION) == {}
 
 
 def test_a_cluster_that_answers_is_not_fenced_and_the_page_says_why(
@@ -135,4 +135,4 @@ def test_a_cluster_that_answers_is_not_fenced_and_the_page_says_why(
     page.get_by_role("button", name="Fence the cluster").click()
 
     expect(page.locator(".errorlist")).to_contain_text("Ready")
-    assert told_kubectl(kubectl, server, "cluster", "member1", annotation=FENCE_ANNOTATION) == {}
+    assert shown_by_kubectl(kubectl, server, "cluster", "member1", annotation=FENCE_ANNOTATION) == {}

@@ -10,7 +10,7 @@ STRING = {"type": "string"}
 
 
 def keyed(item: dict[str, Any], *keys: str) -> dict[str, Any]:
-    """Return the schema of a list whose items are told apart by these fields, for apply and for strategic patches."""
+    """Return the schema of a list whose items these fields distinguish, for apply and for strategic patches."""
     return {
         "type": "array",
         "items": {"type": "object", "properties": item},

@@ -49,7 +49,7 @@ def run(root: Path, *, seconds: float, seed: int, say: Callable[[str], None] = p
         took, problems = _settle(site)
         found = problems + _checked(site, ledger)
         acknowledged = sum(one.outcome == "acknowledged" for one in ledger.writes)
-        return Report([*ledger.summary(), *_told(site, found, took)], found, ledger.kills, acknowledged)
+        return Report([*ledger.summary(), *_reported(site, found, took)], found, ledger.kills, acknowledged)
     finally:
         ledger.close()
         site.down()
@@ -89,7 +89,7 @@ def _checked(site: Site, ledger: Ledger) -> list[str]:
         return [f"cannot be checked: {error}"]
 
 
-def _told(site: Site, problems: list[str], took: float) -> list[str]:
+def _reported(site: Site, problems: list[str], took: float) -> list[str]:
     def count(word: str) -> int:
         return sum(one.startswith(f"{word}:") for one in problems)
 

@@ -30,10 +30,16 @@ def on_a_terminal(server: Server, *arguments: str, **environment: str) -> str:
     """Return what the command prints on a terminal of 200 columns."""
     reader, terminal = pty.openpty()
     plain = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
-    told = {**plain, "KUBECONFIG": str(server.kubeconfig), "TERM": "xterm-256color", "COLUMNS": "200", **environment}
+    reported = {
+        **plain,
+        "KUBECONFIG": str(server.kubeconfig),
+        "TERM": "xterm-256color",
+        "COLUMNS": "200",
+        **environment,
+    }
     call = [sys.executable, "-m", "apps.command", *arguments]
     process = subprocess.Popen(
-        call, cwd=PROJECT, env=told, stdout=terminal, stderr=terminal, preexec_fn=hear_interrupts
+        call, cwd=PROJECT, env=reported, stdout=terminal, stderr=terminal, preexec_fn=hear_interrupts
     )
     os.close(terminal)
     printed = b""
@@ -73,9 +79,9 @@ def test_a_watched_queue_is_printed_again_when_it_changes_until_ctrl_c(
 
 def test_a_watched_status_fills_the_terminal_and_leaves_it_as_it_was(server: Server) -> None:
     reader, terminal = pty.openpty()
-    told = {**os.environ, "KUBECONFIG": str(server.kubeconfig), "TERM": "xterm-256color", "COLUMNS": "200"}
+    reported = {**os.environ, "KUBECONFIG": str(server.kubeconfig), "TERM": "xterm-256color", "COLUMNS": "200"}
     call = [sys.executable, "-m", "apps.command", "status", "-w", "--interval", "1s"]
-    process = subprocess.Popen(call, cwd=PROJECT, env=told, stdout=terminal, stderr=terminal)
+    process = subprocess.Popen(call, cwd=PROJECT, env=reported, stdout=terminal, stderr=terminal)
     os.close(terminal)
     printed, ends = b"", time.monotonic() + SECONDS
     while printed.count(b"As of ") < 2:
@@ -135,10 +141,14 @@ def test_kubectl_finds_it_as_a_plugin(kubectl: Path, server: Server, tmp_path: P
     script = tmp_path / "kubectl-lifeboat"
     script.write_text(f'#!/bin/sh\ncd {PROJECT} && exec {sys.executable} -m apps.command "$@"\n')
     script.chmod(0o755)
-    told = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "KUBECONFIG": str(server.kubeconfig)}
+    reported = {
+        **os.environ,
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+        "KUBECONFIG": str(server.kubeconfig),
+    }
 
     done = subprocess.run(
-        [kubectl, "lifeboat", "version"], env=told, capture_output=True, text=True, check=False, timeout=SECONDS
+        [kubectl, "lifeboat", "version"], env=reported, capture_output=True, text=True, check=False, timeout=SECONDS
     )
 
     assert (done.returncode, "server: v1." in done.stdout) == (0, True), done.stderr

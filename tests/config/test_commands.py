@@ -1,4 +1,4 @@
-"""What a command is told and cannot be is refused in words, before anything is done."""
+"""An option that is impossible is refused in words, before anything is done."""
 
 import os
 
@@ -16,8 +16,8 @@ from tests import forked
     ],
 )
 def test_a_fleet_of_no_clusters_or_of_fewer_bindings_than_none_is_refused(options: list[str], words: str) -> None:
-    told = {**os.environ, "LIFEBOAT_SECRET_KEY": "x", "LIFEBOAT_DEVELOPMENT": "true"}
+    reported = {**os.environ, "LIFEBOAT_SECRET_KEY": "x", "LIFEBOAT_DEVELOPMENT": "true"}
 
-    done = forked.python(["manage.py", "fleet", *options], env=told)
+    done = forked.python(["manage.py", "fleet", *options], env=reported)
 
     assert (done.returncode, words in done.stderr) == (2, True), done.stderr

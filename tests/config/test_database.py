@@ -15,7 +15,7 @@ SETTINGS = Path(env.__file__).parent / "settings" / "__init__.py"
 
 @pytest.fixture
 def options(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return what libpq is told where DATABASE_URL has these parameters."""
+    """Return the options of libpq where DATABASE_URL has these parameters."""
 
     def read(parameters: str, **variables: str) -> dict[str, Any]:
         for name, value in {"DATABASE_URL": f"postgresql://db.example/fleet?{parameters}", **variables}.items():
@@ -27,15 +27,15 @@ def options(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_options_of_the_url_count_beside_those_the_product_relies_on(options: Any) -> None:
-    told = options("options=-c%20search_path%3Dfleet")["options"]
+    reported = options("options=-c%20search_path%3Dfleet")["options"]
 
-    assert told.startswith("-c search_path=fleet -c enable_seqscan=off ")
+    assert reported.startswith("-c search_path=fleet -c enable_seqscan=off ")
 
 
 def test_a_session_paused_within_a_transaction_ends_with_the_lease(options: Any) -> None:
-    told = options("", LIFEBOAT_LEASE_SECONDS="7")["options"]
+    reported = options("", LIFEBOAT_LEASE_SECONDS="7")["options"]
 
-    assert "-c idle_in_transaction_session_timeout=7s" in told
+    assert "-c idle_in_transaction_session_timeout=7s" in reported
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,9 @@ def test_a_session_paused_within_a_transaction_ends_with_the_lease(options: Any)
 def test_a_session_waits_for_locks_and_statements_no_longer_than_its_limits(
     options: Any, variables: dict[str, str], lock: str, statement: str
 ) -> None:
-    told = options("", **variables)["options"].split(" -c ")
+    reported = options("", **variables)["options"].split(" -c ")
 
-    assert {f"lock_timeout={lock}", f"statement_timeout={statement}"} <= set(told)
+    assert {f"lock_timeout={lock}", f"statement_timeout={statement}"} <= set(reported)
 
 
 def test_a_server_that_says_nothing_any_more_is_given_up_in_half_a_minute_unless_the_url_says_otherwise(

@@ -161,9 +161,9 @@ class Story:
     def access_lost(self, name: str, status: str) -> None:
         self._tell(name, Condition("AccessLost", status))
 
-    def _tell(self, name: str, told: Condition) -> None:
+    def _tell(self, name: str, reports: Condition) -> None:
         old = self.cluster(name)
-        self.store.put(old.with_status(conditions=with_condition(old.status.conditions, told, now=self.now)), old)
+        self.store.put(old.with_status(conditions=with_condition(old.status.conditions, reports, now=self.now)), old)
         self.work()
 
     def save(self, row: Row) -> None:

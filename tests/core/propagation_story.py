@@ -1,4 +1,4 @@
-"""Templates, policies and clusters in memory, with the propagation controllers and a scheduler that is told."""
+"""Templates, policies and clusters in memory, with the propagation controllers and a scheduler that follows a table."""
 
 from __future__ import annotations
 

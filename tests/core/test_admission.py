@@ -1,4 +1,4 @@
-"""What every kind has in common: identity, metadata, causes told at once, generations."""
+"""What every kind has in common: identity, metadata, causes reported at once, generations."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_metadata_that_cannot_be_is_refused_by_field(change: Document, field: st
     assert field in fields(with_metadata(**change) if "name" not in change else {**with_metadata(), "metadata": change})
 
 
-def test_all_causes_are_told_at_once_schema_and_metadata_together() -> None:
+def test_all_causes_are_reported_at_once_schema_and_metadata_together() -> None:
     doc = policy("Bad Name", priority="high", placement=[])
     doc["spec"]["resourceSelectors"] = [{"apiVersion": "apps/v1"}]
 
@@ -86,7 +86,7 @@ A, B = {"key": "a", "effect": "NoExecute"}, {"key": "b", "effect": "NoSchedule"}
         ((A | {"key": "a b"}, A | {"value": ["x"]}, A), {"[0].key", "[1].value", "[2]"}),
     ],
 )
-def test_a_taint_twice_is_told_at_the_later_one_whatever_else_is_wrong(
+def test_a_taint_twice_is_reported_at_the_later_one_whatever_else_is_wrong(
     made: Callable[..., Document], taints: tuple[Any, ...], found: set[str]
 ) -> None:
     assert fields(made(*taints)) == {f"spec.taints{place}" for place in found}
@@ -108,7 +108,7 @@ def test_a_time_that_is_none_hides_nothing_else() -> None:
     }
 
 
-def test_what_fits_the_schema_and_not_the_type_is_told_with_its_value() -> None:
+def test_what_fits_the_schema_and_not_the_type_is_reported_with_its_value() -> None:
     (late,) = refused(cluster(taints=[A | {"timeAdded": "yesterday"}]))
     (large,) = refused(policy(priority=1e20))
 

@@ -87,11 +87,13 @@ def test_a_status_as_members_have_it_is_taken() -> None:
 
 def test_a_push_cluster_without_an_address_is_taken_and_said_to_be_asked_by_nobody() -> None:
     """As in the original: a Cluster may be made first and get its address and credentials later."""
-    told = {mode: created(cluster(syncMode=mode, apiEndpoint=""), namespace="").warnings for mode in ("Push", "Pull")}
+    reported = {
+        mode: created(cluster(syncMode=mode, apiEndpoint=""), namespace="").warnings for mode in ("Push", "Pull")
+    }
     dialled = created(cluster(apiEndpoint="https://member1.example"), namespace="").warnings
 
-    assert any("spec.apiEndpoint is empty" in one for one in told["Push"])
-    assert not any("apiEndpoint" in one for one in (*told["Pull"], *dialled))
+    assert any("spec.apiEndpoint is empty" in one for one in reported["Push"])
+    assert not any("apiEndpoint" in one for one in (*reported["Pull"], *dialled))
 
 
 def test_taints_that_start_clocks_are_stamped_and_keep_their_time() -> None:
@@ -132,8 +134,8 @@ def test_who_reports_one_condition_of_a_cluster_takes_none_of_ours_away() -> Non
     live = created(cluster(), namespace="").object.with_status(conditions=(*ours, theirs))
 
     def report(*types: str) -> Cluster:
-        told = [{"type": one, "status": "True", "reason": "Df", "message": ""} for one in types]
-        after: Cluster = updated(cluster() | {"status": {"conditions": told}}, live, subresource="status").object
+        reported = [{"type": one, "status": "True", "reason": "Df", "message": ""} for one in types]
+        after: Cluster = updated(cluster() | {"status": {"conditions": reported}}, live, subresource="status").object
         return after
 
     assert report("Slow").status.conditions[:-1] == ours

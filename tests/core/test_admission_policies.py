@@ -235,11 +235,11 @@ def test_what_is_accepted_without_effect_is_said() -> None:
     state = {"rules": [{"aliasLabelName": "id", "jsonPath": "{.id}"}]}
     doc = policy(failover={"cluster": {"purgeMode": "Gracefully", "statePreservation": state}}, preemption="Never")
 
-    told = created(doc, settings=Settings()).warnings
+    reported = created(doc, settings=Settings()).warnings
 
-    assert any("StatefulFailoverInjection" in one for one in told)
-    assert any("only Directly" in one for one in told)
-    assert any("feature gate Failover is off" in one for one in told)
+    assert any("StatefulFailoverInjection" in one for one in reported)
+    assert any("only Directly" in one for one in reported)
+    assert any("feature gate Failover is off" in one for one in reported)
     assert created(policy(failover={"cluster": {"purgeMode": "Directly", "statePreservation": state}})).warnings == ()
 
 
@@ -278,6 +278,6 @@ def test_application_failover_of_what_is_never_ill_is_warned_of(kinds: list[tupl
     selectors = [{"apiVersion": api_version, "kind": kind} for api_version, kind in kinds]
     behaviour = {"application": {"decisionConditions": {"tolerationSeconds": 30}, "purgeMode": "Directly"}}
 
-    told = created(policy(resourceSelectors=selectors, propagateDeps=True, failover=behaviour)).warnings
+    reported = created(policy(resourceSelectors=selectors, propagateDeps=True, failover=behaviour)).warnings
 
-    assert any("there is no rule for the health" in one for one in told) is warned
+    assert any("there is no rule for the health" in one for one in reported) is warned

@@ -57,10 +57,10 @@ class Ailing(Story):
 
 def test_a_status_that_tells_of_a_copy_twice_lets_it_leave_once() -> None:
     ailing = AggregatedStatusItem("member1", applied=True, health="Unhealthy")
-    told_twice = app().with_status(aggregated_status=(ailing, ailing))
+    reported_twice = app().with_status(aggregated_status=(ailing, ailing))
 
     after = decide_application_failover(
-        told_twice, {"member1": START - timedelta(seconds=61)}, GATE_OFF, now=START
+        reported_twice, {"member1": START - timedelta(seconds=61)}, GATE_OFF, now=START
     ).binding
 
     assert [task.from_cluster for task in after.spec.graceful_eviction_tasks] == ["member1"]

@@ -282,21 +282,21 @@ def test_a_claim_and_a_first_work_are_events_as_the_original_tells_them_and_a_sc
     story = Story(*MEMBERS, policy("low"), web, settings=preempting)
     story.place(web, member1=3)
 
-    def told() -> dict[str, list[str]]:
+    def reported() -> dict[str, list[str]]:
         reasons = ("ApplyPolicySucceed", "PreemptPolicySucceed", "SyncWorkSucceed")
         return {reason: story.events(reason) for reason in reasons if story.events(reason)}
 
     synced = ["Sync work of ResourceBinding(default/web-deployment) successful."] * 2  # of binding and template
     first = {"ApplyPolicySucceed": ["Apply policy(default/low) succeed"], "SyncWorkSucceed": synced}
-    assert told() == first
+    assert reported() == first
 
     story.place(web, member1=5)
-    assert told() == first
+    assert reported() == first
 
     selector = ResourceSelector("apps/v1", "Deployment", name="web")
     story.add(policy("high", selector, priority=1, preemption="Always"))
-    assert "Apply policy(default/high) succeed" in told()["ApplyPolicySucceed"]
-    assert told()["PreemptPolicySucceed"] == [
+    assert "Apply policy(default/high) succeed" in reported()["ApplyPolicySucceed"]
+    assert reported()["PreemptPolicySucceed"] == [
         "Propagation policy(default/high) preempted propagation policy(default/low) successfully"
     ]
 

@@ -150,10 +150,10 @@ def test_the_first_part_goes_where_all_of_them_have_room() -> None:
     run = story(*parts(), member1=24, member2=26, member3=25)
 
     assert homes(run, *PARTS) == {"member2"}
-    told_all = {name: explained(run, name) for name in PARTS}
-    first = told_all.pop("settings")
+    texts = {name: explained(run, name) for name in PARTS}
+    first = texts.pop("settings")
     assert first == "It is the first part of its application, placed where all parts (25 pods together) fit."
-    assert set(told_all.values()) == {"It is placed where other parts of its application are: member2."}
+    assert set(texts.values()) == {"It is placed where other parts of its application are: member2."}
 
 
 def test_a_part_that_has_no_room_beside_the_others_goes_as_if_it_were_alone() -> None:

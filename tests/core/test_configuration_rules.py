@@ -78,7 +78,7 @@ def test_a_bad_setting_is_refused_with_field_and_rule(spec: dict[str, Any], fiel
     assert words in message
 
 
-def test_all_causes_are_told_at_once() -> None:
+def test_all_causes_are_reported_at_once() -> None:
     causes = _causes({"resourceEvictionRate": -1, "unhealthyClusterThreshold": 2}, name="mine")
 
     assert [field for field, _ in causes] == [
@@ -88,7 +88,7 @@ def test_all_causes_are_told_at_once() -> None:
     ]
 
 
-def test_all_causes_are_told_at_once_however_deep_and_none_that_only_follows_from_another() -> None:
+def test_all_causes_are_reported_at_once_however_deep_and_none_that_only_follows_from_another() -> None:
     spec = {
         "eviction": {"ageingSeconds": 0, "bucketScope": "Zone", "speed": 1},
         "featureGates": {"Failover": "yes", "Teleport": True},
@@ -115,10 +115,10 @@ def test_a_retired_gate_is_answered_with_what_replaces_it() -> None:
     spec = {"featureGates": {"GracefulEviction": True}}
     new = FailoverConfiguration("failover.lifeboat.io/v1alpha1", "FailoverConfiguration", spec=spec)
 
-    (told,) = warn(new, None, Settings())
+    (reported,) = warn(new, None, Settings())
 
-    assert "GracefulEviction has no effect" in told
-    assert "purgeMode" in told
+    assert "GracefulEviction has no effect" in reported
+    assert "purgeMode" in reported
 
 
 def test_explain_describes_every_setting_that_can_be_overridden_and_no_other() -> None:

@@ -147,11 +147,11 @@ def test_a_file_that_cannot_be_unpacked_fails_and_says_why(tmp_path: Path) -> No
 def _webhook(kind: str, spec: dict[str, object], errors: list[tuple[str, str]]) -> dict[str, object]:
     group = "policy.karmada.io/v1alpha1" if kind == "ClusterTaintPolicy" else "cluster.karmada.io/v1alpha1"
     doc = {"apiVersion": group, "kind": kind, "metadata": {"name": "x"}, "spec": spec}
-    told = [{"type": f"FieldValue{type_}", "field": field} for type_, field in errors]
+    reported = [{"type": f"FieldValue{type_}", "field": field} for type_, field in errors]
     return {
         "id": "case-1",
         "input": {"operation": "CREATE", "kind": kind, "namespace": "", "object": doc},
-        "expect": {"allowed": not told, "errors": told},
+        "expect": {"allowed": not reported, "errors": reported},
     }
 
 

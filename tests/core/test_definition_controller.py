@@ -33,7 +33,7 @@ def _forget() -> Iterator[None]:
 
 
 class Story:
-    """A store in which time passes when told to."""
+    """A store in which time passes when a test says."""
 
     def __init__(self) -> None:
         self.now = NOW

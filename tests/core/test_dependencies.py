@@ -244,7 +244,7 @@ def conflicts(story: Story) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("wish", "field", "told"),
+    ("wish", "field", "reported"),
     [
         (
             {"conflict_resolution": "Overwrite"},
@@ -258,7 +258,9 @@ def conflicts(story: Story) -> list[str]:
         ),
     ],
 )
-def test_those_that_need_one_object_agree_and_who_differs_is_told(wish: dict[str, Any], field: str, told: str) -> None:
+def test_those_that_need_one_object_agree_and_who_differs_is_reported(
+    wish: dict[str, Any], field: str, reported: str
+) -> None:
     web, db, settings = needing("web"), needing("db"), config()
     ours = (
         policy("web", ResourceSelector("apps/v1", "Deployment", name="web"), propagate_deps=True, **wish),
@@ -271,7 +273,7 @@ def test_those_that_need_one_object_agree_and_who_differs_is_told(wish: dict[str
     attached = story.binding(settings)
     assert attached is not None
     assert getattr(attached.spec, field) == wish[field]
-    assert [one for one in conflicts(story) if told in one]
+    assert [one for one in conflicts(story) if reported in one]
     assert story.again() == 0
 
     story.delete(web)
@@ -326,7 +328,7 @@ def test_an_edit_makes_the_works_of_an_attached_binding_due_and_a_first_claim_do
     assert list(router.marks(settings, claimed, by=by)) == []
 
 
-def test_those_that_agree_are_told_nothing() -> None:
+def test_those_that_agree_get_no_message() -> None:
     web, db, settings = needing("web"), needing("db"), config()
     story = Story(*MEMBERS, policy("all", propagate_deps=True, conflict_resolution="Overwrite"), web, db, settings)
     story.place(web, member1=3)

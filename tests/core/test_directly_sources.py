@@ -191,7 +191,7 @@ def test_a_source_that_can_be_reached_is_no_reason_for_a_condition() -> None:
 
 
 @pytest.mark.parametrize("status", ["True", "False"])
-def test_the_end_of_the_wait_is_told_once(status: str) -> None:
+def test_the_end_of_the_wait_is_reported_once(status: str) -> None:
     before = Condition(DIRECTLY_WAITING, status, "SourceUnreachable", "x")
     one = web().with_status(conditions=(before,))
     over = ("False", "SourceGone", "the old copy is gone or can be removed")

@@ -80,7 +80,7 @@ def test_what_others_add_and_what_a_member_writes_in_its_way_is_no_drift(wanted:
         ({"kind": "Secret", "type": "Opaque"}, {"kind": "Secret", "type": "z"}, "type was changed"),
     ],
 )
-def test_a_difference_is_told_by_its_path_and_without_secrets(wanted: Document, there: Document, text: str) -> None:
+def test_a_difference_is_reported_by_its_path_and_without_secrets(wanted: Document, there: Document, text: str) -> None:
     assert text in described(differences(wanted, there), kind=wanted.get("kind", ""))
 
 
@@ -195,10 +195,10 @@ def test_a_change_is_only_reported_where_that_is_wanted_and_the_annotation_beats
 
 
 def test_a_controller_that_changes_it_again_and_again_is_waited_for_longer_and_longer() -> None:
-    subject, waits, at, told = work(), list[float](), 0.0, set[str]()
+    subject, waits, at, reports = work(), list[float](), 0.0, set[str]()
     for _ in range(12):
         subject, decided = observed(subject, DRIFT, at=at)
-        told |= {event.message for event in decided.events if event.reason == "ObjectChanged"}
+        reports |= {event.message for event in decided.events if event.reason == "ObjectChanged"}
         waiting, decided = applied(subject, at=at)
         begun, wake = at, decided.wake_at
         if waiting is subject and wake is not None:
@@ -211,7 +211,7 @@ def test_a_controller_that_changes_it_again_and_again_is_waited_for_longer_and_l
     assert waits[0] == 0.0
     assert waits == sorted(waits)
     assert waits[-1] == 256.0
-    assert any("something on the member changes it again" in message for message in told)
+    assert any("something on the member changes it again" in message for message in reports)
 
 
 def test_an_object_that_stays_for_a_minute_is_forgiven() -> None:

@@ -67,10 +67,10 @@ def test_what_is_in_a_bucket_already_is_spent_on_its_own_queue_only() -> None:
     tokens = {"cluster/member1": 1.0, "cluster/member2": 0.5}
 
     found = forecast(rows, rate=0.5, ageing_seconds=300, scope="Cluster", tokens=tokens, now=START)
-    told = queue_figures(rows, FLEET_OF_FIVE, NORMAL, scope="Cluster", tokens=tokens, now=START)
+    reported = queue_figures(rows, FLEET_OF_FIVE, NORMAL, scope="Cluster", tokens=tokens, now=START)
 
     assert [(one.at - START).total_seconds() for one in found.values() if one.at] == [0, 2, 1]
-    assert told.eta_seconds == 2
+    assert reported.eta_seconds == 2
 
 
 def test_tier_zero_says_stopped() -> None:
@@ -115,7 +115,7 @@ def test_estimates_come_true_while_tier_and_queue_stay(count: int) -> None:
     story = waiting_fleet(count)
     story.taint("member1", no_execute())
     rows = story.store.rows(Eviction, "cluster", ["member1"])["member1"]
-    told = forecast(rows, rate=0.5, ageing_seconds=300, now=story.now)
+    reported = forecast(rows, rate=0.5, ageing_seconds=300, now=story.now)
 
     story.pass_seconds(count * 2 + 10)
 
@@ -123,7 +123,7 @@ def test_estimates_come_true_while_tier_and_queue_stay(count: int) -> None:
     errors = []
     for one in done:
         assert one.state == EVICTED
-        at, real = told[one.key].at, one.ended_at
+        at, real = reported[one.key].at, one.ended_at
         assert at is not None
         assert real is not None
         errors.append(abs((at - real).total_seconds()) / max(2.0, (real - START).total_seconds()))
@@ -162,18 +162,18 @@ def test_the_rate_is_over_the_time_in_which_evictions_were_counted(passed: int, 
     done = [row(n, state=EVICTED, due_at=None, ended_at=START + timedelta(seconds=n / 0.45)) for n in range(1, 300)]
     past = [one for one in done if one.ended_at is not None and one.ended_at <= now]
 
-    told = queue_figures([*past, row(999)], FLEET_OF_FIVE, NORMAL, now=now)
+    reported = queue_figures([*past, row(999)], FLEET_OF_FIVE, NORMAL, now=now)
 
-    assert told.clusters["member1"].rate == pytest.approx(rate, abs=0.005)
+    assert reported.clusters["member1"].rate == pytest.approx(rate, abs=0.005)
 
 
 def test_a_rate_is_over_one_second_at_least() -> None:
     """One eviction a millisecond after the taint is not a thousand a second."""
     now = START + timedelta(milliseconds=1)
 
-    told = queue_figures([row(1, state=EVICTED, due_at=None, ended_at=now), row(2)], FLEET_OF_FIVE, NORMAL, now=now)
+    reported = queue_figures([row(1, state=EVICTED, due_at=None, ended_at=now), row(2)], FLEET_OF_FIVE, NORMAL, now=now)
 
-    assert told.clusters["member1"].rate == 1
+    assert reported.clusters["member1"].rate == 1
 
 
 def test_the_rate_does_not_count_the_time_in_which_a_toleration_runs() -> None:
@@ -192,9 +192,9 @@ def test_evictions_older_than_five_minutes_do_not_count() -> None:
     ended = [START + timedelta(seconds=seconds) for seconds in (0, 99, 100, 400)]
     rows = [row(n, state=EVICTED, due_at=None, ended_at=at) for n, at in enumerate(ended)]
 
-    told = queue_figures(rows, FLEET_OF_FIVE, NORMAL, now=START + timedelta(seconds=400))
+    reported = queue_figures(rows, FLEET_OF_FIVE, NORMAL, now=START + timedelta(seconds=400))
 
-    assert told.clusters["member1"].rate == 2 / 300
+    assert reported.clusters["member1"].rate == 2 / 300
 
 
 def test_a_first_hold_without_refuge_counts_once_as_failed() -> None:
@@ -212,7 +212,7 @@ def test_a_first_hold_without_refuge_counts_once_as_failed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "reason", "told"),
+    ("state", "reason", "reported"),
     [
         ("Held", "OnHold", "OnHold"),
         ("Held", "NoRefuge", "NoRefuge"),
@@ -223,13 +223,13 @@ def test_a_first_hold_without_refuge_counts_once_as_failed() -> None:
         ("Queued", "", ""),
     ],
 )
-def test_what_waits_for_its_token_again_is_not_said_to_be_on_hold(state: str, reason: str, told: str) -> None:
+def test_what_waits_for_its_token_again_is_not_said_to_be_on_hold(state: str, reason: str, reported: str) -> None:
     waiting = replace(row(1), state=state, reason=reason, message="EvictionHold h1: the switch is being replaced")
 
     seen = eviction_item(waiting, position=1, estimated_at=None, estimate="", queue_ends_at=None).status
 
-    assert seen.reason == told
-    assert bool(seen.message) == bool(told) or not reason
+    assert seen.reason == reported
+    assert bool(seen.message) == bool(reported) or not reason
 
 
 def test_an_eviction_was_created_in_a_whole_second_and_queued_within_it() -> None:

@@ -66,7 +66,7 @@ def row(on: str = "a", of: Binding = WEB, **fields: Any) -> Eviction:
 
 
 class Asked:
-    """What is looked at, with dry runs that answer as told and note what they are asked."""
+    """What is looked at, with dry runs that answer as given and note what they are asked."""
 
     def __init__(self, *bindings: Binding, clusters: Sequence[Cluster] = (LOST,), holds: Holds = NO_HOLDS) -> None:
         self.bindings = {one.ref: one for one in bindings or (WEB,)}
@@ -200,7 +200,7 @@ def test_a_row_that_nobody_wants_is_dropped_and_asks_for_no_dry_run() -> None:
     assert (found.dropped, found.moves, found.saved, asked.without) == ((row(),), (), (), [])
 
 
-def test_a_row_without_refuge_is_held_with_the_reason_and_told_once() -> None:
+def test_a_row_without_refuge_is_held_with_the_reason_and_reported_once() -> None:
     asked = Asked()
     asked.answer = DryRunResult(refused="no room anywhere")
 
@@ -218,7 +218,7 @@ def test_a_row_without_refuge_is_held_with_the_reason_and_told_once() -> None:
     assert asked.took == []
 
 
-def test_a_row_that_is_held_for_a_new_generation_is_stored_and_not_told_again() -> None:
+def test_a_row_that_is_held_for_a_new_generation_is_stored_and_not_reported_again() -> None:
     asked = Asked(WEB.with_meta(generation=5))
     asked.answer = DryRunResult(refused="no room")
     held = row(state=HELD, reason=NO_REFUGE, message="no room", generation=4, failed_at=START)
@@ -238,7 +238,7 @@ def test_the_first_time_nothing_fitted_is_kept() -> None:
     assert held.failed_at == START
 
 
-def test_what_a_hold_keeps_waiting_did_not_fail_and_is_told_when_the_reason_changes() -> None:
+def test_what_a_hold_keeps_waiting_did_not_fail_and_is_reported_when_the_reason_changes() -> None:
     freeze = EvictionHold("v1", "EvictionHold", ObjectMeta(name="freeze"), EvictionHoldSpec(reason="sale"))
     asked = Asked(holds=Holds(holds=(freeze,)))
 

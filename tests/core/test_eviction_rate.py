@@ -60,7 +60,7 @@ def test_after_blindness_tolerations_start_anew_and_there_is_no_burst() -> None:
     assert len(gone(story)) == 5
 
 
-def test_each_change_of_the_tier_is_told_once_with_its_reason() -> None:
+def test_each_change_of_the_tier_is_reported_once_with_its_reason() -> None:
     story = Story(*(cluster(f"member{n}") for n in range(1, 13)), settings=FAILOVER)
     for name in ("member1", "member2", "member3", "member4", "member5", "member6", "member7"):
         story.taint(name, no_execute())
@@ -68,8 +68,8 @@ def test_each_change_of_the_tier_is_told_once_with_its_reason() -> None:
     story.untaint("member1")
     story.pass_seconds(60)
 
-    told = [one.message for one in story.events("EvictionTierChanged")]
-    assert told == [
+    reported = [one.message for one in story.events("EvictionTierChanged")]
+    assert reported == [
         "at most 0.1 evictions per second: the tier is Secondary, it was Normal: "
         "7 of 12 clusters are faulty, more than 55.00%",
         "at most 0.5 evictions per second: the tier is Normal, it was Secondary",

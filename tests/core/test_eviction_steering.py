@@ -59,7 +59,7 @@ def web(placement: Any = ONE, name: str = "web", **fields: Any) -> Binding:
     return binding(name, placement, on={"member1": 2}, **fields)
 
 
-def told(story: Story, name: str = "web") -> tuple[str, str]:
+def reported(story: Story, name: str = "web") -> tuple[str, str]:
     found = condition(story.binding(name).status.conditions, EVICTION_PENDING)
     return ("", "") if found is None else (found.status, found.reason)
 
@@ -96,11 +96,11 @@ def test_a_binding_says_queued_then_evicted() -> None:
 
     story.taint("member1", no_execute())
     story.pass_seconds(4)
-    assert told(story) == ("True", "Queued")
+    assert reported(story) == ("True", "Queued")
     assert {one.involved_object.kind for one in story.events("EvictionQueued")} == {"ResourceBinding", "Deployment"}
     story.pass_seconds(102)
 
-    assert told(story) == ("False", "Evicted")
+    assert reported(story) == ("False", "Evicted")
     assert len(story.events("EvictWorkloadFromClusterSucceed")) == 2
 
 
@@ -110,7 +110,7 @@ def test_a_binding_without_refuge_says_held_and_why() -> None:
     story.taint("member1", no_execute())
     story.pass_seconds(5)
 
-    assert told(story) == ("True", "Held")
+    assert reported(story) == ("True", "Held")
     assert "NoRefuge" in condition(story.binding("web").status.conditions, EVICTION_PENDING).message  # type: ignore[union-attr]
 
 
@@ -119,26 +119,26 @@ def test_what_is_held_no_longer_says_so_at_once_though_its_turn_comes_later() ->
     story = fleet(web(), web(name="other"), stop, settings=SLOW)
     story.taint("member1", no_execute())
     story.pass_seconds(30)
-    assert told(story) == told(story, "other") == ("True", "Held")
+    assert reported(story) == reported(story, "other") == ("True", "Held")
 
     remove(story, stop)
     story.pass_seconds(1)
 
     assert {gone(story), gone(story, "other")} == {True, False}
-    assert told(story, "web" if not gone(story) else "other") == ("True", "Queued")
+    assert reported(story, "web" if not gone(story) else "other") == ("True", "Queued")
 
 
 def test_a_cluster_that_recovers_leaves_abandoned_evictions_and_no_records() -> None:
     story = fleet(web(LATER), web(ONE, "quick"))
     story.taint("member1", no_execute())
     story.pass_seconds(10)
-    assert told(story, "quick") == ("False", "Evicted")
+    assert reported(story, "quick") == ("False", "Evicted")
     assert row(story, "quick") is not None
 
     story.untaint("member1")
     story.pass_seconds(1)
 
-    assert told(story) == ("False", "Abandoned")
+    assert reported(story) == ("False", "Abandoned")
     assert [one.reason for one in story.events("EvictionAbandoned")] == ["EvictionAbandoned"] * 2
     assert row(story, "quick") is None
 
@@ -149,7 +149,7 @@ def test_a_binding_nobody_wants_away_says_nothing() -> None:
     story.taint("member1", no_execute())
     story.pass_seconds(5)
 
-    assert told(story) == ("", "")
+    assert reported(story) == ("", "")
 
 
 # Holds
@@ -179,7 +179,7 @@ def test_an_open_hold_keeps_what_it_covers(scope: dict[str, Any], holds: bool) -
     story.pass_seconds(5)
 
     assert gone(story) is not holds
-    assert told(story) == (("True", "Held") if holds else ("False", "Evicted"))
+    assert reported(story) == (("True", "Held") if holds else ("False", "Evicted"))
 
 
 def test_a_workload_whose_labels_no_hold_chooses_any_more_leaves() -> None:
@@ -310,7 +310,7 @@ def test_a_skipped_item_stays_until_that_taint_goes_and_a_later_taint_is_its_own
     story.pass_seconds(4)
     give(story, operator_orders.SKIP)
     story.pass_seconds(4)
-    assert told(story) == ("False", "Abandoned")
+    assert reported(story) == ("False", "Abandoned")
     story.pass_seconds(300)
     assert not gone(story)
 
@@ -357,7 +357,7 @@ def test_what_was_skipped_stays_after_a_hold_on_it_is_released() -> None:
     story.pass_seconds(300)
 
     assert not gone(story)
-    assert told(story) == ("False", "Abandoned")
+    assert reported(story) == ("False", "Abandoned")
 
 
 @pytest.mark.parametrize(

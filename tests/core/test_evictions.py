@@ -97,7 +97,7 @@ def test_a_queue_longer_than_one_look_is_read_on_at_once_while_there_are_tokens(
 # What is written
 
 
-def test_an_eviction_is_told_on_the_binding_and_on_its_template() -> None:
+def test_an_eviction_is_reported_on_the_binding_and_on_its_template() -> None:
     story = fleet(binding("web", ANYWHERE, on={"member1": 2}))
 
     story.taint("member1", no_execute())

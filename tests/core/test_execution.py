@@ -172,8 +172,8 @@ def test_whether_a_work_is_dispatched_is_a_condition_and_an_event_each_time_it_t
         assert story.work is not None
         dispatching = condition(story.work.status.conditions, "Dispatching")
         assert dispatching is not None
-        told = [one for one in story.store.objects.values() if isinstance(one, Event)]
-        return dispatching.status, sorted(one.message for one in told if one.reason == "WorkDispatching")
+        reported = [one for one in story.store.objects.values() if isinstance(one, Event)]
+        return dispatching.status, sorted(one.message for one in reported if one.reason == "WorkDispatching")
 
     goes, stops = "Work is being dispatched to member clusters.", "Work dispatching is in a suspended state."
     assert said() == ("True", [goes])

@@ -35,7 +35,7 @@ def away(name: str, *, suspended: bool = False) -> Binding:
     return gone.with_spec(suspension=BindingSuspension(scheduling=True)) if suspended else gone
 
 
-def told(*bindings: Binding, seconds: float, at_once: int = 100) -> FailbackStatus:
+def reported(*bindings: Binding, seconds: float, at_once: int = 100) -> FailbackStatus:
     """What a Failback at 100/s says after so long."""
     now = START + timedelta(hours=1)
     controllers = [Failbacks()]
@@ -59,7 +59,7 @@ def told(*bindings: Binding, seconds: float, at_once: int = 100) -> FailbackStat
 def test_what_cannot_go_back_is_in_nobodys_way_however_much_it_is() -> None:
     stuck = [away(f"a{number:04}", suspended=True) for number in range(2 * PAGE + 100)]
 
-    status = told(*stuck, away("z0"), away("z1"), seconds=20)
+    status = reported(*stuck, away("z0"), away("z1"), seconds=20)
 
     assert [one.binding.rpartition("/")[2] for one in status.returning] == ["z0-deployment", "z1-deployment"]
     assert (status.remaining, status.blocked, len(status.cannot_return)) == (len(stuck), len(stuck), 10)
@@ -68,7 +68,7 @@ def test_what_cannot_go_back_is_in_nobodys_way_however_much_it_is() -> None:
 def test_what_remains_is_counted_over_all_pages() -> None:
     several = [away(f"b{number:04}") for number in range(2 * PAGE)]
 
-    status = told(*several, seconds=30, at_once=70)
+    status = reported(*several, seconds=30, at_once=70)
 
     assert (len(status.returning), status.remaining) == (70, 2 * PAGE - 70)
 
@@ -92,4 +92,4 @@ def test_what_is_said_after_the_decision_and_before_its_writing_counts(word: str
         store.create(EvictionHold(API_VERSION, "EvictionHold", ObjectMeta(name="h"), EvictionHoldSpec("wait")))
     outcomes = store.apply([(None, one) for one in (decision, *decision.separate_decisions)], by=Actor("failbacks"))
 
-    assert all(one.lost for one in outcomes), "nothing went back, and nothing is told to be on its way"
+    assert all(one.lost for one in outcomes), "nothing went back, and nothing is reported to be on its way"

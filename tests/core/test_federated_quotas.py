@@ -130,9 +130,9 @@ def test_the_last_room_of_a_quota_goes_to_one_of_two_bindings_and_the_other_wait
     assert (desk.places("one"), desk.places("two")) == ({"a": 2}, {})
     assert desk.said("two") == ("False", "QuotaExceeded")
     assert desk.used() == {"cpu": "2"}
-    told = condition(desk.binding("two").status.conditions, SCHEDULED)
-    assert told is not None
-    assert told.message.startswith(f"{DENIED}exceeded quota: team, requested: cpu=2, used: cpu=2, limited: cpu=3")
+    reported = condition(desk.binding("two").status.conditions, SCHEDULED)
+    assert reported is not None
+    assert reported.message.startswith(f"{DENIED}exceeded quota: team, requested: cpu=2, used: cpu=2, limited: cpu=3")
     assert {message.startswith(DENIED) for message in desk.messages("ScheduleBindingFailed")} == {True}
 
     desk.change(replace(desk.quota(), spec=quota(cpu="4").spec).with_meta(generation=2))  # at once, not in 5 minutes

@@ -25,14 +25,14 @@ def after(*seconds: float) -> Observation:
     return turned(Observation("member1", "True"), *(START + timedelta(seconds=one) for one in seconds))
 
 
-def told(status: str) -> Cluster:
+def reported(status: str) -> Cluster:
     member = cluster("member1")
     said = () if not status else (Condition("Flapping", status, "AnswersChange" if status == "True" else "Calm"),)
     return member.with_status(conditions=(*member.status.conditions, *said))
 
 
 def published(row: Observation, seconds: float, before: str = "", settings: Settings = SETTINGS) -> str:
-    found = settle(told(before), row, settings, until=START + timedelta(seconds=seconds)).condition
+    found = settle(reported(before), row, settings, until=START + timedelta(seconds=seconds)).condition
     return "" if found is None else found.status
 
 
@@ -74,7 +74,7 @@ def test_it_is_measured_in_the_longer_threshold_and_without_one_nothing_flaps() 
 
 
 def test_the_clock_alone_ends_it() -> None:
-    found = settle(told("True"), after(*range(0, 120, 20)), SETTINGS, until=START + timedelta(seconds=110))
+    found = settle(reported("True"), after(*range(0, 120, 20)), SETTINGS, until=START + timedelta(seconds=110))
 
     assert found.wake_at == START + timedelta(seconds=400)
 
@@ -83,7 +83,7 @@ def test_the_condition_speaks_of_few_counts_so_that_it_is_seldom_written() -> No
     row, messages = Observation("member1", "True"), set()
     for second in range(0, 3600, 10):
         row = turned(row, START + timedelta(seconds=second))
-        found = settle(told("True"), row, SETTINGS, until=START + timedelta(seconds=second)).condition
+        found = settle(reported("True"), row, SETTINGS, until=START + timedelta(seconds=second)).condition
         messages.add("" if found is None else found.message)
 
     assert len(messages) == 6

@@ -80,12 +80,12 @@ def test_memory_may_be_written_in_the_units_of_flink(written: str, asked: str) -
 
 
 def test_its_status_is_what_the_cluster_it_runs_on_reports() -> None:
-    running = {"jobStatus": {"jobID": "42", "state": "RUNNING"}, "observedGeneration": 3, "internal": "not told"}
+    running = {"jobStatus": {"jobID": "42", "state": "RUNNING"}, "observedGeneration": 3, "internal": "not shown"}
     assert FLINK.reflect is not None
     assert FLINK.aggregate is not None
 
-    told = FLINK.reflect({"status": running})
-    items = [AggregatedStatusItem("member1"), AggregatedStatusItem("member2", status=told)]
+    reported = FLINK.reflect({"status": running})
+    items = [AggregatedStatusItem("member1"), AggregatedStatusItem("member2", status=reported)]
     status = FLINK.aggregate({"status": {"error": "gone since"}}, items, datetime(2026, 3, 1, tzinfo=UTC))
 
     assert status == {"jobStatus": {"jobID": "42", "state": "RUNNING"}, "observedGeneration": 3}

@@ -41,7 +41,7 @@ def _expanded(store: MemoryStore, name: str) -> list[Ref]:
 
 
 def test_a_work_is_asked_for_its_status_once_it_is_applied() -> None:
-    """Its member may have told of the object before; what was told then had no place yet."""
+    """Its member may have reported the object before; what was reported then had no place yet."""
     story = Story(*MEMBERS, deployment(), policy())
     story.place(deployment(), member1=3)
     work = story.works()["member1"]

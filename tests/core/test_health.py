@@ -138,8 +138,8 @@ def test_an_expired_certificate_has_a_reason_of_its_own_and_ready_says_it_too() 
 
 def test_ready_says_what_the_member_said_once_we_are_let_in_again() -> None:
     member = cluster("member1")
-    told = Condition("Ready", "True", "CertificateExpired")
-    member = replace(member, status=replace(member.status, conditions=(told,)))
+    reported = Condition("Ready", "True", "CertificateExpired")
+    member = replace(member, status=replace(member.status, conditions=(reported,)))
     row = probed((0, UP), (10, seen(0, access="CertificateExpired")), (20, seen(200)))
 
     ready = condition(settle(member, row, SETTINGS, now=at(20)).conditions, "Ready")

@@ -62,9 +62,9 @@ class Agent:
     def say(self, status: str, reason: str = "ClusterReady") -> None:
         """Write Ready into the Cluster's status, as the API does, with a time of the agent's own."""
         story, live = self.story, self.story.cluster("member1")
-        told = Condition("Ready", status, reason, "the agent says so", story.now + self.skew)
+        reported = Condition("Ready", status, reason, "the agent says so", story.now + self.skew)
         rest = tuple(one for one in live.status.conditions if one.type != "Ready")
-        doc = msgspec.to_builtins(to_wire(live.with_status(conditions=(*rest, told))))
+        doc = msgspec.to_builtins(to_wire(live.with_status(conditions=(*rest, reported))))
         changed = admit_update(KINDS[CLUSTER], doc, live, subresource="status", settings=FAILOVER, now=story.now)
         story.store.put(changed.object, live)
         story.work()
@@ -303,7 +303,7 @@ def test_the_next_heartbeat_ends_a_fence() -> None:
 
     agent.renew()
 
-    told = condition(agent.story.cluster("member1").status.conditions, "Fenced")
-    assert told is not None
-    assert (told.status, told.reason) == ("False", "ClusterAnswered")
+    reported = condition(agent.story.cluster("member1").status.conditions, "Fenced")
+    assert reported is not None
+    assert (reported.status, reported.reason) == ("False", "ClusterAnswered")
     assert fence_of(agent.story.cluster("member1")) is None

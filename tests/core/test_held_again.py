@@ -53,7 +53,7 @@ def test_state_that_arrives_late_lets_the_eviction_go_on_with_it() -> None:
     assert [task.preserved_label_state for task in story.binding("web").spec.graceful_eviction_tasks] == [{"job": "a1"}]
 
 
-def test_a_status_without_the_state_is_held_as_before_and_told_once() -> None:
+def test_a_status_without_the_state_is_held_as_before_and_reported_once() -> None:
     story = lost(flink(), settings=STATEFUL)
 
     old = story.binding("web")

@@ -93,7 +93,7 @@ def test_a_maintenance_window_is_named_with_its_end_and_a_hold_with_its_author()
 
 
 @pytest.mark.parametrize(("by", "author"), [("ana", "ana"), ("", "an unknown user")])
-def test_a_hold_order_is_told_with_its_author(by: str, author: str) -> None:
+def test_a_hold_order_is_reported_with_its_author(by: str, author: str) -> None:
     order = Order(HOLD, "we are releasing", by, START)
 
     assert manual_hold_reason(order) == (HELD_BY_HAND, f"held by {author}: we are releasing")

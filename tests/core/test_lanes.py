@@ -132,8 +132,8 @@ def test_a_message_cannot_leave_its_cell_or_make_a_link() -> None:
     made = record("web.7")
     step = Step(at(61), 61, "WaitedFor", "member1", "a | b\n[click](http://x) <b>")
 
-    told = FailoverRecordStatus(steps=(step,), left=made.status.left, resource=made.status.resource)
-    found = report([FailoverRecord(made.api_version, made.kind, made.metadata, told)], title="x", now=NOW)
+    reported = FailoverRecordStatus(steps=(step,), left=made.status.left, resource=made.status.resource)
+    found = report([FailoverRecord(made.api_version, made.kind, made.metadata, reported)], title="x", now=NOW)
 
     assert "a \\| b \\[click\\](http://x) \\<b\\>" in found
 

@@ -22,7 +22,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Story:
-    """A store in which time passes when told to."""
+    """A store in which time passes when a test says."""
 
     def __init__(self) -> None:
         self.now = NOW

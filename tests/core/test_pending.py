@@ -62,7 +62,7 @@ def changed(old: Binding, rows: Iterable[Eviction]) -> tuple[str, str, str] | No
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "reported"),
     [
         ([row("a")], ("True", "Queued", "cluster a: due 2026-01-01T00:00:00Z")),
         (
@@ -106,13 +106,13 @@ def changed(old: Binding, rows: Iterable[Eviction]) -> tuple[str, str, str] | No
             [over("b", EVICTED, "first", seconds=1), over("a", ABANDONED, "last", seconds=2)],
             ("False", "Abandoned", "cluster a: last"),
         ),
-        # Of two that ended together the one whose cluster comes last by name is told.
+        # Of two that ended together the one whose cluster comes last by name is reported.
         ([over("b", EVICTED, "b"), over("a", EVICTED, "a")], ("False", "Evicted", "cluster b: b")),
         ([row("a", due_at=None, state=EVICTED, message="when is not known")], None),
     ],
 )
-def test_the_condition_says_what_the_rows_mean(rows: list[Eviction], told: tuple[str, str, str] | None) -> None:
-    assert said(rows) == told
+def test_the_condition_says_what_the_rows_mean(rows: list[Eviction], reported: tuple[str, str, str] | None) -> None:
+    assert said(rows) == reported
 
 
 def test_rows_of_copies_that_stay_do_not_end_a_condition_twice() -> None:
@@ -134,8 +134,8 @@ def test_nothing_is_said_where_nothing_waits_and_nothing_waited(before: Conditio
 def test_an_evicted_workload_whose_rows_are_gone_has_recovered() -> None:
     evicted = Condition(EVICTION_PENDING, "False", EVICTED, "cluster a: no room")
 
-    told = "no eviction waits any more; before: evicted, cluster a: no room"
-    assert said([], evicted) == ("False", "Recovered", told)
+    reported = "no eviction waits any more; before: evicted, cluster a: no room"
+    assert said([], evicted) == ("False", "Recovered", reported)
 
 
 def test_an_order_to_expedite_is_named_while_its_taint_evicts_and_no_other_order_is() -> None:
@@ -150,7 +150,7 @@ def test_an_order_to_expedite_is_named_while_its_taint_evicts_and_no_other_order
     assert named(EXPEDITE, other) == named(SKIP, taint) == "due 2026-01-01T00:00:00Z"
 
 
-def test_the_end_of_the_rows_is_told_once_by_what_the_binding_shows() -> None:
+def test_the_end_of_the_rows_is_reported_once_by_what_the_binding_shows() -> None:
     gone = "False", "Abandoned", "no taint evicts this workload any more"
     left = "False", "Recovered", "evicted; the cluster has recovered since"
     assert said([], WAITED) == gone

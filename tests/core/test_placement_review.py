@@ -84,7 +84,7 @@ def placed(status: PlacementReviewStatus) -> dict[str, int]:
     return {one.name: one.replicas for one in status.clusters}
 
 
-def told(status: PlacementReviewStatus) -> dict[str, str]:
+def reported(status: PlacementReviewStatus) -> dict[str, str]:
     assert status.explanation is not None
     return {one["name"]: one["sentence"] for one in status.explanation["clusters"]}
 
@@ -105,7 +105,7 @@ def test_a_manifest_is_placed_as_the_scheduler_would() -> None:
     status = ask(manifest=deployment(), placement=STATIC)
 
     assert placed(status) == {"member1": 1, "member2": 2}
-    assert told(status) == {
+    assert reported(status) == {
         "member1": "chosen (weight 1), gets 1 of 3",
         "member2": "chosen (weight 2), gets 2 of 3",
     }
@@ -145,14 +145,14 @@ def test_what_is_lost_added_and_changed_counts() -> None:
     status = ask(manifest=deployment(), placement=BY_ROOM, clusters=clusters)
 
     assert placed(status) == {"member9": 3}
-    assert told(status) == {
+    assert reported(status) == {
         "member1": "TaintToleration refuses it: taint maintenance:NoSchedule is not tolerated",
         "member2": "Leaving refuses it: it is counted as unavailable",
         "member9": "chosen (room for 30 more), gets 3 of 3",
     }
 
 
-def test_what_finds_no_room_is_told_cluster_by_cluster() -> None:
+def test_what_finds_no_room_is_reported_cluster_by_cluster() -> None:
     status = ask(manifest=deployment(replicas=50), placement=BY_ROOM)
 
     assert status.outcome == "Unschedulable"

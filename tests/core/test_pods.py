@@ -1,4 +1,4 @@
-"""What a user is told who asks the control plane for running pods [pods-are-in-members]."""
+"""The answer to a user who asks the control plane for running pods [pods-are-in-members]."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ def test_a_selector_finds_the_workloads_with_such_pods() -> None:
 
 
 def test_the_message_names_the_clusters_and_the_command() -> None:
-    def told(command: str, workload: tuple[str, str] = ("Deployment", "web"), clusters: tuple[str, ...] = ()) -> str:
+    def reported(
+        command: str, workload: tuple[str, str] = ("Deployment", "web"), clusters: tuple[str, ...] = ()
+    ) -> str:
         return pods.refusal(command, server=SERVER, namespace="shop", workload=workload, clusters=clusters)
 
-    assert told("logs", clusters=("member1", "member2")) == (
+    assert reported("logs", clusters=("member1", "member2")) == (
         "the control plane runs no pods; those of deployment/web run in member1, member2. Use: "
         f"{PROXY}/member1/proxy -n shop logs deployment/web"
     )
-    assert told("exec", ("Pod", "web-1"), ("member1",)).endswith("/member1/proxy -n shop exec -it web-1 -- COMMAND")
-    assert "kubectl describe deployment web -n shop shows why" in told("attach")
-    assert told("logs", ("", "")).endswith(f"{PROXY}/CLUSTER/proxy -n shop logs POD")
+    assert reported("exec", ("Pod", "web-1"), ("member1",)).endswith("/member1/proxy -n shop exec -it web-1 -- COMMAND")
+    assert "kubectl describe deployment web -n shop shows why" in reported("attach")
+    assert reported("logs", ("", "")).endswith(f"{PROXY}/CLUSTER/proxy -n shop logs POD")
     many = tuple(f"m{number}" for number in range(9))
-    assert "run in m0, m1, m2, m3, m4, …" in told("logs", clusters=many)
+    assert "run in m0, m1, m2, m3, m4, …" in reported("logs", clusters=many)

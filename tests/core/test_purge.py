@@ -41,7 +41,7 @@ def test_the_message_names_the_taint_and_when_it_came() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        # Only the part of a stop after the taint counts, and it is told with the whole stop.
+        # Only the part of a stop after the taint counts, and it is reported with the whole stop.
         (stop(-50, 40), "evictions to resume, 40 s: stopped from 2025-12-31T23:59:10Z until 2026-01-01T00:00:40Z"),
         (stop(10, 40), "evictions to resume, 30 s: stopped from 2026-01-01T00:00:10Z until 2026-01-01T00:00:40Z"),
         # A stop that goes on has lasted until now.
@@ -53,11 +53,11 @@ def test_the_message_tells_each_stop_since_the_taint(given: Stop, said: str) -> 
 
 
 @pytest.mark.parametrize("until", [-1.0, 0.0])
-def test_a_stop_that_was_over_when_the_taint_came_is_not_told(until: float) -> None:
+def test_a_stop_that_was_over_when_the_taint_came_is_not_reported(until: float) -> None:
     assert len(message_parts(stop(-50, until))) == 1
 
 
-def test_several_stops_are_told_in_their_order() -> None:
+def test_several_stops_are_reported_in_their_order() -> None:
     assert [one[:25] for one in message_parts(stop(10, 20), stop(30, 50))[1:]] == [
         "evictions to resume, 10 s",
         "evictions to resume, 20 s",

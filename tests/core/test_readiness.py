@@ -169,8 +169,8 @@ def test_what_goes_along_with_a_workload_names_it() -> None:
     found = asked(attached)
 
     assert found.ready
-    (told,) = found.obstacles
-    assert (told.what, told.severity, told.remedy) == ("GoesAlong", WARNS, "read web-deployment/readiness")
+    (reported,) = found.obstacles
+    assert (reported.what, reported.severity, reported.remedy) == ("GoesAlong", WARNS, "read web-deployment/readiness")
 
 
 REMEDIES = {

@@ -91,7 +91,7 @@ class Desk:
         return {one.workload.name: (one.result, one.reason) for one in self.rebalancer().status.observed_workloads}
 
 
-def test_listed_workloads_are_asked_to_be_placed_anew_and_missing_ones_are_told() -> None:
+def test_listed_workloads_are_asked_to_be_placed_again_and_missing_ones_are_reported() -> None:
     desk = Desk(bound("web"), bound("other"), rebalancer("web", "gone"))
 
     assert desk.asked("web") == START

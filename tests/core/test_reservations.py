@@ -18,7 +18,7 @@ from tests.core.fleet_story import FAILOVER, Story
 
 
 class Late:
-    """A fleet whose scheduler has much else to do: it runs when told."""
+    """A fleet whose scheduler has much else to do: it runs when a test says."""
 
     def __init__(self, *bindings: Binding, slots: int) -> None:
         full = [cluster(f"member{number}", taints=[FULL]) for number in range(3, 9)]
@@ -119,7 +119,7 @@ AT_ONCE = replace(FAILOVER, eviction=replace(FAILOVER.eviction, bucket_scope="Cl
 
 
 class TwoLost:
-    """A binding with a copy on member1 and on member2, which are both lost; its scheduler runs when told."""
+    """A binding with a copy on member1 and on member2, which are both lost; its scheduler runs when a test says."""
 
     def __init__(self, placement: Placement, *others: Binding, settings: Settings = FAILOVER, **slots: int) -> None:
         given = {"member3": 10, "member4": 10, "member5": 9, "member6": 9, **slots}
@@ -235,7 +235,7 @@ def test_a_refuge_is_taken_although_a_task_of_the_binding_ended_meanwhile() -> N
     assert lost.story.placed("web").keys() == lost.named()[-1]
 
 
-def test_what_replaces_a_reserved_refuge_is_told_with_the_reason() -> None:
+def test_what_replaces_a_reserved_refuge_is_reported_with_the_reason() -> None:
     lost = TwoLost(CHOICES["copies"])
     lost.evict("member1", "member2")
     assert lost.named()[-1] == {"member3", "member4"}
@@ -249,8 +249,8 @@ def test_what_replaces_a_reserved_refuge_is_told_with_the_reason() -> None:
         "the eviction had reserved member4:1, but the scheduler placed the binding on member3:1, member5:1. "
         "member4: taint full:NoSchedule is not tolerated"
     ]
-    told = lost.story.events("EvictionRefugeReplaced")
-    assert sorted(one.involved_object.kind for one in told) == ["Deployment", "ResourceBinding"]
+    reported = lost.story.events("EvictionRefugeReplaced")
+    assert sorted(one.involved_object.kind for one in reported) == ["Deployment", "ResourceBinding"]
 
 
 def test_the_second_eviction_says_which_reserved_cluster_it_does_not_use() -> None:

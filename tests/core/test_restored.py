@@ -45,7 +45,7 @@ FRESH, STALE = NOW - timedelta(seconds=2), NOW - timedelta(hours=2)
         pytest.param(HERE, Origin("", 0, 16384), None, "Same", id="the server no longer says where it is"),
     ],
 )
-def test_a_restore_is_told_from_a_move(
+def test_a_restore_is_distinguished_from_a_move(
     kept: Origin | None, found: Origin, seen: VersionMark | None, verdict: str
 ) -> None:
     finding = detect_restore(kept, found, version=100, written_at=NOW, seen=seen)

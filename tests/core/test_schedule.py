@@ -260,7 +260,7 @@ def test_groups_start_at_the_one_observed_and_after_a_reschedule_at_the_first() 
     assert shares(ask(three(), spec(where, reschedule_triggered_at=later), status=observed)) == {"a": 1}
 
 
-def test_of_several_failures_the_first_is_told() -> None:
+def test_of_several_failures_the_first_is_reported() -> None:
     where = placement(groups=[_group("first", "a"), _group("second", "gone")], how=DYNAMIC)
 
     assert refused(ask(three(), spec(where, replicas=99))).reason == "Unschedulable"
@@ -317,6 +317,22 @@ def test_neighbours_are_the_placed_bindings_of_the_group(row: str) -> None:
     )
 
     assert (near.together, near.apart) == (together, apart)
+
+
+def test_the_reason_names_the_clusters_that_the_group_shares() -> None:
+    settings = Settings(feature_gates={**GATES, "WorkloadAffinity": True})
+    shared = Neighbours(together=frozenset({"b", "a"}))
+
+    verdict = ask(three(), spec(placement()), settings=settings, neighbours=shared)
+
+    assert refusals(verdict.explanation)["c"].value == "its workload affinity group is on a, b"
+
+
+def test_a_target_stays_while_a_task_excludes_another_one() -> None:
+    leaving = GracefulEvictionTask("a", reason="ApplicationFailure")
+    wanted = spec(placement(), on={"a": 1, "b": 1}, tasks=[leaving])
+
+    assert shares(ask(three(), wanted)) == {"b": 1, "c": 1}
 
 
 def test_a_group_without_a_cluster_in_common_can_be_joined_nowhere() -> None:

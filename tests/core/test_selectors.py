@@ -98,7 +98,7 @@ def test_selectors_are_spelled_in_camel_case_and_can_be_keys() -> None:
     assert {selector: 1}[LabelSelector({"a": "b"}, (LabelSelectorRequirement("c", "Exists"),))] == 1
 
 
-def test_a_selector_object_is_told_everything_that_is_wrong_with_it() -> None:
+def test_a_selector_object_is_refused_with_everything_that_is_wrong_with_it() -> None:
     selector = LabelSelector(
         {"a b": "ok"},
         (

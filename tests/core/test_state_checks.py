@@ -43,7 +43,7 @@ ONE = binding("web", duplicated(), on={"member1": 2})
 EDITED = ONE.with_spec(replicas=3)
 
 
-def told(*rows: Eviction, settings: Settings = DEFAULT) -> tuple[str, ...]:
+def reported(*rows: Eviction, settings: Settings = DEFAULT) -> tuple[str, ...]:
     store = MemoryStore(clock=lambda: START)
     store.create(ONE)
     store.apply([(None, Decision(changes=tuple(Save(row) for row in rows)))], by=Actor("test"))
@@ -66,7 +66,7 @@ TAINTS = (TaintToAdd("gone", "NoExecute"), TaintToAdd("gone", "NoSchedule"))
 POLICY = ClusterTaintPolicy("policy.karmada.io/v1alpha1", "ClusterTaintPolicy", ObjectMeta(name="detect"), RULE)
 
 
-def test_who_deletes_a_taint_policy_is_told_what_goes_with_it() -> None:
+def test_who_deletes_a_taint_policy_is_warned_what_goes_with_it() -> None:
     (said,) = state_checks.deletion_warnings(outage("policy/detect"), POLICY)
 
     assert said == (
@@ -80,7 +80,7 @@ def test_a_taint_somebody_else_wants_does_not_go_with_a_policy(owners: tuple[str
 
 
 @pytest.mark.parametrize(("added", "said"), [((), 1), ((TaintToAdd("gone", "NoSchedule"),), 1), (TAINTS, 0)])
-def test_who_takes_a_taint_off_a_policys_list_is_told_what_goes_with_it(
+def test_who_takes_a_taint_off_a_policys_list_is_warned_what_goes_with_it(
     added: tuple[TaintToAdd, ...], said: int
 ) -> None:
     """The same match goes on, so only what is listed no more is withdrawn."""
@@ -166,13 +166,13 @@ def row(state: str, *, cluster: str = "member1", stays: bool = False) -> Evictio
     ],
 )
 def test_what_waits_is_counted_and_what_is_over_or_stays_is_not(rows: tuple[Eviction, ...], count: int) -> None:
-    said = told(*rows)
+    said = reported(*rows)
 
     assert [one.split()[0] for one in said] == ([str(count)] if count else [])
 
 
-def test_the_setting_that_has_them_judged_anew_is_told_of() -> None:
-    (said,) = told(row(QUEUED), settings=ANEW)
+def test_the_setting_that_has_them_judged_again_is_named() -> None:
+    (said,) = reported(row(QUEUED), settings=ANEW)
 
     assert "decided again" in said
     assert "skip" not in said

@@ -141,7 +141,7 @@ STAYS = [
     # what, where things are, settings, when; does it stay past its time as, or wait in time as
     ("while its pods are there", leaving(), PLACES, Settings(), LATER, "", WAITING_WORKLOAD),
     ("past its time as well", leaving(), PLACES, Settings(), LATE, WAITING_WORKLOAD, ""),
-    ("what ails itself is told as that", leaving(healthy=False), PLACES, Settings(), LATE, STUCK, ""),
+    ("what ails itself is reported as that", leaving(healthy=False), PLACES, Settings(), LATE, STUCK, ""),
     ("in time what ails itself is no news", leaving(healthy=False), PLACES, Settings(), LATER, "", ""),
     ("where the source is down", leaving(), DOWN, Settings(), LATE, WAITING_SOURCE, ""),
     ("with Purge in time", leaving(), PLACES, PURGE, LATER, "", WAITING_WORKLOAD),

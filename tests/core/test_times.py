@@ -89,10 +89,10 @@ def test_a_status_may_not_bring_a_moment_without_a_zone_either() -> None:
     old = created(binding).object
 
     causes = refused({**binding, "status": {"lastScheduledTime": NAIVE}}, old=old, subresource="status")
-    told = updated({**binding, "status": {"lastScheduledTime": ABROAD}}, old, subresource="status").object
+    reported = updated({**binding, "status": {"lastScheduledTime": ABROAD}}, old, subresource="status").object
 
     assert [cause.field for cause in causes] == ["status.lastScheduledTime"]
-    assert told.status.last_scheduled_time == GIVEN
+    assert reported.status.last_scheduled_time == GIVEN
 
 
 def test_a_fence_somebody_wrote_by_hand_without_a_zone_confirms_nothing() -> None:

@@ -23,7 +23,7 @@ def test_a_bucket_holds_what_a_quarter_of_a_second_brings_and_at_least_one(rate:
         (1.0, 1, 0.0, 0.5),
     ],
 )
-def test_only_whole_tokens_are_granted_and_the_next_one_is_foretold(
+def test_only_whole_tokens_are_granted_and_the_next_one_is_predicted(
     tokens: float, granted: int, left: float, next_in: float
 ) -> None:
     taken = take_tokens(Bucket(tokens, 2.0, at=10.0), 5, rate=2.0, at=10.0)

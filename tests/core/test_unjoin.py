@@ -60,7 +60,7 @@ def decided(departure: UnjoinSnapshot, settings: Settings = FAILOVER) -> Decisio
     return Unjoin().decide(departure, settings, now=START)
 
 
-def told(decision: Decision) -> str:
+def reported(decision: Decision) -> str:
     return " ".join(one.message for one in decision.events)
 
 
@@ -118,7 +118,7 @@ def test_what_it_waits_for_is_said_and_nothing_is_removed(
     decision = decided(departure, settings)
 
     assert decision.changes == ()
-    assert waits_for in told(decision)
+    assert waits_for in reported(decision)
     assert decision.wake_at == START + timedelta(seconds=10)
 
 

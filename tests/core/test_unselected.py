@@ -24,7 +24,7 @@ def config_map(name: str = "settings") -> Template:
     return Template.fold({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}})
 
 
-def told(story: Story, about: Object) -> list[tuple[str, str]]:
+def reported(story: Story, about: Object) -> list[tuple[str, str]]:
     found = [one for one in story.store.list(kinds.EVENT) if isinstance(one, Event) and "Succeed" not in one.reason]
     name = about.metadata.name
     return [(one.type, one.message) for one in found if one.involved_object.name == name and "Polic" in one.reason]
@@ -35,16 +35,16 @@ def test_a_workload_that_never_had_a_policy_says_so_after_ten_seconds_and_a_conf
     story = Story(web, data)
 
     story.later(seconds=9)
-    assert told(story, web) == []
+    assert reported(story, web) == []
     story.later(seconds=1)
 
-    ((kind, message),) = told(story, web)
+    ((kind, message),) = reported(story, web)
     assert (kind, message) == (
         "Normal",
         "no PropagationPolicy or ClusterPropagationPolicy selects it, so it runs on no cluster",
     )
     story.later(hours=1)
-    assert told(story, data) == []
+    assert reported(story, data) == []
 
 
 def test_a_workload_that_another_object_owns_is_not_expected_to_have_a_policy() -> None:
@@ -54,7 +54,7 @@ def test_a_workload_that_another_object_owns_is_not_expected_to_have_a_policy() 
 
     story.later(seconds=60)
 
-    assert told(story, web) == []
+    assert reported(story, web) == []
 
 
 @pytest.mark.parametrize("one", [deployment(), config_map()], ids=["workload", "config map"])
@@ -65,7 +65,7 @@ def test_a_template_that_loses_its_policy_gets_one_warning(one: Template) -> Non
     story.delete(ALL)
     story.later(seconds=60)
 
-    ((kind, message),) = told(story, one)
+    ((kind, message),) = reported(story, one)
     assert kind == "Warning"
     assert message.startswith("no policy selects it any more: its copies stay as they are until one does")
     assert "PropagationPolicy all is being deleted" in message

@@ -134,7 +134,7 @@ def test_an_error_becomes_the_status_kubectl_knows(error: Any, code: int, reason
     assert (status["kind"], status["apiVersion"], status["status"]) == ("Status", "v1", "Failure")
 
 
-def test_an_invalid_object_is_told_every_cause() -> None:
+def test_an_invalid_object_is_refused_with_every_cause() -> None:
     causes = [
         Cause("FieldValueInvalid", "must not be negative", "spec.replicas"),
         Cause("FieldValueRequired", "Required value", "spec.selector"),

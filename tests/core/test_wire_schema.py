@@ -82,7 +82,7 @@ def test_a_kind_nobody_described_allows_everything():
     assert field.preserves_unknown
 
 
-def test_numbers_written_as_text_are_told_by_any_of_three_spellings():
+def test_numbers_written_as_text_are_reported_by_any_of_three_spellings():
     assert Schema({"x-kubernetes-int-or-string": True}).int_or_string
     assert Schema({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}).int_or_string
     assert Schema({"anyOf": [{"type": "string"}, {"type": "number"}]}).int_or_string

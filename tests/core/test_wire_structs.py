@@ -18,7 +18,7 @@ from controlplane.wire.structs import schema_of
 class Port(Struct, frozen=True):
     """A port.
 
-    Told apart by number.
+    Reported apart by number.
     """
 
     number: Annotated[int, Meta(ge=1, le=65535)]
@@ -118,7 +118,7 @@ def test_metadata_merges_as_kubernetes_merges_it():
     assert metadata.property("ownerReferences").patch_merge_key == "uid"
 
 
-def test_a_schema_is_made_once_and_can_be_told_its_kind():
+def test_a_schema_is_made_once_and_can_be_given_its_kind():
     resource = Resource("example.io", "v1", "Boat", "boats", "boat", True)
 
     assert schema_of(Boat) is schema_of(Boat)
@@ -148,7 +148,7 @@ def test_kubectl_explain_has_something_to_say_of_every_kind_of_ours_and_of_all_i
     for part in ("spec", "status"):
         inner = schema.property(part)
         for name in inner.properties or () if inner is not None else ():
-            told = inner.property(name) if inner is not None else None
-            silent += [f"{part}.{name}"] if told is None or not told.description else []
+            reported = inner.property(name) if inner is not None else None
+            silent += [f"{part}.{name}"] if reported is None or not reported.description else []
 
     assert [one for one in silent if one not in ("status.countedAt", "status.finishTime")] == []

@@ -47,7 +47,7 @@ def test_a_brought_kind_is_applied_printed_and_explained(k: Kubectl, group: str)
     assert "green" in k("explain", f"boats.{group}.spec.colour")
 
 
-def test_what_breaks_the_schema_is_told_in_kubectl_s_words(k: Kubectl, group: str) -> None:
+def test_what_breaks_the_schema_is_reported_in_kubectl_s_words(k: Kubectl, group: str) -> None:
     said = k("apply", "-f", k.file(boat(group, "ferry", seats=0, colour="blue")), code=1)
 
     assert 'The Boat "ferry" is invalid' in said or f'Boat.{group} "ferry" is invalid' in said

@@ -17,29 +17,29 @@ STEPS = st.lists(st.tuples(GAPS, st.integers(0, 5000), RATES), max_size=60)
 
 def ran(steps: list[tuple[float, int, float]]) -> list[tuple[float, float, int]]:
     """Return (seconds since the step before, rate, granted) of every step."""
-    bucket, at, told = None, 0.0, []
+    bucket, at, reported = None, 0.0, []
     for gap, wanted, rate in steps:
         at += gap
         taken = take_tokens(bucket, wanted, rate=rate, at=at)
         bucket = taken.bucket
-        told.append((gap, rate, taken.granted))
-    return told
+        reported.append((gap, rate, taken.granted))
+    return reported
 
 
 @given(STEPS)
 def test_i2_no_window_holds_more_than_its_capacity_and_what_the_rate_made(
     steps: list[tuple[float, int, float]],
 ) -> None:
-    told = ran(steps)
+    reported = ran(steps)
 
-    for first in range(len(told)):
-        allowed = float(capacity(told[first][1]))
+    for first in range(len(reported)):
+        allowed = float(capacity(reported[first][1]))
         for granted, (gap, rate, _), before in zip(
-            accumulate(one[2] for one in told[first:]), told[first:], [None, *told[first:]], strict=False
+            accumulate(one[2] for one in reported[first:]), reported[first:], [None, *reported[first:]], strict=False
         ):
             if before is not None:
                 allowed += max(0.0, gap) * before[1]
-            assert granted <= allowed + 1e-6, (rate, told[first:])
+            assert granted <= allowed + 1e-6, (rate, reported[first:])
 
 
 @given(st.floats(0, 1), RATES, RATES, st.floats(0, 1e9))

@@ -30,7 +30,7 @@ from tests.properties.test_schedule import SETTINGS, asked, bindings, clusters, 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def told(members: list[Cluster], wanted: ResourceBindingSpec, verdict: Verdict) -> Document:
+def reported(members: list[Cluster], wanted: ResourceBindingSpec, verdict: Verdict) -> Document:
     """Return the document of the note that is kept of a verdict."""
     binding = Binding(
         "work.karmada.io/v1alpha2",
@@ -45,7 +45,7 @@ def told(members: list[Cluster], wanted: ResourceBindingSpec, verdict: Verdict) 
 
 
 def accounts(members: list[Cluster], wanted: ResourceBindingSpec) -> dict[str, ClusterAccount]:
-    return {one.name: one for one in told(members, wanted, asked(members, wanted)).clusters}
+    return {one.name: one for one in reported(members, wanted, asked(members, wanted)).clusters}
 
 
 @given(clusters(), bindings(), neighbours)
@@ -56,7 +56,7 @@ def test_a_note_refuses_the_same_clusters_for_the_same_reasons(
 
     noted = {
         one.name: Refusal(one.filter, one.value)
-        for one in told(members, wanted, verdict).clusters
+        for one in reported(members, wanted, verdict).clusters
         if one.verdict == REFUSED
     }
 
@@ -69,7 +69,7 @@ def test_refused_chosen_and_not_chosen_are_all_clusters_and_chosen_is_the_result
 ) -> None:
     verdict = asked(members, wanted)
 
-    document = told(members, wanted, verdict)
+    document = reported(members, wanted, verdict)
 
     assert [one.name for one in document.clusters] == sorted(one.metadata.name for one in members)
     assert {one.verdict for one in document.clusters} <= {REFUSED, CHOSEN, NOT_CHOSEN}
@@ -100,7 +100,7 @@ def test_a_refusal_says_a_sentence_per_cluster_within_its_length(
     members: list[Cluster], wanted: ResourceBindingSpec
 ) -> None:
     verdict = asked(members, wanted)
-    document = told(members, wanted, verdict)
+    document = reported(members, wanted, verdict)
     if isinstance(verdict.outcome, Placed):
         return
 

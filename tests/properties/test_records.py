@@ -1,4 +1,4 @@
-"""Records of failovers, for any history of one binding: what is told of one failover belongs to no other."""
+"""Records of failovers, for any history of one binding: what is reported of one failover belongs to no other."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ HISTORIES = st.lists(st.tuples(st.sampled_from(STEPS), st.sampled_from(PAUSES)),
 def test_signs_and_removals_belong_to_one_failover_only(happenings: list[tuple[str, int]]) -> None:
     found = records(history(happenings).store.log)
 
-    told = Counter(
+    reported = Counter(
         (step.version, step.what) for one in found for step in one.status.steps if step.what in (SEEN, TAINTED, REMOVED)
     )
-    assert set(told.values()) <= {1}
+    assert set(reported.values()) <= {1}
 
 
 @settings(max_examples=10)

@@ -96,11 +96,13 @@ class Audit:
             assert self._played[ref] == text_of(stored), f"[replay-is-equal] {ref}"
 
 
-def eviction_is_told(world: Simulation, row: Eviction) -> None:
+def eviction_is_reported(world: Simulation, row: Eviction) -> None:
     """[decisions-are-traced] an eviction can be read afterwards: why, in its row, and as an Event about its binding."""
     ref = Ref.parse(row.binding)
-    told: list[Event] = [one for one in world.store.list(EVENT, namespace=ref.namespace) if one.reason == EVICTED_EVENT]
-    here = [one.message for one in told if one.involved_object.name == ref.name]
+    reported: list[Event] = [
+        one for one in world.store.list(EVENT, namespace=ref.namespace) if one.reason == EVICTED_EVENT
+    ]
+    here = [one.message for one in reported if one.involved_object.name == ref.name]
     assert row.message, f"[decisions-are-traced] {row.key} does not say why it happened"
     assert any(f"cluster {row.cluster} " in one for one in here), (
         f"[decisions-are-traced] no Event tells of {row.key}: {here}"

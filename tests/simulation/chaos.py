@@ -34,7 +34,7 @@ from tests.simulation.manifests import ANYWHERE, DIVIDED, DUPLICATED, NGINX, adm
 from tests.simulation.member import DOWN, UP
 from tests.simulation.stories import QUICK, again, in_service
 from tests.simulation.taint_watch import TaintWatch
-from tests.simulation.timeline import told
+from tests.simulation.timeline import reported
 from tests.simulation.world import START, Simulation
 
 BEGINS = 16.5  # seconds: every workload runs by then
@@ -289,12 +289,12 @@ def ran(chaos: Chaos, command: str) -> None:
         chaos.run()
     except AssertionError as error:
         ordered = ", ".join(f"{what} at {moment:.1f} s" for moment, what in chaos.plan)
-        story = f"seed {chaos.seed}: {error}\nreplay: {command}\nordered: {ordered}\n{told(chaos.world)}"
+        story = f"seed {chaos.seed}: {error}\nreplay: {command}\nordered: {ordered}\n{reported(chaos.world)}"
         raise AssertionError(story) from error
 
 
 if __name__ == "__main__":
     try:
-        print(told(run(int(sys.argv[1])).world))
+        print(reported(run(int(sys.argv[1])).world))
     except AssertionError as failed:
         sys.exit(str(failed))

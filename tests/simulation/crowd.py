@@ -26,7 +26,7 @@ from tests.simulation.chaos import APPS, BEGINS, Chaos, ran, replay
 from tests.simulation.manifests import NGINX, NOT_READY_MEANS_LEAVE, admitted, cluster
 from tests.simulation.member import UP
 from tests.simulation.taint_watch import TaintWatch
-from tests.simulation.timeline import told
+from tests.simulation.timeline import reported
 from tests.simulation.world import Simulation
 
 BY_CHANCE, AMID = 3, 4  # how many things people do beside the first, and how much trouble there is meanwhile
@@ -214,6 +214,6 @@ def run(seed: int) -> Crowd:
 
 if __name__ == "__main__":
     try:
-        print(told(run(int(sys.argv[1])).world))
+        print(reported(run(int(sys.argv[1])).world))
     except AssertionError as failed:
         sys.exit(str(failed))

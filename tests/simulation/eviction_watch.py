@@ -19,7 +19,7 @@ from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster, Taint
 from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.maintenance_window import MaintenanceWindow
 from controlplane.kinds.rows import ENDED, EVICTED, QUEUED, Eviction, FleetState, Judgement
-from tests.simulation.audit import eviction_is_told
+from tests.simulation.audit import eviction_is_reported
 from tests.simulation.seen import Seen
 from tests.simulation.world import Simulation
 
@@ -165,7 +165,7 @@ class EvictionWatch:
         )
 
     def flushed(self) -> None:
-        """Be told that Redis has forgotten its buckets: they begin empty."""
+        """Learn that Redis has forgotten its buckets: they begin empty."""
         self._buckets.clear()
 
     # [tolerated-is-not-evicted], [paused-is-paused], [decisions-are-traced], [recovery-cancels]
@@ -179,7 +179,7 @@ class EvictionWatch:
         assert present, f"[recovery-cancels] {where}: evicted from a cluster that has recovered"
         due = [self._due(world, row, one) for one in present]
         assert min(due) <= world.now, f"[tolerated-is-not-evicted] {where}: it tolerated the taint until {min(due)}"
-        eviction_is_told(world, row)
+        eviction_is_reported(world, row)
 
     def _due(self, world: Simulation, row: Eviction, taint: Taint) -> datetime:
         key = (row.binding, row.cluster, taint.key, taint.effect, taint.time_added)

@@ -75,7 +75,7 @@ class Member:
     quotas: Sequence[dict[str, Any]] = ()  # its ResourceQuotas
     objects: dict[Place, Held] = field(default_factory=dict)
     created: list[tuple[datetime, Place, dict[str, str]]] = field(default_factory=list)  # with the labels it came with
-    looked_at: datetime | None = None  # up to when `turned` has told what became ready
+    looked_at: datetime | None = None  # up to when `turned` has reported what became ready
 
     def answer(self, question: Question, *, now: datetime) -> Answer:
         """Return what the cluster says, or fails to say."""

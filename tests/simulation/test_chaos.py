@@ -42,7 +42,7 @@ def test_everything_heals(first: int, record_property: Callable[[str, Any], None
 
 
 def test_a_seed_runs_the_same_way_every_time() -> None:
-    script = "from tests.simulation import chaos; print(chaos.told(chaos.run(3).world))"
+    script = "from tests.simulation import chaos; print(chaos.reported(chaos.run(3).world))"
     stories = {
         subprocess.run([sys.executable, "-c", script], cwd=ROOT, env={"PYTHONHASHSEED": hashes}, **_TEXT).stdout
         for hashes in ("1", "2")
@@ -73,10 +73,10 @@ def _failure(seed: int) -> str:
 
 
 def test_the_replay_command_tells_the_timeline() -> None:
-    told = subprocess.run([sys.executable, *chaos.replay(3).split()[1:]], cwd=ROOT, **_TEXT)
+    reported = subprocess.run([sys.executable, *chaos.replay(3).split()[1:]], cwd=ROOT, **_TEXT)
 
-    assert told.returncode == 0
-    assert "ScheduleBindingSucceed" in told.stdout
+    assert reported.returncode == 0
+    assert "ScheduleBindingSucceed" in reported.stdout
 
 
 def test_a_kind_of_trouble_that_is_too_rare_is_named() -> None:
@@ -87,10 +87,12 @@ def test_a_kind_of_trouble_that_is_too_rare_is_named() -> None:
 
 
 def test_seeds_that_take_long_are_counted_beside_how_fast_the_host_is() -> None:
-    told = _found({seed: LONG + 0.1 if seed in (7, 9) else 0.1 for seed in range(9, 0, -1)}, fired={}).lines()
+    reported = _found({seed: LONG + 0.1 if seed in (7, 9) else 0.1 for seed in range(9, 0, -1)}, fired={}).lines()
 
-    assert told[-2].startswith(f"2 of 9 seeds took more than {LONG} s of processor time: longest 0.400 s (seed 9), ")
-    assert told[-1].endswith("took this host 28 ms at its best, 28 ms mostly, 28 ms at its worst")
+    assert reported[-2].startswith(
+        f"2 of 9 seeds took more than {LONG} s of processor time: longest 0.400 s (seed 9), "
+    )
+    assert reported[-1].endswith("took this host 28 ms at its best, 28 ms mostly, 28 ms at its worst")
 
 
 def _found(seconds: dict[int, float], *, fired: dict[str, int]) -> Histogram:

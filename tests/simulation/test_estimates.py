@@ -61,13 +61,13 @@ def test_estimates_come_true_while_tier_and_queue_stay(seed: int, count: int, sc
     at = asked_at.timestamp()
     tokens = {name: take_tokens(one, 0, rate=0.5, at=at).bucket.tokens for name, one in world.buckets.items()}
     ageing = settings.eviction.ageing_seconds
-    told = forecast(waiting, rate=0.5, ageing_seconds=ageing, scope=scope, tokens=tokens, now=asked_at)
+    reported = forecast(waiting, rate=0.5, ageing_seconds=ageing, scope=scope, tokens=tokens, now=asked_at)
     world.run(90 + 2 * count)
 
     left = {row.key: row.ended_at for row in evictions(world, *ENDED) if row.state == EVICTED}
     errors = []
     for row in waiting:
-        at, real = told[row.key].at, left[row.key]
+        at, real = reported[row.key].at, left[row.key]
         assert at is not None
         assert real is not None
         errors.append(abs((at - real).total_seconds()) / (real - asked_at).total_seconds())

@@ -79,8 +79,8 @@ def test_replicas_go_back_where_they_were_and_nothing_stops_serving(seed: int, s
     assert (failback(world).status.phase, failback(world).status.returned) == ("Finished", 1)
     assert away(world, "member1") == 0
     assert world.failures == []
-    told = {one.message for one in world.store.list(kinds.EVENT) if one.reason == "WorkloadFailback"}
-    assert told == {"goes back to cluster member1 from member2: Failback home: cluster member1 has recovered"}
+    reported = {one.message for one in world.store.list(kinds.EVENT) if one.reason == "WorkloadFailback"}
+    assert reported == {"goes back to cluster member1 from member2: Failback home: cluster member1 has recovered"}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -389,7 +389,7 @@ def test_a_cluster_that_fails_while_it_gives_a_part_back_is_left_with_all_it_has
     assert running(world)["member1"] == 3
 
 
-def test_a_failback_is_told_as_a_record() -> None:
+def test_a_failback_is_reported_as_a_record() -> None:
     world = failed_over(DIVIDED, NGINX % 3)
     world.run(SEASONED)
     apply(world, HOME % "cluster: member1")

@@ -68,7 +68,7 @@ COVERED: dict[str, tuple[str, ...]] = {
     "tier-changes": (
         "test_i12_a_tier_change_never_creates_tokens",
         "test_i12_time_before_a_tier_change_counts_at_the_lower_rate",
-        "test_each_change_of_the_tier_is_told_once_with_its_reason",
+        "test_each_change_of_the_tier_is_reported_once_with_its_reason",
     ),
     "redis-away": (
         "test_without_redis_nothing_leaves",

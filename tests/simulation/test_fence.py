@@ -37,7 +37,7 @@ def said(world: Simulation) -> Condition:
     return found
 
 
-def told(world: Simulation, reason: str) -> list[str]:
+def reported(world: Simulation, reason: str) -> list[str]:
     return [one.message for one in world.store.list(kinds.EVENT) if one.reason == reason]
 
 
@@ -78,8 +78,8 @@ def test_a_fence_of_the_last_outage_starts_no_second_copy_in_the_next_one(seed: 
     assert world.failures == []
     assert fence.fence_of(live(world)) is None
     assert (said(world).status, said(world).reason) == ("False", "ClusterAnswered")
-    assert "by ana until" in told(world, "ClusterFenced")[0]
-    assert "the cluster answered" in told(world, "ClusterFenceEnded")[0]
+    assert "by ana until" in reported(world, "ClusterFenced")[0]
+    assert "the cluster answered" in reported(world, "ClusterFenceEnded")[0]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -119,5 +119,5 @@ def test_a_fence_that_expires_says_so(seed: int) -> None:
     wait(world, 610)
 
     assert (said(world).status, said(world).reason) == ("False", "Expired")
-    assert "expired" in told(world, "ClusterFenceEnded")[0]
+    assert "expired" in reported(world, "ClusterFenceEnded")[0]
     assert fence.fence_of(live(world)) is None

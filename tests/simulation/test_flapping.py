@@ -1,4 +1,4 @@
-"""Fault 3: a cluster that comes and goes is counted, told, moves nobody, and is a cluster like any other once calm."""
+"""Fault 3: a cluster that comes and goes is counted, reported, moves nobody, and is like any other once calm."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def member1(world: Simulation) -> Cluster:
     return found
 
 
-def told(world: Simulation, type_: str = "Flapping") -> Condition | None:
+def reported(world: Simulation, type_: str = "Flapping") -> Condition | None:
     return condition(member1(world).status.conditions, type_)
 
 
@@ -89,7 +89,7 @@ def test_a_cluster_that_flaps_every_20_s_for_an_hour_is_counted_and_moves_nobody
     assert flips <= 1
     assert seen(world).turns in (179, 180)
     assert len(seen(world).turned_at) == 60
-    during = told(world)
+    during = reported(world)
     assert during is not None
     assert (during.status, during.reason) == ("True", "AnswersChange")
     assert "24 times or more within 600 s" in during.message
@@ -100,7 +100,7 @@ def test_a_cluster_that_flaps_every_20_s_for_an_hour_is_counted_and_moves_nobody
 
     world.run(60 + HOUR + 330)
 
-    after = told(world)
+    after = reported(world)
     assert after is not None
     assert (after.status, after.reason) == ("False", "Calm")
     assert [one.count for one in events(world, "ClusterCalm")] == [1]
@@ -197,7 +197,7 @@ def test_a_policy_about_flapping_empties_a_cluster_that_flaps() -> None:
     flaps(world, until=60 + HOUR)
     world.run(60 + 300)
 
-    began = told(world)
+    began = reported(world)
     assert began is not None
     assert began.last_transition_time is not None
     (tainted,) = [one for one in member1(world).spec.taints if one.effect == NO_EXECUTE]

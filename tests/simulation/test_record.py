@@ -1,4 +1,4 @@
-"""The record of a failover reads as the story it was, and needs no Events to be told."""
+"""The record of a failover reads as the story it was, and needs no Events."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ spec:
 NUMBERS = ("version", "cause", "resourceVersion", "uid", "name")  # of a run: what happened is the same without them
 
 
-def told(world: Simulation, ref: Ref = NGINX_BINDING) -> tuple[FailoverRecord, ...]:
+def reported(world: Simulation, ref: Ref = NGINX_BINDING) -> tuple[FailoverRecord, ...]:
     own = record.failovers(record.decode_changes(change for change in world.store.log if change.ref == ref))
     refs = record.related_refs(own)
     return record.records(own, record.decode_changes(change for change in world.store.log if change.ref in refs))
@@ -61,21 +61,21 @@ def plain(found: FailoverRecord) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_divided_example_is_told_as_it_was(seed: int) -> None:
+def test_the_divided_example_is_reported_as_it_was(seed: int) -> None:
     """The overview: member1 of two fails, and its replica moves."""
-    (found,) = told(left("member1", "member2", seed=seed))
+    (found,) = reported(left("member1", "member2", seed=seed))
 
     assert plain(found) == yaml.safe_load(GOLDEN.read_text())
 
 
-def test_replicas_that_are_ready_before_anybody_saw_that_they_were_not_are_told_as_healthy() -> None:
+def test_replicas_that_are_ready_before_anybody_saw_that_they_were_not_are_reported_as_healthy() -> None:
     """member2 is healthy all the time: with two of its replicas, then with three."""
     world = serving("member1", "member2")
     world.members["member2"].ready_after = timedelta(0)
     world.fault("member1", "down")
     world.run(90)
 
-    (found,) = told(world)
+    (found,) = reported(world)
 
     whats = [step.what for step in found.status.steps]
     assert whats.index("Scheduled") < whats.index("Healthy") < whats.index("Cleared")
@@ -84,20 +84,20 @@ def test_replicas_that_are_ready_before_anybody_saw_that_they_were_not_are_told_
 
 def test_deleting_all_events_changes_nothing() -> None:
     world = left("member1", "member2")
-    before = told(world)
+    before = reported(world)
 
     for ref in [one for one in world.store.objects if one.kind == kinds.EVENT]:
         del world.store.objects[ref]
     world.store.log[:] = [change for change in world.store.log if change.ref.kind != kinds.EVENT]
 
-    assert told(world) == before
+    assert reported(world) == before
 
 
 def test_every_step_names_the_change_it_was_read_from() -> None:
     world = left("member1", "member2")
     versions = {change.version: change for change in world.store.log}
 
-    (found,) = told(world)
+    (found,) = reported(world)
 
     for step in found.status.steps:
         assert (versions[step.version].actor, versions[step.version].at) == (step.by, step.at)
@@ -109,7 +109,7 @@ def test_a_failover_that_waits_says_for_what_and_is_not_finished() -> None:
     world.fault("member1", "down")
     world.run(800)
 
-    (found,) = told(world)
+    (found,) = reported(world)
 
     assert found.status.state == "Running"
     assert found.status.durations.total is None
@@ -150,29 +150,29 @@ def decided(found: FailoverRecord) -> Step:
 
 
 @pytest.mark.parametrize(
-    ("manifest", "told_of"),
+    ("manifest", "report_of"),
     [
         (HOLD, "OnHold: EvictionHold release: we are releasing; cluster member2: not yet"),
         (WINDOW, "Maintenance: cluster member1 is in MaintenanceWindow discs until 2026-03-01T02:38:30Z: new discs"),
     ],
 )
-def test_what_held_an_eviction_before_it_was_decided_is_told_with_seconds(manifest: str, told_of: str) -> None:
+def test_what_held_an_eviction_before_it_was_decided_is_reported_with_seconds(manifest: str, report_of: str) -> None:
     world = serving("member1", "member2")
     apply(world, manifest)
     world.fault("member1", "down")
     world.run(200)
 
-    (found,) = told(world)
+    (found,) = reported(world)
 
     assert [one for one in waited(found) if not one[1].startswith("Queued: ")] == [
-        (5.0, told_of),
+        (5.0, report_of),
         (90.0, "its turn in the queue, which came 85 s after it was due at 2026-03-01T02:37:05Z"),
     ]
     assert decided(found).seconds == 90.0
     assert found.status.durations.waited == 85.0
 
 
-def test_a_refuge_that_was_waited_for_is_told_until_there_is_one() -> None:
+def test_a_refuge_that_was_waited_for_is_reported_until_there_is_one() -> None:
     world = serving("member1", "member2", policy=DUPLICATED)
     world.fault("member1", "down")
     world.run(100)
@@ -180,7 +180,7 @@ def test_a_refuge_that_was_waited_for_is_told_until_there_is_one() -> None:
     apply(world, yaml.safe_dump(cluster("member3")))
     world.run(200)
 
-    (found,) = told(world)
+    (found,) = reported(world)
 
     (held_at, message), *rest = waited(found)
     assert held_at < 15
@@ -189,7 +189,7 @@ def test_a_refuge_that_was_waited_for_is_told_until_there_is_one() -> None:
     assert decided(found).seconds > 50
 
 
-def test_a_tier_that_let_nothing_leave_is_told_with_its_times() -> None:
+def test_a_tier_that_let_nothing_leave_is_reported_with_its_times() -> None:
     world = serving("member1", "member2", "member3", "member4")
     for name in ("member1", "member3", "member4"):
         world.fault(name, "down")
@@ -197,7 +197,7 @@ def test_a_tier_that_let_nothing_leave_is_told_with_its_times() -> None:
     world.fault("member4", "none")
     world.run(300)
 
-    (found,) = told(world)
+    (found,) = reported(world)
 
     (stopped,) = [why for _, why in waited(found) if why.startswith("evictions to resume")]
     assert stopped.startswith("evictions to resume, 70 s: stopped from 2026-03-01T02:37:00Z until 2026-03-01T02:38:15Z")
@@ -214,7 +214,7 @@ def test_what_two_clusters_are_left_for_waits_each_for_itself() -> None:
     world.fault(second, "down")
     world.run(300)
 
-    found = {one.status.left[0].name: [why for _, why in waited(one)] for one in told(world)}
+    found = {one.status.left[0].name: [why for _, why in waited(one)] for one in reported(world)}
 
     assert set(found) == {first, second}
     assert any(why.startswith("OnHold: EvictionHold release") for why in found[first])
@@ -229,7 +229,7 @@ def test_one_failover_that_begins_before_another_ends_does_not_leave_it_running_
     world.fault(second, "down")
     world.run(300)
 
-    found = told(world)
+    found = reported(world)
 
     assert [[left.name for left in one.status.left] for one in found] == [[first], [second]]
     begun, ended = found[1].status.steps[0].version, found[0].status.steps[-1].version
@@ -244,14 +244,14 @@ def test_one_failover_after_another_is_two_records() -> None:
     world.fault("member2", "down")
     world.run(300)
 
-    first, second = told(world)
+    first, second = reported(world)
 
     assert [one.status.left[0].name for one in (first, second)] == ["member1", "member2"]
     assert first.status.state == "Finished"
     assert running(world)["member1"] == 3
 
 
-def test_what_has_no_replicas_is_told_by_its_cluster_alone() -> None:
+def test_what_has_no_replicas_is_reported_by_its_cluster_alone() -> None:
     config = Ref(kinds.RESOURCE_BINDING, "default", "settings-configmap")
     world = joined("member1", "member2")
     apply(world, CONFIGS, CONFIG)
@@ -260,7 +260,7 @@ def test_what_has_no_replicas_is_told_by_its_cluster_alone() -> None:
     world.fault(home, "down")
     world.run(90)
 
-    (found,) = told(world, config)
+    (found,) = reported(world, config)
 
     (other,) = {"member1", "member2"} - {home}
     assert [step.message for step in found.status.steps if step.what == "Scheduled"] == [other]

@@ -48,7 +48,7 @@ def made_anew(world: Simulation) -> None:
     world.create(replace(second, metadata=replace(second.metadata, uid="second")))
 
 
-def told(world: Simulation, reason: str) -> list[str]:
+def reported(world: Simulation, reason: str) -> list[str]:
     return [one.message for one in world.store.list(kinds.EVENT) if one.reason == reason]
 
 
@@ -88,7 +88,7 @@ def test_with_directly_it_waits_until_somebody_says_that_the_cluster_is_down(see
     made_anew(world)
     wait(world, 60)
     assert running(world) == {"member2": 0}, "nobody knows what runs there"
-    assert "member2 cannot be reached" in told(world, "CleanupWaiting")[0]
+    assert "member2 cannot be reached" in reported(world, "CleanupWaiting")[0]
 
     cluster = world.store.objects[Ref(kinds.CLUSTER, "", "member2")]
     word = fence.fenced(cluster, fence.FenceRequest("I pulled the plug", 600), by="ana", now=world.now)
@@ -106,7 +106,7 @@ def test_where_nobody_makes_it_anew_the_binding_stays_and_says_what_it_waits_for
     world.excused["nginx"] = world.now + timedelta(minutes=5)
     wait(world, 70)
     assert world.store.objects[NGINX_BINDING].metadata.deletion_timestamp is not None
-    assert told(world, "CleanupWaiting") == [
+    assert reported(world, "CleanupWaiting") == [
         "the copies on member2 are still to be removed; member2 cannot be reached: see their Works"
     ]
 
@@ -147,7 +147,7 @@ def test_what_is_deleted_with_its_policy_and_applied_again_in_an_outage_runs_or_
 
     if POLICY not in world.store.objects:  # applied while it was still Terminating, as kubectl warns
         assert pause == 0
-        assert any("is being deleted: apply it again" in one for one in told(world, "NoPolicyMatches"))
+        assert any("is being deleted: apply it again" in one for one in reported(world, "NoPolicyMatches"))
         applied(world, ANYWHERE, uid="third")
         wait(world, 20)
     assert sum(running(world).values()) == sum(placed(world).values()) == 4
@@ -178,4 +178,4 @@ def test_a_template_whose_binding_was_deleted_by_hand_holds_no_policy_back(seed:
 
     assert world.store.objects[NGINX_BINDING].metadata.deletion_timestamp is not None
     assert POLICY not in world.store.objects
-    assert "it runs on no cluster" in told(world, "NoPolicyMatches")[0]
+    assert "it runs on no cluster" in reported(world, "NoPolicyMatches")[0]

@@ -244,6 +244,6 @@ def test_a_definition_stays_on_its_cluster_as_long_as_an_object_of_its_kind(move
     assert PLACE in world.members[where(world)].objects
     waiting = [task.from_cluster for task in binding(world, ref).spec.graceful_eviction_tasks]
     assert waiting == ([] if moves else [home])
-    told = condition(binding(world, ref).status.conditions, EVICTION_STUCK)
-    assert told is not None
-    assert (told.reason, moves) in ((WAITING_WORKLOAD, False), ("NotStuck", True))
+    reported = condition(binding(world, ref).status.conditions, EVICTION_STUCK)
+    assert reported is not None
+    assert (reported.reason, moves) in ((WAITING_WORKLOAD, False), ("NotStuck", True))

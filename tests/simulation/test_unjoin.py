@@ -78,8 +78,8 @@ def copies_in_team(world: Simulation) -> list[int]:
 
 
 def waits(world: Simulation) -> str:
-    told = [one.message for one in world.store.list(kinds.EVENT) if one.reason == "UnjoinWaiting"]
-    return told[-1] if told else ""
+    reported = [one.message for one in world.store.list(kinds.EVENT) if one.reason == "UnjoinWaiting"]
+    return reported[-1] if reported else ""
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -15,7 +15,7 @@ from tests.simulation.world import START, Simulation
 Line = tuple[datetime, int, str]
 
 
-def told(world: Simulation) -> str:
+def reported(world: Simulation) -> str:
     """Return the timeline of a run: one line for each thing that happened, those of one moment in order."""
     lines = [(moment, 0, text) for moment, text in world.journal]
     lines += [line for change in world.store.log for line in _lines(change)]

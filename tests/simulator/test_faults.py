@@ -1,4 +1,4 @@
-"""Faults of a member: each does what its name says, to that member only, and leaves when told."""
+"""Faults of a member: each does what its name says, to that member only, and ends when a test says."""
 
 from __future__ import annotations
 
@@ -146,8 +146,10 @@ async def test_the_request_log_names_who_asked_what_and_can_be_cleared(cluster: 
     await cluster.ask("GET", f"{CONFIGMAPS}?limit=5")
     await cluster.ask("POST", CONFIGMAPS, b"{")
 
-    told = [(one["method"], one["path"], one["status"], one["userAgent"]) for one in cluster.member.requests.entries()]
-    assert told == [
+    reported = [
+        (one["method"], one["path"], one["status"], one["userAgent"]) for one in cluster.member.requests.entries()
+    ]
+    assert reported == [
         ("GET", f"{CONFIGMAPS}?limit=5", 200, "tester/1.0"),
         ("POST", CONFIGMAPS, 400, "tester/1.0"),
     ]

@@ -19,7 +19,7 @@ async def take(cluster: Cluster, path: str, count: int, **more: Any) -> list[dic
     return events
 
 
-def told(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def reported(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(event["type"], event["object"]["metadata"].get("name", "")) for event in events]
 
 
@@ -28,7 +28,7 @@ async def test_a_watch_without_a_version_begins_with_what_is_there(cluster: Clus
     await cluster.make(CONFIGMAPS, configmap("a"))
     await cluster.make(CONFIGMAPS, configmap("b"))
 
-    assert told(await take(cluster, f"{CONFIGMAPS}?watch=1", 2)) == [("ADDED", "a"), ("ADDED", "b")]
+    assert reported(await take(cluster, f"{CONFIGMAPS}?watch=1", 2)) == [("ADDED", "a"), ("ADDED", "b")]
 
 
 @simulated()
@@ -42,7 +42,7 @@ async def test_a_watch_from_a_version_gets_every_later_change_in_order(cluster: 
 
     events = await take(cluster, f"{CONFIGMAPS}?watch=true&resourceVersion={version}", 3)
 
-    assert told(events) == [("MODIFIED", "a"), ("ADDED", "b"), ("DELETED", "a")]
+    assert reported(events) == [("MODIFIED", "a"), ("ADDED", "b"), ("DELETED", "a")]
     versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in events]
     assert versions == sorted(versions)
 
@@ -61,8 +61,8 @@ async def test_changes_reach_a_watch_that_is_already_open(cluster: Cluster) -> N
 
         events = [await anext(stream) for _ in range(4)]
 
-    # What comes to match is added, what ceases to match is deleted, and nothing is told twice.
-    assert told(events) == [("ADDED", "b"), ("ADDED", "a"), ("DELETED", "b"), ("DELETED", "a")]
+    # What comes to match is added, what ceases to match is deleted, and nothing is sent twice.
+    assert reported(events) == [("ADDED", "b"), ("ADDED", "a"), ("DELETED", "b"), ("DELETED", "a")]
 
 
 @simulated()
@@ -112,7 +112,7 @@ async def test_the_end_of_the_initial_events_is_marked(cluster: Cluster) -> None
 
     events = await take(cluster, f"{CONFIGMAPS}?{query}", 2)
 
-    assert told(events) == [("ADDED", "a"), ("BOOKMARK", "")]
+    assert reported(events) == [("ADDED", "a"), ("BOOKMARK", "")]
     assert events[1]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 

@@ -73,7 +73,7 @@ async def test_a_job_runs_to_its_completions(cluster: Cluster) -> None:
 
 
 @simulated(ready_after=60.0)
-async def test_readiness_takes_as_long_as_the_member_is_told_even_while_it_runs(cluster: Cluster) -> None:
+async def test_readiness_takes_as_long_as_the_member_is_ordered_even_while_it_runs(cluster: Cluster) -> None:
     await cluster.make(DEPLOYMENTS, workload("Deployment", replicas=2))
     waiting = await cluster.until(DEPLOYMENTS, lambda one: one.get("status", {}).get("replicas") == 2, name="web")
     assert "readyReplicas" not in waiting["status"]

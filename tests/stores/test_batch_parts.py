@@ -17,8 +17,8 @@ BY = Actor("test")
 def decision(number: int, objects: int, events: int = 0) -> Decision:
     """Return a decision that makes some objects nobody else touches and tells of some."""
     made = [Template("v1", "ConfigMap", ObjectMeta(name=f"c{number}-{one}", namespace="a")) for one in range(objects)]
-    told = tuple(Event(made[0], f"Reason{one}", "told") for one in range(events))
-    return Decision(changes=tuple(Put(one, None) for one in made), events=told)
+    reported = tuple(Event(made[0], f"Reason{one}", "reported") for one in range(events))
+    return Decision(changes=tuple(Put(one, None) for one in made), events=reported)
 
 
 def weights(sizes: list[tuple[int, int]]) -> list[list[int]]:

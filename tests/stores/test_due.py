@@ -430,7 +430,7 @@ class TestLeases:
 
 
 class TestRunning:
-    def test_a_failing_object_is_left_alone_for_a_while_and_told(self, store: Any) -> None:
+    def test_a_failing_object_is_left_alone_for_a_while_and_reported(self, store: Any) -> None:
         class Failing(Placer):
             def decide(self, snapshot: Any, settings: Settings, *, now: Any, answer: Any = None) -> Decision:
                 if snapshot.metadata.name == "web":

@@ -454,9 +454,9 @@ def test_what_users_write_into_annotations_is_stored_and_forges_no_index_entry(s
 
 
 def test_what_members_tell_is_kept_with_the_picture_of_a_nul(store: DjangoStore) -> None:
-    told = Collected("member1", kubernetes_version="v1\0", unread=("a\0\0", "a\\u0000", "\\\0"))
+    reported = Collected("member1", kubernetes_version="v1\0", unread=("a\0\0", "a\\u0000", "\\\0"))
 
-    write(store, Save(told))
+    write(store, Save(reported))
 
     (kept,) = store.rows(Collected, "key", ["member1"])["member1"]
     assert (kept.kubernetes_version, kept.unread) == ("v1␀", ("a␀␀", "a\\u0000", "\\␀"))

@@ -284,19 +284,19 @@ class TestEvents:
 
     def test_a_repeated_event_is_counted(self, store: Any) -> None:
         (old,) = create(store, binding("web"))
-        told = Event(old, "Failed", "no cluster fits")
+        reported = Event(old, "Failed", "no cluster fits")
 
         for _ in range(3):
-            write(store, events=(told,))
+            write(store, events=(reported,))
 
         (event,) = store.list("Event")
         assert event.count == 3
 
-    def test_an_event_told_twice_in_one_batch_is_counted(self, store: Any) -> None:
+    def test_an_event_reported_twice_in_one_batch_is_counted(self, store: Any) -> None:
         (old,) = create(store, binding("web"))
-        told = Event(old, "Failed", "no cluster fits")
+        reported = Event(old, "Failed", "no cluster fits")
 
-        store.apply([(None, Decision(events=(told, told))), (None, Decision(events=(told,)))], by=USER)
+        store.apply([(None, Decision(events=(reported, reported))), (None, Decision(events=(reported,)))], by=USER)
 
         (event,) = store.list("Event")
         assert event.count == 3
@@ -316,7 +316,7 @@ class TestEvents:
 
         assert [event.count for event in store.list("Event")] == [1, 1]
 
-    def test_events_of_a_lost_decision_are_not_told(self, store: Any) -> None:
+    def test_events_of_a_lost_decision_are_not_reported(self, store: Any) -> None:
         (old,) = create(store, binding("web"))
 
         write(store, Put(binding("web"), None), events=(Event(old, "Made", "made"),))

@@ -73,7 +73,7 @@ def test_one_row_less_than_sent_and_nothing_is_kept(store: DjangoStore, operatio
     before = everything(store)
     beside = (Put(template("beside"), None), Save(CapacityReservation(key="promised")))
     decision = Decision(
-        changes=(*(CHANGES[operation](one) for one in some), *beside), events=(Event(some[0], "Told", "told"),)
+        changes=(*(CHANGES[operation](one) for one in some), *beside), events=(Event(some[0], "Reported", "reported"),)
     )
 
     with (

@@ -76,8 +76,8 @@ class Reporter(MemberController, Placer):
 
     def decide(self, snapshot: Binding, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
         put = Put(snapshot.with_spec(clusters=(TargetCluster("member2", 1),)), snapshot)
-        told = CapacityReservation(key=snapshot.metadata.name, binding="told", replicas=answer.code)
-        return Decision(changes=(put, Save(told)))
+        reported = CapacityReservation(key=snapshot.metadata.name, binding="reported", replicas=answer.code)
+        return Decision(changes=(put, Save(reported)))
 
 
 @pytest.fixture(params=UNSTORABLE.values(), ids=UNSTORABLE)
@@ -155,9 +155,9 @@ def test_what_a_member_says_of_one_object_does_not_hide_what_is_said_of_others(s
         pump = Pump(controller, DatabaseHost(store, configuration()), _nobody, executor)
         pump.flush([Asked(claim, store.now(), found[claim.ref], None, said[claim.ref]) for claim in claims])
 
-    assert {row.key for rows in store.rows(CapacityReservation, "binding", ["told"]).values() for row in rows} == set(
-        GOOD
-    )
+    assert {
+        row.key for rows in store.rows(CapacityReservation, "binding", ["reported"]).values() for row in rows
+    } == set(GOOD)
     assert placed(store) == list(GOOD)
     assert store.claim("placer", shard=0, shards=1, limit=9, lease_seconds=0).claims == ()
     assert store.next_due(["placer"]) is not None
@@ -166,26 +166,26 @@ def test_what_a_member_says_of_one_object_does_not_hide_what_is_said_of_others(s
     ]
 
 
-def test_what_was_written_before_it_in_a_transaction_of_its_own_is_not_told_again(change: Save) -> None:
+def test_what_was_written_before_it_in_a_transaction_of_its_own_is_not_reported_again(change: Save) -> None:
     store = DjangoStore()
     abouts = [template(f"a{number}") for number in range(MAX_OBJECTS + 20)]
-    batch = [(None, Decision(events=(Event(about, "Told", "once"),))) for about in abouts]
+    batch = [(None, Decision(events=(Event(about, "Reported", "once"),))) for about in abouts]
     batch.insert(MAX_OBJECTS, (None, Decision(changes=(change,))))
 
     outcomes = apply_decisions(store, batch, by=Actor("test"))
 
     assert [place for place, one in enumerate(outcomes) if isinstance(one, Unstorable)] == [MAX_OBJECTS]
     assert len(outcomes) == len(batch)
-    told = list(store.list(EVENT))
-    assert len(told) == len(abouts)
-    assert {one.count for one in told} == {1}
+    reported = list(store.list(EVENT))
+    assert len(reported) == len(abouts)
+    assert {one.count for one in reported} == {1}
 
 
 async def _nobody(question: Question) -> Answer:
     raise AssertionError("nobody is asked")
 
 
-def test_a_user_is_told_and_nothing_of_it_is_written(change: Save) -> None:
+def test_a_user_gets_the_cause_and_nothing_of_it_is_written(change: Save) -> None:
     store = DjangoStore(controllers=[Careless()])
 
     with pytest.raises(Unstorable):

@@ -20,8 +20,8 @@ def main(number: int, rounds: int) -> None:
     raised = claimed = 0
     for round_ in range(rounds):
         made = [binding(f"w{number}-{round_}-{one}", "member1") for one in range(chance.randint(1, 5))]
-        told = (Event(made[0], "Made", "made by a writer"),)
-        store.apply([(None, Decision(changes=(Put(one, None),), events=told)) for one in made], by=USER)
+        reported = (Event(made[0], "Made", "made by a writer"),)
+        store.apply([(None, Decision(changes=(Put(one, None),), events=reported)) for one in made], by=USER)
         found = store.get(chance.sample(shared, 2))
         decisions = []
         for old in found.values():

@@ -111,8 +111,8 @@ def _of_no_generation(given: Document, expect: Document, result: Document) -> st
     made_from = (doc["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION_ANNOTATION, "")
     if "error" in expect and "error" not in result and doc["kind"] in FOLLOWED and not made_from.isdecimal():
         return "a status without the template's generation is carried back all the same"
-    told = {key: value for key, value in (result.get("status") or {}).items() if key != "observedGeneration"}
-    if doc["kind"] == "StatefulSet" and agree(expect, {"status": told}):
+    reported = {key: value for key, value in (result.get("status") or {}).items() if key != "observedGeneration"}
+    if doc["kind"] == "StatefulSet" and agree(expect, {"status": reported}):
         return "a StatefulSet's observedGeneration is carried back, so that its rollout can be followed"
     return None
 

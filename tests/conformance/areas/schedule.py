@@ -131,9 +131,9 @@ def differs(given: Document, expect: Document, result: Document) -> str | None:
         return CLEARING
     if _overflows(given, expect, result):
         return "the original adds room beyond 32 bits for a workload of 0 replicas"
-    told = [reason for reason, without in OURS.items() if without(given) != given]
-    for count in range(1, len(told) + 1):
-        for reasons in itertools.combinations(told, count):
+    reported = [reason for reason, without in OURS.items() if without(given) != given]
+    for count in range(1, len(reported) + 1):
+        for reasons in itertools.combinations(reported, count):
             other = run(functools.reduce(lambda document, reason: OURS[reason](document), reasons, given))
             if agree(expect, other) or _agrees_but_for_clearing(expect, other):
                 return "; ".join(reasons)

@@ -112,9 +112,9 @@ def differs(given: Document, expect: Document, result: Document) -> str | None:
     if result["allowed"] is None:
         return f"{given['kind']} is not declared yet"
     unlike = _refusals(expect) ^ _refusals(result)
-    told = {reason: causes & unlike for reason, causes in _on_purpose(given, result).items() if causes & unlike}
+    reported = {reason: causes & unlike for reason, causes in _on_purpose(given, result).items() if causes & unlike}
     if unlike:
-        return "; ".join(told) if unlike == set().union(*told.values()) else None
+        return "; ".join(reported) if unlike == set().union(*reported.values()) else None
     if result["allowed"] and not expect["allowed"] and _leaves_out_id(given):
         return "a policy replaced from the file it was made of keeps its id"
     if result["allowed"] and expect["allowed"] and _old_purge_mode(given["object"]["spec"]):
@@ -144,8 +144,8 @@ def _on_purpose(given: Document, result: Document) -> dict[str, set[tuple[str, s
             OVERRIDERS
         }
     if kind == "ClusterTaintPolicy":
-        told = "of taints that are there twice the later one is told, as of a cluster's"
-        found[told] = _told_elsewhere(given)
+        reported = "of taints that are there twice the later one is reported, as of a cluster's"
+        found[reported] = _reported_elsewhere(given)
         found["policies may always use NoExecute [taint-policies]"] = _no_execute(given)
     if kind == "Cluster":
         found["clusters may carry PreferNoSchedule and PreferNoExecute [prefer-no-execute] [prefer-no-schedule]"] = (
@@ -184,7 +184,7 @@ def _no_execute(given: Document) -> set[tuple[str, str]]:
     }
 
 
-def _told_elsewhere(given: Document) -> set[tuple[str, str]]:
+def _reported_elsewhere(given: Document) -> set[tuple[str, str]]:
     """Return the duplicates that only one of the two tells: the original tells all but the last of each, we all but
     the first."""
     pairs = [(one.get("key"), one.get("effect")) for one in given["object"]["spec"].get("taints") or ()]

@@ -15,8 +15,8 @@ def differences(case: Case, real: list[Document], simulated: list[Document]) -> 
     found = []
     for number, (step, theirs, ours) in enumerate(zip(case.steps, real, simulated, strict=True), 1):
         if theirs != ours:
-            told = "; ".join(list(_between(theirs, ours, ""))[:SHOWN])
-            found.append(f"{case.name}, step {number} ({step.method}): {told}")
+            reported = "; ".join(list(_between(theirs, ours, ""))[:SHOWN])
+            found.append(f"{case.name}, step {number} ({step.method}): {reported}")
     return found
 
 

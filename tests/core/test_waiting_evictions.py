@@ -47,25 +47,27 @@ def row(effect: str = "NoExecute", wait: float = 300, *, cluster: str = "member1
 
 
 @pytest.mark.parametrize(
-    ("effect", "wait", "told"),
+    ("effect", "wait", "reported"),
     [
         ("NoExecute", 0, "taint power:NoExecute, not tolerated"),
         ("NoExecute", 300, "taint power:NoExecute, tolerated for 300 s"),
         ("PreferNoExecute", 100, "taint power:PreferNoExecute, and failover.cluster.tolerationSeconds is 100 s"),
     ],
 )
-def test_a_queued_item_names_its_taint_and_for_how_long_that_is_tolerated(effect: str, wait: float, told: str) -> None:
+def test_a_queued_item_names_its_taint_and_for_how_long_that_is_tolerated(
+    effect: str, wait: float, reported: str
+) -> None:
     one = row(effect, wait)
 
     item = eviction_item(one, position=1, estimated_at=None, estimate="", queue_ends_at=None)
     condition = pending_condition(WEB, [one], None)
 
-    assert (item.status.reason, item.status.message) == ("", told)
+    assert (item.status.reason, item.status.message) == ("", reported)
     assert condition is not None
-    assert condition.message.endswith(f"Z, {told}")
+    assert condition.message.endswith(f"Z, {reported}")
 
 
-def test_a_tier_that_lets_nothing_leave_is_told_by_the_item_and_by_the_condition() -> None:
+def test_a_tier_that_lets_nothing_leave_is_reported_by_the_item_and_by_the_condition() -> None:
     why = "3 of 4 clusters are faulty, more than 55.00%"
     item = eviction_item(
         row(), position=1, estimated_at=None, estimate="stopped", queue_ends_at=None, stopped=Stopped("Stopped", why)
@@ -94,7 +96,7 @@ def test_bindings_that_wait_are_looked_at_when_the_tier_changes_and_for_nothing_
     assert [bool(list(watch.to(None, FleetState(key)))) for key in ("tier", "queue", "default")] == [True, False, False]
 
 
-def test_who_expedited_is_told_while_the_order_stands() -> None:
+def test_who_expedited_is_reported_while_the_order_stands() -> None:
     given = operator_orders.with_order(WEB, row(), operator_orders.EXPEDITE, reason="it pays", by="ana", now=START)
     later = row()
     later = replace(later, judged=(replace(later.judged[0], time_added=START + timedelta(hours=1)),))
@@ -145,10 +147,10 @@ def test_a_revert_says_so_in_the_condition() -> None:
 
     back = reverted_binding(moved, WEB, Settings(), by="ana", now=START)
 
-    told = next(one for one in back.status.conditions if one.type == EVICTION_PENDING)
-    assert (told.status, told.reason) == ("False", "Reverted")
-    assert told.message == "ana reverted the failover: the binding is placed on member1 again"
-    assert pending_condition(back, [], told) is None
+    reported = next(one for one in back.status.conditions if one.type == EVICTION_PENDING)
+    assert (reported.status, reported.reason) == ("False", "Reverted")
+    assert reported.message == "ana reverted the failover: the binding is placed on member1 again"
+    assert pending_condition(back, [], reported) is None
 
 
 def hold(**spec: object) -> EvictionHold:
@@ -182,7 +184,7 @@ def test_what_holds_evictions_shows_whether_it_still_does(one: Object, state: st
     assert shown_now["rows"][0]["cells"][place] == state
 
 
-def test_who_makes_changes_and_removes_a_hold_is_told_by_events() -> None:
+def test_who_makes_changes_and_removes_a_hold_is_reported_by_events() -> None:
     old, new = hold(), hold(clusters=("member1",), expires_at=START)
     labelled = old.with_meta(labels={"team": "a"})
 

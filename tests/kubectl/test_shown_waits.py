@@ -20,7 +20,7 @@ def k(kubectl: Path, server: Server, namespace: str, tmp_path: Path) -> Kubectl:
     return Kubectl(kubectl, server, namespace, tmp_path)
 
 
-def test_a_fence_is_a_column_and_an_event_and_its_end_is_told(k: Kubectl, api: Client, server: Server) -> None:
+def test_a_fence_is_a_column_and_an_event_and_its_end_is_reported(k: Kubectl, api: Client, server: Server) -> None:
     name = f"{k.namespace}-down"
     join(api, name, "False")
     api.post(f"{CLUSTERS}/{name}/fence", {"reason": "no power", "expiresInSeconds": 600})
