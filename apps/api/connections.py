@@ -11,12 +11,14 @@ import logging
 import resource
 import sys
 from collections import OrderedDict
-from typing import Any
+from typing import Any, ClassVar
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from apps.api.client_certificates import CERTIFICATE, PEER
+from apps.api.direct import Direct
+from apps.api.outgoing import WRITE
 from apps.api.tunnels import ABORT, TUNNEL, Tunnel
 
 log = logging.getLogger(__name__)
@@ -60,6 +62,7 @@ class GuardedProtocol(HttpToolsProtocol):
     """uvicorn's HTTP/1.1 protocol with limits. `guarded` returns the class for one process."""
 
     connections_of_process: Connections
+    direct: ClassVar[Direct | None] = None  # None: all requests go to the application
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -111,6 +114,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._in_headers, self._header_bytes = True, 0
         extensions: dict[str, Any] = {ABORT: {"now": self.transport.abort}}
         extensions[PEER] = self.client[0] if self.client else ""
+        extensions[WRITE] = self._write
         if self.certificate is not None:
             extensions[CERTIFICATE] = self.certificate
         self.scope["extensions"] = extensions
@@ -127,6 +131,12 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         self.cycle.keep_alive = False  # what follows is no HTTP, whatever the answer is
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Begin to answer a request. uvicorn calls it when its headers are known and it is the first that waits."""
+        start = super()._start_asgi_task
+        if self.direct is None or not self.direct.take(cycle, lambda: start(cycle, app)):
+            start(cycle, app)
+
     def _unsupported_upgrade_warning(self) -> None:
         """Keep what follows a request that asks for another protocol. uvicorn calls it after such a request."""
         error = sys.exception()
@@ -134,6 +144,13 @@ class GuardedProtocol(HttpToolsProtocol):
             self._is_switched = True
             if rest := self._arriving[error.args[0] :]:
                 self._tunnel.feed(rest)
+
+    def _write(self, chunk: bytes) -> bool:
+        """Send a part of the present answer as it is, at once. False: the client does not read, or is gone."""
+        if self.flow.write_paused or self.cycle.disconnected or self.transport.is_closing():
+            return False
+        self.transport.write(chunk)
+        return True
 
     def _open_tunnel(self) -> Tunnel:
         """Return the tunnel of this connection, which ends uvicorn's own answer: the caller sends all bytes."""
@@ -160,6 +177,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.abort()
 
 
-def guarded(limit: int) -> type[GuardedProtocol]:
-    """Return the protocol class for a process that allows `limit` connections."""
-    return type("GuardedProtocol", (GuardedProtocol,), {"connections_of_process": Connections(limit)})
+def guarded(limit: int, direct: Direct | None = None) -> type[GuardedProtocol]:
+    """Return the protocol class for a process that allows `limit` connections. `direct`: answers some reads."""
+    members = {"connections_of_process": Connections(limit), "direct": direct}
+    return type("GuardedProtocol", (GuardedProtocol,), members)

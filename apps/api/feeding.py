@@ -58,7 +58,9 @@ class Feeding:
         if stream.ends_initial:
             await write(watcher.bookmark(stream.since, initial_events_end=True))
         while True:
+            watcher.waits = True  # the hub may send changes itself, because a thousand tasks that wake cost more
             await watcher.ready.wait()
+            watcher.waits = False
             watcher.ready.clear()
             try:
                 await self._drain(watcher, write)

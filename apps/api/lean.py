@@ -24,10 +24,11 @@ from rest_framework.response import Response
 
 from apps.api import auditing, authorization, bootstrap_tokens, error_mapping, pages, renderers
 from apps.api.answer import Answer
-from apps.api.bearer import credential_of
+from apps.api.bearer import Credential, credential_of
 from apps.api.callers import CALLER
 from apps.api.outgoing import Headers
 from apps.api.permissions import target_attributes
+from apps.api.remembered import REMEMBERED
 from apps.api.request_metrics import measure
 from apps.api.target import target_of
 from apps.api.views import ObjectView, warning
@@ -123,20 +124,21 @@ def _eligible(environ: dict[str, Any]) -> LeanRequest | None:
         return None
     if any(name.startswith(_IMPERSONATION) for name in environ):
         return None
-    if not _is_allowed_host(environ.get("HTTP_HOST", "")) or not _is_served(environ["PATH_INFO"]):
+    if not is_allowed_host(environ.get("HTTP_HOST", "")) or not is_served(environ["PATH_INFO"]):
         return None
     query: Mapping[str, str] = QueryDict(text) if (text := environ["QUERY_STRING"]) else {}
-    renderer = _renderer(environ.get("HTTP_ACCEPT", "*/*"))
+    renderer = renderer_of(environ.get("HTTP_ACCEPT", "*/*"))
     return None if renderer is None or not _STREAM_OR_FORM.isdisjoint(query) else LeanRequest(environ, query, renderer)
 
 
 @lru_cache(maxsize=MOST_KEPT)
-def _is_allowed_host(host: str) -> bool:
+def is_allowed_host(host: str) -> bool:
+    """Test whether requests for a host are served."""
     domain, _ = split_domain_port(host)
     return bool(domain) and validate_host(domain, settings.ALLOWED_HOSTS)
 
 
-def _is_served(path: str) -> bool:
+def is_served(path: str) -> bool:
     """Test whether `ObjectView` serves a path. Names decide nothing about that, so the answer is kept without them."""
     place = parse_path(path[1:].split("/")) if _PATH.fullmatch(path) else None
     if place is None or place.subresource not in SUBRESOURCES:
@@ -169,7 +171,7 @@ class _Accepting:
 
 
 @lru_cache(maxsize=MOST_KEPT)
-def _renderer(accept: str) -> renderers.FormRenderer | None:
+def renderer_of(accept: str) -> renderers.FormRenderer | None:
     """Return the renderer that REST framework chooses for a header Accept; None: a page, or no renderer fits."""
     asked: Any = _Accepting(accept)
     try:
@@ -183,7 +185,7 @@ def _answered(request: Any, trail: audit.Trail) -> Reply | None:
     """Return the answer; None: the caller has no valid token or no right, or nothing is served here."""
     view = ObjectView()
     try:
-        credential = credential_of(request.META["HTTP_AUTHORIZATION"].partition(" ")[2].strip(), request)
+        credential = _credential(request)
         if credential is None:
             return None
         request.user, request.auth = credential
@@ -201,6 +203,14 @@ def _answered(request: Any, trail: audit.Trail) -> Reply | None:
     auditing.note_user(request.user)
     auditing.note_decision(attributes, decision)
     return _handled(request, view, trail)
+
+
+def _credential(request: Any) -> Credential | None:
+    """Return the credential of a request as it was found half a second ago at most; None: the token is not valid."""
+    header = request.META["HTTP_AUTHORIZATION"]
+    if (checked := REMEMBERED.find(header)) is not None:
+        return checked.credential
+    return REMEMBERED.check(header, lambda: credential_of(header.partition(" ")[2].strip(), request))
 
 
 def _handled(request: Any, view: ObjectView, trail: audit.Trail) -> Reply:
@@ -237,7 +247,7 @@ def _reply(
     more = [(name.lower().encode(), value.encode("latin-1")) for name, value in _own_headers(response)]
     whole = [
         *headers,
-        *_headers_of_every_answer(request.META["wsgi.url_scheme"]),
+        *headers_of_every_answer(request.META["wsgi.url_scheme"]),
         (b"content-length", str(len(body)).encode()),
         (b"audit-id", trail.audit_id.encode()),
         *more,
@@ -251,7 +261,7 @@ def _own_headers(response: Any) -> Iterator[tuple[str, str]]:
 
 
 @lru_cache(maxsize=2)
-def _headers_of_every_answer(scheme: str) -> Headers:
+def headers_of_every_answer(scheme: str) -> Headers:
     """Return the headers that Django's middlewares set, by the same settings."""
     headers = [
         (b"vary", b"Accept"),

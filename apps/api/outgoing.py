@@ -10,11 +10,17 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
 SLICE = 256 * 1024  # bytes passed to uvicorn at once; uvicorn waits until the client has read most of them
+WRITE = "lifeboat.write"  # extension of a scope: a function that sends a part of the present answer at once
 STALL_SECONDS = 60.0  # a client that reads nothing for this long is disconnected
 
 
 class Stalled(Exception):
     """The client has read nothing for STALL_SECONDS."""
+
+
+def chunk_of(data: bytes) -> bytes:
+    """Return a part of an answer without a length as HTTP sends it."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 async def send_parts(send: Send, data: bytes, *, more: bool) -> None:

@@ -25,6 +25,7 @@ from django.http import QueryDict
 from apps.api import authorization, callers, lean
 from apps.api.auditing import record_refused
 from apps.api.budget import Budget
+from apps.api.direct import Direct
 from apps.api.fairness import Clients, Turns
 from apps.api.feeding import Feeding
 from apps.api.health import HEALTH, unanswered
@@ -32,11 +33,12 @@ from apps.api.heartbeat_intake import Listening
 from apps.api.incoming import Disconnected, Incoming, Receive, Scope, body_of, environ_of
 from apps.api.last_use import LAST_USES
 from apps.api.oidc import PROVIDER
-from apps.api.outgoing import SLICE, Headers, Send, Stalled, send_parts, send_whole
+from apps.api.outgoing import SLICE, WRITE, Headers, Send, Stalled, send_parts, send_whole
 from apps.api.permissions import check_probe
 from apps.api.proxy import PATTERN, Proxied, ProxyResponse
 from apps.api.proxying import Proxying
 from apps.api.pushes import Push, PushResponse
+from apps.api.remembered import READS, REMEMBERED, may_end_credentials
 from apps.api.streams import Stream, WatchResponse
 from apps.api.tunnels import ABORT
 from apps.api.unpacking import ENCODING, unpacked
@@ -56,7 +58,6 @@ READY_SECONDS = 5.0  # /readyz answers within this time
 READERS = 2  # threads that writes do not use
 ALIVE = frozenset({"/livez", "/livez/", "/healthz", "/healthz/"})
 READY = frozenset({"/readyz", "/readyz/"})
-READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _PROXY = re.compile(PATTERN)
 
 T = TypeVar("T")
@@ -90,6 +91,7 @@ class Shell:
         self.clients = Clients()
         self.running = Turns(threads, per_client=waiting)
         self.writing = Turns(max(1, threads - READERS), per_client=waiting)
+        self.direct = Direct(self.pool, per_client=waiting)
         self.tailer: Tailer | None = None
         self.feeding: Feeding | None = None
         self.proxying = Proxying()
@@ -125,6 +127,7 @@ class Shell:
         await asyncio.to_thread(LAST_USES.stop)
         PROVIDER.stop()
         await asyncio.to_thread(QUEUE.stop)
+        self.direct.close()
         self.pool.shutdown(wait=True)
         self.health.shutdown(wait=False, cancel_futures=True)
         await send({"type": "lifespan.shutdown.complete"})
@@ -136,7 +139,7 @@ class Shell:
                 return
             reply = await self._reply(scope, receive)
             if reply.stream is not None:
-                await self._stream(reply.stream, receive, send)
+                await self._stream(reply.stream, scope, receive, send)
             elif reply.push is not None:
                 await self._push(reply.push, receive, send)
             else:
@@ -240,12 +243,18 @@ class Shell:
             yield
 
     def _call(self, environ: dict[str, Any]) -> Reply:
-        """Answer one request, in a thread: the lean way, or else with Django's.
-
-        A stream is authorised here again, whichever view returned it.
-        """
-        if (reply := lean.answer(environ)) is not None:
+        """Answer one request, in a thread: the lean way, or else with Django's."""
+        reply = None
+        try:
+            if (reply := lean.answer(environ)) is None:
+                return self._full(environ)
             return Reply(reply.status, reply.headers, reply.body, user=reply.user)
+        finally:
+            if may_end_credentials(environ, is_object=reply is not None):
+                REMEMBERED.forget()  # before the answer, so that a revocation holds when its author reads of it
+
+    def _full(self, environ: dict[str, Any]) -> Reply:
+        """Answer one request with Django. A stream is authorised here again, whichever view returned it."""
         started: list[Any] = []
 
         def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[..., None]:
@@ -272,9 +281,10 @@ class Shell:
 
     # Streams
 
-    async def _stream(self, stream: Stream, receive: Receive, send: Send) -> None:
+    async def _stream(self, stream: Stream, scope: Scope, receive: Receive, send: Send) -> None:
         assert self.feeding is not None, "the server has to run the lifespan protocol: uvicorn --lifespan on"
         watcher = Watcher(stream)
+        watcher.write = scope.get("extensions", {}).get(WRITE)
         await self.feeding.add(watcher)
         listener = asyncio.create_task(_until_disconnect(receive, watcher))
         try:

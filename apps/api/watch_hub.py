@@ -11,7 +11,7 @@ import logging
 import re
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from django.db import Error, close_old_connections
 
 from apps.api import logins
 from apps.api.clock import ticks, wall_now
+from apps.api.outgoing import chunk_of
 from apps.api.proxy import Proxied
 from apps.api.pushes import Push
 from apps.api.streams import Stream
@@ -164,6 +165,8 @@ class Watcher:
         self.computed = getattr(stream, "compute", None) is not None  # the log has no changes of its kind
         self.pending: deque[Any] = deque()  # Event, CatchUp, and Step of `computed_watches`
         self.ready = asyncio.Event()
+        self.write: Callable[[bytes], bool] | None = None  # sends at once; None: only the task of the stream sends
+        self.waits = False  # the task of the stream waits for `ready`
         self.ended = False
         self.error: Expired | None = None  # sent last, before the stream ends
         self.task = asyncio.current_task()
@@ -176,6 +179,10 @@ class Watcher:
         """Return whether this is the first line, which has the column definitions. Clients remember them."""
         first, self._defined = not self._defined, True
         return first
+
+    def is_behind(self, version: int) -> bool:
+        """Test whether the task has to send what comes next: it is sending, or was sent changes after `version`."""
+        return not self.waits or self.ready.is_set() or self.seen >= version or self.ended
 
     def put(self, item: Any) -> None:
         """Add an event. A stream that is too far behind ends."""
@@ -208,6 +215,44 @@ class Watcher:
         )
 
 
+class Audience:
+    """The streams that select the same objects and show them in the same form. So a change is encoded once for all."""
+
+    __slots__ = ("is_plain", "stream", "watchers")
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        # The lines of a plain audience depend on nothing but the change.
+        self.is_plain = isinstance(stream, Stream) and stream.convert != "Table" and stream.served is None
+        self.watchers: set[Watcher] = set()
+
+    def spread(self, events: Sequence[Event]) -> None:
+        """Hand changes to all streams: send them, or queue them for the streams that cannot take them now."""
+        selected = [(event, type_) for event in events if (type_ := event.type_for(self.stream))]
+        if not selected:
+            return
+        first, last = selected[0][0].change.version, selected[-1][0].change.version
+        chunk = b""
+        if self.is_plain:
+            lines = (event.frame(self.stream, type_, definitions=False) for event, type_ in selected)
+            chunk = chunk_of(b"".join(lines))
+        for watcher in list(self.watchers):
+            if chunk and watcher.write is not None and not watcher.is_behind(first) and watcher.write(chunk):
+                watcher.seen = last
+                continue
+            for event, _ in selected:
+                if watcher.seen < event.change.version:
+                    watcher.put(event)
+
+
+def audience_of(stream: Any) -> Hashable:
+    """Return what the streams of an audience have in common; None: a push, which has no changes."""
+    if not isinstance(stream, Stream):
+        return None
+    served = stream.served and stream.served.resource.api_version
+    return repr(stream.choice), stream.convert, stream.include_object, stream.resource.version, served
+
+
 class Batch(NamedTuple):
     """All changes of some kinds between two versions."""
 
@@ -225,7 +270,7 @@ class Tailer:
         self.position = 0  # changes up to this version were handed out
         self.moved: list[Callable[[], None]] = []  # called after `position` has changed
         self._read_up_to = -1  # the thread has read changes up to this version; -1: none yet
-        self._watchers: dict[str, set[Watcher]] = {}
+        self._audiences: dict[str, dict[Hashable, Audience]] = {}
         self._users: dict[str, int] = {}
         self._stopping = threading.Event()
         self._ending = False  # new streams end at once
@@ -255,7 +300,7 @@ class Tailer:
     @property
     def count(self) -> int:
         """Return the number of streams."""
-        return sum(map(len, self._watchers.values()))
+        return sum(len(audience.watchers) for audiences in self._audiences.values() for audience in audiences.values())
 
     async def add(self, watcher: Watcher) -> None:
         """Send changes to a stream from now on. Raises TooManyRequests if its user has MAX_PER_USER watches."""
@@ -265,7 +310,11 @@ class Tailer:
                 f"{user} has {MAX_PER_USER} watches open, which is the limit; close some", retry_after_seconds=5
             )
         self._users[user] = self._users.get(user, 0) + 1
-        self._watchers.setdefault(watcher.stream.kind, set()).add(watcher)
+        audiences = self._audiences.setdefault(watcher.stream.kind, {})
+        key = audience_of(watcher.stream)
+        if key not in audiences:
+            audiences[key] = Audience(watcher.stream)
+        audiences[key].watchers.add(watcher)
         STREAMS.labels(_sort(watcher)).inc()
         if self._ending:
             watcher.end()
@@ -281,13 +330,21 @@ class Tailer:
         self._users[user] -= 1
         if not self._users[user]:
             del self._users[user]
-        self._watchers[kind].discard(watcher)
+        key, audiences = audience_of(watcher.stream), self._audiences[kind]
+        audiences[key].watchers.discard(watcher)
         STREAMS.labels(_sort(watcher)).dec()
-        if not self._watchers[kind]:
-            del self._watchers[kind]
+        if not audiences[key].watchers:
+            del audiences[key]
+        if not audiences:
+            del self._audiences[kind]
 
     def _all(self) -> list[Watcher]:
-        return [watcher for watchers in self._watchers.values() for watcher in watchers]
+        return [
+            watcher
+            for audiences in self._audiences.values()
+            for audience in audiences.values()
+            for watcher in audience.watchers
+        ]
 
     # On the event loop
 
@@ -305,16 +362,17 @@ class Tailer:
             done.set_result(None)
 
     def _spread(self, batch: Batch) -> None:
+        events: dict[str, list[Event]] = {}
         for change in batch.changes:
-            event = Event(change)
-            for watcher in self._watchers.get(change.kind, ()):
-                if watcher.seen < change.version and event.type_for(watcher.stream):
-                    watcher.put(event)
-        for kind, watchers in self._watchers.items():
-            if kind not in batch.kinds:
-                for watcher in watchers:
-                    if not watcher.computed:
-                        watcher.put(CatchUp(batch.until))
+            events.setdefault(change.kind, []).append(Event(change))
+        for kind, audiences in self._audiences.items():
+            for audience in audiences.values():
+                if kind in batch.kinds:
+                    audience.spread(events.get(kind, ()))
+                else:
+                    for watcher in audience.watchers:
+                        if not watcher.computed:
+                            watcher.put(CatchUp(batch.until))
 
     def _expire(self, batch: Batch) -> None:
         for watcher in self._all():
@@ -371,7 +429,7 @@ class Tailer:
                 self._read_up_to = self._read(cursor, self._read_up_to)
                 for _ in own.notifies(timeout=POLL_SECONDS, stop_after=1):
                     pass
-                if not self._watchers:  # nothing waits for the changes, so the log is not read after each of them
+                if not self._audiences:  # nothing waits for the changes, so the log is not read after each of them
                     self._stopping.wait(UNWATCHED_SECONDS)
 
     def _newest(self, cursor: BinaryCursor) -> tuple[int, int]:
@@ -396,7 +454,7 @@ class Tailer:
         if newest < position or position < floor:
             return self._lose(position, newest)
         while position < newest and not self._stopping.is_set():
-            kinds = frozenset(list(self._watchers))
+            kinds = frozenset(list(self._audiences))
             changes = read_changes(cursor, kinds, position, newest, limit=CHUNK) if kinds else []
             until = changes[-1].version if len(changes) == CHUNK else newest
             self._give(Batch(position, until, kinds, changes))

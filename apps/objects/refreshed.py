@@ -49,8 +49,13 @@ class Refreshed(ABC):
                 read()
                 self._read_at = as_of
 
+    @property
+    def age(self) -> float:
+        """Return the seconds since the last reading began; infinite: nothing was read yet."""
+        return time.monotonic() - self._read_at
+
     def _is_old(self) -> bool:
-        return time.monotonic() - self._read_at >= FRESH_SECONDS
+        return self.age >= FRESH_SECONDS
 
     @abstractmethod
     def _read(self) -> None:

@@ -45,6 +45,11 @@ def start(process: str) -> None:
     _tracer = provider.get_tracer("lifeboat")
 
 
+def is_on() -> bool:
+    """Test whether spans of this process are exported."""
+    return _tracer is not None
+
+
 def span(name: str, **attributes: Any) -> AbstractContextManager[Any]:
     """Return a context manager for one step. Attributes are names, numbers and versions, never contents."""
     if _tracer is None:

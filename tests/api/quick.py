@@ -11,9 +11,9 @@ REFUSED_FOR = 4.0  # seconds for which the readiness reports a refused write
 
 def main() -> None:
     django.setup()
-    from apps.api import health, shell, watch_hub
+    from apps.api import feeding, health, watch_hub
 
-    watch_hub.BOOKMARK_SECONDS = shell.BOOKMARK_SECONDS = BOOKMARKS_EVERY
+    watch_hub.BOOKMARK_SECONDS = feeding.BOOKMARK_SECONDS = BOOKMARKS_EVERY
     health.REFUSED_SECONDS = REFUSED_FOR  # type: ignore[misc]  # the product does not change it
     execute_from_command_line(["manage.py", *sys.argv[1:]])
 

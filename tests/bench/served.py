@@ -82,8 +82,8 @@ def served_twice(**settings: str) -> Iterator[Ports]:
         arguments = ["manage.py", "serve", "--port", str(port), "--tls-port", str(tls_port)]
         process = processes.start("api", arguments, says=f"https://127.0.0.1:{tls_port}")
         trusted = ssl.create_default_context(cafile=str(Path(folder, "tls", "ca.crt")))
-        secure = Served(tls_port, tokens.create(bound, "bench"), process.pid, trusted)
-        yield Ports(Served(port, tokens.create(user, "bench"), process.pid), secure)
+        secure = Served(tls_port, tokens.create(bound, f"bench-{tls_port}"), process.pid, trusted)
+        yield Ports(Served(port, tokens.create(user, f"bench-{port}"), process.pid), secure)
 
 
 def exchange(connection: socket.socket, request: bytes) -> bytes:

@@ -93,7 +93,7 @@ def _tls() -> dict[str, Any]:
 def _configs(application: Shell, options: dict[str, Any], tls: dict[str, Any] | None) -> list[uvicorn.Config]:
     """Return the configuration of the server for http and, unless `tls` is None, of that for https."""
     common: dict[str, Any] = {"app": application, "host": options["host"], "access_log": False}
-    common["http"] = guarded(settings.API_CONNECTIONS)
+    common["http"] = guarded(settings.API_CONNECTIONS, application.direct)
     common["ws"] = "none"  # websockets are passed on to members as they are: apps/api/tunnels.py
     common["timeout_keep_alive"] = 75  # seconds; clients reuse connections
     common["timeout_graceful_shutdown"] = GRACE_SECONDS
