@@ -38,7 +38,9 @@ from apps.objects.lookup import (
     load,
     moved_from,
     moved_queries,
+    quota_query,
     reserved_query,
+    used_from,
 )
 from apps.objects.refusal import cause
 from apps.objects.statements import Prepared, prepare
@@ -331,6 +333,8 @@ class _Transaction:
         generation_answers = [self._run(*query) for query in generation_queries(guards)]
         capacity_guards = batch.capacity_guards()
         reserving = self._run(*reserved_query(capacity_guards, by=batch.by.name)) if capacity_guards else None
+        namespaces = {guard.namespace for guard in batch.quota_guards()}
+        using = self._run(*quota_query(namespaces)) if namespaces else None
         # After the sync all statements are answered and the session counts as idle in a transaction. If this process is
         # paused before it sends the rest, PostgreSQL ends the transaction (idle_in_transaction_session_timeout).
         pipeline.sync()
@@ -342,8 +346,9 @@ class _Transaction:
         moved = moved_from(answer.fetchall() for answer in moved_answers)
         generations = generations_from(guards, (answer.fetchall() for answer in generation_answers))
         reserved = NewReservations(() if reserving is None else (NewReservation(*row) for row in reserving.fetchall()))
-        if moved or not batch.holds(generations, reserved):
-            self.prepared = prepare(batch, batch.settle({**stored, **moved}, generations, reserved, now=self.at))
+        used = {} if using is None else used_from(using.fetchall())
+        if moved or not batch.holds(generations, reserved, used):
+            self.prepared = prepare(batch, batch.settle({**stored, **moved}, generations, reserved, used, now=self.at))
             self._run(_SET_VERSION, (self.newest,))
         self._write(self.prepared, leased=lease is None)
         self.raw.execute("COMMIT")

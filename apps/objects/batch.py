@@ -17,9 +17,10 @@ from apps.objects.encryption import sealed
 from apps.objects.outbox import outgoing
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine.capacity_conflicts import NOTHING_RESERVED, NewReservations, overcommitted_cluster
-from controlplane.engine.decision import CapacityGuard, Decision, Delete, Drop, Put, Save
+from controlplane.engine.decision import CapacityGuard, Decision, Delete, Drop, Put, QuotaGuard, Save
 from controlplane.engine.events import counted, event_ref
 from controlplane.engine.merge import Remove, Write, check_generation, stage
+from controlplane.engine.quota_conflicts import QuotaUse
 from controlplane.engine.routing import Router
 from controlplane.engine.state import Actor, Claim, Mark
 from controlplane.kind import Encoded, encode
@@ -173,13 +174,30 @@ class Batch:
         """Return the capacity of clusters that the decisions rely upon."""
         return [guard for item in self.items for guard in item.decision.capacity_guards]
 
-    def holds(self, generations: Mapping[Ref, int | None], reserved: NewReservations = NOTHING_RESERVED) -> bool:
+    def quota_guards(self) -> list[QuotaGuard]:
+        """Return the room in quotas that the decisions rely upon."""
+        return [guard for item in self.items for guard in item.decision.quota_guards]
+
+    def holds(
+        self,
+        generations: Mapping[Ref, int | None],
+        reserved: NewReservations = NOTHING_RESERVED,
+        used: Mapping[str, Mapping[str, int]] | None = None,
+    ) -> bool:
         """Return whether every guard is met.
 
         `reserved`: capacity that other controllers have reserved since the decisions' controller read the ledger.
+        `used`: what the namespaces of quota guards use now.
         """
         met = all(generations[guard.ref] == guard.generation for item in self.items for guard in item.decision.guards)
-        return met and not overcommitted_cluster(self.capacity_guards() if reserved else (), reserved)
+        if not met or overcommitted_cluster(self.capacity_guards() if reserved else (), reserved):
+            return False
+        use = QuotaUse(used or {})
+        for guard in self.quota_guards():
+            if use.exceeded([guard]):
+                return False
+            use.take([guard])
+        return True
 
     def encoded(self, obj: Object) -> Encoded:
         """Return the JSON of an object, encrypted where its kind asks for that. Computed once for each object."""
@@ -193,15 +211,17 @@ class Batch:
         stored: Mapping[Ref, Object | None],
         generations: Mapping[Ref, int | None],
         reserved: NewReservations = NOTHING_RESERVED,
+        used: Mapping[str, Mapping[str, int]] | None = None,
         *,
         now: datetime,
     ) -> Settled:
         """Return the rows that the batch writes, given the stored state of every object that it names.
 
         `generations` are those of guarded objects; a guard without a generation here counts as met. `reserved`:
-        capacity that other controllers have reserved since the decisions' controller read the ledger.
+        capacity that other controllers have reserved since the decisions' controller read the ledger. `used`: what the
+        namespaces of quota guards use; None: it has not been read, and these guards count as met.
         """
-        settled = Settled([], [], [], set())
+        settled, use = Settled([], [], [], set()), None if used is None else QuotaUse(used)
         event_lines: dict[Ref, int] = {}
         for item in self.items:
             decision = item.decision
@@ -210,8 +230,12 @@ class Batch:
                 verdict = Verdict(f"guard {broken.ref}")
             elif full := overcommitted_cluster(decision.capacity_guards, reserved):
                 verdict = Verdict(f"room on cluster {full}")
+            elif use is not None and (full := use.exceeded(decision.quota_guards)):
+                verdict = Verdict(f"room in the quotas of {full}")
             else:
                 verdict = self._settle_one(item, stored, settled)
+                if use is not None and not verdict.lost:
+                    use.take(decision.quota_guards)
             settled.verdicts.append(verdict)
             if item.event_refs and not verdict.lost:
                 self._add_events(item, stored, settled.lines, event_lines, now=now)

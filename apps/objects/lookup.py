@@ -70,6 +70,22 @@ def reserved_query(guards: Sequence[CapacityGuard], *, by: str) -> Query:
     return query, (min(guard.seen for guard in guards), by, texts({guard.cluster for guard in guards}))
 
 
+def quota_query(namespaces: Iterable[str]) -> Query:
+    """Return the query for what namespaces use of quotas."""
+    query = """
+        SELECT namespace, resource, amount::text FROM objects_quotause
+        WHERE namespace = ANY(%s) AND amount <> 0 ORDER BY namespace, resource"""
+    return query, (texts(set(namespaces)),)
+
+
+def used_from(rows: Iterable[Sequence[Any]]) -> dict[str, dict[str, int]]:
+    """Return by namespace what is used, from the rows of `quota_query`."""
+    found: dict[str, dict[str, int]] = {}
+    for namespace, resource, amount in rows:
+        found.setdefault(namespace, {})[resource] = int(amount)
+    return found
+
+
 def load(cursor: BinaryCursor, refs: Iterable[Ref]) -> dict[Ref, Object | None]:
     """Return the objects of references; None: no object is stored. One query for each table."""
     objects: dict[Ref, Object | None] = dict.fromkeys(refs)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from apps.objects import change_log, encryption, leases
 from apps.objects.apply import binary_cursor
 from apps.objects.arrays import texts
-from apps.objects.lookup import load
+from apps.objects.lookup import load, quota_query, used_from
 from apps.objects.tables import object_table, read, row_table
 from controlplane.apimachinery.errors import Expired
 from controlplane.apimachinery.meta import Ref
@@ -213,14 +213,8 @@ class DjangoState:
             return dict(cursor.run(query).fetchall())
 
     def quota_use(self, namespaces: Collection[str]) -> dict[str, dict[str, int]]:
-        query = """
-            SELECT namespace, resource, amount::text FROM objects_quotause
-            WHERE namespace = ANY(%s) AND amount <> 0 ORDER BY namespace, resource"""
-        found: dict[str, dict[str, int]] = {}
         with binary_cursor() as cursor:
-            for namespace, resource, amount in cursor.run(query, (texts(namespaces),)):
-                found.setdefault(namespace, {})[resource] = int(amount)
-        return found
+            return used_from(cursor.run(*quota_query(namespaces)))
 
     def reserved_capacity(self, *, within: timedelta, bindings: Collection[str] = ()) -> ReservedCapacity:
         table = row_table(CapacityReservation)

@@ -20,7 +20,7 @@ from apps.objects.definitions import definitions
 from apps.objects.preview import preview
 from apps.objects.store import DjangoStore
 from apps.objects.versions import stored_version
-from controlplane.admission import orphan_policy, state_checks
+from controlplane.admission import orphan_policy, quota_checks, state_checks
 from controlplane.admission.admit import Admitted
 from controlplane.apimachinery.errors import AlreadyExists, Conflict, Invalid, NotFound
 from controlplane.apimachinery.meta import Object, Ref
@@ -238,6 +238,7 @@ class Writer:
         effects = preview(self.store, [change.change], self.settings, now=self.now)
         (outcome,) = self.apply([[change]])
         if outcome.lost:
+            quota_checks.check_write(self.store, change.change, self.settings)  # another write may have taken the room
             return None
         obj = change.change.old if isinstance(change.change, Delete) else change.change.new
         return Written(outcome.objects[0] or obj, [*change.warnings, *self._reviewed, *effects])
@@ -275,7 +276,8 @@ class Writer:
                 user, reason = self.author.user, self.author.reason
                 audited += audit.saves(trail, entry.change, user=user, reason=reason, now=self.now)
         changes = (*(entry.change for entry in group), *audited)
-        return Decision(changes=changes, events=tuple(events), reason=self.author.reason)
+        limits = quota_checks.guards(self.store, [entry.change for entry in group], self.settings)
+        return Decision(changes=changes, events=tuple(events), quota_guards=limits, reason=self.author.reason)
 
     def admit_new(self, kind: Kind, document: Document, *, tracked: bool = False) -> Admitted:
         """Return the new object of a document, with its managedFields, as mutating webhooks of users leave it.

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from controlplane.apimachinery.errors import Forbidden
 from controlplane.apimachinery.meta import Ref
+from controlplane.engine.decision import Delete, Put, QuotaGuard
+from controlplane.engine.quota_conflicts import quota_guards
 from controlplane.engine.state import State
 from controlplane.estimate.quota import NO_USE, changes, excess, overall_used
 from controlplane.kinds import CLUSTER, FEDERATED_QUOTA
+from controlplane.kinds.binding import Binding
 from controlplane.kinds.federated_quota import ENFORCEMENT_GATE, amount, shown
 from controlplane.settings import Settings
 
@@ -29,6 +33,29 @@ def check_binding(state: State, new: Any, old: Any, settings: Settings) -> None:
         name = new.metadata.name
         message = f'resourcebindings.work.karmada.io "{name}" is forbidden: {found}'
         raise Forbidden(message, kind="resourcebindings", group="work.karmada.io", name=name)
+
+
+def check_write(state: State, write: Put | Delete, settings: Settings) -> None:
+    """Raise Forbidden if a write by hand that was lost has no room in a quota any more."""
+    if isinstance(write, Put) and isinstance(write.new, Binding):
+        check_binding(state, write.new, write.old, settings)
+
+
+def guards(state: State, writes: Iterable[Put | Delete], settings: Settings) -> tuple[QuotaGuard, ...]:
+    """Return the conditions under which writes by hand are stored: quotas still have room for them then.
+
+    One query for each binding that requests more than before.
+    """
+    found: list[QuotaGuard] = []
+    for write in writes if settings.gate(ENFORCEMENT_GATE) else ():
+        if not isinstance(write, Put) or not isinstance(write.new, Binding):
+            continue
+        before = write.old if isinstance(write.old, Binding) else None
+        namespace = write.new.metadata.namespace
+        if any(change > 0 for change in changes(before, write.new).values()):
+            quotas = state.by_index(FEDERATED_QUOTA, "namespace", [namespace]).get(namespace, ())
+            found += quota_guards(quotas, before, write.new)
+    return tuple(found)
 
 
 def warnings(state: State, new: Any, settings: Settings) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from controlplane import kinds
 from controlplane.apimachinery.meta import ObjectMeta, Ref, Struct
 from controlplane.apimachinery.names import is_reserved_namespace
+from controlplane.controllers.reads.awaited_overrides import awaited_overrides, overrides_awaited
 from controlplane.controllers.reads.fleet_state import fleet_state
 from controlplane.controllers.reads.interpreted_bindings import RULES_CHANGED, bindings_of_kind, is_rules
 from controlplane.controllers.reads.namespace_quotas import NO_QUOTAS, NamespaceQuotas, Room, namespace_quotas
@@ -164,7 +165,11 @@ class Policies(Controller):
         }
     )
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[PoliciesSnapshot | None]:
+    def load_for(self, state: State, refs: Sequence[Ref], settings: Settings) -> Sequence[PoliciesSnapshot | None]:
+        return self.load(state, refs, enforcing=settings.gate(ENFORCEMENT_GATE))
+
+    def load(self, state: State, refs: Sequence[Ref], *, enforcing: bool = True) -> Sequence[PoliciesSnapshot | None]:
+        """Return the snapshots. `enforcing`: with the quotas of their namespaces."""
         templates = state.get(refs)
         found = state.get([bindings.binding_ref(ref) for ref in refs])
         candidates, known = self._candidates(state, templates.values())
@@ -172,9 +177,10 @@ class Policies(Controller):
         missing = {claim for claim in claims.values() if claim is not None and claim not in known}
         claimed = {**known, **(state.get(sorted(missing)) if missing else {})}
         priorities = self._priorities(state, claimed.values())
-        overrides = _awaited_overrides(state, claimed.values())
+        overrides = awaited_overrides(state, claimed.values())
         unjudged = _unjudged(state, found)
-        quotas = namespace_quotas(state, (binding.ref for binding in found.values() if binding.spec.clusters))
+        placed = [binding.ref for binding in found.values() if binding.spec.clusters and enforcing]
+        quotas = namespace_quotas(state, placed)
         snapshots: list[PoliciesSnapshot | None] = []
         for ref in refs:
             template, binding = templates.get(ref), found.get(bindings.binding_ref(ref))
@@ -270,26 +276,15 @@ def _within_quotas(
     if old is None or not settings.gate(ENFORCEMENT_GATE):
         return decision
     change = next((put for put in decision.changes if isinstance(put, Put) and put.old is old), None)
-    exceeded = None if change is None else room.take(old, cast(Binding, change.new))
-    if exceeded is None:
+    if change is None:
         return decision
+    new = cast(Binding, change.new)
+    if (exceeded := room.take(old, new)) is None:
+        return replace(decision, quota_guards=room.guards(old, new))
     message = f"{DENIED}{exceeded}. Lower the requests, or raise spec.overall of the FederatedResourceQuota"
     event = Event(snapshot.template or old, "ApplyPolicyFailed", message, warning=True)
     rest = tuple(put for put in decision.changes if put is not change)
     return replace(decision, changes=rest, events=(*decision.events, event), wake_at=now + RETRY)
-
-
-def _overrides_awaited(policy: Policy) -> list[Ref]:
-    """Return the override policies that have to exist before a policy is applied."""
-    namespace = policy.metadata.namespace
-    kind = kinds.OVERRIDE_POLICY if namespace else kinds.CLUSTER_OVERRIDE_POLICY
-    return [Ref(kind, namespace, name) for name in policy.spec.dependent_overrides]
-
-
-def _awaited_overrides(state: State, policies: Iterable[Policy]) -> frozenset[Ref]:
-    """Return the override policies that these policies name and that exist. If none is named, no query is made."""
-    awaited = {ref for policy in policies for ref in _overrides_awaited(policy)}
-    return frozenset(state.get(sorted(awaited))) if awaited else frozenset()
 
 
 def _unjudged(state: State, found: Mapping[Ref, Binding]) -> frozenset[Ref]:
@@ -393,7 +388,7 @@ def _with_policy(
             "create the PriorityClass, or name an existing one in spec.schedulePriority of the policy"
         )
         return Decision(events=(Event(template, "ApplyPolicyFailed", message, warning=True),), wake_at=now + RETRY)
-    missing = [ref for ref in _overrides_awaited(policy) if ref not in snapshot.overrides]
+    missing = [ref for ref in overrides_awaited(policy) if ref not in snapshot.overrides]
     if missing:
         message = (
             f"policy {policy.metadata.name} waits for {', '.join(map(str, missing))}, which its dependentOverrides "

@@ -140,7 +140,11 @@ class Scheduler(Controller):
     def __init__(self) -> None:
         self._fleet: Fleet | None = None  # a cache: unchanged clusters are not read into arrays again
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[SchedulerSnapshot | None]:
+    def load_for(self, state: State, refs: Sequence[Ref], settings: Settings) -> Sequence[SchedulerSnapshot | None]:
+        return self.load(state, refs, enforcing=settings.gate(ENFORCEMENT_GATE))
+
+    def load(self, state: State, refs: Sequence[Ref], *, enforcing: bool = True) -> Sequence[SchedulerSnapshot | None]:
+        """Return the snapshots. `enforcing`: with the quotas of their namespaces."""
         # Reservations are read before bindings, so that a binding is never older than its reservation.
         reserved_capacity = state.reserved_capacity(within=RESERVATION_EXPIRY, bindings=[str(ref) for ref in refs])
         found: dict[Ref, Binding] = state.get(refs)
@@ -148,7 +152,7 @@ class Scheduler(Controller):
         groups = workload_groups(state, found.values())
         parts = applications(state, found.values())
         notes, hints = _by_key(state, PlacementNote, found), _by_key(state, PlacementHint, found)
-        quotas = namespace_quotas(state, found)
+        quotas = namespace_quotas(state, found) if enforcing else NO_QUOTAS
         return [
             SchedulerSnapshot(
                 found[ref],
@@ -295,18 +299,17 @@ class _BatchScheduler:
         binding_outcome.give_back(self.ledger, self.fleet, reserved.rest(outcome.clusters), times=-1)
         rows += _reservation_writes(snapshot, reserved, outcome.clusters, new)
         wake_at = self.applications.look_again_at(binding, now=self.now)
+        guarded = Decision(capacity_guards=guards, quota_guards=self.quotas.guards(binding, new), wake_at=wake_at)
         if new is binding:
             changes = _writes(binding, binding, rows)
             if not rows and wake_at is None:
                 return NOTHING
-            return Decision(changes=changes, capacity_guards=guards, wake_at=wake_at, reason=reason)
+            return replace(guarded, changes=changes, reason=reason)
         events = _refuge_replaced_events(binding, reserved.replaced(outcome.clusters, verdict.explanation))
         if _deserves_event(binding, new):
             events = (*_success_events(binding, outcome), *events)
         changes = _writes(new, binding, (*rows, *self._note(snapshot, verdict, reason)))
-        return Decision(
-            changes=changes, events=events, capacity_guards=guards, wake_at=wake_at, reason=f"Scheduled: {reason}"
-        )
+        return replace(guarded, changes=changes, events=events, reason=f"Scheduled: {reason}")
 
     def _place(self, binding: Binding, item: Item) -> tuple[Question, Verdict]:
         """Return the question of a binding and the verdict on it. A result that exceeds a quota is a refusal.

@@ -77,6 +77,10 @@ class Controller:
         """Return one snapshot per reference, in order, in a constant number of queries; None: nothing to decide."""
         raise NotImplementedError
 
+    def load_for(self, state: State, refs: Sequence[Ref], settings: Settings) -> Sequence[Any]:
+        """Return what `load` returns. A controller that reads less under some settings overrides this."""
+        return self.load(state, refs)
+
     def ask(self, snapshots: Sequence[Any], settings: Settings, *, now: datetime) -> Inquiry:
         """Return the question to answer before `decide`, and the snapshots that `decide` is to be called with.
 

@@ -91,6 +91,18 @@ class CapacityGuard(msgspec.Struct, frozen=True, gc=False):
     spare: tuple[tuple[str, int], ...]
 
 
+class QuotaGuard(msgspec.Struct, frozen=True, gc=False):
+    """A condition for storing a decision: the quotas of `namespace` still have room for what it adds.
+
+    more: by resource, how much the bindings of the namespace use more after the decision.
+    most: by resource, how much they may use together after it. Resources without a limit are left out.
+    """
+
+    namespace: str
+    more: tuple[tuple[str, int], ...]
+    most: tuple[tuple[str, int], ...]
+
+
 EVERY = "*"
 
 
@@ -107,7 +119,7 @@ def newest(objects: Iterable[Object]) -> int | None:
 class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What to store about one object. All changes are stored, or none: a lost change makes the object due again.
 
-    guards, capacity_guards: conditions under which the decision may be stored.
+    guards, capacity_guards, quota_guards: conditions under which the decision may be stored.
     wake_at: when to decide about the object again. None: only after something about it has changed.
     reason: the name of the rule that was applied; kept in the change log.
     cause: the resourceVersion of the change that the controller reacted to; 0: unknown. Kept in the change log.
@@ -118,6 +130,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     events: tuple[Event, ...] = ()
     guards: tuple[Guard, ...] = ()
     capacity_guards: tuple[CapacityGuard, ...] = ()
+    quota_guards: tuple[QuotaGuard, ...] = ()
     wake_at: datetime | None = None
     reason: str = ""
     cause: int = 0

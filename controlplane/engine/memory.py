@@ -17,6 +17,7 @@ from controlplane.engine.decision import EVERY, Decision, Drop, Event, Put, Save
 from controlplane.engine.events import counted, event_ref
 from controlplane.engine.memory_leases import MemoryLeases
 from controlplane.engine.merge import Remove, Staged, Write, check_generation, stage
+from controlplane.engine.quota_conflicts import QuotaUse
 from controlplane.engine.routing import Router, shard_of
 from controlplane.engine.state import (
     Actor,
@@ -264,10 +265,17 @@ class MemoryStore:
             )
         ):
             return self._lost(claim, f"room on cluster {full}", dry_run=dry_run)
+        if full := self._without_room(decision):
+            return self._lost(claim, f"room in the quotas of {full}", dry_run=dry_run)
         staged = stage(decision.changes, self.objects.get)
         if isinstance(staged, str):
             return self._lost(claim, staged, dry_run=dry_run)
         return self._commit(claim, decision, staged, by, dry_run=dry_run)
+
+    def _without_room(self, decision: Decision) -> str:
+        """Return the namespace whose quotas have no room for a decision any more; "": there is room."""
+        namespaces = {guard.namespace for guard in decision.quota_guards}
+        return QuotaUse(self.quota_use(namespaces)).exceeded(decision.quota_guards) if namespaces else ""
 
     def _lost(self, claim: Claim | None, why: str, *, dry_run: bool) -> Outcome:
         if claim is not None and not dry_run:

@@ -150,7 +150,7 @@ def _decide_chunk(
     Returns the objects that must become due after all: the decision failed, was lost, or has a `wake_at`.
     """
     with world.phase(controller.name, "load"):
-        snapshots = controller.load(store, refs)
+        snapshots = controller.load_for(store, refs, settings)
     loaded = [(ref, snapshot) for ref, snapshot in zip(refs, snapshots, strict=True) if snapshot is not None]
     with world.phase(controller.name, "decide"):
         decided = controller.decide_all([snapshot for _, snapshot in loaded], settings, now=now)
@@ -183,7 +183,7 @@ def _decide(
     if not claims:
         return [], []
     with world.phase(controller.name, "load"):
-        snapshots = controller.load(store, [claim.ref for claim in claims])
+        snapshots = controller.load_for(store, [claim.ref for claim in claims], settings)
     present: list[tuple[Claim, Any]] = []
     batch: list[tuple[Claim | None, Decision]] = []
     about: list[tuple[Claim, Any]] = []  # for each item of `batch`, the object it is about
@@ -241,7 +241,7 @@ def _decide_again(
     indices: Sequence[int],
 ) -> Iterator[Decision | Exception]:
     """Return the decisions about the objects at these positions, loaded again: `load` may use answers as well."""
-    loaded = controller.load(store, [refs[index] for index in indices])
+    loaded = controller.load_for(store, [refs[index] for index in indices], settings)
     asked = controller.ask([snapshot for snapshot in loaded if snapshot is not None], settings, now=now)
     new = iter(controller.decide_all(asked.snapshots, settings, now=now, answer=answer))
     return (NOTHING if snapshot is None else next(new) for snapshot in loaded)

@@ -95,6 +95,20 @@ def excess(quotas: Iterable[FederatedResourceQuota], used: Use, more: Use) -> Ex
     return None
 
 
+def most(quotas: Iterable[FederatedResourceQuota], more: Use) -> dict[str, int]:
+    """Return how much a namespace may use under its quotas, of each resource of which it is to use more."""
+    found: dict[str, int] = {}
+    for quota in quotas:
+        if quota.metadata.deletion_timestamp is not None:
+            continue
+        for name, text in quota.spec.overall.items():
+            counted = counted_as(name)
+            if counted is not None and more.get(counted, 0) > 0:
+                limit = amount(text).nano // _nano(counted)
+                found[counted] = min(limit, found.get(counted, limit))
+    return found
+
+
 def _is_over(quota: FederatedResourceQuota, name: str, used: Use, more: Use) -> bool:
     limit, counted = amount(quota.spec.overall[name]), counted_as(name)
     if counted is None or more.get(counted, 0) <= 0:
@@ -106,7 +120,12 @@ def _quantity(name: str, use: Use, like: Quantity) -> Quantity:
     """Return the use of a resource of a quota, in the format of its limit."""
     counted = counted_as(name)
     number = 0 if counted is None else use.get(counted, 0)
-    return Quantity(number * (NANO // 1000 if counted == CPU else NANO), like.format)
+    return Quantity(number * _nano(counted), like.format)
+
+
+def _nano(counted: str | None) -> int:
+    """Return how many billionths the unit of a resource has."""
+    return NANO // 1000 if counted == CPU else NANO
 
 
 def overall_used(quota: FederatedResourceQuota, used: Use) -> dict[str, str]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import http.client
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import pytest
 
-from tests.api.server import Client
+from tests.api.server import Answer, Client
 from tests.api.test_settings import CONFIGURATIONS, OPEN, seen_within_a_second
 
 QUOTAS = "/apis/policy.karmada.io/v1alpha1/namespaces/{}/federatedresourcequotas"
@@ -71,6 +73,33 @@ def test_a_binding_that_exceeds_a_quota_is_refused_as_kubernetes_refuses_a_pod(a
     assert lower.status == 200
     assert "already uses more than spec.overall allows, used: cpu=500m, limited: cpu=100m" in lower.headers["warning"]
     assert api.delete(url).status in (200, 202)
+
+
+@pytest.mark.usefixtures("enforced")
+def test_of_writers_that_ask_for_the_last_room_at_one_moment_only_those_that_fit_get_it(
+    api: Client, namespace: str
+) -> None:
+    """Each of them finds the room free when it is admitted; the last word is said under the write lock."""
+    bindings, writers = BINDINGS.format(namespace), 12
+    assert api.post(QUOTAS.format(namespace), quota({"overall": {"cpu": "1500m"}})).status == 201
+    seen_within_a_second(lambda: api.post(bindings, placed(namespace, 9), dryRun="All").status == 403)
+    start = Barrier(writers)
+
+    def create(number: int) -> Answer:
+        document = placed(namespace, 1)
+        document["metadata"] = {"name": f"web{number}-deployment"}
+        writer = Client(api.address, api.token)
+        start.wait(30)
+        return writer.post(bindings, document)
+
+    with ThreadPoolExecutor(writers) as pool:
+        answers = list(pool.map(create, range(writers)))
+
+    assert sorted(answer.status for answer in answers) == [201] * 3 + [403] * 9
+    refused = {answer.document["message"].partition(": ")[2] for answer in answers if answer.status == 403}
+    assert refused == {"exceeded quota: team, requested: cpu=500m, used: cpu=1500m, limited: cpu=1500m"}
+    for number in range(writers):
+        assert api.delete(f"{bindings}/web{number}-deployment").status in (200, 202, 404)
 
 
 def test_a_quota_with_errors_names_every_field(api: Client, namespace: str) -> None:

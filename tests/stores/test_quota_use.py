@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from controlplane.engine.decision import Decision, Delete, Put
-from controlplane.kinds.binding import ReplicaRequirements, TargetCluster
+from controlplane.engine.decision import Decision, Delete, Put, QuotaGuard
+from controlplane.estimate.quota import changes
+from controlplane.kinds.binding import Binding, ReplicaRequirements, TargetCluster
 from tests.stores.grounds import USER, Ground, binding, create, stored, write
 
 
@@ -54,3 +55,26 @@ def test_a_dry_run_and_a_lost_write_change_nothing(ground: Ground) -> None:
 
     assert outcome.lost
     assert ground.store.quota_use(["shop"]) == {"shop": {"cpu": 3000}}
+
+
+def guarded(change: Put, *, most: int) -> Decision:
+    """Return the decision to store a change of a binding if the namespace uses at most so many thousandths of a CPU."""
+    before = change.old if isinstance(change.old, Binding) else None
+    assert isinstance(change.new, Binding)
+    more = tuple(changes(before, change.new).items())
+    return Decision(changes=(change,), quota_guards=(QuotaGuard("shop", more, (("cpu", most),)),))
+
+
+def test_a_decision_without_room_in_a_quota_is_lost_and_the_ones_beside_it_are_stored(ground: Ground) -> None:
+    store = ground.store
+    create(store, asking("old", "a", cpu="1"))
+    wanted = [Put(asking(name, "a", cpu="1"), None) for name in ("one", "two")]
+
+    outcomes = store.apply([(None, guarded(put, most=4000)) for put in wanted], by=USER)
+    old = stored(store, asking("old").ref)
+    smaller = Put(old.with_spec(clusters=(TargetCluster("a", 1),)), old)
+    (shrunk,) = store.apply([(None, Decision(changes=(smaller,)))], by=USER)
+
+    assert [outcome.lost for outcome in outcomes] == ["", "room in the quotas of shop"]
+    assert not shrunk.lost
+    assert store.quota_use(["shop"]) == {"shop": {"cpu": 3000}}

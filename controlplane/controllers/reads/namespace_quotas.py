@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from controlplane.apimachinery.meta import Ref, Struct
 from controlplane.engine.controller import cursor_after, page
+from controlplane.engine.decision import QuotaGuard
+from controlplane.engine.quota_conflicts import quota_guards
 from controlplane.engine.state import State
 from controlplane.estimate.quota import NO_USE, Excess, Use, changes, excess
 from controlplane.kinds import FEDERATED_QUOTA, RESOURCE_BINDING
@@ -54,6 +56,10 @@ class Room:
             for resource, change in more.items():
                 used[resource] = used.get(resource, 0) + change
         return found
+
+    def guards(self, before: Binding, after: Binding) -> tuple[QuotaGuard, ...]:
+        """Return the condition under which a change of a binding is stored: its quotas still have room for it."""
+        return quota_guards(self._quotas.get(before.metadata.namespace, ()), before, after)
 
 
 def namespace_quotas(state: State, refs: Iterable[Ref]) -> NamespaceQuotas:
