@@ -194,11 +194,11 @@ class Writer:
             document = without_status(self.kind, document)
         warnings = self.kind.normalise(document)
         schema = self.kind.schema()
-        complaints = duplicates
-        if self.writing.validation != "Ignore":
-            complaints = [*duplicates, *validate_fields(document, schema)]
-        unknown = bodies.complaints_or_warnings(self.resource, complaints, self.writing)
-        return prune(document, schema), [*warnings, *unknown]
+        if self.writing.validation == "Ignore":
+            return prune(document, schema), warnings
+        unknown = validate_fields(document, schema)
+        complaints = bodies.complaints_or_warnings(self.resource, [*duplicates, *unknown], self.writing)
+        return prune(document, schema) if unknown else document, [*warnings, *complaints]
 
     def _check_basis(self, live: Object, document: Document) -> None:
         """Raise Conflict if a write is based on another object of this name, or on another version."""

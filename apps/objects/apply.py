@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from django.db import OperationalError, connection, transaction
+from django.db import DEFAULT_DB_ALIAS, OperationalError, connection, connections, transaction
 from msgspec.structs import replace
 from psycopg import Error, Pipeline
 from psycopg.errors import (
@@ -80,22 +80,24 @@ def binary_cursor() -> Iterator[BinaryCursor]:
 
     Raises the errors of Django's own cursors: OperationalError if the database cannot be reached or ended the session.
     """
-    with _errors_of_django(), BinaryCursor(_raw()) as cursor:
+    own = connections[DEFAULT_DB_ALIAS]  # looked up once: `connection` looks it up for each of its attributes
+    with _errors_of_django(own), BinaryCursor(_raw(own)) as cursor:
         yield cursor
 
 
 @contextmanager
-def _errors_of_django() -> Iterator[None]:
-    with connection.wrap_database_errors:
+def _errors_of_django(own: Any = connection) -> Iterator[None]:
+    with own.wrap_database_errors:
         try:
             yield
         except (IdleInTransactionSessionTimeout, ReadOnlySqlTransaction) as error:  # to psycopg an InternalError
             raise OperationalError(str(error)) from error
 
 
-def _raw() -> Any:
-    connection.ensure_connection()
-    raw: Any = connection.connection
+def _raw(own: Any = connection) -> Any:
+    if own.connection is None:
+        own.ensure_connection()
+    raw = own.connection
     if raw.prepare_threshold is None:
         raw.prepare_threshold = 5  # Django's default is never; these statements are few and are repeated often
         register_arrays(raw)
@@ -129,11 +131,14 @@ def apply(
     `written`: a list to which the outcomes of stored decisions are added, even if a later decision raises an error.
     """
     parts = [Batch(part, router=router, by=by) for part in batches(decisions, by=by)]
-    with binary_cursor() as cursor:
-        unknown = set[Ref]().union(*(batch.unknown() for batch in parts))
-        known, now = (load(cursor, unknown), _clock(cursor)) if unknown else ({}, _BEFORE)
-        if dry_run:
-            return [outcome for batch in parts for outcome in _dry_run(cursor, batch, known)]
+    unknown = set[Ref]().union(*(batch.unknown() for batch in parts))
+    known, now = dict[Ref, Object | None](), _BEFORE
+    if unknown or dry_run:
+        with binary_cursor() as cursor:
+            if unknown:
+                known, now = load(cursor, unknown), _clock(cursor)
+            if dry_run:
+                return [outcome for batch in parts for outcome in _dry_run(cursor, batch, known)]
     return _Writer(known, now, lease=lease, observe=observe).write(parts, [] if written is None else written)
 
 

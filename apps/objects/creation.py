@@ -44,7 +44,7 @@ def creates_only(items: Sequence[Item]) -> bool:
 
 
 def _creates(decision: Decision) -> bool:
-    if decision.guards or decision.capacity_guards:
+    if decision.guards or decision.capacity_guards or decision.quota_guards:  # they are checked under the lock
         return False
     return all(
         isinstance(change, Save) or (isinstance(change, Put) and change.old is None) for change in decision.changes

@@ -8,8 +8,11 @@ from typing import Any
 import psycopg
 import pytest
 from django.db import connection, connections
+from msgspec.structs import replace
 
 from apps.objects.apply import Timing
+from apps.objects.batch import Item
+from apps.objects.creation import creates_only
 from apps.objects.due import WRITE_LOCK
 from apps.objects.store import DjangoStore
 from controlplane.engine.decision import Decision, Put, Save
@@ -92,6 +95,17 @@ def test_a_creation_waits_for_the_write_lock_and_does_not_count_the_wait(
     assert found[0].versions == (2,)
     assert timings[-1].lines == 1
     assert timings[-1].locked_seconds < 0.5
+
+
+GUARDS = [name for name in Decision.__struct_fields__ if name.endswith("guards")]
+
+
+@pytest.mark.parametrize("name", GUARDS)
+def test_a_decision_with_a_guard_of_any_kind_is_no_creation(name: str) -> None:
+    (decision,) = (decision for _, decision in creation("a"))
+    guarded = replace(decision, **{name: (object(),)})
+
+    assert [creates_only([Item(None, one, [], [])]) for one in (decision, guarded)] == [True, False]
 
 
 def test_a_write_that_changes_an_object_still_compares_it_under_the_lock(store: DjangoStore) -> None:
