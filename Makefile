@@ -31,7 +31,7 @@ help:
 	@echo "make demo         two failovers from manifest to timeline    make fleet            CLUSTERS=100 BINDINGS=10000"
 	@echo "make check        lint, types, contracts, pure tests         make test             every test"
 	@echo "make wheel        the command lifeboat, in dist/              make mutate           ONLY=controlplane/eviction/rate.py"
-	@echo "make conformance  golden vectors                             make bench            ONLY=apply|propagate|..."
+	@echo "make conformance  golden vectors                             make bench            ONLY=apply|propagate|...; by name only: crowd, scale, soak"
 	@echo "make profile      where the time of workers goes: renews docs/performance.md"
 	@echo "make chaos        SECONDS=480 SEED=7                      make docs             tables that documents copy from the code"
 	@echo "make fuzz         REQUESTS=50000 SEED=7: odd requests against the API"

@@ -1,4 +1,7 @@
-"""Presence of beat: a lease shows others that it runs. Beat itself needs no database, and goes on without it."""
+"""Presence of beat: a lease shows others that it runs, and which of several sends the ticks.
+
+Beat itself needs no database: without it, each beat sends ticks.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ SECONDS: Final = 10.0  # validity of the lease
 
 
 class BeatPresence:
-    """The thread of a beat process that renews its lease. The lease expires when the process ends."""
+    """The thread of a beat process that renews its lease. The lease expires when the process ends.
+
+    The beat with the first lease sends ticks. Each of the others takes that lease when it expires.
+    """
 
     def __init__(self, store: DjangoStore) -> None:
         self._store = store
@@ -34,14 +40,21 @@ class BeatPresence:
         """Start the thread."""
         self._thread.start()
 
+    def sends(self) -> bool:
+        """Test whether this beat sends ticks: it has the first lease, or cannot know who has it."""
+        lease = self._lease
+        return self._database_away or lease is None or lease.shard == 0
+
     def _run(self) -> None:
         pause = threading.Event()
         while True:
-            self._renew()
+            self.renew()
             pause.wait(SECONDS / 3)
 
-    def _renew(self) -> None:
+    def renew(self) -> None:
+        """Renew the lease, or take the first one if it is free."""
         try:
+            self._take_first()
             self._lease = take_presence_lease(self._store, BEAT, self._lease, holder=self._holder, seconds=SECONDS)
             self._database_away = False
         except Error as error:
@@ -50,3 +63,12 @@ class BeatPresence:
             self._database_away = True
         finally:
             close_old_connections()
+
+    def _take_first(self) -> None:
+        """Take the lease of the beat that sent the ticks and ended."""
+        if self._lease is not None and self._lease.shard:
+            first = self._store.take_lease(BEAT, 0, holder=self._holder, seconds=SECONDS)
+            if first is not None:
+                self._store.drop_lease(self._lease, holder=self._holder)
+                self._lease = first
+                log.info("this beat sends the ticks now, because the one that did has ended")

@@ -1,10 +1,14 @@
-"""The scheduler of Celery beat: sends every tick once at the start, then at each interval. Nothing is stored."""
+"""The scheduler of Celery beat: sends every tick once at the start, then at each interval. Nothing is stored.
+
+Of several beats one sends: two ticks at a time would keep two processes with one group, of which one has the lease.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from celery.beat import ScheduleEntry, Scheduler, SchedulingError
 
@@ -17,6 +21,7 @@ class TickScheduler(Scheduler):
     """Celery's scheduler in memory, which also sends every tick when beat starts."""
 
     _broker_away = False
+    sends: ClassVar[Callable[[], bool]] = staticmethod(lambda: True)  # of several beats, whether this one sends
 
     def setup_schedule(self) -> None:
         super().setup_schedule()
@@ -24,7 +29,12 @@ class TickScheduler(Scheduler):
             entry.last_run_at -= timedelta(seconds=entry.schedule.seconds)
 
     def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
-        """Send one tick. A broker that refuses it is logged once per outage, because workers also run without ticks."""
+        """Send one tick, unless another beat does.
+
+        A broker that refuses it is logged once per outage, because workers also run without ticks.
+        """
+        if not type(self).sends():
+            return
         try:
             self.apply_async(entry, producer=producer, advance=False)
         except SchedulingError as error:

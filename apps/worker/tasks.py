@@ -28,6 +28,7 @@ from apps.objects.outbox import channels
 from apps.objects.store import store
 from apps.worker.audit_delivery import AuditDelivery
 from apps.worker.beat_presence import BeatPresence
+from apps.worker.beat_schedule import TickScheduler
 from apps.worker.clock import monotonic_seconds
 from apps.worker.groups import INTERVAL_SECONDS, tick_names
 from apps.worker.leased_thread import LeasedThread
@@ -91,7 +92,9 @@ def run_turn(name: str) -> None:
 def _start_beat(**_: object) -> None:
     serve_metrics()
     tracing.start("beat")
-    BeatPresence(store()).start()
+    presence = BeatPresence(store())
+    TickScheduler.sends = presence.sends
+    presence.start()
 
 
 # In the main process of the worker.

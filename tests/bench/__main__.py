@@ -20,7 +20,7 @@ from tests.services import VARIABLES, OwnServices
 
 T = TypeVar("T")
 _NOT_BENCHES = {"__main__", "bare_copy", "cpu", "figure", "observed", "own_stack", "peer", "served"}
-_ONLY_BY_NAME = {"scale", "soak"}  # they take long
+_ONLY_BY_NAME = {"crowd", "scale", "soak"}  # they take long
 
 
 def names() -> list[str]:
