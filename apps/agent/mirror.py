@@ -57,7 +57,7 @@ class Mirror:
         await self._control_plane.follow(self._control_plane.works, listed, changed)
 
     async def rules(self, key: str) -> None:
-        """Follow definitions of kinds, or rules for interpreting them, until cancelled."""
+        """Follow the objects of a kind of `RULES` until cancelled. `key`: the key of that kind."""
         resource = KINDS[key].resource
         path = f"/apis/{resource.group}/{resource.version}/{resource.plural}"
 

@@ -89,6 +89,7 @@ class Reports:
         return taken
 
     async def _work(self, ref: Ref) -> bool:
+        """Send the status of a Work. Returns whether it needs not be sent again."""
         work = (await self._in_thread(self._store.get, [ref])).get(ref)
         if work is None:
             return True
@@ -97,6 +98,7 @@ class Reports:
         return self._arrived(answer, ref) or await self._again(ref)
 
     async def _release(self, ref: Ref, rest: tuple[str, ...]) -> bool:
+        """Remove the agent's finalizers of a Work, so that `rest` stays. Returns whether it needs not be sent again."""
         answer = await self._control_plane.patch(self._path(ref), {"metadata": {"finalizers": list(rest)}})
         if self._arrived(answer, ref):
             return True
@@ -104,7 +106,7 @@ class Reports:
         return False
 
     async def _cluster(self, ref: Ref) -> bool:
-        """Write what is known of the member. Conditions of others stay."""
+        """Send what is known of the member. Conditions of others stay. Returns whether it needs not be sent again."""
         kept = (await self._in_thread(self._store.get, [ref])).get(ref)
         found = await self._control_plane.get(self._control_plane.own)
         if kept is None or found.code == _GONE:
@@ -121,6 +123,7 @@ class Reports:
         return self._arrived(answer, ref) or await self._again(ref)
 
     async def _event(self, event: Any) -> bool:
+        """Create an Event, or count it if it is there already. Returns whether it needs not be sent again."""
         document = orjson.loads(text_of(event))
         answer = await self._control_plane.post(self._control_plane.events, document)
         if answer.code != _CONFLICT:
@@ -132,6 +135,7 @@ class Reports:
         return self._arrived(await self._control_plane.patch(path, counted), event.ref, quietly=True)
 
     async def _again(self, ref: Ref) -> bool:
+        """Keep a report for the next sending, and return False."""
         self._store.outgoing[ref] = None
         return False
 

@@ -64,8 +64,8 @@ def main() -> int:
 def preload() -> None:
     """Import the code of all processes, and keep the garbage collector away from it.
 
-    The collector writes into each object that it visits, and a page that is written is no longer shared. Garbage stays,
-    because a child would write its new objects into the holes.
+    The collector writes into each object that it visits, and a page that is written is no longer shared. Garbage is not
+    collected either: the children would write their first objects into its memory, and so copy these pages.
     """
     gc.disable()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")

@@ -95,7 +95,7 @@ def _check_drain(state: State, kind: Kind, drain: Any) -> None:
 def _check_customization(state: State, kind: Kind, new: Any) -> None:
     """Raise Invalid if another customization has a script for the same operation of the same kind.
 
-    Several customizations may say what a kind needs: all of them count.
+    Scripts for InterpretDependency may stand in several customizations, because the dependencies of all are added up.
     """
     own = {operation for operation, _ in new.scripts()} - {"InterpretDependency"}
     causes = [
@@ -193,6 +193,7 @@ def _withdrawn_taints(
 
 
 def _owned_by(known: taints.Owners, taint: Taint) -> set[str]:
+    """Return the owners of a taint: policies, or parts of the product."""
     return set(known.get((taint.key, taint.effect), taints.Ownership()).by)
 
 

@@ -86,6 +86,7 @@ def _compare_lists(wanted: list[Any], held: list[Any], path: str, found: list[Di
 
 
 def _identifies(key: str, items: list[Any]) -> bool:
+    """Test whether each item has a value of its own at a key, as containers have names."""
     values = [item.get(key) if isinstance(item, dict) else None for item in items]
     plain = all(isinstance(value, str | int) for value in values)
     return plain and len(set(values)) == len(values)

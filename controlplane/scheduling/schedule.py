@@ -258,7 +258,7 @@ class _Trial:
             return
         open_ = feasible[~self.plan.reluctant[feasible] | there]
         for place in fleet.places(application.near):
-            if place in open_ and self._free()[place] + self.held[place] >= question.needed:
+            if place in open_ and self._free()[place] >= question.needed:
                 yield FOLLOWED, np.array([place]), None
         if application.whole.parts and not there.any():
             capacity = self.ledger.free(application.whole)

@@ -24,13 +24,13 @@ _MAX_SHOWN = 3  # items of a list that a cell shows
 
 
 @cache
-def _names(path: str) -> list[str]:
+def _segments(path: str) -> list[str]:
     return path.split(".")
 
 
 def at(document: Any, path: str, default: Any = None) -> Any:
     """Return the value at a dotted path of the document, or `default` if it is missing or null."""
-    for name in _names(path):
+    for name in _segments(path):
         if not isinstance(document, dict):  # faster than Mapping: a third of a table's time
             return default
         document = document.get(name)

@@ -156,3 +156,16 @@ def test_what_quotas_leave_is_stored_with_the_use_of_nodes_once_a_minute() -> No
         kept = decided.changes[0].row if stored else kept  # type: ignore[union-attr]
     assert kept is not None
     assert kept.resource_summary.namespace_quotas == (NamespaceQuota("default", "team", {"cpu": "1"}),)
+
+
+@pytest.mark.parametrize(("clusters", "more"), [("abc", ""), ("abcde", " and 2 more")])
+def test_a_message_names_three_limiting_quotas_and_counts_the_others(clusters: str, more: str) -> None:
+    fleet = Fleet.of([limited(name, "1") for name in clusters], settings=ON)
+
+    _, verdict = Batch(fleet, Ledger(fleet), ON).place(
+        Item(spec(by_room(*clusters), replicas=99), ResourceBindingStatus())
+    )
+
+    assert isinstance(verdict.outcome, Refused)
+    named = "ResourceQuotas limit a (default/team), b (default/team), c (default/team)"
+    assert verdict.outcome.message.endswith(f"{named}{more}")

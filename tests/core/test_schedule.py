@@ -319,6 +319,14 @@ def test_neighbours_are_the_placed_bindings_of_the_group(row: str) -> None:
     assert (near.together, near.apart) == (together, apart)
 
 
+def test_a_full_cluster_has_capacity_for_the_replicas_that_it_holds() -> None:
+    one = placement("a", "b", how=DYNAMIC, spread=[SpreadConstraint("cluster", "", 1, 1)])
+    clusters = [cluster("a", room=0), cluster("b", room=9)]
+
+    assert shares(ask(clusters, spec(one, replicas=3, on={"a": 3}))) == {"a": 3}
+    assert shares(ask(clusters, spec(one, replicas=4, on={"a": 3}))) == {"b": 4}
+
+
 def test_the_reason_names_the_clusters_that_the_group_shares() -> None:
     settings = Settings(feature_gates={**GATES, "WorkloadAffinity": True})
     shared = Neighbours(together=frozenset({"b", "a"}))

@@ -70,8 +70,8 @@ def namespace_quotas(state: State, refs: Iterable[Ref]) -> NamespaceQuotas:
 
 
 def room_in_quota(old: FederatedResourceQuota | None, new: FederatedResourceQuota | None) -> Iterator[Ref]:
-    """A quota is the origin of a fan-out when it may leave more room than before: it is gone, or grew, or is less
-    used."""
+    """Yield a quota whose namespace may have more room than before: the quota was deleted, was edited, or is less
+    used. The bindings that wait for room are then due."""
     if old is None:
         return
     if new is None or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp:
