@@ -35,8 +35,11 @@ from rest_framework.request import Request
 from apps.api.clock import wall_now
 from apps.api.identity import Identity
 from apps.objects.store import store
+from controlplane.apimachinery.meta import Ref
+from controlplane.authentication.signing_requests import OWN_AGENT_PREFIX, cluster_of, is_outlived
 from controlplane.authorization.attributes import AUTHENTICATED, CREDENTIAL_ID, Caller
 from controlplane.controllers.signing_requests import AUTHORITY
+from controlplane.kinds import CLUSTER
 from controlplane.kinds.template import secret_data
 
 CERTIFICATE = "lifeboat.certificate"  # key of the ASGI extensions and of the WSGI environment: DER of the certificate
@@ -110,10 +113,25 @@ def find(der: bytes) -> Found:
     groups = [str(part.value) for part in certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
     if not names or not names[0]:
         raise CertificateRefused("its subject has no common name, which is the name of the user")
+    _check_cluster(names[0], certificate)
     digest = hashlib.sha256(der).hexdigest()
     extra = {CREDENTIAL_ID: (f"X509SHA256={digest}",)}
     user = Identity(Caller(names[0], (*dict.fromkeys(groups), AUTHENTICATED), extra=extra))
     return Found(user, f"{UNTIL}{int(certificate.not_valid_after_utc.timestamp())}:{digest}")
+
+
+def _check_cluster(user: str, certificate: x509.Certificate) -> None:
+    """Raise CertificateRefused if the user is the agent of an earlier cluster with the name of a present one."""
+    if not user.startswith(OWN_AGENT_PREFIX):
+        return
+    ref = Ref(CLUSTER, "", cluster_of(user))
+    cluster = store().get([ref]).get(ref)
+    created = None if cluster is None else cluster.metadata.creation_timestamp
+    if is_outlived(user, certificate.not_valid_before_utc, created):
+        raise CertificateRefused(
+            f"it was issued before the present cluster {ref.name} was created ({created:%Y-%m-%dT%H:%M:%SZ}): register "
+            "the agent again with lifeboat-agent register and a new bootstrap token"
+        )
 
 
 def lasts(key: str) -> bool:

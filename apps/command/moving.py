@@ -143,17 +143,17 @@ def failback(
     head = {"apiVersion": _API_VERSION, "kind": "Failback", "metadata": {"generateName": f"{cluster or 'back'}-"}}
     made = run.api.post(collection, {**head, "spec": spec})
     name = made["metadata"]["name"]
-    place, confirmed = f"{collection}/{name}", False
+    place, started = f"{collection}/{name}", False
     try:
         planned = followed(run, collection, name, _plan_state, timeout="2m", stop=f"kubectl delete failback {name}")
         if not _show_plan(run, planned):
             return
         run.confirm("Return them?")
-        confirmed = True
+        run.api.patch(place, {"spec": {"dryRun": False}})
+        started = True
     finally:
-        if not confirmed:
+        if not started:
             run.api.delete(place)  # a plan that is not carried out does not stay behind
-    run.api.patch(place, {"spec": {"dryRun": False}})
     if not wait:
         run.done(f"failback {name} started; see it with: kubectl get failback {name} -w", run.api.get(place))
         return

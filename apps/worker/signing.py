@@ -16,10 +16,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from controlplane.authentication.signing_requests import Sign, ToSign
+from controlplane.authentication.signing_requests import BACKDATED, Sign, ToSign
 
 AUTHORITY_VALID = timedelta(days=3650)
-BEFORE = timedelta(minutes=5)  # a certificate is valid from this long ago, because clocks differ
 
 
 class Authority(NamedTuple):
@@ -51,7 +50,7 @@ def new_authority() -> Authority:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - BEFORE)
+        .not_valid_before(now - BACKDATED)
         .not_valid_after(now + AUTHORITY_VALID)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(signs, critical=True)
@@ -96,7 +95,7 @@ def _certificate(
         .issuer_name(authority.subject)
         .public_key(asked.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - BEFORE)
+        .not_valid_before(now - BACKDATED)
         .not_valid_after(min(now + timedelta(seconds=request.seconds), authority.not_valid_after_utc))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(usage, critical=True)

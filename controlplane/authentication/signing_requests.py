@@ -29,6 +29,8 @@ _GROUP_OF_PREFIX: Final = {AGENT_PREFIX: AGENTS_GROUP, OWN_AGENT_PREFIX: OWN_AGE
 NODES_GROUP, NODE_PREFIX = "system:nodes", "system:node:"
 DEFAULT_SECONDS: Final = 365 * 86_400
 KEPT: Final = timedelta(hours=1)  # after it was decided
+BACKDATED: Final = timedelta(minutes=5)  # a certificate is valid from this long before it was issued: clocks differ
+CLOCKS: Final = timedelta(minutes=1)  # that the clocks of two processes may differ by
 PENDING: Final = timedelta(hours=24)
 _ALLOWED_USAGES: Final = frozenset(("client auth", "digital signature", "key encipherment"))
 _REQUIRED_USAGES: Final = frozenset(("client auth",))
@@ -72,6 +74,17 @@ def requester_fields(requester: Requester) -> dict[str, Any]:
 def cluster_of(agent: str) -> str:
     """Return the cluster in the name of an agent; "": it is not the name of an agent."""
     return next((agent.removeprefix(prefix) for prefix in _GROUP_OF_PREFIX if agent.startswith(prefix)), "")
+
+
+def is_outlived(agent: str, valid_from: datetime, created_at: datetime | None) -> bool:
+    """Test whether the certificate of an agent was issued for an earlier cluster of the same name.
+
+    `valid_from`: when the certificate begins. `created_at`: when the present cluster was created; None: it does not
+    exist. An agent of this product gets its first certificate only after its cluster was created.
+    """
+    if created_at is None or not agent.startswith(OWN_AGENT_PREFIX):
+        return False
+    return valid_from + BACKDATED + CLOCKS < created_at
 
 
 def is_agents(request: Request, usages: frozenset[str]) -> bool:

@@ -101,6 +101,25 @@ def test_other_certificates_are_no_login(kubectl: Path, direct: Server, tmp_path
         urllib.request.urlopen(f"https://127.0.0.1:{direct.tls_port}/api", context=context)
 
 
+def test_the_certificate_of_an_agent_is_no_login_for_a_later_cluster_of_its_name(
+    kubectl: Path, direct: Server, tmp_path: Path
+) -> None:
+    api = direct.client()
+    member = {"metadata": {"name": "member9"}, "spec": {"syncMode": "Pull"}}
+    assert api.post("/apis/cluster.karmada.io/v1alpha1/clusters", member).status == 201
+    pair = login(own(api), "system:lifeboat:agent:member9", "system:lifeboat:agents")
+    asked = ("get", "--raw", "/apis/cluster.karmada.io/v1alpha1/clusters/member9")
+
+    first = kubectl_with(kubectl, direct, tmp_path, pair, *asked)
+    moved = '"creationTimestamp":"2099-01-01T00:00:00Z"'
+    later = f"""regexp_replace(doc, '"creationTimestamp":"[^"]*"', '{moved}')"""
+    direct.sql(f"UPDATE clusters_cluster SET doc = {later} WHERE name = 'member9'")
+    second = kubectl_with(kubectl, direct, tmp_path, pair, *asked)
+
+    assert '"name":"member9"' in first
+    assert "issued before the present cluster member9 was created (2099-01-01T00:00:00Z)" in second
+
+
 def test_a_header_is_no_login_where_certificates_come_from_tls(direct: Server) -> None:
     certificate, _ = login(own(direct.client()), "eva", "system:masters")
 

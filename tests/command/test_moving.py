@@ -113,6 +113,23 @@ def test_a_confirmed_failback_starts(lifeboat: Lifeboat, api: Client, server: Se
     assert mine["spec"]["dryRun"] is False
 
 
+def test_a_failback_that_is_refused_leaves_no_plan_behind(
+    lifeboat: Lifeboat, api: Client, server: Server, namespace: str
+) -> None:
+    origin = join(api, server, f"{namespace}-a", since=None)
+    away(api, namespace, origin, join(api, server, f"{namespace}-b"))
+
+    following = started(server, "failback", origin, "--yes")
+    assert following.stderr is not None
+    assert "planning" in following.stderr.readline()
+    work(server, "failbacks")
+    _, err = following.communicate(timeout=SECONDS)
+
+    assert following.returncode == 3, err
+    assert "Ready for less than 10 minutes" in err
+    assert not [one for one in api.get(FAILBACKS).document["items"] if one["spec"].get("cluster") == origin]
+
+
 def test_a_revert_shows_what_changes_and_is_refused_without_a_failover(
     lifeboat: Lifeboat, api: Client, server: Server, namespace: str
 ) -> None:

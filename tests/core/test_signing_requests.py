@@ -266,3 +266,22 @@ def test_who_registers_agents_gives_them_their_own_rights_and_nothing_else(
     written: dict[str, Any], expected: bool
 ) -> None:
     assert agent_roles.is_agents(written) is expected
+
+
+@pytest.mark.parametrize(
+    ("agent", "created_after", "outlived"),
+    [
+        ("system:lifeboat:agent:member9", timedelta(hours=-1), False),
+        ("system:lifeboat:agent:member9", timedelta(seconds=60), False),  # clocks differ
+        ("system:lifeboat:agent:member9", timedelta(seconds=61), True),
+        ("system:karmada:agent:member9", timedelta(days=1), False),  # creates its cluster itself, later
+        ("eva", timedelta(days=1), False),
+    ],
+)
+def test_a_certificate_of_an_earlier_cluster_is_known_by_its_age(
+    agent: str, created_after: timedelta, outlived: bool
+) -> None:
+    valid_from = START - signing_requests.BACKDATED
+
+    assert signing_requests.is_outlived(agent, valid_from, START + created_after) is outlived
+    assert not signing_requests.is_outlived(agent, valid_from, None)
