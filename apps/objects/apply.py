@@ -30,7 +30,7 @@ from psycopg.errors import (
 
 from apps.objects import change_log, creation, due
 from apps.objects.arrays import BinaryCursor, register_arrays
-from apps.objects.batch import Batch, Settled, batches
+from apps.objects.batch import Batch, Settled, Texts, batches
 from apps.objects.lookup import (
     Stored,
     generation_queries,
@@ -130,7 +130,8 @@ def apply(
 
     `written`: a list to which the outcomes of stored decisions are added, even if a later decision raises an error.
     """
-    parts = [Batch(part, router=router, by=by) for part in batches(decisions, by=by)]
+    texts = None if dry_run else Texts()
+    parts = [Batch(part, router=router, by=by, texts=texts) for part in batches(decisions, by=by, texts=texts)]
     unknown = set[Ref]().union(*(batch.unknown() for batch in parts))
     known, now = dict[Ref, Object | None](), _BEFORE
     if unknown or dry_run:

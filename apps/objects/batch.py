@@ -26,9 +26,10 @@ from controlplane.engine.state import Actor, Claim, Mark
 from controlplane.kind import Encoded, encode
 from controlplane.kinds.event import Event
 
-MAX_OBJECTS = 600  # in one transaction
+MAX_OBJECTS = 400  # in one transaction: all other writers wait while it holds the write lock
+BYTES_PER_OBJECT = 4096  # of a document; a larger one costs as much as several objects
 SLACK = 5  # objects by which the sizes of batches may differ: a decision is never split
-ROWS_PER_OBJECT = 4  # row-native values that cost as much as one object with its line in the change log
+ROWS_PER_OBJECT = 3  # row-native values that cost as much as one object with its line in the change log
 
 
 class Line(NamedTuple):
@@ -83,16 +84,33 @@ class Item(NamedTuple):
     event_refs: list[Ref]  # of each event
 
 
-def batches(decisions: Sequence[tuple[Claim | None, Decision]], *, by: Actor) -> Iterator[list[Item]]:
+class Texts:
+    """The JSON of objects, encrypted where their kind asks for that. Each object is encoded once."""
+
+    def __init__(self) -> None:
+        self._texts: dict[int, tuple[Object, Encoded]] = {}
+
+    def of(self, obj: Object) -> Encoded:
+        """Return the JSON of an object."""
+        pair = self._texts.get(id(obj))
+        if pair is None:  # the object is kept beside its text: so its id cannot become that of another object
+            pair = self._texts[id(obj)] = (obj, encode(sealed(obj)))
+        return pair[1]
+
+
+def batches(
+    decisions: Sequence[tuple[Claim | None, Decision]], *, by: Actor, texts: Texts | None = None
+) -> Iterator[list[Item]]:
     """Yield the decisions in order, in batches that fit a transaction. No batch writes an object twice.
 
     Batches are of about the same size. While the database writes one, the next is packed, and neither waits for long.
+    `texts`: counts documents by their size; None: each counts as one object.
     """
     items = [
         Item(claim, decision, refs_of(decision), [event_ref(event, by=by.name) for event in decision.events])
         for claim, decision in decisions
     ]
-    weights = [_weight(item) for item in items]
+    weights = [_weight(item) + (0 if texts is None else _surplus(item, texts)) for item in items]
     limit = _size_of_parts(sum(weights))
     part: list[Item] = []
     size, written = 0.0, set[Ref | None]()
@@ -115,6 +133,13 @@ def _weight(item: Item) -> float:
     return len(item.refs) - rows + len(item.event_refs) + rows / ROWS_PER_OBJECT
 
 
+def _surplus(item: Item, texts: Texts) -> float:
+    """Return what the large documents of an item cost more than one object each."""
+    documents = [texts.of(change.new) for change in item.decision.changes if isinstance(change, Put)]
+    sizes = (len(document.head) + len(document.tail) for document in documents)
+    return sum(size / BYTES_PER_OBJECT - 1 for size in sizes if size > BYTES_PER_OBJECT)
+
+
 def _size_of_parts(weight: float) -> float:
     """Return the size of each part if a weight is split into as few parts as possible."""
     parts = max(1, ceil(weight / MAX_OBJECTS))
@@ -124,11 +149,11 @@ def _size_of_parts(weight: float) -> float:
 class Batch:
     """Decisions that are written in one transaction. No two of them write the same object."""
 
-    def __init__(self, items: Sequence[Item], *, router: Router, by: Actor) -> None:
+    def __init__(self, items: Sequence[Item], *, router: Router, by: Actor, texts: Texts | None = None) -> None:
         self.items = items
         self.router = router
         self.by = by
-        self._encoded: dict[int, tuple[Object, Encoded]] = {}
+        self.texts = Texts() if texts is None else texts
         for item in items:
             for change in item.decision.changes:
                 if by.controller:
@@ -198,13 +223,6 @@ class Batch:
                 return False
             use.take([guard])
         return True
-
-    def encoded(self, obj: Object) -> Encoded:
-        """Return the JSON of an object, encrypted where its kind asks for that. Computed once for each object."""
-        pair = self._encoded.get(id(obj))
-        if pair is None:  # the object is kept beside its text: so its id cannot become that of another object
-            pair = self._encoded[id(obj)] = (obj, encode(sealed(obj)))
-        return pair[1]
 
     def settle(
         self,

@@ -84,7 +84,7 @@ def _columns(table: ObjectTable, numbered: Sequence[tuple[int, Line]], batch: Ba
     lines = [line for _, line in numbered]
     objects = [line.new for line in lines]
     metas = [obj.metadata for obj in objects]
-    texts_of_objects = [batch.encoded(obj) for obj in objects]
+    texts_of_objects = [batch.texts.of(obj) for obj in objects]
     return [
         bigints([number for number, _ in numbered]),
         texts([line.ref.kind for line in lines]),

@@ -40,7 +40,7 @@ from controlplane.scheduling.question import Groups
 from controlplane.settings import Settings
 
 REASON = "Drain"
-PAGE = 200  # bindings read at once; each that leaves writes a binding and two Events, and a transaction takes about 600
+PAGE = 200  # bindings read at once; each that leaves writes a binding and two Events, and a transaction takes about 400
 SHOWN = 10  # entries of status.cannotLeave
 CHECK_EVERY = timedelta(seconds=5)
 

@@ -21,7 +21,7 @@ from controlplane.propagation.definitions import kinds_of
 from controlplane.settings import Settings
 
 PAGE = 200  # objects of one kind read at once
-CHANGES = 500  # deletions of one decision; a transaction takes about 600 objects
+CHANGES = 500  # deletions of one decision; they are one transaction, which otherwise takes about 400 objects
 LOOK_AGAIN = timedelta(seconds=1)  # while finalizers keep objects in the Namespace
 REPORT_AFTER = timedelta(seconds=10)  # then a condition names the objects that remain
 REMAINING = "NamespaceContentRemaining"  # a condition type of Kubernetes

@@ -5,7 +5,7 @@ object, so none passes by standing idle; then it looks at the same objects once 
 (fleet, evictions) or the batch is one by declaration (rebalancer, namespace_content, eviction_records, drains,
 failbacks), what it reads and writes grows instead.
 
-`apply` splits what it writes at about 600 lines: statements are counted in what a batch reads and in each transaction,
+`apply` splits what it writes into transactions: statements are counted in what a batch reads and in each transaction,
 with what is looked up for it; the longest counts. `LIFEBOAT_WRITE_QUERY_COUNTS=1` writes the file the counts are
 compared with.
 """
@@ -22,6 +22,7 @@ import pytest
 from msgspec.structs import replace
 
 from apps.development.fleet import store_all
+from apps.objects import batch
 from apps.objects.arrays import BinaryCursor
 from apps.objects.store import DjangoStore
 from controlplane.apimachinery.meta import Object, Ref
@@ -114,7 +115,11 @@ def declared_kinds() -> Iterator[None]:
 
 @pytest.fixture
 def tallies(monkeypatch: pytest.MonkeyPatch) -> list[Tally]:
-    """Statements are added to the last tally of this list; none, none counted."""
+    """Statements are added to the last tally of this list; none, none counted.
+
+    Transactions are larger than usual, so that one of them has every statement of a case with 500 objects.
+    """
+    monkeypatch.setattr(batch, "MAX_OBJECTS", 600)
     found: list[Tally] = []
     run = BinaryCursor.run
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from apps.objects.batch import MAX_OBJECTS, SLACK, batches
+from apps.objects.batch import BYTES_PER_OBJECT, MAX_OBJECTS, SLACK, Texts, batches
 from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.engine.decision import Decision, Event, Put
 from controlplane.engine.state import Actor
@@ -47,3 +48,16 @@ def test_what_was_written_is_touched_again_in_the_next_part_only() -> None:
     one, other = decision(1, 1), decision(2, 1)
     parts = list(batches([(None, found) for found in (one, other, one, other)], by=BY))
     assert [[item.decision for item in part] for part in parts] == [[one, other], [one, other]]
+
+
+def test_a_part_has_no_more_bytes_of_large_documents_than_of_many_small_ones() -> None:
+    large = 50 * BYTES_PER_OBJECT
+    name = ObjectMeta(name="large", namespace="a")
+    decisions = []
+    for number in range(20):
+        content = {"data": {"file": "x" * large}}
+        made = Template("v1", "ConfigMap", replace(name, name=f"large-{number}"), content)
+        decisions.append((None, Decision(changes=(Put(made, None),))))
+    parts = list(batches(decisions, by=BY, texts=Texts()))
+    assert [len(part) for part in parts] == [6, 6, 6, 2]
+    assert all(len(part) * large <= MAX_OBJECTS * BYTES_PER_OBJECT for part in parts)
