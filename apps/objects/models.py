@@ -1,7 +1,7 @@
 """Tables of stored objects, of the change log, and of the work of controllers: due rows and leases.
 
-Only `apply`, `due`, `leases` and `origin` of this app write them. The document of an object is the truth. The other
-columns repeat parts of it for queries, the admin and constraints.
+Only `apply`, `due`, `leases` and `origin` of this app write them; `verification` repairs derived values. The document
+of an object is the truth. The other columns repeat parts of it for queries, the admin and constraints.
 """
 
 from __future__ import annotations

@@ -190,6 +190,7 @@ class ChildTable:
         self.name = model._meta.db_table
         self.rows = child.rows
         self.by_name = child.by_name
+        self.column, self.columns = child.owner, child.columns  # of the owner, and of the values
         columns = (child.owner, *child.columns)
         self.packers = [PACKERS[sql_type(model._meta.get_field(column))] for column in columns]
         listed = ", ".join(columns)
@@ -292,6 +293,12 @@ def object_table(kind: str) -> ObjectTable:
 def _table(label: str) -> ObjectTable:
     model: Any = apps.get_model(label)
     return ObjectTable(model)
+
+
+def object_tables() -> list[ObjectTable]:
+    """Return all tables of objects, in the order of their names."""
+    models_ = [model for model in apps.get_models() if issubclass(model, StoredObject)]
+    return sorted((_table(model._meta.label) for model in models_), key=lambda table: table.name)
 
 
 @cache
