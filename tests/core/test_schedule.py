@@ -319,6 +319,18 @@ def test_neighbours_are_the_placed_bindings_of_the_group(row: str) -> None:
     assert (near.together, near.apart) == (together, apart)
 
 
+def test_a_target_is_preferred_whatever_taint_discourages_new_copies_and_a_new_cluster_is_not() -> None:
+    def discouraged(name: str, room: int) -> Cluster:
+        return cluster(name, room=room, taints=[Taint("busy", "PreferNoSchedule")])
+
+    members = [discouraged("a", 99), discouraged("b", 9), discouraged("c", 99), cluster("d", room=9)]
+    one, two = (placement(spread=[SpreadConstraint("cluster", "", count, count)]) for count in (1, 2))
+
+    assert shares(ask(members, spec(one, on={"b": 1}))) == {"b": 1}
+    assert shares(ask(members, spec(two, on={"b": 1}))) == {"b": 1, "d": 1}
+    assert shares(ask(members, spec(one))) == {"d": 1}
+
+
 def test_a_full_cluster_has_capacity_for_the_replicas_that_it_holds() -> None:
     one = placement("a", "b", how=DYNAMIC, spread=[SpreadConstraint("cluster", "", 1, 1)])
     clusters = [cluster("a", room=0), cluster("b", room=9)]
