@@ -26,11 +26,12 @@ GATES = ",".join(
     f"{name}=true"
     for name in (
         *("Failover", "FederatedQuotaEnforcement", "MultiplePodTemplatesScheduling", "PropagationPolicyPreemption"),
-        *("StatefulFailoverInjection", "WorkloadAffinity"),
+        *("ResourceQuotaEstimate", "StatefulFailoverInjection", "WorkloadAffinity"),
     )
 )
 # The names of the members' nodes resolve nowhere, so their kubelets are called by address.
 MEMBER_FLAGS = "--kubelet-preferred-address-types=InternalIP"
+INTERPRETED_KIND = "manifests/workload-crd.yaml"  # the specs of interpreters expect this kind on all sides
 
 
 def main() -> int:
@@ -52,6 +53,8 @@ def main() -> int:
     }
     specs: list[summary.Spec] = []
     with _members(lab, environment), _stack(folder, environment) as kubeconfig:
+        for config in (kubeconfig, *sorted((folder / "run").glob("member?.config"))):
+            _apply(lab / INTERPRETED_KIND, config)
         environment["KUBECONFIG"] = str(kubeconfig)
         for file in arguments.files.split("|"):  # the summary then has each file as soon as it has run
             label = file.partition(".")[0]
@@ -97,6 +100,12 @@ def _stack(folder: Path, environment: dict[str, str]) -> Iterator[Path]:
         yield _kubeconfig(home / "kubeconfig", folder / "kubeconfig")
     finally:
         subprocess.run([*SUPERVISE, "down", "--dir", str(home)], env=environment, check=True)
+
+
+def _apply(manifest: Path, kubeconfig: Path) -> None:
+    """Apply a manifest by the server, because it is too large for the annotation that clients write."""
+    kubectl = ["kubectl", f"--kubeconfig={kubeconfig}", "apply", "--server-side", "-f", str(manifest)]
+    subprocess.run(kubectl, check=True)
 
 
 def _remove_left_clusters(kubeconfig: Path) -> None:
