@@ -158,7 +158,7 @@ def test_what_quotas_leave_is_stored_with_the_use_of_nodes_once_a_minute() -> No
     assert kept.resource_summary.namespace_quotas == (NamespaceQuota("default", "team", {"cpu": "1"}),)
 
 
-@pytest.mark.parametrize(("clusters", "more"), [("abc", ""), ("abcde", " and 2 more")])
+@pytest.mark.parametrize(("clusters", "more"), [("abc", ""), ("abcdef", " and 3 more")])
 def test_a_message_names_three_limiting_quotas_and_counts_the_others(clusters: str, more: str) -> None:
     fleet = Fleet.of([limited(name, "1") for name in clusters], settings=ON)
 

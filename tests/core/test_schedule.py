@@ -333,10 +333,18 @@ def test_a_target_is_preferred_whatever_taint_discourages_new_copies_and_a_new_c
 
 def test_a_full_cluster_has_capacity_for_the_replicas_that_it_holds() -> None:
     one = placement("a", "b", how=DYNAMIC, spread=[SpreadConstraint("cluster", "", 1, 1)])
-    clusters = [cluster("a", room=0), cluster("b", room=9)]
+    clusters = [cluster("a", room=1), cluster("b", room=9)]
 
-    assert shares(ask(clusters, spec(one, replicas=3, on={"a": 3}))) == {"a": 3}
-    assert shares(ask(clusters, spec(one, replicas=4, on={"a": 3}))) == {"b": 4}
+    assert shares(ask(clusters, spec(one, replicas=4, on={"a": 3}))) == {"a": 4}
+    assert shares(ask(clusters, spec(one, replicas=5, on={"a": 3}))) == {"b": 5}
+
+
+@pytest.mark.parametrize("room", [{"a": 90, "b": 1}, {"a": 1, "b": 90}])
+def test_which_replicas_are_removed_does_not_depend_on_free_capacity(room: dict[str, int]) -> None:
+    clusters = [cluster(name, room=count) for name, count in room.items()]
+    wanted = spec(placement(how=AGGREGATED), replicas=2, on={"b": 2, "a": 2})
+
+    assert shares(ask(clusters, wanted)) == {"b": 2}
 
 
 def test_the_reason_names_the_clusters_that_the_group_shares() -> None:
