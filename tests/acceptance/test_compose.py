@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import http.client
-import http.server
 import json
 import os
 import re
 import shlex
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.cookies import SimpleCookie
@@ -24,7 +23,6 @@ import psycopg
 import pytest
 import yaml
 
-from apps.api.certificates import certificates
 from tests.api.server import Answer, free_ports
 from tests.processes import PROJECT, Processes, until
 
@@ -130,48 +128,22 @@ def in_order() -> list[str]:
 
 @contextmanager
 def tls_proxy(folder: Path, *, to: int, port: int) -> Iterator[ssl.SSLContext]:
-    """Run a proxy as an operator sets one up: it ends TLS, keeps Host and adds X-Forwarded headers."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def forward(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            headers = dict(self.headers.items())
-            headers |= {"X-Forwarded-Proto": "https", "X-Forwarded-For": self.client_address[0]}
-            connection = http.client.HTTPConnection("127.0.0.1", to, timeout=60)
-            connection.request(self.command, self.path, body, headers)
-            answer = connection.getresponse()
-            content = answer.read()
-            self.send_response_only(answer.status)
-            for name, value in answer.getheaders():
-                if name.lower() not in ("content-length", "transfer-encoding", "connection"):
-                    self.send_header(name, value)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-            connection.close()
-
-        do_GET = do_POST = forward
-
-        def log_message(self, format: str, *arguments: Any) -> None:
-            pass
-
-    files = certificates(folder)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(files.certificate, files.key)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    trusting = ssl.create_default_context(cafile=str(files.authority))
-    trusting.check_hostname = False  # the certificate is of this machine, the name is not
-    try:
-        yield trusting
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    """Run Caddy as the profile tls does, on another port; yield what trusts its authority."""
+    inside = SERVICES["proxy"]["command"]
+    command = [str(PROJECT / "docker/Caddyfile") if one == "/etc/caddy/Caddyfile" else one for one in inside]
+    given = {"PROXY_PORT": str(port), "PROXY_TO": f"127.0.0.1:{to}", "LIFEBOAT_ALLOWED_HOSTS": HOST}
+    own = {"PATH": os.environ["PATH"], "HOME": str(folder), "XDG_DATA_HOME": str(folder / "data"), **given}
+    root = folder / "data/caddy/pki/authorities/local/root.crt"
+    folder.mkdir()
+    program = Path(sys.executable).with_name("caddy")
+    with (folder / "caddy.log").open("wb") as log:
+        caddy = subprocess.Popen([program, *command[1:]], env=own, cwd=folder, stdout=log, stderr=log)
+        try:
+            until(lambda: root.exists() and "certificate obtained" in (folder / "caddy.log").read_text(), within=WITHIN)
+            yield ssl.create_default_context(cafile=str(root))
+        finally:
+            caddy.terminate()
+            caddy.wait()
 
 
 class Browser:
@@ -186,7 +158,9 @@ class Browser:
     def open(self, method: str, path: str, body: str | None = None, **headers: str) -> Answer:
         sent = {"Host": f"{HOST}:{self.port}", "Accept": "text/html", **headers}
         sent["Cookie"] = "; ".join(f"{name}={one.value}" for name, one in self.cookies.items())
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60, context=self.trusting)
+        connection = http.client.HTTPSConnection(HOST, self.port, timeout=60)
+        plain = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        connection.sock = self.trusting.wrap_socket(plain, server_hostname=HOST)
         connection.request(method, path, body, sent)
         response = connection.getresponse()
         for header in response.headers.get_all("Set-Cookie") or ():
