@@ -137,7 +137,8 @@ def test_stored_requests_keep_what_quotas_select_by() -> None:
 
 @pytest.mark.parametrize("settings", [ON, Settings()], ids=["open", "closed"])
 def test_quotas_are_collected_only_while_the_gate_is_open(settings: Settings) -> None:
-    snapshot = CollectionSnapshot(cluster("a"), None)
+    member = cluster("a").with_spec(api_endpoint="https://member1.example:6443")
+    snapshot = CollectionSnapshot(member, None)
     question = Collection().question(snapshot, settings, now=START)
 
     assert isinstance(question, Collect)
