@@ -154,7 +154,8 @@ def shares(*, replicas: int, **more: Any) -> Callable[[Settings], dict[str, int]
 
 
 def collected(settings: Settings) -> bool:
-    asked_ = Collection().question(CollectionSnapshot(cluster("member1"), None, None), settings, now=START)
+    member = cluster("member1").with_spec(api_endpoint="https://member1.example:6443")
+    asked_ = Collection().question(CollectionSnapshot(member, None, None), settings, now=START)
     return asked_ is not None and asked_.resources
 
 
