@@ -45,7 +45,7 @@ app.conf.update(
     beat_scheduler="apps.worker.beat_schedule:TickScheduler",
     beat_max_loop_interval=1,
 )
-# Otherwise Celery closes the database pool of a process after each tick, and PostgreSQL starts 90 sessions a minute. A
-# turn returns its connections itself.
+# Otherwise Celery closes the database pool of a process after each tick, and PostgreSQL starts a new session for
+# each turn. A turn returns its connections itself.
 app.conf.CELERY_DB_REUSE_MAX = sys.maxsize
 app.autodiscover_tasks(["apps.worker"])

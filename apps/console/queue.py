@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 from rest_framework.request import Request
 
+from apps.api import fleet_status
 from apps.api.authorization import Attributes
 from apps.api.eviction_metrics import pace_of
 from apps.console.object_links import binding_url
@@ -112,6 +113,8 @@ class QueueView(Page):
             "verbs": allowed_orders(self, request, RESOURCE, choice.namespace),
             "may_set": self.may(request, "patch", KINDS[kinds.FAILOVER_CONFIGURATION].resource, name="default"),
             "filtered": choice != QueueChoice(),
+            # Read only for an empty queue, because it costs as much as the rest of the page.
+            "still_moving": 0 if counts.waiting else fleet_status.read().status.queue.moving,
             "earlier": _page_link(choice, offset - PAGE) if offset else "",
             "later": _page_link(choice, offset + PAGE) if offset + len(page.items) < page.in_all else "",
         }

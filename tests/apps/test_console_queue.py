@@ -18,11 +18,12 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.engine.decision import Decision, Save
 from controlplane.engine.state import Actor
 from controlplane.eviction.operator_orders import EXPEDITE, HOLD, orders_by_cluster
+from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.rows import EVICTED, HELD, Judgement, eviction_key
 from tests.apps.pages import eviction, found, in_queue, stored
 from tests.apps.statements import statements
 from tests.builders import objects
-from tests.builders.placements import duplicated
+from tests.builders.placements import by_room, duplicated
 from tests.stores.grounds import CREATED
 
 HTML = "text/html"
@@ -54,6 +55,14 @@ def test_an_empty_queue_says_so(root: Client) -> None:
     assert "No eviction waits" in shown
     assert "The queue is empty" in shown
     assert "kubectl get evictions -A" in shown
+
+
+def test_an_empty_queue_names_the_copies_that_still_move(root: Client) -> None:
+    task = GracefulEvictionTask("member1", creation_timestamp=CREATED)
+    moved = objects.binding("web", by_room("member2"), on={"member2": 1}).with_spec(graceful_eviction_tasks=(task,))
+    stored(objects.cluster("member1"), moved)
+
+    assert "The queue is empty, but 1 copy still moves" in text(root, "/queue")
 
 
 def test_each_item_has_its_place_reason_origin_and_time(root: Client) -> None:
