@@ -26,7 +26,7 @@ def changes(since: int, until: int) -> list[Logged]:
             failover_record.KIND.key,
             one.record.metadata.namespace,
             one.record.metadata.name,
-            ADDED if one.began > since else MODIFIED,
+            ADDED if one.shown_since > since else MODIFIED,
             msgspec.json.encode(one.record),
             None,
         )

@@ -34,19 +34,23 @@ _CONCERNED: Final = f"""
         UNION
         SELECT '{CLUSTER_RESOURCE_BINDING}', '',
             substring(doc from '"clusterresourcebinding.karmada.io/name":"([^"]*)"') FROM lines WHERE kind = '{WORK}')
-    SELECT kind, namespace, name FROM changed
-    WHERE EXISTS (
-        SELECT 1 FROM objects_changelog line
+    SELECT kind, namespace, name, first.version FROM changed, LATERAL (
+        SELECT min(version) AS version FROM objects_changelog line
         WHERE line.namespace = changed.namespace AND line.name = changed.name AND line.kind = changed.kind
-            AND type = 'MODIFIED' AND reason IN ({_REASONS}) AND kind IN ({_KINDS}))
+            AND type = 'MODIFIED' AND reason IN ({_REASONS}) AND kind IN ({_KINDS})) first
+    WHERE first.version IS NOT NULL
     ORDER BY kind, namespace, name LIMIT {MOST_BINDINGS + 1}"""
 
 
 class ChangedRecord(NamedTuple):
-    """A record that has changed, at the version with which it did. `began`: the version with which it began."""
+    """A record that has changed, at the version with which it did.
+
+    `shown_since`: the version with which it became a record. A move by hand is one only once its binding has failed
+    over, for example because the move was taken back.
+    """
 
     version: int
-    began: int
+    shown_since: int
     record: FailoverRecord
 
 
@@ -65,13 +69,15 @@ def changed_records(since: int, until: int) -> list[ChangedRecord]:
         raise Expired(
             f"more than {MOST_BINDINGS} workloads failed over since resource version {since}: list again with limit=500"
         )
-    refs = [Ref(*row) for row in found]
+    refs = [Ref(*row[:3]) for row in found]
+    first_failed_over = {(ref.namespace, ref.name): row[3] for ref, row in zip(refs, found, strict=True)}
     changed = list[ChangedRecord]()
     for first in range(0, len(refs), AT_ONCE):
         for record in failovers.of_bindings(refs[first : first + AT_ONCE], most_changes=failovers.MOST_CHANGES):
-            began, version = failovers.place_of(record).version, min(int(record.metadata.resource_version), until)
-            if began <= until and version > since:
+            place, version = failovers.place_of(record), min(int(record.metadata.resource_version), until)
+            shown = max(place.version, first_failed_over[place.namespace, place.binding])
+            if shown <= until and version > since:
                 # What changed after `until` is shown already. It is sent again with its own version.
                 metadata = replace(record.metadata, resource_version=str(version))
-                changed.append(ChangedRecord(version, began, replace(record, metadata=metadata)))
+                changed.append(ChangedRecord(version, shown, replace(record, metadata=metadata)))
     return sorted(changed, key=lambda one: (one.version, one.record.metadata.name))

@@ -243,7 +243,7 @@ def test_a_backup_restored_by_the_documented_commands_leaves_members_alone_until
     site.manage("restored", "--confirm")
 
     until(lambda: all(site.on(one, "web")["spec"]["replicas"] == 2 for one in MEMBERS), within=WITHIN)
-    assert site.on("member1", "web")["metadata"]["labels"]["edited"] == "while-held"
+    until(lambda: site.on("member1", "web")["metadata"]["labels"].get("edited") == "while-held", within=WITHIN)
     assert site.on("member1", "late"), "what was created after the backup is not known, and stays"
     assert site.client(agent).get(WORKS).status == 200
     assert b"[+]restore ok" in site.client().get("/readyz", verbose="true").body

@@ -141,6 +141,16 @@ def test_a_watch_of_evictions_begins_with_the_present_queue_and_rows_of_a_table(
     assert [row["cells"][:3] for row in second["object"]["rows"]] == [["api.member1", "member1", "Queued"]]
 
 
+def test_a_move_by_hand_is_added_as_a_record_when_it_is_taken_back(api: Client, namespace: str) -> None:
+    path = f"{RECORDS}/namespaces/{namespace}/failoverrecords"
+    url = leave(api, namespace)
+    assert api.get(path).document["items"] == []
+
+    with api.watch(path, resourceVersion=since(api, path)) as stream:
+        api.post(f"{url}/revert", {})
+        assert stream.next()["type"] == "ADDED"
+
+
 def test_a_failover_record_is_added_and_changed_in_a_watch_and_resumed_without_loss(
     api: Client, namespace: str
 ) -> None:

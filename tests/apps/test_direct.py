@@ -205,7 +205,9 @@ def test_requests_are_answered_while_the_session_is_lost_and_after_it_is_back(si
     site.directly(ONE)
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = %s", [SESSION]
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+            "WHERE application_name = %s AND datname = current_database()",
+            [SESSION],
         )
         assert cursor.fetchone() == (1,)
 

@@ -81,7 +81,9 @@ def test_a_watched_status_fills_the_terminal_and_leaves_it_as_it_was(server: Ser
     reader, terminal = pty.openpty()
     reported = {**os.environ, "KUBECONFIG": str(server.kubeconfig), "TERM": "xterm-256color", "COLUMNS": "200"}
     call = [sys.executable, "-m", "apps.command", "status", "-w", "--interval", "1s"]
-    process = subprocess.Popen(call, cwd=PROJECT, env=reported, stdout=terminal, stderr=terminal)
+    process = subprocess.Popen(
+        call, cwd=PROJECT, env=reported, stdout=terminal, stderr=terminal, preexec_fn=hear_interrupts
+    )
     os.close(terminal)
     printed, ends = b"", time.monotonic() + SECONDS
     while printed.count(b"As of ") < 2:
