@@ -55,7 +55,8 @@ def django_db_setup(
 
     pytest-django would make it only if a chosen test has its mark, which tests with `kept_database` have not.
     """
-    from django.test import TestCase, TransactionTestCase  # here: pure tests run without Django
+    from django.db import connection  # here: pure tests run without Django
+    from django.test import TestCase, TransactionTestCase
     from django.test.utils import setup_databases, teardown_databases
 
     from apps.objects.audit_queue import QUEUE
@@ -71,6 +72,9 @@ def django_db_setup(
         roll_back(self)
 
     with django_db_blocker.unblock():
+        # A thread that writes audit events of an earlier test would open the pool again, with the other database.
+        QUEUE.stop()
+        connection.close_pool()
         created = setup_databases(verbosity=0, interactive=False, aliases={"default"})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", empty)

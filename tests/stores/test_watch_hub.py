@@ -47,7 +47,7 @@ def test_an_event_loop_that_is_busy_costs_its_streams_time_and_nothing_else(
             allowed=ALLOWED, kind="ConfigMap", resource=KINDS["ConfigMap"].resource, choice=EVERY_ONE, since=0
         )
         watcher = watch_hub.Watcher(stream)
-        await reader.add(watcher)  # the reader has begun: only what follows is to be late
+        await asyncio.wait_for(reader.add(watcher), 60)  # the reader has begun: only what follows is to be late
         monkeypatch.setattr(watch_hub, "HAND_OVER_SECONDS", 0.05)
         try:
             committed = asyncio.get_running_loop().run_in_executor(None, _commit, "one")
