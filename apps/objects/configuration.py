@@ -19,7 +19,7 @@ from config import env
 from config.product import from_environment
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref
-from controlplane.engine.restored import RestoreHold, observing_settings
+from controlplane.engine.restored import RestoreHold, settings_during
 from controlplane.engine.state import State
 from controlplane.kinds.configuration import NAME
 from controlplane.settings import Settings
@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 REF = Ref(kinds.FAILOVER_CONFIGURATION, "", NAME)
 LOOKED_AT = (kinds.FAILOVER_CONFIGURATION, DEFINITION, *RULES)
 _LOOK = f"""
-    SELECT kind, name, resource_version, NULL::timestamptz, NULL::text FROM objects_object WHERE kind = ANY(%s)
+    SELECT kind, name, resource_version, NULL::timestamptz, NULL::text, NULL::boolean
+    FROM objects_object WHERE kind = ANY(%s)
     UNION ALL SELECT NULL, NULL, NULL, held.* FROM ({origin.HELD}) AS held"""
 
 
@@ -71,10 +72,10 @@ class Configuration(Refreshed):
         """Return the settings in force now. `reread`: read them even if they were read within the last half second.
 
         The kinds that users define, and their rules for interpreting kinds, are read at the same time. While writes to
-        members are paused after a restore, the settings let only observing controllers run.
+        members are paused after a restore, the settings let no controller run that writes to members.
         """
         self.refresh(at_once=reread)
-        return self._settings if self._held is None else observing_settings(self._settings)
+        return self._settings if self._held is None else settings_during(self._held, self._settings)
 
     def _read(self) -> None:
         seen = origin.seen()
@@ -112,9 +113,9 @@ def _look() -> tuple[dict[str, dict[str, int]], RestoreHold | None]:
     versions: dict[str, dict[str, int]] = {kind: {} for kind in LOOKED_AT}
     held = None
     with binary_cursor() as cursor:
-        for kind, name, version, since, why in cursor.run(_LOOK, (texts(LOOKED_AT),)):
+        for kind, name, version, *hold in cursor.run(_LOOK, (texts(LOOKED_AT),)):
             if kind is None:
-                held = RestoreHold(since, why)
+                held = RestoreHold(*hold)
             else:
                 versions[kind][name] = version
     return versions, held

@@ -74,6 +74,7 @@ _NEXT = """
                     ELSE greatest(lease_until, due_at) END)
     FROM objects_due WHERE lower(controller) = ANY(%s)"""
 _NEXT_IN = f"SELECT extract(epoch FROM next.at - clock_timestamp())::float8 FROM ({_NEXT}) AS next(at)"
+_COUNT = "SELECT count(*) FROM objects_due WHERE lower(controller) = ANY(%s) AND due_at <= clock_timestamp()"
 _WHICH = "controller = %s AND kind = %s AND namespace = %s AND name = %s"
 _CURSOR = f"UPDATE objects_due SET lease_until = NULL, cursor = CASE WHEN seq = %s THEN %s ELSE '' END WHERE {_WHICH}"
 _END = f"DELETE FROM objects_due WHERE {_WHICH} AND seq = %s"
@@ -246,6 +247,14 @@ def seconds_until_due(cursor: BinaryCursor, controllers: Collection[str]) -> flo
     """Return the same in seconds from now, by the clock of the database."""
     row = cursor.run(_NEXT_IN, (texts(controllers),)).fetchone()
     return None if row is None else row[0]
+
+
+def count_due(cursor: BinaryCursor, controllers: Collection[str]) -> int:
+    """Return how many rows of these controllers are due now, those that are being worked on included."""
+    row = cursor.run(_COUNT, (texts([name.lower() for name in controllers]),)).fetchone()
+    assert row is not None
+    count: int = row[0]
+    return count
 
 
 def notify(cursor: BinaryCursor, controllers: Collection[str]) -> None:

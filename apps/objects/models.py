@@ -249,6 +249,7 @@ class Origin(ReadOnlyModel):
     )  # a watch from an older version gets 410: that version may be from before a restore
     held_since = models.DateTimeField(null=True)  # null: members are written to
     held_for = models.TextField()  # the reason of the pause; "": there is none
+    confirmed = models.BooleanField(db_default=False)  # a person confirmed the restored state; the pause ends soon
 
     class Meta:
         constraints = [

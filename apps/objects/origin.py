@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from django.db import Error, transaction
 from psycopg import Error as ServerError
 
-from apps.objects import change_log
+from apps.objects import change_log, due
 from apps.objects.apply import CHANGES_CHANNEL, binary_cursor
 from apps.objects.arrays import BinaryCursor
 from apps.objects.due import WRITE_LOCK
@@ -25,7 +25,7 @@ _EPOCHS = 1_000_000  # added to the epochs of all leases, so that processes from
 
 _STATE = f"""
     SELECT coalesce(c.version, 0), (SELECT at FROM {change_log.TABLE} ORDER BY version DESC LIMIT 1), clock_timestamp(),
-        o.installation, o.system, o.timeline, o.database, o.held_since, o.held_for
+        o.installation, o.system, o.timeline, o.database, o.held_since, o.held_for, o.confirmed
     FROM (SELECT 1) one
     LEFT JOIN objects_counter c ON c.id = 1 LEFT JOIN objects_origin o ON o.id = 1"""
 _ORIGIN = """
@@ -43,16 +43,18 @@ _RAISE = """
     INSERT INTO objects_counter (id, version) VALUES (1, %s)
     ON CONFLICT (id) DO UPDATE SET version = excluded.version"""
 _FLOOR = "UPDATE objects_origin SET floor = %s WHERE id = 1"
-_HOLD = "UPDATE objects_origin SET held_since = clock_timestamp(), held_for = %s WHERE id = 1"
+_HOLD = """
+    UPDATE objects_origin SET held_since = clock_timestamp(), held_for = %s, confirmed = false WHERE id = 1"""
 _FENCE_OFF = "UPDATE objects_lease SET epoch = epoch + %s"
 _NOTIFY = "SELECT pg_notify(%s, %s)"
-HELD = "SELECT held_since, held_for FROM objects_origin WHERE id = 1 AND held_since IS NOT NULL"
+HELD = "SELECT held_since, held_for, confirmed FROM objects_origin WHERE id = 1 AND held_since IS NOT NULL"
 # xmin is the transaction that wrote the row last. The version alone would be the same after a transaction that ended
 # without a commit and another one.
 _SEEN = """
-    SELECT c.version, c.xmin::text, o.held_since, o.held_for
+    SELECT c.version, c.xmin::text, o.held_since, o.held_for, o.confirmed
     FROM objects_counter c LEFT JOIN objects_origin o ON o.id = 1 AND o.held_since IS NOT NULL WHERE c.id = 1"""
-_CONFIRM = "UPDATE objects_origin SET held_since = NULL, held_for = '' WHERE id = 1 AND held_since IS NOT NULL"
+_CONFIRM = "UPDATE objects_origin SET confirmed = true WHERE id = 1 AND held_since IS NOT NULL"
+_RELEASE = "UPDATE objects_origin SET held_since = NULL, held_for = '', confirmed = false WHERE id = 1"
 
 
 class State(NamedTuple):
@@ -129,9 +131,21 @@ def seen() -> tuple[object, ...] | None:
 
 
 def confirm() -> bool:
-    """End the pause of writes to members. Return whether there was one."""
+    """Let Works be made from what changed while writes to members were paused. Return whether they are paused."""
     with binary_cursor() as cursor:
         return cursor.run(_CONFIRM).rowcount > 0
+
+
+def unprepared() -> int:
+    """Return how many objects the controllers that make Works have still to look at."""
+    with binary_cursor() as cursor:
+        return due.count_due(cursor, restored.PREPARING)
+
+
+def release() -> None:
+    """End the pause of writes to members."""
+    with binary_cursor() as cursor:
+        cursor.run(_RELEASE)
 
 
 def _judged(state: State, seen: VersionMark | None) -> Finding:
@@ -159,10 +173,10 @@ def _go_beyond(cursor: BinaryCursor, version: int, found: Origin, why: str) -> N
 def _read(cursor: BinaryCursor, found: Origin) -> State:
     row = cursor.run(_STATE).fetchone()
     assert row is not None
-    version, written_at, now, installation, system, timeline, database, since, why = row
+    version, written_at, now, installation, system, timeline, database, *hold = row
     kept = None if installation is None else Origin(system, timeline, database)
     return State(
-        version, written_at, now, installation or "", kept, found, None if since is None else RestoreHold(since, why)
+        version, written_at, now, installation or "", kept, found, None if hold[0] is None else RestoreHold(*hold)
     )
 
 

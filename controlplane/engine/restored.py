@@ -2,7 +2,8 @@
 
 A restored database continues from an old resourceVersion. It would give out versions that clients have already seen a
 second time, for other changes. The version counter is therefore raised beyond them. Members are only observed until a
-person confirms the restore.
+person confirms the restore. Then Works are first made from everything that changed meanwhile, and only then written to
+members. Otherwise a member would get the state of the backup, and the correction of it a moment later.
 """
 
 from __future__ import annotations
@@ -37,6 +38,12 @@ OBSERVING = frozenset(
     }
 )
 
+# Controllers that run as well between the confirmation and the first write to a member. They lead from a template to
+# its Works.
+PREPARING = frozenset(
+    {"policies", "policy_release", "dependencies", "scheduler", "namespaces", "federated_quotas", "works"}
+)
+
 Verdict = Literal["Same", "Moved", "Restored"]
 
 
@@ -61,17 +68,24 @@ class VersionMark(msgspec.Struct, frozen=True):
 
 
 class RestoreHold(msgspec.Struct, frozen=True):
-    """A restore was detected at `since`, for the reason `why`. Members are only observed until a person confirms it."""
+    """A restore was detected at `since`, for the reason `why`. Nothing is written to members.
+
+    `confirmed`: a person confirmed it, and Works are made from what changed since the backup.
+    """
 
     since: datetime
     why: str
+    confirmed: bool = False
 
     @property
     def message(self) -> str:
         """Return the message for logs, Events, /readyz and answers to agents."""
+        until = "an administrator runs: manage.py restored --confirm"
+        if self.confirmed:
+            until = "all Works are current. If that does not end, run again: manage.py restored --confirm"
         return (
             f"members are left alone since {self.since:%Y-%m-%d %H:%M:%S} UTC: {self.why}. "
-            "Nothing is written to members until an administrator runs: manage.py restored --confirm"
+            f"Nothing is written to members until {until}"
         )
 
 
@@ -120,8 +134,10 @@ def raised_version(version: int) -> int:
     return -(-(version + GAP) // STEP) * STEP
 
 
-def observing_settings(settings: Settings) -> Settings:
-    """Return the settings to use until a restore is confirmed: only observing controllers are enabled."""
-    return msgspec.structs.replace(
-        settings, controllers=tuple(name for name in sorted(OBSERVING) if settings.runs(name))
-    )
+def settings_during(hold: RestoreHold, settings: Settings) -> Settings:
+    """Return the settings to use while nothing is written to members.
+
+    Before the confirmation only observing controllers are enabled, and after it those that make Works as well.
+    """
+    names = OBSERVING | PREPARING if hold.confirmed else OBSERVING
+    return msgspec.structs.replace(settings, controllers=tuple(name for name in sorted(names) if settings.runs(name)))

@@ -243,7 +243,10 @@ def test_a_backup_restored_by_the_documented_commands_leaves_members_alone_until
     site.manage("restored", "--confirm")
 
     until(lambda: all(site.on(one, "web")["spec"]["replicas"] == 2 for one in MEMBERS), within=WITHIN)
-    until(lambda: site.on("member1", "web")["metadata"]["labels"].get("edited") == "while-held", within=WITHIN)
+    for member in MEMBERS:
+        assert site.on(member, "web")["metadata"]["labels"]["edited"] == "while-held"
+    written = [line for line in site.written(after=since) if "/deployments/web" in line]
+    assert len(written) == len(MEMBERS), f"a member gets the corrected state, never that of the backup first: {written}"
     assert site.on("member1", "late"), "what was created after the backup is not known, and stays"
     assert site.client(agent).get(WORKS).status == 200
     assert b"[+]restore ok" in site.client().get("/readyz", verbose="true").body

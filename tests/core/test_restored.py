@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from controlplane.controllers import CONTROLLERS
 from controlplane.engine import restored
-from controlplane.engine.restored import Origin, VersionMark, detect_restore
+from controlplane.engine.restored import Origin, RestoreHold, VersionMark, detect_restore
 from controlplane.settings import Settings
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -59,9 +59,24 @@ def test_a_raise_leaves_out_more_versions_than_can_have_been_written() -> None:
     assert restored.raised_version(100_001_000_000) == 200_001_000_000
 
 
+WRITING_TO_MEMBERS = {"execution", "unjoin", "impersonators"}
+
+
 def test_only_observing_controllers_run_before_a_person_confirms() -> None:
-    settings = restored.observing_settings(Settings(controllers=("*", "-probes")))
+    hold = RestoreHold(NOW, "a test")
+    settings = restored.settings_during(hold, Settings(controllers=("*", "-probes")))
 
     running = {one.name for one in CONTROLLERS if settings.runs(one.name)}
     assert running == restored.OBSERVING - {"probes"}
     assert not running & {"execution", "evictions", "scheduler", "works", "unjoin", "application_failover", "garbage"}
+    assert "until an administrator runs: manage.py restored --confirm" in hold.message
+
+
+def test_after_the_confirmation_works_are_made_before_any_member_is_written_to() -> None:
+    hold = RestoreHold(NOW, "a test", confirmed=True)
+    settings = restored.settings_during(hold, Settings(controllers=("*", "-works")))
+
+    running = {one.name for one in CONTROLLERS if settings.runs(one.name)}
+    assert running == (restored.OBSERVING | restored.PREPARING) - {"works"}
+    assert not restored.PREPARING & (WRITING_TO_MEMBERS | {"evictions", "application_failover", "garbage"})
+    assert "until all Works are current" in hold.message

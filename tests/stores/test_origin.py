@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import redis
@@ -132,8 +132,26 @@ def test_only_a_person_ends_the_hold(store: DjangoStore) -> None:
     assert origin.held() is not None
 
     assert origin.confirm()
+    held = origin.held()
+    assert held is not None
+    assert held.confirmed
+    assert origin.confirm(), "a command that was interrupted is given again"
+
+    origin.release()
     assert origin.held() is None
     assert not origin.confirm()
+
+
+def test_rows_of_controllers_that_make_works_count_while_they_are_worked_on(store: DjangoStore) -> None:
+    refs = [Ref("ConfigMap", "shop", name) for name in ("a", "b", "later")]
+    store.mark("works", refs[:2])
+    store.mark("works", refs[2:], due_at=store.now() + timedelta(hours=1))
+    store.mark("execution", refs[:1])
+    assert origin.unprepared() == 2
+
+    store.claim("works", limit=1, shards=1, shard=0, lease_seconds=60)
+
+    assert origin.unprepared() == 2
 
 
 def test_objects_keep_their_versions(store: DjangoStore) -> None:

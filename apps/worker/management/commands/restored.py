@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -11,6 +12,8 @@ from apps.objects.store import store
 from apps.worker import restored
 from controlplane import kinds
 
+LOOK_SECONDS = 0.2  # between two looks whether all Works are current
+REPORT_SECONDS = 5
 DECLARED = "a person ran `manage.py restored`"
 
 
@@ -23,6 +26,13 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         what = parser.add_mutually_exclusive_group()
         what.add_argument("--confirm", action="store_true", help="write the restored state to members from now on")
+        parser.add_argument(
+            "--wait",
+            type=float,
+            default=300,
+            metavar="SECONDS",
+            help="how long --confirm waits at most until Works are made from what changed meanwhile (default 300)",
+        )
         what.add_argument("--status", action="store_true", help="print whether members are written to; change nothing")
         parser.add_argument(
             "--beyond", type=int, default=0, help="a version that clients have seen; new ones are higher"
@@ -32,7 +42,7 @@ class Command(BaseCommand):
         if options["status"]:
             self._print(origin.held())
         elif options["confirm"]:
-            self._confirm()
+            self._confirm(options["wait"])
         else:
             self._declare(options["beyond"])
 
@@ -45,7 +55,7 @@ class Command(BaseCommand):
         self.stdout.write(f"resourceVersions continue at {store().current_version()}")
         self._print(held)
 
-    def _confirm(self) -> None:
+    def _confirm(self, wait_seconds: float) -> None:
         held = origin.held()
         if held is None:
             raise CommandError("there is nothing to confirm: members are written to as usual")
@@ -53,7 +63,23 @@ class Command(BaseCommand):
             if cluster.ready != "True":
                 self.stdout.write(f"note: cluster {cluster.metadata.name} is not Ready: Ready is {cluster.ready}")
         origin.confirm()
+        self._wait_for_works(wait_seconds)
+        origin.release()
         self.stdout.write("confirmed: the restored state is written to members from now on")
+
+    def _wait_for_works(self, seconds: float) -> None:
+        """Wait until Works are made from everything that changed since the backup."""
+        ends, reports_at = time.monotonic() + seconds, time.monotonic() + REPORT_SECONDS
+        while left := origin.unprepared():
+            if time.monotonic() >= ends:
+                raise CommandError(
+                    f"Works of {left} changed objects are not made yet, so nothing was written to members. Check that "
+                    "workers run (/readyz?verbose), and run this command again."
+                )
+            if time.monotonic() >= reports_at:
+                self.stdout.write(f"Works of {left} changed objects are not made yet")
+                reports_at += REPORT_SECONDS
+            time.sleep(LOOK_SECONDS)
 
     def _print(self, held: Any) -> None:
         self.stdout.write(held.message if held is not None else "members are written to as usual")
