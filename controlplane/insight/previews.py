@@ -32,6 +32,7 @@ from controlplane.kinds import (
     EVICTION_HOLD,
     FAILOVER_CONFIGURATION,
     MAINTENANCE_WINDOW,
+    OVERRIDE_POLICIES,
     POLICIES,
 )
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
@@ -41,13 +42,14 @@ from controlplane.kinds.drill import DRAIN, Drill
 from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.failback import Failback as FailbackObject
 from controlplane.kinds.maintenance_window import MaintenanceWindow
+from controlplane.kinds.override_policy import OverridePolicy
 from controlplane.kinds.policy import Policy
 from controlplane.kinds.taint_policy import ClusterTaintPolicy
 from controlplane.kinds.template import Template
 from controlplane.kinds.workload_rebalancer import WorkloadRebalancer, WorkloadRebalancerSpec
 
 # Kinds whose deletion has effects on workloads, besides Cluster, FailoverConfiguration and workloads themselves.
-DELETED = frozenset((*BINDINGS, *POLICIES, CLUSTER_TAINT_POLICY, EVICTION_HOLD, MAINTENANCE_WINDOW))
+DELETED = frozenset((*BINDINGS, *POLICIES, *OVERRIDE_POLICIES, CLUSTER_TAINT_POLICY, EVICTION_HOLD, MAINTENANCE_WINDOW))
 
 
 def questions(writes: Iterable[Put | Delete]) -> tuple[Change, ...]:
@@ -89,7 +91,7 @@ def _edited(new: Object, old: Object | None) -> Iterable[Change]:
             yield ClustersDrained(spec.clusters, spec.rate)
         case FailbackObject(spec=spec) if _starts(new, old) and spec.cluster and not spec.dry_run:
             yield Failback(spec.cluster, spec.rate)
-        case Policy() | ClusterTaintPolicy() if old is None or old.spec != new.spec:  # type: ignore[attr-defined]
+        case Policy() | OverridePolicy() | ClusterTaintPolicy() if old is None or old.spec != new.spec:  # type: ignore[attr-defined]
             yield PolicyEdited(msgspec.to_builtins(new))
         case EvictionHold() | MaintenanceWindow() if old is None or old.spec != new.spec:  # type: ignore[attr-defined]
             yield HoldEdited(msgspec.to_builtins(new))
@@ -161,12 +163,8 @@ def fenced_cluster(write: Put | Delete) -> str:
 
 def has_effects(effects: Effects) -> bool:
     """Test whether there is anything to report about a write."""
-    return any(
-        (
-            *(effects.moves, effects.without_place, effects.held, effects.removed, effects.overpacked),
-            effects.cancelled,
-        )
-    )
+    lists = (effects.moves, effects.without_place, effects.held, effects.removed, effects.overridden)
+    return any(lists) or bool(effects.overpacked or effects.cancelled)
 
 
 def preview_text(effects: Effects) -> str:

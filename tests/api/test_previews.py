@@ -105,12 +105,26 @@ def drill(api: Client, name: str, namespace: str, **query: str) -> Answer:
     return api.post(f"{OURS}/drills", {"metadata": {"name": name}, "spec": spec}, **query)
 
 
+def override(api: Client, name: str, namespace: str, **query: str) -> Answer:
+    data = [{"path": "/data", "operator": "add", "value": {"lamp": "red"}}]
+    spec = {"overrideRules": [{"overriders": {"plaintext": data}}]}
+    policy = {"metadata": {"name": name}, "spec": spec}
+    return api.post(f"{POLICIES}/namespaces/{namespace}/overridepolicies", policy, **query)
+
+
+def delete_override(api: Client, name: str, namespace: str, **query: str) -> Answer:
+    assert override(api, name, namespace).status in (201, 409)
+    return api.delete(f"{POLICIES}/namespaces/{namespace}/overridepolicies/{name}", **query)
+
+
 WRITES: dict[str, tuple[Any, str]] = {
     "a drain": (drain, "moves nothing, 1 without a place, 1 namespace"),
     "a deleted workload": (delete_workload, "removes the copies of 1, 1 namespace"),
     "deleted workloads": (delete_workloads, "removes the copies of 1, 1 namespace"),
     "a deleted binding": (delete_binding, "removes the copies of 1, 1 namespace"),
     "an unjoined cluster": (unjoin, "moves nothing, 1 without a place, 1 namespace"),
+    "an override policy": (override, "changes 1 copy"),
+    "a deleted override policy": (delete_override, "changes 1 copy"),
     "a hold": (hold, "no eviction that waits changes; later evictions from cluster {name} are held"),
     "a deleted hold": (unhold, "no eviction waits that this holds"),
     "a window": (

@@ -20,6 +20,7 @@ from controlplane.kinds.drill import Drill, DrillSpec
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.failback import Failback, FailbackSpec
 from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
+from controlplane.kinds.override_policy import OverridePolicy
 from controlplane.kinds.workload_rebalancer import RebalancedWorkload, WorkloadRebalancer, WorkloadRebalancerSpec
 from tests.builders.objects import START, cluster, deployment, policy
 
@@ -36,6 +37,7 @@ UNTIL = START + timedelta(hours=1)
 WINDOW = MaintenanceWindow(
     OURS, "MaintenanceWindow", ObjectMeta(name="w"), MaintenanceWindowSpec(("member1",), None, UNTIL, "new kernels")
 )
+OVERRIDE = OverridePolicy("policy.karmada.io/v1alpha1", "OverridePolicy", ObjectMeta(name="o", namespace="default"))
 CORDON = Taint("cluster.karmada.io/unschedulable", "NoSchedule")
 STOPPED = DRAIN.with_spec(stop=True)
 WEB = RebalancedWorkload("apps/v1", "Deployment", "web", "default")
@@ -57,6 +59,9 @@ ASKS: dict[str, tuple[Any, list[str]]] = {
     "a new policy": (Put(policy(), None), ["PolicyEdited"]),
     "labels of a policy": (Put(policy().with_meta(labels={"a": "b"}), policy()), []),
     "a deleted policy": (Delete(policy()), ["ObjectsDeleted"]),
+    "a new override policy": (Put(OVERRIDE, None), ["PolicyEdited"]),
+    "labels of an override policy": (Put(OVERRIDE.with_meta(labels={"a": "b"}), OVERRIDE), []),
+    "a deleted override policy": (Delete(OVERRIDE), ["ObjectsDeleted"]),
     "the configuration": (Put(CONFIGURATION, None), ["GateOrRateChanged"]),
     "the configuration deleted": (Delete(CONFIGURATION), ["GateOrRateChanged"]),
     "a taint": (Put(MEMBER.with_spec(taints=(Taint("gone", "NoExecute"),)), MEMBER), ["TaintAdded"]),

@@ -30,7 +30,12 @@ from controlplane.insight.changes import (
     TaintAdded,
     lost_clusters,
 )
-from controlplane.insight.supposed.edited_policies import admitted_policies, edited_refs, written_overrides
+from controlplane.insight.supposed.edited_policies import (
+    admitted_policies,
+    edited_refs,
+    only_overrides,
+    written_overrides,
+)
 from controlplane.insight.supposed.snapshot import Snapshot
 from controlplane.kinds import (
     BINDINGS,
@@ -139,7 +144,13 @@ def count_concerned(state: State, changes: Sequence[Change], *, limit: int) -> i
 
 
 def clusters_concerned(changes: Iterable[Change], clusters: Sequence[Cluster]) -> list[str]:
-    """Return the sorted names of the clusters whose bindings the changes may concern."""
+    """Return the sorted names of the clusters whose bindings the changes may concern.
+
+    Override policies change copies where they are, and move none.
+    """
+    changes = list(changes)
+    if changes and all(map(only_overrides, changes)):
+        return []
     names = {cluster.metadata.name for cluster in clusters if cluster.has_taint(*EVICTING_EFFECTS)}
     for change in changes:
         match change:

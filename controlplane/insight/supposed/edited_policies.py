@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from controlplane.admission.admit import admit_create, admit_update
 from controlplane.apimachinery.errors import StatusError
 from controlplane.apimachinery.meta import Object, Ref, kind_key
-from controlplane.insight.changes import Change, HoldEdited, PolicyEdited
+from controlplane.insight.changes import Change, HoldEdited, ObjectsDeleted, PolicyEdited
 from controlplane.kinds import (
     CLUSTER_TAINT_POLICY,
     EVICTION_HOLD,
@@ -48,6 +48,17 @@ def written_overrides(changes: Iterable[Change]) -> dict[Ref, OverridePolicy]:
             with suppress(msgspec.ValidationError):
                 found[ref] = msgspec.convert(_document(change), OverridePolicy)  # type: ignore[arg-type]
     return found
+
+
+def only_overrides(change: Change) -> bool:
+    """Test whether a change edits or deletes nothing but override policies."""
+    match change:
+        case PolicyEdited():
+            ref = _ref(change)
+            return ref is not None and ref.kind in OVERRIDE_POLICIES
+        case ObjectsDeleted(refs):
+            return bool(refs) and len(list(change.of_kinds(OVERRIDE_POLICIES))) == len(refs)
+    return False
 
 
 def _document(change: PolicyEdited | HoldEdited) -> dict[str, Any]:
