@@ -53,11 +53,11 @@ class Access(msgspec.Struct, frozen=True):
         )
 
 
-def read(path: Path) -> Access:
-    """Return the current context of a kubeconfig. Raises Unusable."""
+def read(path: Path, named: str = "") -> Access:
+    """Return a context of a kubeconfig. `named`: its name; "": the current one. Raises Unusable."""
     try:
         config = yaml.safe_load(path.read_text())
-        context = _named(config, "contexts", config["current-context"])["context"]
+        context = _named(config, "contexts", named or config["current-context"])["context"]
         cluster = _named(config, "clusters", context["cluster"])["cluster"]
         user = _named(config, "users", context["user"])["user"]
         return Access(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -16,6 +16,7 @@ from apps.agent.certificates import NoCertificate, certificate_for, renewal
 from apps.agent.control_plane import ControlPlane
 from apps.agent.credentials import Access, Unusable, write
 from apps.agent.disk import Disk
+from apps.agent.karmada_arguments import differences
 from apps.agent.mirror import RULES, Mirror
 from apps.agent.registration import credentials_file
 from apps.agent.reports import Reports
@@ -53,6 +54,7 @@ class Options(NamedTuple):
     member: Callable[[], Access]
     lasts: timedelta  # how long a new certificate is to be valid
     renew_at: float  # after which share of its time a certificate is renewed
+    expected: Mapping[str, str]  # fields that arguments say the spec of the Cluster has
 
 
 class NeverAway(Exception):
@@ -178,11 +180,14 @@ class Agent:
     async def _beating(self) -> None:
         """Read the Cluster and renew its Lease until cancelled. The first Lease comes after the first Ready."""
         seconds = self.settings.cluster_lease_duration * self.settings.cluster_lease_renew_fraction
-        away = False
+        away, other = False, ""
         while True:
             found = await self.control_plane.get(self.control_plane.own)
             if found.ok:
                 await self.core.in_thread(self.mirror.cluster, found.body)
+                before, other = other, differences(found.body["spec"], self.options.expected)
+                if other not in ("", before):
+                    log.warning("the Cluster differs from the arguments: %s", other)
             if self._was_ready and found.ok:
                 found = await self.reports.renew_lease(self.settings.cluster_lease_duration)
             if found.ok == away:

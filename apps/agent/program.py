@@ -6,16 +6,17 @@ import argparse
 import asyncio
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import uvloop
 from prometheus_client import start_http_server
 
 from apps.agent.certificates import NoCertificate
 from apps.agent.credentials import Access, Unusable, read
+from apps.agent.karmada_arguments import Translated, is_karmada, translated
 from apps.agent.process import Options, serve
 from apps.agent.registration import NotTrusted, credentials_file, is_registered, register
 from config import env
@@ -26,14 +27,29 @@ FOLDER: Final = Path("/var/lib/lifeboat-agent")
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 DAYS: Final = 90.0  # so long that an outage of the control plane of many days leaves time for the renewal
 
+_RUN: Final[Mapping[str, Any]] = {
+    "--kubeconfig": {"type": Path, "help": "of the control plane. Default: what register wrote"},
+    "--context": {"default": "", "help": "context of --kubeconfig. Default: the current one"},
+    "--member-kubeconfig": {"type": Path, "help": "of the own cluster. Default: the pod's ServiceAccount"},
+    "--renew-at": {"type": float, "default": 0.67, "help": "share of the time of a certificate after which to renew"},
+    "--metrics-host": {"default": "0.0.0.0", "help": "address of /metrics"},
+    "--metrics-port": {"type": int, "default": 0, "help": "port of /metrics; 0: none"},
+}
+_BOTH: Final[Mapping[str, Any]] = {
+    "--folder": {"type": Path, "default": FOLDER, "help": "where credentials and Works are kept"},
+    "--valid-days": {"type": float, "default": DAYS, "help": "how long a new certificate is valid"},
+}
+
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command of the command line and return the exit code."""
-    asked = _parser().parse_args(arguments)
+    """Run the command of the command line and return the exit code. Arguments of karmada-agent run the agent."""
+    given = sys.argv[1:] if arguments is None else arguments
     level = env.text("LIFEBOAT_LOG_LEVEL", "INFO")
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
-        return _register(asked) if asked.command == "register" else _run(asked)
+        found = translated(given, own=(*_RUN, *_BOTH)) if is_karmada(given) else Translated(given, {}, {})
+        asked = _parser().parse_args(found.arguments)
+        return _register(asked) if asked.command == "register" else _run(asked, found)
     except (Unusable, NotTrusted, NoCertificate, EnvironmentInvalid) as error:
         print(f"lifeboat-agent: {error}", file=sys.stderr)
         return 1
@@ -59,8 +75,8 @@ def _register(asked: argparse.Namespace) -> int:
     return 0
 
 
-def _run(asked: argparse.Namespace) -> int:
-    settings, warnings = from_environment(env.variables())
+def _run(asked: argparse.Namespace, found: Translated) -> int:
+    settings, warnings = from_environment({**env.variables(), **found.environment})
     for warning in warnings:
         logging.getLogger(__name__).warning("%s", warning)
     member = _member(asked.member_kubeconfig)
@@ -68,10 +84,11 @@ def _run(asked: argparse.Namespace) -> int:
     options = Options(
         asked.cluster,
         asked.folder,
-        _access(asked.kubeconfig, asked.folder),
+        _access(asked.kubeconfig, asked.context, asked.folder),
         member,
         timedelta(days=asked.valid_days),
         asked.renew_at,
+        found.expected,
     )
     if asked.metrics_port:
         start_http_server(asked.metrics_port, addr=asked.metrics_host)
@@ -79,12 +96,12 @@ def _run(asked: argparse.Namespace) -> int:
     return 0
 
 
-def _access(given: Path | None, folder: Path) -> Access:
+def _access(given: Path | None, context: str, folder: Path) -> Access:
     """Return how the control plane is reached: the renewed credentials of the folder, else those that were given."""
     own = credentials_file(folder)
     if own.exists() or given is None:
         return read(own)
-    return read(given)
+    return read(given, context)
 
 
 def _member(kubeconfig: Path | None) -> Callable[[], Access]:
@@ -106,7 +123,10 @@ def _member(kubeconfig: Path | None) -> Callable[[], Access]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="lifeboat-agent", description="The agent of a Pull member of Lifeboat.")
+    parser = argparse.ArgumentParser(
+        prog="lifeboat-agent",
+        description="The agent of a Pull member of Lifeboat. Arguments of karmada-agent run it as well.",
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     first = commands.add_parser("register", help="get a certificate with a bootstrap token, once")
     first.add_argument("--server", required=True, help="URL of the API of the control plane")
@@ -115,15 +135,10 @@ def _parser() -> argparse.ArgumentParser:
     first.add_argument("--authority", type=Path, help="PEM of the authority. Default: the one that the token signed")
     first.add_argument("--wait", type=float, default=600.0, help="seconds to wait for the certificate")
     run = commands.add_parser("run", help="work until SIGTERM")
-    run.add_argument("--kubeconfig", type=Path, help="of the control plane. Default: what register wrote")
-    run.add_argument("--member-kubeconfig", type=Path, help="of the own cluster. Default: the pod's ServiceAccount")
-    run.add_argument(
-        "--renew-at", type=float, default=0.67, help="share of the time of a certificate after which to renew"
-    )
-    run.add_argument("--metrics-host", default="0.0.0.0", help="address of /metrics")
-    run.add_argument("--metrics-port", type=int, default=0, help="port of /metrics; 0: none")
+    for name, described in _RUN.items():
+        run.add_argument(name, **described)
     for command in (first, run):
         command.add_argument("cluster", help="the name of the cluster in Lifeboat")
-        command.add_argument("--folder", type=Path, default=FOLDER, help="where credentials and Works are kept")
-        command.add_argument("--valid-days", type=float, default=DAYS, help="how long a new certificate is valid")
+        for name, described in _BOTH.items():
+            command.add_argument(name, **described)
     return parser

@@ -12,16 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from apps.agent.credentials import read
 from apps.simulator.members import FleetProcess, start_fleet_process
 from tests.acceptance.live import CLUSTERS, Live
 from tests.acceptance.manifests import ONE, policy, taint_policy, workload
+from tests.acceptance.test_compose import filled
+from tests.api.server import free_ports
 from tests.processes import PROJECT, Process, Processes
 
 pytestmark = pytest.mark.slow
 
 NAME = "edge"
+SERVICES: dict[str, Any] = yaml.safe_load((PROJECT / "docker" / "agent-compose.yaml").read_text())["services"]
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/karmada-cluster/leases/{NAME}"
 WORKS = f"/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-{NAME}/works"
 TOKENS = "/api/v1/namespaces/kube-system/secrets"
@@ -43,17 +47,35 @@ class Edge:
         self.member = member
         self.processes = processes
         self.folder = folder
+        (self.metrics_port,) = free_ports(1)
         self.agent: Process | None = None
 
-    def register(self, token: str) -> None:
+    def command(self, service: str) -> list[str]:
+        """Return the command of a service of docker/agent-compose.yaml, with the files and the address of this test."""
         server = f"https://127.0.0.1:{self.live.server.tls_port}"
-        given = ["--server", server, "--token", token, "--valid-days", str(DAYS), "--folder", str(self.folder)]
-        self.processes.start("register", ["-m", "apps.agent", "register", NAME, *given], says=f"{NAME} is registered")
+        given = {"AGENT_CLUSTER": NAME, "AGENT_SERVER": server}
+        files = {
+            "/run/secrets/token": self.folder.with_name("token"),
+            "/run/secrets/member": self.member.kubeconfig(NAME),
+            "/var/lib/lifeboat-agent/state": self.folder,
+            "9464": self.metrics_port,
+        }
+        words = [filled(word, given) for word in SERVICES[service]["command"]]
+        return ["-m", "apps.agent", *(str(files.get(word, word)) for word in words), "--valid-days", str(DAYS)]
+
+    def register(self, token: str) -> None:
+        self.folder.with_name("token").write_text(f"{token}\n")
+        self.processes.start("register", self.command("register"), says=f"{NAME} is registered")
 
     def start(self, *more: str) -> None:
-        given = ["--folder", str(self.folder), "--member-kubeconfig", str(self.member.kubeconfig(NAME)), *more]
-        given += ["--valid-days", str(DAYS)]
-        self.agent = self.processes.start("agent", ["-m", "apps.agent", "run", NAME, *given], says="agent: ready")
+        self.agent = self.processes.start("agent", [*self.command("agent"), *more], says="agent: ready")
+
+    def start_as_karmada_agent(self, *more: str) -> None:
+        """Start the agent as a Deployment of karmada-agent does. --folder is the only argument of our own."""
+        control_plane = [f"--karmada-kubeconfig={self.folder / 'kubeconfig'}", "--karmada-context=lifeboat"]
+        member = f"--kubeconfig={self.member.kubeconfig(NAME)}"
+        given = [*control_plane, f"--cluster-name={NAME}", member, f"--folder={self.folder}", *more]
+        self.agent = self.processes.start("agent", ["-m", "apps.agent", *given], says="agent: ready")
 
     def kill(self) -> None:
         assert self.agent is not None
@@ -194,6 +216,19 @@ def test_the_certificate_is_renewed_before_it_expires(fleet: Live, edge: Edge) -
     assert renewed.valid[1] > before.valid[1]
     heard = edge.renewed()
     fleet.until(lambda: edge.renewed() > heard)
+
+
+def test_the_arguments_of_karmada_agent_run_it_and_what_its_cluster_says_otherwise_is_logged(
+    fleet: Live, edge: Edge
+) -> None:
+    edge.kill()
+    edge.start_as_karmada_agent("--cluster-region=eu-west-1", "--cluster-lease-duration=4s")
+    heard = edge.renewed()
+
+    fleet.until(lambda: edge.renewed() > heard)
+
+    logs = "".join(path.read_text() for path in edge.processes.folder.glob("agent-*.log"))
+    assert 'region is "" and not "eu-west-1"; kubectl patch cluster' in logs
     edge.kill()
     edge.start()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from collections.abc import Mapping
@@ -52,18 +51,6 @@ LEAST: Mapping[str, Any] = {
     "api": {"replicas": 1},
 }
 VARIANTS = {"default": {}, "full": FULL, "least": LEAST}
-
-
-@pytest.fixture(scope="module")
-def helm() -> Any:
-    """Helm's engine as a library (helm-python-sdk)."""
-    if importlib.util.find_spec("helm_python") is None:
-        pytest.skip(
-            "Helm's engine is not installed (helm-python-sdk has no wheel for this machine): nothing is rendered"
-        )
-    import helm_python
-
-    return helm_python
 
 
 Document = dict[str, Any]
