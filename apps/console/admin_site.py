@@ -29,6 +29,7 @@ HEADINGS: Final = {
 }
 """The tables under each heading, by label, in order. All other tables are under INTERNALS."""
 INTERNALS: Final = "Internals"
+_PATTERNS: Final = ("__regex", "__iregex")
 
 
 class PageOf(NamedTuple):
@@ -102,7 +103,10 @@ class FleetAdmin(AdminConfig):
 
 
 def _with_keys(view: Any) -> Any:
-    """Return a view that reads only keys that the rows of its table can have. Django answers 500 otherwise."""
+    """Return a view that reads only keys that the rows of its table can have, and no patterns in its URL.
+
+    Django answers 500 otherwise, and PostgreSQL would search a whole table with a pattern of a user.
+    """
     table = getattr(view, "__self__", None)
     if not isinstance(table, admin.ModelAdmin):
         return view
@@ -114,6 +118,9 @@ def _with_keys(view: Any) -> Any:
                 table.model._meta.pk.to_python(key)
             except ValidationError:
                 raise BadRequest(f'"{key[:100]}" is not the key of a row') from None
+        for name in request.GET:
+            if name.endswith(_PATTERNS):
+                raise BadRequest(f'"{name[:100]}": rows cannot be chosen by a pattern; use the field for searching')
         return view(request, *args, **kwargs)
 
     return checked

@@ -7,9 +7,12 @@ from typing import Any
 
 import orjson
 
+from apps.objects.access import authorize_caller
 from apps.objects.cel_pool import MAX_INPUT, Ended, cause_of, for_definitions, for_writes
+from controlplane.admission.rights import MAX_QUESTIONS, asked_of
 from controlplane.apimachinery.causes import invalid
 from controlplane.apimachinery.errors import Cause, ServiceUnavailable
+from controlplane.authorization.policy import Verdict
 from controlplane.kinds.template.admission_expressions import Written
 
 Document = dict[str, Any]
@@ -51,6 +54,21 @@ def matched(digest: str, conditions: Sequence[Document], request: Mapping[str, A
 
 
 def _asked(call: Mapping[str, Any], spec: Document) -> Document:
+    """Return the answer to a call. What expressions ask about rights is decided, and the call is repeated."""
+    decisions: dict[str, Verdict] = {}
+    while True:
+        found = _answered({**call, "decisions": decisions} if decisions else call, spec)
+        questions = {one for answer in found.get("answers", (found,)) for one in answer.get("undecided", ())}
+        if not questions:
+            return found
+        if len(decisions) + len(questions) > MAX_QUESTIONS:
+            return {"error": f"the expressions ask for more than {MAX_QUESTIONS} decisions of authorizer"}
+        for question in questions:
+            caller, request = asked_of(orjson.loads(question), call["request"]["userInfo"])
+            decisions[question] = authorize_caller(caller, request)
+
+
+def _answered(call: Mapping[str, Any], spec: Document) -> Document:
     if len(orjson.dumps(call)) > MAX_INPUT:
         return {"error": f"an object with admission policies may have at most {MAX_INPUT // 2} bytes"}
     try:

@@ -21,11 +21,13 @@ from controlplane.wire.structural import StructuralSchema
 
 Document = dict[str, Any]
 _Kind = jsonschema_rs.ValidationErrorKind
+_EXACT = 2**53
 
 
 def without_nulls(document: Document, schema: Schema) -> Document:
     """Return the document without fields that are null. In Kubernetes, null means that a field is not set.
 
+    A number without a fraction becomes an integer: 1.0 is 1, as Kubernetes stores it.
     Inside values with an OPEN schema, for example the values of a Helm chart, null is kept, because it may be a value.
     """
     return _pruned(document, schema)  # type: ignore[no-any-return]  # an object remains an object
@@ -40,11 +42,17 @@ def _pruned(value: Any, schema: Schema | None) -> Any:
             inner = schema.property(key)
             if item is None and (inner is None or not (inner is Schema.OPEN or inner.nullable)):
                 continue
-            out[key] = _pruned(item, inner) if isinstance(item, dict | list) else item
+            out[key] = _pruned(item, inner) if isinstance(item, dict | list) else _number(item)
         return out
     if isinstance(value, list) and schema is not None and schema is not Schema.OPEN:
-        return [_pruned(item, schema.items) if isinstance(item, dict | list) else item for item in value]
+        return [_pruned(item, schema.items) if isinstance(item, dict | list) else _number(item) for item in value]
     return value
+
+
+def _number(value: Any) -> Any:
+    """Return a float as an integer if it is one, up to the size to which floats are exact."""
+    is_whole = isinstance(value, float) and abs(value) <= _EXACT and value.is_integer()
+    return int(value) if is_whole else value
 
 
 def faults(document: Document, schema: Schema) -> list[Cause]:
@@ -192,13 +200,17 @@ _BITS = {"int32": 32, "int64": 64}
 
 
 def _bounded(node: Any) -> Any:
-    """Return a node with bounds for integers of format int32 and int64, because JSON Schema ignores these formats."""
+    """Return a node with bounds for integers of format int32 and int64, because JSON Schema ignores these formats.
+
+    The integer of an int-or-string has 32 bits. Bounds say nothing about a text.
+    """
     if isinstance(node, list):
         return [_bounded(inner) for inner in node]
     if not isinstance(node, dict):
         return node
     made = {key: _bounded(inner) for key, inner in node.items()}
     bits = _BITS.get(made.get("format", "")) if made.get("type") == "integer" else None
+    bits = 32 if made.get("format") == "int-or-string" else bits
     if bits is not None:
         made.setdefault("minimum", -(1 << (bits - 1)))
         made.setdefault("maximum", (1 << (bits - 1)) - 1)

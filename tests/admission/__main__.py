@@ -19,7 +19,7 @@ from tests.admission import asking, version_cases
 from tests.admission.asking import Reply, content_type
 from tests.admission.hook_cases import HOOKS
 from tests.admission.hook_server import HookServer
-from tests.admission.policy_cases import POLICIES
+from tests.admission.policy_documents import POLICIES
 from tests.admission.version_cases import VERSIONS
 from tests.rbac.__main__ import Server
 

@@ -6,18 +6,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tests.admission import hook_cases
+from tests.admission.authorizer_cases import GRANTS
 from tests.admission.hook_cases import CONFIGURED, HOOKS, MUTATING, REINVOKED, VALIDATING
-from tests.admission.policy_cases import (
-    BINDINGS,
-    GROUP,
-    NAMESPACE,
-    POLICIES,
-    SPECS,
-    Node,
-    Write,
-    documents,
-    written,
-)
+from tests.admission.policy_cases import BINDINGS, GROUP, NAMESPACE, Node, Write
+from tests.admission.policy_documents import POLICIES, SPECS, documents, written
 
 POLICY, BINDING = "validatingadmissionpolicies", "validatingadmissionpolicybindings"
 URL = f"/apis/{GROUP}/v1"
@@ -64,8 +56,12 @@ def write(ask: Ask, url: str, name: str, document: Node, stated: Write) -> Reply
 
 
 def make_namespace(ask: Ask) -> None:
+    """Store the namespace of the cases, with a ServiceAccount that may read in it."""
     metadata = {"name": NAMESPACE, "labels": {"team": "a"}}
     assert ask("POST", "/api/v1/namespaces", {"metadata": metadata}).status in (201, 409)
+    for plural, document in GRANTS:
+        url = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/{plural}"
+        assert ask("POST", url, document).status in (201, 409)
 
 
 def make_policy(ask: Ask, case: int) -> None:

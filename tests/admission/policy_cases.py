@@ -61,7 +61,7 @@ def bound(*actions: str, **more: Any) -> Node:
     return {"validationActions": list(actions), **more}
 
 
-POLICIES = (
+PLAIN = (
     PolicyCase(policy(check(IS_ONE)), (OK, Write("update", {"a": "2"}), Write("update", {"a": "1", "b": "2"}))),
     PolicyCase(policy(check(IS_ONE)), (BAD,)),
     PolicyCase(policy(check(IS_ONE, message="a must be 1")), (BAD,)),
@@ -292,7 +292,7 @@ def spec(*validations: Node, **more: Any) -> Node:
     return {key: value for key, value in made.items() if value is not None}
 
 
-SPECS: tuple[Node, ...] = (
+PLAIN_SPECS: tuple[Node, ...] = (
     spec(check(IS_ONE)),
     {},
     {"matchConstraints": ALL},
@@ -409,33 +409,3 @@ def filled(value: Any, case: int) -> Any:
     if isinstance(value, list | tuple):
         return [filled(inner, case) for inner in value]
     return value.replace("{case}", str(case)) if isinstance(value, str) else value
-
-
-def documents(case: int) -> tuple[list[Node], list[Node], Node]:
-    """Return the parameters, the bindings and the policy of a case."""
-    stated, name = POLICIES[case], f"policy-{case}"
-    params = [
-        {"apiVersion": "v1", "kind": "ConfigMap", "data": param["data"]}
-        | {"metadata": {"name": param["name"], "namespace": NAMESPACE, "labels": param["labels"]}}
-        for param in filled(stated.params, case)
-    ]
-    bindings = []
-    for index, binding in enumerate(filled(stated.bindings, case)):
-        matched = {"objectSelector": {"matchLabels": {LABEL: str(case)}}, **binding.pop("matchResources", {})}
-        metadata = {"name": f"{name}-{index}"}
-        made = {"policyName": name, **binding, "matchResources": matched}
-        bindings.append(_document("ValidatingAdmissionPolicyBinding", metadata, made))
-    made = filled({"matchConstraints": ALL, **stated.spec}, case)
-    made["matchConstraints"] = {"objectSelector": {"matchLabels": {LABEL: str(case)}}, **made["matchConstraints"]}
-    return params, bindings, _document("ValidatingAdmissionPolicy", {"name": name}, made)
-
-
-def _document(kind: str, metadata: Node, made: Node) -> Node:
-    return {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": metadata, "spec": made}
-
-
-def written(case: int, write: Write) -> Node:
-    """Return the ConfigMap that a write of a case sends."""
-    labels = {LABEL: str(case), **(write.labels or {})}
-    metadata = {"name": f"case{case}", "namespace": NAMESPACE, "labels": labels}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": write.data or {}}

@@ -251,3 +251,10 @@ def test_an_action_on_a_row_with_a_malformed_key_is_a_bad_request(root: Client, 
     answer = root.post(reverse(f"admin:{table}_changelist"), {"action": "delete_selected", "_selected_action": "x"})
 
     assert answer.status_code == 400
+
+
+@pytest.mark.parametrize("table", ["auth_user", "objects_object", "objects_lease"])
+def test_rows_are_not_chosen_by_a_pattern_of_the_url(root: Client, table: str) -> None:
+    answer = root.get(reverse(f"admin:{table}_changelist"), {"name__regex": "{0}"})
+
+    assert answer.status_code == 400

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from controlplane.admission.admit import admit_create
 from controlplane.apimachinery.errors import BadRequest, Conflict
 from controlplane.kind import KINDS
 from controlplane.kinds.template import Template
+from controlplane.wire import builtin, document_check
 from tests.builders.documents import Document, cluster, policy, taint_policy
 from tests.core.admitted import NOW, ON, UID, created, fields, refused, updated, with_metadata
 
@@ -348,3 +350,14 @@ def test_what_is_no_quantity_and_no_time_is_refused_by_field(doc: Document, fiel
 
     assert cause.field == field
     assert rule in cause.message
+
+
+def test_a_number_without_a_fraction_is_an_integer() -> None:
+    schema = builtin.schema("apps", "v1", "Deployment")
+    sent = {"spec": {"replicas": 2.0, "strategy": {"rollingUpdate": {"maxSurge": 1.0, "maxUnavailable": 1e99}}}}
+
+    made = document_check.without_nulls(sent, schema)
+
+    assert json.dumps(made["spec"]["replicas"]) == "2"
+    assert json.dumps(made["spec"]["strategy"]["rollingUpdate"]["maxSurge"]) == "1"
+    assert "less than or equal to 2147483647" in str(document_check.faults(made, schema))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from controlplane.wire.cel import environment
+from controlplane.wire.cel import authorizer, environment
 from controlplane.wire.cel.admission_types import values
 
 Begins = Callable[[str, str], None]
@@ -24,6 +24,7 @@ class Expressions:
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         self.spec = spec
+        self.asks = authorizer.AUTHORIZER in str(spec)  # whether any of them may ask what a user may do
         self._variables = {one["name"]: one["expression"] for one in spec.get("variables") or ()}
         self._programs: dict[tuple[str, tuple[str, ...]], Any] = {}
 
@@ -54,10 +55,14 @@ class Expressions:
 
 
 class Evaluation:
-    """The evaluation of expressions for one request, with one object of parameters or none."""
+    """The evaluation of expressions for one request, with one object of parameters or none.
+
+    `undecided`: the questions about rights that have no answer yet. While there are any, a result means nothing.
+    """
 
     def __init__(self, known: dict[str, Any], begins: Begins) -> None:
         self.known = known
+        self.undecided: list[str] = []
         self._begins = begins
         self._variables: dict[str, Any] = {}
         self._failed: dict[str, str] = {}
@@ -70,7 +75,14 @@ class Evaluation:
         try:
             return environment.run(expressions.program(text, tuple(known)), known)
         except ValueError as error:
+            if (question := authorizer.undecided(str(error))) is not None:
+                self.undecided.append(question)
             raise ValueError(self._said(str(error), text)) from error
+
+    def without_authorizer(self) -> Evaluation:
+        """Return the evaluation of expressions that may not ask what a user may do."""
+        known = {name: value for name, value in self.known.items() if name not in authorizer.VARIABLES}
+        return Evaluation(known, self._begins)
 
     def _prepare(self, expressions: Expressions, text: str) -> None:
         """Evaluate the variables that an expression names. The error of one is reported where its value is used."""
@@ -87,6 +99,8 @@ class Evaluation:
 
     def _said(self, message: str, text: str) -> str:
         """Return the message of an error in the words of Kubernetes."""
+        if f"undeclared reference to '{authorizer.AUTHORIZER}" in message:
+            return f"no such attribute(s): {authorizer.AUTHORIZER}"
         name = message.removeprefix(_NO_KEY)
         if name in self._failed and message.startswith(_NO_KEY):
             return f'composited variable "{name}" fails to evaluate: {self._failed[name]}'
@@ -109,9 +123,16 @@ def checked(expressions: Expressions, call: Mapping[str, Any], params: Sequence[
     - `matches`: whether its conditions match, or `error`: why that is not known
     - `denied`: for each validation that is not true its `index`, `message` and `reason`, or `error`: why it has none
     - `annotations`: (key, value) for the audit, or (key, None, error)
+    - `undecided`: the questions about rights that `call["decisions"]` has to answer first; it is then the only field
     """
-    known = values(call)
-    return [_checked(expressions, Evaluation({**known, "params": param}, begins)) for param in params]
+    known = values(call, asks=expressions.asks)
+    return [_decided(Evaluation({**known, "params": param}, begins), expressions, _checked) for param in params]
+
+
+def _decided(request: Evaluation, expressions: Expressions, ask: Callable[[Expressions, Evaluation], Answer]) -> Answer:
+    """Return an answer, or the questions about rights that it depends on."""
+    answer = ask(expressions, request)
+    return {"undecided": request.undecided} if request.undecided else answer
 
 
 def _checked(expressions: Expressions, request: Evaluation) -> Answer:
@@ -119,24 +140,27 @@ def _checked(expressions: Expressions, request: Evaluation) -> Answer:
     if not matches:
         return {"error": error} if error else {"matches": False}
     spec = expressions.spec
+    quiet = request.without_authorizer() if expressions.asks else request
     denied = [
         {"index": index, **answer}
         for index, one in enumerate(spec.get("validations") or ())
-        if (answer := _denied(expressions, request, one)) is not None
+        if (answer := _denied(expressions, request, quiet, one)) is not None
     ]
-    notes = [_note(expressions, request, one) for one in spec.get("auditAnnotations") or ()]
+    notes = [_note(expressions, quiet, one) for one in spec.get("auditAnnotations") or ()]
     return {"matches": True, "denied": denied, "annotations": [note for note in notes if note]}
 
 
-def _denied(expressions: Expressions, request: Evaluation, stated: Mapping[str, Any]) -> Answer | None:
-    """Return why a validation denies the request; None: it is true."""
+def _denied(
+    expressions: Expressions, request: Evaluation, quiet: Evaluation, stated: Mapping[str, Any]
+) -> Answer | None:
+    """Return why a validation denies the request; None: it is true. `quiet` makes its message."""
     text = stated["expression"]
     try:
         if request.value(expressions, text) is True:
             return None
     except ValueError as error:
         return {"error": resulted(text.strip(), error)}
-    message = _message(expressions, request, stated.get("messageExpression") or "")
+    message = _message(expressions, quiet, stated.get("messageExpression") or "")
     message = message or str(stated.get("message") or "").strip() or f"failed expression: {text.strip()}"
     return {"message": message, "reason": stated.get("reason") or "Invalid"}
 
@@ -164,6 +188,10 @@ def _note(expressions: Expressions, request: Evaluation, stated: Mapping[str, An
 
 
 def matched(hook: Expressions, call: Mapping[str, Any], begins: Begins) -> Answer:
-    """Return whether the matchConditions of a webhook match a request: `matches`, or `error`."""
-    matches, error = hook.conditions(Evaluation(values(call), begins))
+    """Return whether the matchConditions of a webhook match a request: `matches`, `error`, or `undecided`."""
+    return _decided(Evaluation(values(call, asks=hook.asks), begins), hook, _matched)
+
+
+def _matched(hook: Expressions, request: Evaluation) -> Answer:
+    matches, error = hook.conditions(request)
     return {"error": error} if error else {"matches": matches}

@@ -13,7 +13,7 @@ from controlplane.wire.cel.rule_faults import RuleFault
 from controlplane.wire.cel.schema_types import Types
 
 Begins = Callable[[str, str], None]
-_AUTHORIZER = "authorizer"
+_MESSAGE = ".messageExpression"  # the only expressions that may not ask what a user may do
 
 
 class Expression(NamedTuple):
@@ -52,11 +52,8 @@ def _checked(
 ) -> tuple[list[RuleFault], str]:
     """Return the errors in an expression, and its type."""
     begins(stated.field, stated.text)
-    if _AUTHORIZER in environment.names_in(stated.text):
-        why = "authorizer is not supported by this API: use request.userInfo, or roles and bindings (RBAC)"
-        return [RuleFault(stated.field, stated.text, why)], "dyn"
     types = Types(escapes=False)
-    names = declared(types, params=params)
+    names = declared(types, params=params, asks=not stated.field.endswith(_MESSAGE))
     if has_variables:
         names["variables"] = _variables(types, known)
     try:

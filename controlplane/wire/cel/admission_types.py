@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from controlplane.wire.cel import authorizer
 from controlplane.wire.cel.schema_types import Node, Types, to_cel
 
+_TYPE_NAME: Final = re.compile(r"[\w.]+")
 _TEXT: Final[Node] = {"type": "string"}
 _ANY: Final[Node] = {"x-kubernetes-int-or-string": True}  # the compiler finds out nothing about it
 _TIME: Final[Node] = {"type": "string", "format": "date-time"}
@@ -62,21 +65,28 @@ NAMESPACE: Final[Node] = _object(
 """What expressions read of the namespace of an object."""
 
 
-def declared(types: Types, *, params: bool) -> dict[str, str]:
-    """Return the types of the variables that every expression has. `params`: also that of the parameters."""
+def declared(types: Types, *, params: bool, asks: bool) -> dict[str, str]:
+    """Return the types of the variables that an expression has.
+
+    params: also that of the parameters. asks: also those that tell what a user may do.
+    """
     found = {
         "object": "dyn",
         "oldObject": "dyn",
         "request": types.name(REQUEST),
         "namespaceObject": types.name(NAMESPACE),
     }
-    return found | ({"params": "dyn"} if params else {})
+    return found | ({"params": "dyn"} if params else {}) | (authorizer.VARIABLES if asks else {})
 
 
-def values(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of these variables for a call: `object`, `oldObject`, `request` and `namespaceObject`."""
+def values(call: Mapping[str, Any], *, asks: bool) -> dict[str, Any]:
+    """Return the values of these variables for a call: `object`, `oldObject`, `request` and `namespaceObject`.
+
+    asks: also of the variables that tell what a user may do, with the `decisions` of the call.
+    """
     namespace = call.get("namespaceObject")
-    return {
+    found = authorizer.authorizer_values(call["request"], call.get("decisions") or {}) if asks else {}
+    return found | {
         "object": call.get("object"),
         "oldObject": call.get("oldObject"),
         "request": call["request"],
@@ -113,4 +123,5 @@ def said(found: Any) -> str:
     text = str(found)
     if text == "NULL":
         return "null_type"
-    return text.lower().replace("<", "(").replace(">", ")")
+    text = _TYPE_NAME.sub(lambda name: name[0] if "." in name[0] else name[0].lower(), text)
+    return text.replace("<", "(").replace(">", ")")

@@ -20,6 +20,7 @@ from google.protobuf import (
     wrappers_pb2,
 )
 
+from controlplane.wire.cel import authorizer
 from controlplane.wire.cel.functions import FUNCTIONS, OWN_TYPES, Function
 
 MAX_EXPRESSION = 16384  # characters
@@ -45,6 +46,10 @@ _TOKEN = re.compile(
 _UNDECLARED = re.compile(
     r"ERROR: <input>:(?P<line>\d+):(?P<column>\d+): undeclared reference to '(?P<root>[^'.]+)\.(?P<rest>[^']+)' "
     r"\(in container ''\)\n \| (?P<source>[^\n]*)\n \| \.*\^"
+)
+_NO_OVERLOAD = re.compile(
+    r"ERROR: <input>:\d+:(?P<column>\d+): found no matching overload for '(?P<name>\w+)' applied to "
+    r"'\((?P<target>[^,']+)(?:, )?(?P<rest>[^']*)\)'\n \| (?P<source>[^\n]*)"
 )
 _NOISE = re.compile(r" not found in struct '[^']*'| \[[A-Z_]+\]$")
 
@@ -82,7 +87,7 @@ def checker(variables: Mapping[str, str], file: Any = None) -> Any:
     pool = descriptor_pool.DescriptorPool()
     for module in _KNOWN_FILES:
         pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
-    for package, name in (one.rsplit(".", 1) for one in OWN_TYPES):
+    for package, name in (one.rsplit(".", 1) for one in (*OWN_TYPES, *authorizer.TYPES)):
         own = descriptor_pb2.FileDescriptorProto(name=f"{package}.{name}.proto", package=package)
         own.message_type.add(name=name)
         pool.AddSerializedFile(own.SerializeToString())
@@ -108,7 +113,7 @@ def compiled(environment: Any, expression: str) -> Any:
     except RuntimeError as error:
         text = _cleaned(str(error)).removeprefix("INVALID_ARGUMENT: ")
         text = _UNDECLARED.sub(_of_the_root, "\n".join(dict.fromkeys(text.split("\n"))))
-        raise CompileError(text) from error
+        raise CompileError(_NO_OVERLOAD.sub(_of_the_target, text)) from error
 
 
 def _of_the_root(found: re.Match[str]) -> str:
@@ -117,6 +122,13 @@ def _of_the_root(found: re.Match[str]) -> str:
     column = int(found["column"]) - len(name.rpartition(".")[0])
     place = f"ERROR: <input>:{found['line']}:{column}: undeclared reference to '{found['root']}' (in container '')"
     return f"{place}\n | {found['source']}\n | {'.' * (column - 1)}^"
+
+
+def _of_the_target(found: re.Match[str]) -> str:
+    """Return the message of wrong arguments: those of a method stand behind its target, as Kubernetes words it."""
+    is_method = found["source"][: int(found["column"]) - 1].rstrip().endswith(f".{found['name']}")
+    arguments = f"({found['target']}{', ' * bool(found['rest'])}{found['rest']})"
+    return found[0].replace(f"'{arguments}'", f"'{found['target']}.({found['rest']})'") if is_method else found[0]
 
 
 def run(program: Any, values: Mapping[str, Any]) -> Any:
@@ -159,7 +171,7 @@ def _library() -> list[Any]:
 def _kubernetes(*, typed: bool) -> Any:
     """Return Kubernetes' functions. `typed`: with types for the compiler; else with types for the runtime."""
     by_name: dict[str, list[Function]] = {}
-    for function in FUNCTIONS:
+    for function in (*FUNCTIONS, *authorizer.FUNCTIONS):
         by_name.setdefault(function.name, []).append(function)
     make = _typed_overloads if typed else _run_overloads
     declared = [cel.FunctionDecl(name, list(make(functions))) for name, functions in by_name.items()]
