@@ -29,10 +29,12 @@ from apps.clusters.answers import (
 )
 from apps.clusters.connection import connector, credentials, through
 from apps.clusters.object_urls import Unservable, object_path
-from apps.clusters.response_reader import PROBE_BYTES, Account, TooMuch, decoded, lines, whole
+from apps.clusters.response_reader import PROBE_BYTES, Account, TooMuch, lines, whole
+from apps.clusters.watch_events import Expired, event_of, object_of
 from apps.objects.address_guard import CheckedResolver, check
 from controlplane.apimachinery.names import MANAGED_LABEL, MANAGED_LABEL_VALUE
 from controlplane.clusters.comparing import comparison, without_marks
+from controlplane.clusters.conditional_apply import conditional, is_outdated
 from controlplane.clusters.questions import (
     FIELD_MANAGER,
     NOT_OURS,
@@ -77,10 +79,6 @@ _NOT_OURS = Answer(
 
 T = TypeVar("T")
 Listed = tuple[list[T], str] | Answer
-
-
-class Expired(Exception):
-    """The member no longer has the changes from which a watch wants to start: list again."""
 
 
 # Connections of a member by purpose, so that slow writes and open watches never delay a probe.
@@ -310,7 +308,7 @@ class MemberClient:
             if not isinstance(items, list | tuple) or not isinstance(metadata, dict):
                 raise ValueError("the answer is not a list")
             with share.used():
-                kept += [keep(_object(item)) for item in items]
+                kept += [keep(object_of(item)) for item in items]
             next_token, version = metadata.get("continue") or "", metadata.get("resourceVersion") or ""
             if not next_token:
                 return kept, str(version)[:TOKEN_CHARACTERS]
@@ -355,28 +353,35 @@ class MemberClient:
             response.raise_for_status()
             async for line in lines(response, account):
                 with account.share.used():
-                    event = _event(line)
+                    event = event_of(line)
                 yield event
 
-    async def ensure(self, question: Ensure) -> Answer:
+    async def ensure(self, question: Ensure, known: dict[str, Any] | None = None) -> Answer:
         """Write an object to the member by server-side apply; by create or update if the member cannot apply it.
 
         If the object exists and is not managed by Lifeboat, the answer is a refusal, unless the question has
-        `overwrite`. Fields that the member sets itself are kept.
+        `overwrite`. Fields that the member sets itself are kept. `known`: the object on the member, as a watch reported
+        it last; None: no watch has reported one. If the member still has that object, one request is enough.
         """
-        manifest = question.manifest
         try:
-            path = object_path(manifest)
+            path = object_path(question.manifest)
         except Unservable as error:
             return Answer(0, problem=str(error))
-        if question.looks_first:
-            current = await self._read(question.target, path)
-            if not current.ok and current.code != 404:
-                return current
-            if current.ok and not question.overwrite and not _ours(current.body):
-                return _NOT_OURS
-            manifest = question.over(current.body) if current.ok else manifest
-        answer = await self._apply(question.target, path, manifest)
+        if not question.looks_first:
+            manifest = question.manifest
+            answer = await self._apply(question.target, path, manifest)
+        else:
+            known = known if known is not None and (question.overwrite or _ours(known)) else None
+            manifest = question.manifest if known is None else question.over(known)
+            answer = await self._apply(question.target, path, conditional(question, manifest, known))
+            if is_outdated(answer, known):
+                current = await self._read(question.target, path)
+                if not current.ok and current.code != 404:
+                    return current
+                if current.ok and not question.overwrite and not _ours(current.body):
+                    return _NOT_OURS
+                manifest = question.over(current.body) if current.ok else question.manifest
+                answer = await self._apply(question.target, path, manifest)
         if is_unapplicable(answer):
             return await self._create_or_update(question, path, answer)
         return await self._owning(question, path, manifest, answer) if answer.ok else answer
@@ -475,25 +480,7 @@ class MemberClient:
         return Answer(REMOVING, note=held_back(current.body)) if current.ok else current
 
 
-def _event(line: bytes) -> tuple[str, dict[str, Any]]:
-    """Return type and object of a line of a watch. Raises Expired, and ValueError if the line is malformed."""
-    frame = decoded(line)
-    match frame:
-        case {"type": "ERROR"}:
-            raise Expired
-        case {"type": str(type_), "object": {"metadata": dict()}}:
-            return type_, frame["object"]
-    raise ValueError(f"not a line of a watch: {line[:200]!r}")
-
-
-def _object(item: Any) -> dict[str, Any]:
-    """Return an item of a list. Raises ValueError if it has no metadata, as an object of Kubernetes has."""
-    if isinstance(item, dict) and isinstance(item.get("metadata"), dict):
-        return item
-    raise ValueError("an item of the list is not an object with metadata")
-
-
 def _ours(obj: dict[str, Any]) -> bool:
     """Return whether an object of a member is managed by Lifeboat."""
-    labels = _object(obj)["metadata"].get("labels") or {}
+    labels = object_of(obj)["metadata"].get("labels") or {}
     return isinstance(labels, dict) and labels.get(MANAGED_LABEL) == MANAGED_LABEL_VALUE

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from apps.clusters.client import MemberClient
 from apps.clusters.response_reader import TooMuch
 from apps.members.host import Host
-from apps.members.watches import Key, Watches
+from apps.members.watches import CachedObject, Key, Watches
 from apps.objects.instruments import member_request
 from apps.objects.tracing import span
 from apps.worker.clock import monotonic_seconds
@@ -79,8 +79,8 @@ class Answers:
         if isinstance(question, Compare):
             return await measured("compare", question, self.client.compare(question))
         # Read before the apply, because the watch may report the change before the member answers.
-        before = self.watches.version(question.target.cluster, question.manifest)
-        return await self._cached(question, await measured("apply", question, self._ensure(question)), before)
+        before = self.watches.cached(question.target.cluster, question.manifest)
+        return await self._cached(question, await measured("apply", question, self._ensure(question, before)), before)
 
     async def _observed(self, question: Observe) -> Answer:
         """Return the cached object, and how it differs from its manifest because of a change on the member."""
@@ -105,11 +105,12 @@ class Answers:
                 await run(self._executor, self._host.interpret, error.questions)
         return retaining(manifest, held)
 
-    async def _ensure(self, question: Ensure) -> Answer:
+    async def _ensure(self, question: Ensure, before: CachedObject | None) -> Answer:
         """Return the member's answer to an apply. The rule of a user may say what the member's object keeps."""
+        known = None if before is None else before.document
         for _ in range(ANSWER_ROUNDS):
             try:
-                return await self.client.ensure(question)
+                return await self.client.ensure(question, known)
             except Unanswered as error:
                 run = asyncio.get_running_loop().run_in_executor
                 await run(self._executor, self._host.interpret, error.questions)
@@ -118,10 +119,10 @@ class Answers:
                 return Answer(0, problem=str(error))
         return Answer(0, problem=f"{waits_for}: no answer yet; it is tried again")
 
-    async def _cached(self, question: Ensure, answer: Answer, before: int | None) -> Answer:
+    async def _cached(self, question: Ensure, answer: Answer, before: CachedObject | None) -> Answer:
         """Return the answer to an apply without its object, which is put into the watch cache.
 
-        `before`: the version of the object that was cached before the apply; None: it was not cached.
+        `before`: the object that was cached before the apply; None: none was cached.
         Differences that the object has right after an apply are no drift: the member writes these fields in its way.
         """
         cluster, manifest, held = question.target.cluster, question.manifest, answer.body
@@ -129,7 +130,8 @@ class Answers:
             return replace(answer, body=None)
         try:
             self.watches.add(question.target, manifest, held)
-            unchanged = before is not None and before == self.watches.version(cluster, manifest)
+            after = self.watches.cached(cluster, manifest)
+            unchanged = before is not None and after is not None and before.version == after.version
             found = drift.differences(await self._retaining(manifest, held), held)
         except (TooMuch, ValueError, TypeError, InterpretationFailed, Unanswered) as error:
             self.client.complain(cluster, f"answer to an apply: {error}")

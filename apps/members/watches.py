@@ -13,9 +13,10 @@ import msgspec
 import orjson
 from msgspec.structs import replace
 
-from apps.clusters.client import Expired, MemberClient
+from apps.clusters.client import MemberClient
 from apps.clusters.object_urls import Unservable, collection_path
 from apps.clusters.response_reader import MEBIBYTE, TooMuch, encoded
+from apps.clusters.watch_events import Expired
 from apps.worker.clock import monotonic_seconds
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref
@@ -56,6 +57,12 @@ class CachedObject(msgspec.Struct, frozen=True, gc=False):
     @property
     def size(self) -> int:
         return len(self.text) + ENTRY_BYTES
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Return the object, without managedFields."""
+        found: dict[str, Any] = orjson.loads(self.text)
+        return found
 
 
 class Stream(msgspec.Struct, eq=False):
@@ -129,13 +136,12 @@ class Watches:
         if stream is None or not stream.since:
             return Answer(0, problem="not watched yet")
         item = stream.cached.get(_place(manifest))
-        return Answer(404, problem="not found") if item is None else Answer(200, orjson.loads(item.text))
+        return Answer(404, problem="not found") if item is None else Answer(200, item.document)
 
-    def version(self, cluster: str, manifest: dict[str, Any]) -> int | None:
-        """Return the version in which an object of a member is cached. None: it is not cached."""
+    def cached(self, cluster: str, manifest: dict[str, Any]) -> CachedObject | None:
+        """Return the object of a member for a manifest as it is cached. None: it is not cached."""
         stream = self._streams.get((cluster, manifest.get("apiVersion", ""), manifest.get("kind", "")))
-        item = None if stream is None else stream.cached.get(_place(manifest))
-        return None if item is None else item.version
+        return None if stream is None else stream.cached.get(_place(manifest))
 
     def report_all_changed(self) -> None:
         """Call `changed` with the Works of all cached objects, as if all had changed."""

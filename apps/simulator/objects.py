@@ -99,11 +99,18 @@ class Objects:
         words = self._words(resource, writer)
         if live is None:
             self._check_kind(resource)
+            if uid := (intent.get("metadata") or {}).get("uid"):
+                why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                raise Conflict.of(resource.plural, name, group=resource.group, why=why)
             document = self._named(resource, {**intent, "metadata": {**(intent.get("metadata") or {}), "name": name}})
             made = server_side_apply(None, document, manager=writer.manager, force=True, resets=resets, **words)
             stamped = self._admitted(resource, self._fresh(resource, made), None)
             return self._keep(resource, stamped, writer), True
-        version = (intent.get("metadata") or {}).get("resourceVersion")
+        metadata = intent.get("metadata") or {}
+        causes = list(metadata_rules.uid_causes(metadata, live.document["metadata"]))
+        if causes:
+            raise Invalid.of(resource.kind, name, causes, group=resource.group)
+        version = metadata.get("resourceVersion")
         if version and version != live.document["metadata"]["resourceVersion"]:
             raise Conflict.of(resource.plural, name, group=resource.group)
         made = server_side_apply(

@@ -1,13 +1,17 @@
 """members: from templates to objects on members, simulated ones or real ones (LAB=FOLDER, see docs/e2e.md).
 
 Beside a figure stands what the members themselves take for the same objects: the same applies, sent directly.
-Sizes: MEMBERS_CREATED (500), MEMBERS_MOVED (200), MEMBERS_STEADY (10,000 bindings), MEMBERS_CHANGED (30).
+Real members share the machine. So the creation is measured twice there: with their controllers stopped, and with
+controllers that make pods meanwhile.
+Sizes: MEMBERS_CREATED (500), MEMBERS_MOVED (200), MEMBERS_STEADY (10,000 bindings), MEMBERS_CHANGED (30); 0 leaves
+the failover or the steady state out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -51,9 +55,11 @@ from tests.bench.figure import Figure, percentile
 from tests.processes import Processes, environment, family, own_redis, until
 
 NAMES = ("member1", "member2", "member3")
-SPACE, DIRECT = "bench-members", "bench-direct"
+SERVERS, CONTROLLERS = "API servers and etcd", "controllers"  # processes of real members
+SPACE, DIRECT = f"bench-members-{os.getpid()}", f"bench-direct-{os.getpid()}"  # real members keep those of earlier runs
 WITHIN = 900.0
 STEADY_SECONDS = 30.0
+RESTING = 0.3  # of a core, by all processes of the members and ours
 BY = Actor("bench")
 ONE = (SpreadConstraint(spread_by_field="cluster", min_groups=1, max_groups=1),)
 LOOPBACK = "127.0.0.0/8"
@@ -66,21 +72,50 @@ GIVEN = {
 
 
 class Bench(NamedTuple):
-    """What is measured: the members, their processes, and ours by name."""
+    """What is measured: the members, and the processes of the members and ours by name.
+
+    `controllers`: the processes of real members that make pods; they can be stopped. Empty: members are simulated.
+    """
 
     members: Sequence[Member]
-    member_pids: list[int]
+    theirs: dict[str, list[int]]
     ours: dict[str, list[int]]
     kind: str
 
-    def cpu(self) -> float:
-        """Return the CPU seconds of all our processes and of PostgreSQL."""
-        return sum(self.by_process().values())
+    @property
+    def controllers(self) -> list[int]:
+        return self.theirs.get(CONTROLLERS, [])
 
-    def by_process(self) -> dict[str, float]:
-        """Return the CPU seconds of our processes and of PostgreSQL, by name."""
-        ours = {name: cpu_seconds(pids) for name, pids in self.ours.items()}
-        return ours | {"PostgreSQL": cpu_seconds(database_pids())}
+    def spent(self) -> Spent:
+        """Return the CPU seconds so far."""
+        ours = {name: cpu_seconds(pids) for name, pids in self.ours.items()} | {
+            "PostgreSQL": cpu_seconds(database_pids())
+        }
+        return Spent(ours, {name: cpu_seconds(pids) for name, pids in self.theirs.items()})
+
+    def rests(self) -> bool:
+        """Test whether all processes together use less than RESTING of a core for two seconds."""
+        before = self.spent()
+        time.sleep(2)
+        return sum(sum(seconds.values()) for seconds in self.spent().since(before)) < 2 * RESTING
+
+
+class Spent(NamedTuple):
+    """CPU seconds by process: ours with PostgreSQL, and those of the members."""
+
+    ours: dict[str, float]
+    theirs: dict[str, float]
+
+    def since(self, before: Spent) -> Spent:
+        return Spent(
+            {name: seconds - before.ours[name] for name, seconds in self.ours.items()},
+            {name: seconds - before.theirs[name] for name, seconds in self.theirs.items()},
+        )
+
+
+def _listed(seconds: dict[str, float], *, each: int) -> str:
+    """Return milliseconds for each object, by process."""
+    return ", ".join(f"{name} {1000 * spent / each:.1f}" for name, spent in seconds.items())
 
 
 def size(name: str, usual: int) -> int:
@@ -91,7 +126,7 @@ def size(name: str, usual: int) -> int:
 def run() -> list[Figure]:
     """Measure on one stack: create, one changed count at a time, failover, nothing to do."""
     make_namespaces(store())
-    with tempfile.TemporaryDirectory(prefix="lifeboat-bench-") as name, _members(Path(name)) as (members, pids, kind):
+    with tempfile.TemporaryDirectory(prefix="lifeboat-bench-") as name, _members(Path(name)) as (members, theirs, kind):
         redis_url = own_redis()
         with (
             Processes(Path(name) / "logs", environment(Path(name), redis_url=redis_url, **GIVEN)) as processes,
@@ -99,49 +134,81 @@ def run() -> list[Figure]:
         ):
             ours = {"worker": family(processes.worker()), "members": family(processes.members())}
             join(store(), list(members), replace(base(), members=MemberSettings(allowed_addresses=(LOOPBACK,))))
+            _space(SPACE)
             until(lambda: all(_is_usable(member.name) for member in members), within=120)
-            bench = Bench(members, pids, ours, kind)
+            bench = Bench(members, theirs, ours, kind)
             return [*_created(bench), *_changed(bench), *_moved(bench), *_steady(bench)]
 
 
 @contextmanager
-def _members(folder: Path) -> Iterator[tuple[list[Member], list[int], str]]:
+def _members(folder: Path) -> Iterator[tuple[list[Member], dict[str, list[int]], str]]:
     """Give real members of the lab that run, or simulated ones that are started for the bench."""
     lab = os.environ.get("LAB")
     if lab:
         running = Path(lab) / "run"
         members = [from_kubeconfig(name, running / f"{name}.config") for name in NAMES]
-        yield members, [int(file.read_text()) for file in running.glob("member*.*.pid")], "real members"
+        parts = {SERVERS: ("apiserver", "etcd"), CONTROLLERS: ("kcm", "kubelet")}
+        theirs = {
+            name: [int((running / f"{member}.{part}.pid").read_text()) for member in NAMES for part in of]
+            for name, of in parts.items()
+        }
+        yield members, theirs, "real members"
         return
     with start_fleet_process(folder / "members", members=list(NAMES), ready_after=0.2) as fleet:
-        yield from_list(fleet.directory / "members.json"), [fleet.process.pid], "simulated members in one process"
+        pids = {"members": [fleet.process.pid]}
+        yield from_list(fleet.directory / "members.json"), pids, "simulated members in one process"
+
+
+@contextmanager
+def _stopped(pids: Sequence[int]) -> Iterator[None]:
+    """Stop these processes for the time of the block."""
+    try:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
 
 
 def _created(bench: Bench) -> list[Figure]:
-    count = size("CREATED", 500)
-    direct_seconds, direct_cpu = _direct(bench, count)
-    _space(SPACE)
-    store_all(store(), [_policy("everywhere", {"bench": "create"}, NAMES)], by="bench")
-    ours, theirs, began = bench.cpu(), cpu_seconds(bench.member_pids), store().now()
-    store_all(store(), [_deployment(f"create-{number}", "create") for number in range(count)], by="bench")
-    until(lambda: _applied("create-") >= count * len(NAMES), within=WITHIN, every=0.2)
-    took = (_last_applied() - began).total_seconds()
-    ours, theirs = bench.cpu() - ours, cpu_seconds(bench.member_pids) - theirs
-    on = f"{count} Deployments x {len(NAMES)} {bench.kind}, until every Work is Applied"
-    beside = f"the same applies sent directly {direct_seconds:.1f} s, {direct_cpu:.1f} s of CPU of the members"
+    """Create Deployments for all members; for real members first while their controllers are stopped."""
+    figures = []
+    if bench.controllers:
+        with _stopped(bench.controllers):
+            figures = _created_once(bench, "still", f"{bench.kind} whose controllers are stopped")
+        until(bench.rests, within=300, every=0.1)
+    return [*figures, *_created_once(bench, "create", bench.kind)]
+
+
+def _created_once(bench: Bench, group: str, kind: str) -> list[Figure]:
+    count, figure = size("CREATED", 500), "members.create" + (".stopped" if group == "still" else "")
     each = count * len(NAMES)
+    direct_seconds, direct = _direct(bench, count, group)
+    store_all(store(), [_policy(f"everywhere-{group}", {"bench": group}, NAMES)], by="bench")
+    until(lambda: _applied(f"{SPACE}-") >= len(NAMES), within=60, every=0.2)
+    until(bench.rests, within=300, every=0.1)  # the members have made the pods of the direct applies
+    before, began = bench.spent(), store().now()
+    store_all(store(), [_deployment(f"{group}-{number}", group) for number in range(count)], by="bench")
+    until(lambda: _applied(f"{group}-") >= each, within=WITHIN, every=1.0)
+    took, spent = (_last_applied() - began).total_seconds(), bench.spent().since(before)
+    on = f"{count} Deployments x {len(NAMES)} {kind}, until every Work is Applied"
+    beside = f"the same applies sent directly {direct_seconds:.1f} s, CPU {_listed(direct.theirs, each=each)} ms"
+    ours, theirs = (f"of {_listed(seconds, each=each)}" for seconds in spent)
+    milliseconds = [1000 * sum(seconds.values()) / each for seconds in spent]
     return [
-        Figure("members.create", took, "s", each, on, beside=beside, ratio=took / direct_seconds),
-        Figure("members.create.cpu", 1000 * ours / each, "ms/object", each, "workers, members process, PostgreSQL"),
-        Figure("members.create.cpu_of_members", 1000 * theirs / each, "ms/object", each, bench.kind),
+        Figure(figure, took, "s", each, on, beside=beside, ratio=took / direct_seconds),
+        Figure(f"{figure}.cpu", milliseconds[0], "ms/object", each, f"until then, {ours}"),
+        Figure(f"{figure}.cpu_of_members", milliseconds[1], "ms/object", each, f"until then, {theirs}"),
     ]
 
 
-def _direct(bench: Bench, count: int) -> tuple[float, float]:
-    """Send the same Deployments to all members at once, and return the seconds and the CPU seconds of the members."""
+def _direct(bench: Bench, count: int, group: str) -> tuple[float, Spent]:
+    """Send the same Deployments to all members at once, and return the seconds and the CPU seconds meanwhile."""
 
+    name = f"{DIRECT}-{group}"
     manifests = [
-        {**_deployment(f"direct-{number}", "").document(), "metadata": {"name": f"d-{number}", "namespace": DIRECT}}
+        {**_deployment(f"direct-{number}", "").document(), "metadata": {"name": f"d-{number}", "namespace": name}}
         for number in range(count)
     ]
 
@@ -150,26 +217,30 @@ def _direct(bench: Bench, count: int) -> tuple[float, float]:
         targets = [
             Target(member.name, member.url, member.token, member.authority, member.insecure) for member in bench.members
         ]
-        head = {"metadata": {"name": DIRECT}, "apiVersion": "v1", "kind": "Namespace"}
+        head = {"metadata": {"name": name}, "apiVersion": "v1", "kind": "Namespace"}
         await asyncio.gather(*(client.ensure(Ensure(target, head, True)) for target in targets))
         asked = (client.ensure(Ensure(target, manifest, False)) for manifest in manifests for target in targets)
         refused = [answer.problem for answer in await asyncio.gather(*asked) if not answer.ok]
         assert not refused, refused[0]
         await client.close()
 
-    cpu, began = cpu_seconds(bench.member_pids), time.perf_counter()
+    before, began = bench.spent(), time.perf_counter()
     asyncio.run(send())
-    return time.perf_counter() - began, cpu_seconds(bench.member_pids) - cpu
+    return time.perf_counter() - began, bench.spent().since(before)
 
 
 def _changed(bench: Bench) -> list[Figure]:
-    """Change the replicas of one Deployment at a time; the time until all its members have applied them."""
+    """Change the replicas of one Deployment at a time; the time until all its members have applied them.
+
+    The members have made all pods of the creation before, and nothing else changes.
+    """
+    until(bench.rests, within=300, every=0.1)
     seconds = []
     for number in range(size("CHANGED", 30)):
         name = f"create-{number % size('CREATED', 500)}"
         ref = Ref("apps/Deployment", SPACE, name)
         old = store().get([ref])[ref]
-        spec = {**old.content["spec"], "replicas": 2 + number}
+        spec = {**old.content["spec"], "replicas": 2}
         new = replace(old.with_content({**old.content, "spec": spec}))
         began = store().now()
         assert not store().apply([(None, Decision(changes=(Put(new, old),)))], by=BY)[0].lost
@@ -185,38 +256,39 @@ def _changed(bench: Bench) -> list[Figure]:
 def _moved(bench: Bench) -> list[Figure]:
     """Lose a cluster with Deployments that run on one cluster each."""
     count, source, refuge = size("MOVED", 200), NAMES[0], NAMES[1]
+    if not count:
+        return []
     _taint(refuge, Taint("bench", "NoSchedule"))
     store_all(store(), [_policy("one", {"bench": "move"}, (source, refuge), ONE)], by="bench")
     store_all(store(), [_deployment(f"move-{number}", "move") for number in range(count)], by="bench")
     until(lambda: _applied("move-", source) >= count, within=WITHIN, every=0.2)
     _taint(refuge)
-    time.sleep(2)  # the scheduler sees that the refuge is free
-    ours, theirs = bench.cpu(), cpu_seconds(bench.member_pids)
-    began = store().now()
+    until(bench.rests, within=300, every=0.1)  # the scheduler sees that the refuge is free, and all pods run
+    before, began = bench.spent(), store().now()
     _taint(source, Taint("bench", "NoExecute", time_added=began))
-    until(lambda: _applied("move-", refuge) >= count, within=WITHIN, every=0.2)
-    took = (_last_applied() - began).total_seconds()
-    ours, theirs = bench.cpu() - ours, cpu_seconds(bench.member_pids) - theirs
+    until(lambda: _applied("move-", refuge) >= count, within=WITHIN, every=0.5)
+    took, spent = (_last_applied("move-") - began).total_seconds(), bench.spent().since(before)
     _taint(source)
     on = f"{count} Deployments leave a cluster, from its taint until all are applied on another of the {bench.kind}"
-    cpu = f"CPU: ours {ours:.1f} s, members {theirs:.1f} s"
+    cpu = f"CPU in ms for each: ours {_listed(spent.ours, each=count)}; members {_listed(spent.theirs, each=count)}"
     return [Figure("members.failover", took, "s", count, on, beside=cpu)]
 
 
 def _steady(bench: Bench) -> list[Figure]:
     """Measure what all processes cost, and write, while nothing changes. Most bindings are of ConfigMaps."""
     wanted = size("STEADY", 10_000)
+    if not wanted:
+        return []
     have = size("CREATED", 500) + size("MOVED", 200)
     store_all(store(), [_policy("still", {"bench": "still"}, NAMES, ONE, kind=("v1", "ConfigMap"))], by="bench")
     more = max(wanted - have, 0)
     store_all(store(), [_config_map(f"still-{number}") for number in range(more)], by="bench")
     until(lambda: _applied("still-") >= more, within=2 * WITHIN, every=1.0)
     until(_is_quiet, within=300, every=1.0)
-    before = bench.by_process()
-    version = store().current_version()
+    before, version = bench.spent(), store().current_version()
     time.sleep(STEADY_SECONDS)
-    now = bench.by_process()
-    shares = {name: 100 * (now[name] - spent) / STEADY_SECONDS for name, spent in before.items()}
+    spent = bench.spent().since(before)
+    shares = {name: 100 * seconds / STEADY_SECONDS for name, seconds in spent.ours.items()}
     on = ", ".join(f"{name} {share:.1f} %" for name, share in shares.items())
     writes = store().current_version() - version
     return [
@@ -335,8 +407,9 @@ def _outdated(name: str) -> int:
     return int(_query(_OUTDATED, f"{name}-%")) + len(NAMES) - min(fresh, len(NAMES))
 
 
-def _last_applied() -> datetime:
-    found = _query("SELECT max(at) FROM objects_changelog WHERE actor = 'execution'")
+def _last_applied(prefix: str = "") -> datetime:
+    """Return when the last Work whose name has this prefix was applied."""
+    found = _query("SELECT max(at) FROM objects_changelog WHERE actor = 'execution' AND name LIKE %s", f"{prefix}%")
     assert isinstance(found, datetime), "nothing was applied"
     return found
 

@@ -28,14 +28,14 @@ def test_a_report_has_the_specs_that_ran_and_the_reason_of_a_failure() -> None:
         {**entry("setup"), "LeafNodeType": "BeforeSuite"},
     ]
 
-    assert of_report([{"SpecReports": entries}]) == [
-        Spec("a_test.go", "outer fails", "failed", 1.5, "timed out / after 60 s"),
-        Spec("a_test.go", "outer works", "passed", 1.5),
+    assert of_report([{"SpecReports": entries, "StartTime": "2026-03-14T15:09:26Z"}]) == [
+        Spec("a_test.go", "outer fails", "failed", 1.5, "timed out / after 60 s", "2026-03-14"),
+        Spec("a_test.go", "outer works", "passed", 1.5, ran="2026-03-14"),
     ]
 
 
 def test_a_summary_is_read_as_it_was_written() -> None:
-    specs = [Spec("a_test.go", "one", "passed", 2.0), Spec("b_test.go", "two", "failed", 0.1, "why")]
+    specs = [Spec("a_test.go", "one", "passed", 2.0, ran="2026-03-14"), Spec("b_test.go", "two", "failed", 0.1, "why")]
 
     assert of_document(document(specs)) == specs
     assert "| a_test.go | 1 | 0 |" in document(specs)

@@ -7,6 +7,7 @@ describes them. Nothing of it is needed by the product.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.e2e import summary
+from tests.e2e.interpreter_webhook import interpreter_webhook
 from tests.processes import PROJECT
 
 SUMMARY = PROJECT / "docs" / "e2e.md"
@@ -52,9 +54,16 @@ def main() -> int:
         "APISERVER_FLAGS": MEMBER_FLAGS,
     }
     specs: list[summary.Spec] = []
-    with _members(lab, environment), _stack(folder, environment) as kubeconfig:
+    with (
+        _members(lab, environment),
+        _stack(folder, environment) as kubeconfig,
+        interpreter_webhook() as webhook,
+    ):
         for config in (kubeconfig, *sorted((folder / "run").glob("member?.config"))):
             _apply(lab / INTERPRETED_KIND, config)
+        described = folder / "webhook.json"
+        described.write_text(json.dumps(webhook))
+        _apply(described, kubeconfig)
         environment["KUBECONFIG"] = str(kubeconfig)
         for file in arguments.files.split("|"):  # the summary then has each file as soon as it has run
             label = file.partition(".")[0]

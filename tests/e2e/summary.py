@@ -14,22 +14,28 @@ HEAD = """# Karmada's end-to-end suite
 The specs of Karmada's own suite, unchanged, against Lifeboat with real members (kube-apiserver, controller-manager,
 a stand-in for the kubelet). `make e2e LAB=FOLDER FILES='karmadactl_test.go|namespace_test.go'` starts members and a
 stack, runs the files, and replaces their rows here. A note has the reason of a failure; a difference on purpose names
-its rule.
+its rule. The specs of interpreter webhooks expect the webhook of Karmada's example, which is no part of the suite's
+programs: `make e2e` starts a stand-in that answers as that example does (`tests/e2e/interpreter_webhook.py`).
 
 """
-_ROW = re.compile(r"\| (?P<file>[^|]+) \| (?P<spec>.+) \| (?P<result>\w+) \| (?P<seconds>[\d.]+) \| ?(?P<note>.*?) ?\|")
+_ROW = re.compile(
+    r"\| (?P<file>[^|]+) \| (?P<spec>.+) \| (?P<result>\w+) \| (?P<seconds>[\d.]+) \| (?P<ran>[\d-]*) "
+    r"\| ?(?P<note>.*?) ?\|"
+)
 _FOLDER = re.compile(r"(?<![\w:/])/(?:[\w.-]+/)+")  # of a path on the machine of a run
 NOTE = 160  # characters of the reason of a failure
 
 
 class Spec(NamedTuple):
-    """One spec. `note`: the reason of a failure, or what a person wrote about it."""
+    """One spec. `ran`: the day of its last run; "": not known. `note`: the reason of a failure, or what a person wrote
+    about it."""
 
     file: str
     name: str
     result: str
     seconds: float
     note: str = ""
+    ran: str = ""
 
 
 def of_report(report: Any) -> list[Spec]:
@@ -43,8 +49,9 @@ def of_report(report: Any) -> list[Spec]:
                 continue
             name = " ".join([*(entry.get("ContainerHierarchyTexts") or ()), entry["LeafNodeText"]])
             file = Path(entry["LeafNodeLocation"]["FileName"]).name
-            spec = Spec(file, _cell(name), entry["State"], round(entry["RunTime"] / 1e9, 1))
-            found[file, name] = spec._replace(note=_FOLDER.sub("", _cell(failure.get("Message", "")))[:NOTE])
+            note = _FOLDER.sub("", _cell(failure.get("Message", "")))[:NOTE]
+            ran, seconds = suite.get("StartTime", "")[:10], round(entry["RunTime"] / 1e9, 1)
+            found[file, name] = Spec(file, _cell(name), entry["State"], seconds, note, ran)
     return sorted(found.values())
 
 
@@ -52,7 +59,7 @@ def of_document(text: str) -> list[Spec]:
     """Return the specs of an earlier summary."""
     rows = (_ROW.fullmatch(line) for line in text.splitlines())
     return [
-        Spec(row["file"], row["spec"], row["result"], float(row["seconds"]), row["note"])
+        Spec(row["file"], row["spec"], row["result"], float(row["seconds"]), row["note"], row["ran"])
         for row in rows
         if row is not None
     ]
@@ -77,8 +84,8 @@ def document(specs: Iterable[Spec]) -> str:
         counts.setdefault(spec.file, Counter())["passed" if spec.result == "passed" else "not passed"] += 1
     lines = ["| File | Passed | Not passed |", "|---|---|---|"]
     lines += [f"| {file} | {count['passed']} | {count['not passed']} |" for file, count in sorted(counts.items())]
-    lines += ["", "| File | Spec | Result | Seconds | Note |", "|---|---|---|---|---|"]
-    lines += [f"| {s.file} | {s.name} | {s.result} | {s.seconds:g} | {s.note} |" for s in listed]
+    lines += ["", "| File | Spec | Result | Seconds | Ran | Note |", "|---|---|---|---|---|---|"]
+    lines += [f"| {s.file} | {s.name} | {s.result} | {s.seconds:g} | {s.ran} | {s.note} |" for s in listed]
     return HEAD + "\n".join(lines) + "\n"
 
 
