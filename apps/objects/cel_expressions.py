@@ -12,7 +12,6 @@ from apps.objects.cel_pool import MAX_INPUT, Ended, cause_of, for_definitions, f
 from controlplane.admission.rights import MAX_QUESTIONS, asked_of
 from controlplane.apimachinery.causes import invalid
 from controlplane.apimachinery.errors import Cause, ServiceUnavailable
-from controlplane.authorization.policy import Verdict
 from controlplane.kinds.template.admission_expressions import Written
 
 Document = dict[str, Any]
@@ -55,7 +54,7 @@ def matched(digest: str, conditions: Sequence[Document], request: Mapping[str, A
 
 def _asked(call: Mapping[str, Any], spec: Document) -> Document:
     """Return the answer to a call. What expressions ask about rights is decided, and the call is repeated."""
-    decisions: dict[str, Verdict] = {}
+    decisions: dict[str, tuple[bool, str]] = {}
     while True:
         found = _answered({**call, "decisions": decisions} if decisions else call, spec)
         questions = {one for answer in found.get("answers", (found,)) for one in answer.get("undecided", ())}
@@ -65,7 +64,8 @@ def _asked(call: Mapping[str, Any], spec: Document) -> Document:
             return {"error": f"the expressions ask for more than {MAX_QUESTIONS} decisions of authorizer"}
         for question in questions:
             caller, request = asked_of(orjson.loads(question), call["request"]["userInfo"])
-            decisions[question] = authorize_caller(caller, request)
+            verdict = authorize_caller(caller, request)
+            decisions[question] = (verdict.allowed, verdict.reason)
 
 
 def _answered(call: Mapping[str, Any], spec: Document) -> Document:
