@@ -12,8 +12,8 @@ from controlplane.scheduling.webster import dispense
 
 Counts = NDArray[np.int64]
 
-_EXACT: Final = 2.0**52
-"""Products up to this number are exact in float64. Larger inputs are divided by `webster.dispense`."""
+_MOST_SEATS: Final = 2**48
+"""Up to so many seats, rounding in float64 changes a share by less than a seat. More are divided by `dispense`."""
 
 
 def descending(uid: str) -> bool:
@@ -33,7 +33,7 @@ def divide(replicas: int, weights: Counts, held: Counts | None = None, *, larger
         return seats
     votes = weights[racing].astype(np.float64)
     taken = seats[racing]
-    if float(votes.sum()) * (2.0 * (replicas + float(taken.sum())) + 1.0) > _EXACT * 2048:
+    if replicas + int(taken.sum()) > _MOST_SEATS:
         return _plainly(replicas, weights, seats, larger_name_first=larger_name_first)
     left = replicas
     if replicas > 2 * len(racing):
@@ -111,7 +111,7 @@ _ODD_UID: Final = "b"  # any text with an odd hash
 
 
 def _plainly(replicas: int, weights: Counts, seats: Counts, *, larger_name_first: bool) -> Counts:
-    """Divide with `webster.dispense`, for numbers that are too large for exact arithmetic in float64."""
+    """Divide with `webster.dispense`, for more seats than float64 can count."""
     width = len(str(len(weights)))
     names = [f"{place:0{width}d}" for place in range(len(weights))]
     result = dispense(

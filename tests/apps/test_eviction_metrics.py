@@ -31,7 +31,7 @@ Sample = tuple[str, tuple[tuple[str, str], ...]]
 API = "failover.lifeboat.io/v1alpha1"
 LOST = ("cluster_name", "member1")
 
-S001 = {
+PROPOSED = {
     "evict_total": ("gauge", {"cluster_name"}),
     "evict_kind_total": ("gauge", {"cluster_name", "resource_kind"}),
     "evict_rate": ("gauge", {"cluster_name"}),
@@ -135,12 +135,12 @@ def test_each_metric_has_its_type_and_its_labels(root: Client) -> None:
     types, samples = settled(root, waiting=3)
 
     reported = {}
-    for name, (type, _) in (S001 | SHIPPED | OURS).items():
+    for name, (type, _) in (PROPOSED | SHIPPED | OURS).items():
         suffix = {"histogram": "_bucket", "counter": "_total"}.get(type, "")
         (labels,) = {frozenset(dict(found)) for sample, found in samples if sample == name + suffix}
         reported[name] = (types[name], set(labels))
 
-    assert reported == S001 | SHIPPED | OURS
+    assert reported == PROPOSED | SHIPPED | OURS
 
 
 def test_each_metric_says_what_it_counts(root: Client) -> None:

@@ -16,7 +16,7 @@ from django.test import Client
 from apps.clusters.joining import Member, join, join_pull
 from apps.objects import edits
 from apps.objects.configuration import base
-from apps.objects.models import ChangeLog
+from apps.objects.models import AuditEvent, ChangeLog
 from apps.objects.namespaces import make_namespaces
 from apps.objects.store import store
 from apps.objects.writer import Author, Writer, document_of
@@ -45,11 +45,12 @@ WITHDRAWN = "this deletion withdraws 1 taint: example.io/failed:NoExecute from c
 
 
 class Way(NamedTuple):
-    """One way in: what is asked, which returns the warnings, and the reason of its changes."""
+    """A way in: what is asked, which returns the warnings; the reason of its changes; the verb of its audit events."""
 
     name: str
     ask: Callable[[Client, Any], list[str]]
     reason: str
+    verb: str
 
 
 def _api(method: str, path: str, *, type: str = "application/json", accept: str = "application/json") -> Any:
@@ -86,6 +87,24 @@ def _admin_delete_selected(root: Client, document: Any) -> list[str]:
     )
 
 
+def _shell_create(root: Client, document: Any) -> list[str]:
+    return _quoted(edits.create(document, user="root").warnings)
+
+
+def _shell_change(root: Client, document: Any) -> list[str]:
+    live = found(REF)
+    basis = int(live.metadata.resource_version)
+    return _quoted(edits.change(REF, document, basis=basis, user="root").warnings)
+
+
+def _shell_remove(root: Client, document: Any) -> list[str]:
+    return _quoted(edits.remove([_policy_now().ref], user="root").warnings)
+
+
+def _quoted(warnings: list[str]) -> list[str]:
+    return [warning.replace('"', "'") for warning in warnings]
+
+
 def _shown(response: Any) -> list[str]:
     """Return the warnings that the next page of the admin shows."""
     return [str(one.message).replace('"', "'") for one in get_messages(response.wsgi_request) if one.level == WARNING]
@@ -98,24 +117,32 @@ def _policy_now() -> Object:
 
 APPLY = "application/apply-patch+yaml"
 NEW = (
-    Way("POST", _api("POST", HOLDS), "API"),
-    Way("server-side apply", _api("PATCH", f"{HOLDS}/stop?fieldManager=me", type=APPLY), "API"),
-    Way("browsable API", _api("POST", HOLDS, type="application/yaml", accept="text/html"), "API"),
-    Way("admin", _admin_add, "Admin"),
+    Way("POST", _api("POST", HOLDS), "API", "create"),
+    Way("server-side apply", _api("PATCH", f"{HOLDS}/stop?fieldManager=me", type=APPLY), "API", "patch"),
+    Way("browsable API", _api("POST", HOLDS, type="application/yaml", accept="text/html"), "API", "create"),
+    Way("admin", _admin_add, "Admin", "create"),
+    Way("shell", _shell_create, "Admin", "create"),
 )
 CHANGES = (
-    Way("PUT", _api("PUT", f"{HOLDS}/stop"), "API"),
-    Way("merge patch", _api("PATCH", f"{HOLDS}/stop", type="application/merge-patch+json"), "API"),
-    Way("server-side apply", _api("PATCH", f"{HOLDS}/stop?fieldManager=me&force=true", type=APPLY), "API"),
-    Way("browsable API", _api("PUT", f"{HOLDS}/stop", type="application/yaml", accept="text/html"), "API"),
-    Way("admin", _admin_change, "Admin"),
+    Way("PUT", _api("PUT", f"{HOLDS}/stop"), "API", "update"),
+    Way("merge patch", _api("PATCH", f"{HOLDS}/stop", type="application/merge-patch+json"), "API", "patch"),
+    Way("server-side apply", _api("PATCH", f"{HOLDS}/stop?fieldManager=me&force=true", type=APPLY), "API", "patch"),
+    Way("browsable API", _api("PUT", f"{HOLDS}/stop", type="application/yaml", accept="text/html"), "API", "update"),
+    Way("admin", _admin_change, "Admin", "update"),
+    Way("shell", _shell_change, "Admin", "update"),
 )
 DELETIONS = (
-    Way("DELETE", _api("DELETE", f"{POLICIES}/detect"), "API"),
-    Way("DELETE of a collection", _api("DELETE", f"{POLICIES}?fieldSelector=metadata.name=detect"), "API"),
-    Way("browsable API", _api("DELETE", f"{POLICIES}/detect", accept="text/html"), "API"),
-    Way("admin", _admin_delete, "Admin"),
-    Way("admin, several", _admin_delete_selected, "Admin"),
+    Way("DELETE", _api("DELETE", f"{POLICIES}/detect"), "API", "delete"),
+    Way(
+        "DELETE of a collection",
+        _api("DELETE", f"{POLICIES}?fieldSelector=metadata.name=detect"),
+        "API",
+        "deletecollection",
+    ),
+    Way("browsable API", _api("DELETE", f"{POLICIES}/detect", accept="text/html"), "API", "delete"),
+    Way("admin", _admin_delete, "Admin", "delete"),
+    Way("admin, several", _admin_delete_selected, "Admin", "delete"),
+    Way("shell", _shell_remove, "Admin", "delete"),
 )
 
 
@@ -132,6 +159,11 @@ def _last_change(ref: Ref) -> ChangeLog:
     return ChangeLog.objects.filter(kind=ref.kind, name=ref.name).order_by("-version")[0]
 
 
+def _last_audited(ref: Ref) -> tuple[str, str, str, int]:
+    event = AuditEvent.objects.filter(name=ref.name).order_by("-at", "-pk")[0]
+    return event.username, event.verb, event.resource, event.code
+
+
 @pytest.mark.parametrize("way", NEW, ids=lambda way: way.name)
 def test_a_new_object_is_the_same_whichever_way_it_comes_in(root: Client, way: Way) -> None:
     warnings = way.ask(root, HOLD)
@@ -144,6 +176,7 @@ def test_a_new_object_is_the_same_whichever_way_it_comes_in(root: Client, way: W
     }
     logged = _last_change(REF)
     assert (logged.actor, logged.reason, logged.type) == ("root", way.reason, "ADDED")
+    assert _last_audited(REF) == ("root", way.verb, "evictionholds", 201)
 
 
 @pytest.mark.parametrize("way", CHANGES, ids=lambda way: way.name)
@@ -160,6 +193,7 @@ def test_an_edit_is_the_same_whichever_way_it_comes_in(root: Client, way: Way) -
     }
     logged = _last_change(REF)
     assert (logged.actor, logged.reason, logged.type) == ("root", way.reason, "MODIFIED")
+    assert _last_audited(REF) == ("root", way.verb, "evictionholds", 200)
 
 
 @pytest.mark.parametrize("way", DELETIONS, ids=lambda way: way.name)
@@ -176,6 +210,7 @@ def test_deleting_a_taint_policy_warns_on_every_way_in(root: Client, way: Way) -
     assert found(policy.ref) is None
     logged = _last_change(policy.ref)
     assert (logged.actor, logged.reason, logged.type) == ("root", way.reason, "DELETED")
+    assert _last_audited(policy.ref) == ("root", way.verb, "clustertaintpolicies", 200)
 
 
 def _overtaken(times: int) -> Callable[[Any], Object]:

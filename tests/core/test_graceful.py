@@ -277,7 +277,7 @@ def scheduled(one: Binding, status: str, *, seen: bool) -> Binding:
 
 
 # the proposal's six rows: scheduling result, health of the new instance, task still there -> does the copy go back?
-S001 = [
+PROPOSED = [
     ("success, running", {"member2": 2}, "True", "Healthy", False),
     ("success, running, task cleared", {"member2": 2}, "True", "Healthy", False),
     ("success, not running", {"member2": 2}, "True", "Unhealthy", False),
@@ -287,7 +287,7 @@ S001 = [
 ]
 
 
-@pytest.mark.parametrize(("row", "on", "status", "health", "back"), S001, ids=[row[0] for row in S001])
+@pytest.mark.parametrize(("row", "on", "status", "health", "back"), PROPOSED, ids=[row[0] for row in PROPOSED])
 def test_six_rows_of_recovery(row: str, on: dict[str, int], status: str, health: str, back: bool) -> None:
     tasks = () if "task cleared" in row else (task(),)
     one = scheduled(moving(*tasks, on=on, **dict.fromkeys(on, health)), status, seen=status == "True")

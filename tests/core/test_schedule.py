@@ -439,3 +439,15 @@ def test_a_copy_evicted_after_its_toleration_expired_is_explained_by_the_evictio
 
 def test_a_refusal_says_that_no_cluster_exists() -> None:
     assert refused(ask([], spec(Placement()))).message == "0/0 clusters are available: no cluster exists"
+
+
+def test_a_refusal_counts_the_clusters_of_each_filter_and_reason() -> None:
+    gpu = Taint("gpu", "NoSchedule")
+    clusters = [cluster("a", taints=[gpu]), cluster("b", taints=[gpu]), cluster("c", apis=())]
+
+    message = refused(ask(clusters, spec(Placement()))).message
+
+    assert message == (
+        "0/3 clusters are available: 1 APIEnablement: it does not serve Deployment of apps/v1, 2 TaintToleration: "
+        "taint gpu:NoSchedule is not tolerated"
+    )

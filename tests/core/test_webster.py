@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from itertools import product
+
+import numpy as np
 import pytest
 
 from controlplane.apimachinery.names import fnv1a32
 from controlplane.scheduling.webster import _head_start, dispense
+from controlplane.scheduling.webster_arrays import descending, divide
 
+HELD = ((0, 0, 0), (1, 0, 0), (0, 2, 1), (40, 0, 3))
 ODD, EVEN = "b", "a" if fnv1a32("a") % 2 == 0 else "c"
 
 
@@ -68,3 +73,55 @@ def test_the_head_start_leaves_at_most_two_replicas_for_each_target(
 
 def test_a_target_without_weight_keeps_what_it_holds_and_gets_nothing() -> None:
     assert dispense(900, {"a": 1, "b": 0, "c": 2}, initial={"b": 7}) == {"a": 300, "b": 7, "c": 600}
+
+
+def plainly(replicas: int, weights: tuple[int, ...], held: tuple[int, ...], *, larger_name_first: bool) -> list[int]:
+    """Return what the definition gives to clusters that are named in this order."""
+    names = [f"{place:03d}" for place in range(len(weights))]
+    initial = {name: count for name, count in zip(names, held, strict=True) if count}
+    found = dispense(
+        replicas, dict(zip(names, weights, strict=True)), initial=initial, uid=ODD if larger_name_first else ""
+    )
+    return [found.get(name, 0) for name in names]
+
+
+@pytest.mark.parametrize("larger_name_first", [False, True])
+@pytest.mark.parametrize(
+    ("replicas", "weights", "held"),
+    [
+        (3, (1,) * 40, (0,) * 40),  # fewer replicas than clusters: only the best first seats are compared
+        (3, (1, 2, 1, 3) * 10, (0, 1, 0, 4) * 10),
+        (6, (1, 100, 1, 1), (0, 0, 0, 0)),  # a cluster that wins more seats than were compared at first
+        (40, (1,) * 20 + (1000,), (0,) * 21),
+        (2**47, (3, 1, 7), (0, 0, 0)),
+        (2**58, (1, 2, 4), (0, 0, 0)),  # float64 cannot count so many
+        (2, (1, 2, 4), (2**58, 2**58, 0)),
+    ],
+)
+def test_the_division_of_arrays_is_that_of_the_definition(
+    replicas: int, weights: tuple[int, ...], held: tuple[int, ...], larger_name_first: bool
+) -> None:
+    found = divide(replicas, np.array(weights), np.array(held), larger_name_first=larger_name_first)
+
+    assert found.tolist() == plainly(replicas, weights, held, larger_name_first=larger_name_first)
+    assert divide(replicas, np.array(weights)).sum() == (replicas if any(weights) else 0)
+
+
+@pytest.mark.parametrize("larger_name_first", [False, True])
+@pytest.mark.parametrize("replicas", [1, 2, 5, 8, 9, 23])
+def test_every_small_division_of_arrays_is_that_of_the_definition(replicas: int, larger_name_first: bool) -> None:
+    for weights, held in product(product((0, 1, 3), repeat=3), HELD):
+        found = divide(replicas, np.array(weights), np.array(held), larger_name_first=larger_name_first)
+        assert found.tolist() == plainly(replicas, weights, held, larger_name_first=larger_name_first), (weights, held)
+
+
+def test_a_division_does_not_change_what_it_was_given() -> None:
+    held = np.array([1, 0])
+
+    assert divide(3, np.array([1, 1]), held).tolist() == [2, 2]
+    assert held.tolist() == [1, 0]
+    assert divide(0, np.array([1, 1]), held).tolist() == divide(-1, np.array([1, 1]), held).tolist() == [1, 0]
+
+
+def test_ties_go_to_the_larger_name_for_an_odd_hash_of_a_uid() -> None:
+    assert (descending(ODD), descending(EVEN), descending("")) == (True, False, False)
