@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -91,12 +90,7 @@ def decode_changes(changes: Iterable[Change]) -> list[DecodedChange]:
 
 
 def _decoded(ref: Ref, document: bytes | None) -> Any:
-    return None if document is None else _decoded_document(ref.kind, document)
-
-
-@lru_cache(maxsize=256)  # a page of failovers reads the same documents twice; a decoded one has up to 20 KB
-def _decoded_document(kind_name: str, document: bytes) -> Any:
-    return decode(KINDS[kind_name], document)
+    return None if document is None else decode(KINDS[ref.kind], document)
 
 
 def related_refs(begun: Iterable[Failover]) -> set[Ref]:

@@ -121,13 +121,16 @@ class OwnStack:
         """Return the only value of a query."""
         return int(self.sql(statement, *values)[0][0] or 0)
 
-    def until(self, statement: str, *values: Any, within: float = WITHIN) -> None:
-        """Wait until the only value of a query is true. Raises AssertionError after `within` seconds."""
+    def until(self, statement: str, *values: Any, within: float = WITHIN, every: float = 0.02) -> None:
+        """Wait until the only value of a query is true. Raises AssertionError after `within` seconds.
+
+        `every`: seconds between two queries. Their CPU is part of what is measured, so ask about a long act seldom.
+        """
         deadline = time.monotonic() + within
         with psycopg.connect(self.environment["DATABASE_URL"], autocommit=True) as connection:
             while not connection.execute(statement, values).fetchall()[0][0]:
                 assert time.monotonic() < deadline, f"not true after {within:g} s: {statement} {values}"
-                time.sleep(0.02)
+                time.sleep(every)
 
     def pids(self) -> dict[str, list[int]]:
         """Return the processes by role. Those below a recorded process have the role `<name>.pool`."""

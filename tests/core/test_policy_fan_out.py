@@ -9,9 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref
+from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.controllers.policies import Policies
 from controlplane.engine.memory import MemoryStore
-from controlplane.kinds.policy import ResourceSelector
+from controlplane.kinds.policy import Policy, ResourceSelector
+from controlplane.propagation import matching
 from tests.builders.objects import START, deployment, policy
 
 NAMES = tuple(f"web-{number}" for number in range(5))
@@ -82,3 +84,30 @@ def test_a_chunk_reads_as_often_for_five_names_as_for_one() -> None:
         reads.append(store.reads)
 
     assert reads[0] == reads[1]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100])
+def test_a_policy_reaches_only_templates_that_it_selects_or_has_claimed(limit: int) -> None:
+    blue = replace(KIND, label_selector=LabelSelector({"colour": "blue"}))
+    store, origin = stored(blue)
+    everywhere: Policy = store.objects[origin]
+    labels, annotations = matching.claim(everywhere)
+    claimed = deployment("claimed", namespace="green")
+    selected = deployment("selected", namespace="green")
+    store.create(
+        replace(claimed, metadata=replace(claimed.metadata, labels=labels, annotations=annotations)),
+        replace(selected, metadata=replace(selected.metadata, labels={"colour": "blue"})),
+    )
+
+    found = chunks(store, origin, limit=limit)
+
+    assert max(map(len, found)) <= limit
+    assert sorted(ref.name for chunk in found for ref in chunk) == ["claimed", "selected"]
+
+
+def test_a_cursor_that_an_earlier_version_wrote_begins_the_fan_out_again() -> None:
+    store, origin = stored(KIND)
+
+    found, _ = Policies().expand(store, origin, after="0|green/web-3", limit=100)
+
+    assert len(found) == 2 * len(NAMES)

@@ -106,7 +106,9 @@ def bindings_of(state: State, origin: Ref, *, after: str, limit: int) -> tuple[l
     search = Search(kind, origin.namespace, origin.name)
     if (ref := search.ref) is not None:
         return [bindings.binding_ref(ref)], None
-    templates, cursor = page(search.page(state, after=cursor_after(after), limit=limit), limit=limit)
+    last = Ref(kind, *cursor_after(after)) if after else None
+    found = search.objects(state, after=last, limit=limit)
+    templates, cursor = page([template.ref for template in found], limit=limit)
     return [bindings.binding_ref(ref) for ref in templates if origin.name in ("", ref.name)], cursor
 
 

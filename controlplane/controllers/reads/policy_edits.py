@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref
-from controlplane.controllers.reads.policy_templates import Search, selections
-from controlplane.engine.controller import cursor_after
+from controlplane.controllers.reads.policy_templates import selections
 from controlplane.engine.state import State
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.policy import Policy
 from controlplane.kinds.template import Template
 from controlplane.propagation import bindings
 from controlplane.propagation.bindings import template_ref
+from controlplane.propagation.matching import policy_precision
 
 PAGE = 2000
 PRIORITY_CLASS = "scheduling.k8s.io/PriorityClass"
@@ -46,7 +46,7 @@ def policy_edits(state: State, edited: Mapping[Ref, Policy], deleted: Collection
             found |= {binding.ref: binding for binding in ones}
     names = {template_ref(binding) for binding in found.values()}
     for policy in edited.values():
-        names.update(_selected(state, selections(policy)))
+        names.update(_selected(state, policy))
     templates: dict[Ref, Template] = state.get(sorted(names))
     others = [ref for name in templates if (ref := bindings.binding_ref(name)) not in found]
     found |= state.get(others)
@@ -55,16 +55,16 @@ def policy_edits(state: State, edited: Mapping[Ref, Policy], deleted: Collection
     return PolicyEdits(templates, found, policies, priorities)
 
 
-def _selected(state: State, searches: Iterable[Search]) -> Iterator[Ref]:
-    """Yield the references of all objects that selectors may select, page by page."""
-    for search in searches:
+def _selected(state: State, policy: Policy) -> Iterator[Ref]:
+    """Yield the references of all objects that a policy selects, page by page."""
+    for search in selections(policy):
         if (ref := search.ref) is not None:
             yield ref
             continue
-        after = ""
-        while page := search.page(state, after=cursor_after(after), limit=PAGE):
-            yield from page
-            after = f"{page[-1].namespace}/{page[-1].name}"
+        after: Ref | None = None
+        while page := search.objects(state, after=after, limit=PAGE):
+            yield from (item.ref for item in page if policy_precision(policy, item))
+            after = page[-1].ref
             if len(page) < PAGE:
                 break
 

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref, kind_key
 from controlplane.controllers.reads.propagated_kinds import PropagatedKinds
-from controlplane.engine.controller import cursor_after
 from controlplane.engine.state import State
 from controlplane.kind import KINDS
-from controlplane.kinds.binding import Binding
 from controlplane.kinds.policy import Policy
-from controlplane.propagation import bindings
+from controlplane.propagation import bindings, matching
 
 
 class Search(NamedTuple):
     """Where a fan-out from a policy looks for templates: objects that a selector selects, or objects with a claim.
 
-    `name` "": all objects of the kind in the namespace. `claim`: the policy as text, "" for a selector.
+    `name` "": all objects of the kind in the namespace. `claim`: the policy as text, "" for a selector. `kind` "": all
+    kinds that can be propagated, which only a claim has.
     """
 
     kind: str
@@ -37,38 +36,45 @@ class Search(NamedTuple):
         is_single = self.name and (self.namespace or (kind is not None and not kind.resource.namespaced))
         return Ref(self.kind, self.namespace, self.name) if is_single else None
 
-    def page(self, state: State, *, after: tuple[str, str], limit: int) -> list[Ref]:
-        """Return the next objects behind (namespace, name)."""
-        if self.claim:
-            return list(state.refs_by_index(self.kind, "policy", self.claim, after=after, limit=limit))
-        return [item.ref for item in state.list(self.kind, namespace=self.namespace, after=after, limit=limit)]
+    def objects(self, state: State, *, after: Ref | None, limit: int) -> Sequence[Any]:
+        """Return the next objects behind an object. None: the first ones."""
+        if not self.kind:
+            return state.page_by_index(tuple(PropagatedKinds()), "policy", [self.claim], after=after, limit=limit)
+        begin = (after.namespace, after.name) if after else ("", "")
+        if not self.claim:
+            return state.list(self.kind, namespace=self.namespace, after=begin, limit=limit)
+        refs = state.refs_by_index(self.kind, "policy", self.claim, after=begin, limit=limit)
+        stored = state.get(refs)
+        return [stored[ref] for ref in refs if ref in stored]
 
 
 def templates_of(state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
     """Return one page of the templates that a policy selects, then of those that it claims, and the next cursor.
 
     If the policy is deleted, the templates of the bindings that it claims follow. A user may have written such a claim
-    into a binding whose template has none. The cursor is "number of the search|namespace/name".
+    into a binding whose template has none. The cursor is "number of the search#reference".
+    Any other text is the cursor of an earlier version, and the search begins again.
     """
     policy: Policy | None = state.get([origin]).get(origin)
     deleted = policy is None or policy.metadata.deletion_timestamp is not None
-    claiming = (*PropagatedKinds(), *kinds.BINDINGS) if deleted else PropagatedKinds()
-    searches = [*selections(policy), *(Search(kind, claim=str(origin)) for kind in claiming)]
-    step, _, cursor = after.partition("|")
-    index, found = int(step or 0), list[Ref]()
+    searches = [*selections(policy), *(Search(kind, claim=str(origin)) for kind in ("", *kinds.BINDINGS))]
+    if not deleted:
+        searches = searches[: -len(kinds.BINDINGS)]
+    step, mark, cursor = after.partition("#")
+    index, found = int(step) if mark else 0, list[Ref]()
     existing = state.get([ref for search in searches[index:] if (ref := search.ref) is not None])
     while index < len(searches):
         if len(found) >= limit:
-            return found, f"{index}|"
+            return found, f"{index}#"
         search = searches[index]
         if (ref := search.ref) is not None:
             found += [ref] if ref in existing else []
         else:
             room = limit - len(found)
-            page = search.page(state, after=cursor_after(cursor), limit=room)
-            found += _templates(state, page) if search.kind in kinds.BINDINGS else page
+            page = search.objects(state, after=Ref.parse(cursor) if cursor else None, limit=room)
+            found += _concerned(search, page, policy)
             if len(page) >= room:
-                return found, f"{index}|{page[-1].namespace}/{page[-1].name}"
+                return found, f"{index}#{page[-1].ref}"
         index, cursor = index + 1, ""
     return found, None
 
@@ -103,7 +109,14 @@ def selections(policy: Policy | None) -> list[Search]:
     return list(found)
 
 
-def _templates(state: State, refs: Sequence[Ref]) -> list[Ref]:
-    """Return the templates of these bindings, as far as a policy may claim the templates."""
-    found: Iterable[Binding] = state.get(refs).values()
-    return [ref for binding in found if (ref := bindings.template_ref(binding)).kind in PropagatedKinds()]
+def _concerned(search: Search, page: Iterable[Any], policy: Policy | None) -> list[Ref]:
+    """Return the templates among the objects of a search.
+
+    A listed object that the policy does not select is left out, because nothing changes for it: if the policy selected
+    it before, and it belongs to the policy, then it has the claim, and the search for claims finds it.
+    """
+    if search.kind in kinds.BINDINGS:
+        return [ref for binding in page if (ref := bindings.template_ref(binding)).kind in PropagatedKinds()]
+    if search.claim or policy is None:
+        return [item.ref for item in page]
+    return [item.ref for item in page if matching.policy_precision(policy, item)]
