@@ -372,7 +372,12 @@ class FailbackPage(ClusterAct):
 
 
 def refusable(effects: Effects, why: str) -> Effects:
-    """Return effects of an act that is also refused for a reason; "": it is not refused for this reason."""
+    """Return effects of an act that the API refuses for a reason; "": it does not refuse it.
+
+    The reason of the dry run is shorter, so it is shown alone where the API gives the same.
+    """
+    if effects.refused and effects.refused in why:
+        return effects
     return effects._replace(refused="; ".join(filter(None, (effects.refused, why))))
 
 

@@ -14,7 +14,7 @@ from apps.objects.what_if import SMALL, effects_of, is_small
 from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.times import in_words
 from controlplane.controllers.reads.supposed_snapshot import clusters_concerned
-from controlplane.insight.changes import Change, ClustersDrained, ClustersLost, TaintAdded
+from controlplane.insight.changes import Change, ClustersDrained, ClustersLost, Failback, TaintAdded
 from controlplane.insight.effects import Affected, readable
 from controlplane.insight.situation import TARGETS
 from controlplane.kinds import CLUSTER
@@ -48,9 +48,17 @@ def dry_run(changes: Sequence[Change], user: Any) -> Effects:
         *found.remarks,
     ]
     if found.eta_seconds is not None:
-        lines.append(f"The last copy leaves after about {in_words(found.eta_seconds)}, at {found.rate:g}/s.")
+        rates = sorted({_rate(change, found.rate) for change in changes})
+        at = " and ".join(f"{rate:g}/s" for rate in rates)
+        lines.append(f"The last copy leaves after about {in_words(found.eta_seconds)}, at {at}.")
     sentence = found.sentence[:1].upper() + found.sentence[1:]
     return Effects(f"{sentence}.", concerned, tuple(lines), "; ".join(found.refused))
+
+
+def _rate(change: Change, of_evictions: float) -> float:
+    """Return at how many workloads per second copies leave because of a change. Drains and failbacks have a rate of
+    their own."""
+    return change.rate if isinstance(change, ClustersDrained | Failback) else of_evictions
 
 
 def question_url(changes: Sequence[Change]) -> str:

@@ -10,16 +10,18 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import Browser, Page, expect
 
 from apps.development.supervise.ports import free_port
 from apps.development.supervise.redis import find_binary
-from controlplane.kinds import EVICTION_HOLD
+from controlplane.apimachinery.meta import Ref
+from controlplane.kinds import CLUSTER, EVICTION_HOLD
 from tests.browser.conftest import Console, Server, logged_in, opened, serve
 from tests.browser.test_console import faults
 from tests.browser.test_what_if import asked
@@ -189,6 +191,50 @@ def test_a_person_who_follows_links_has_the_five_answers_during_a_failover(seat:
     page.get_by_role("link", name="Situation").click()
     expect(page.locator("#sentence")).to_contain_text(f"{len(APPS)} moved")
     until(lambda: on_screen(page) == in_database(), within=60)
+    assert seat.scripted.errors == []
+
+
+def has_been_ready(seat: Seat, name: str) -> None:
+    """Write that a cluster became Ready an hour ago, because a test does not wait until it may get workloads back."""
+    from tests.apps.pages import change
+
+    cluster = seat.running.store.get([Ref(CLUSTER, "", name)])[Ref(CLUSTER, "", name)]
+    since = datetime.now(UTC) - timedelta(hours=1)
+    change(
+        cluster,
+        cluster.with_status(
+            conditions=tuple(replace(one, last_transition_time=since) for one in cluster.status.conditions)
+        ),
+    )
+
+
+def test_a_person_brings_workloads_home_from_the_page_of_their_cluster(seat: Seat) -> None:
+    seat.running.fleet.set_fault("member1", "none")
+    page = seat.scripted.go("/")
+    expect(page.locator("#sentence")).to_contain_text("All 3 clusters Ready since")
+
+    page.get_by_role("link", name="member1").first.click()
+    page.get_by_role("link", name="Failback").click()
+    page.get_by_label("Workloads per second").fill("5")
+    show = page.get_by_role("button", name="Show what it would do")
+    show.click()
+    expect(page.locator("main")).to_contain_text("Refused: cluster member1 has been Ready for less than 10 minutes")
+    expect(page.get_by_role("button", name="Failback to member1")).to_have_count(0)
+    has_been_ready(seat, "member1")
+    show.click()
+    expect(page.locator("main")).to_contain_text(
+        f"Moves {len(APPS)}, 1 namespace. The last copy leaves after about 2 s, at 5/s"
+    )
+    page.get_by_label("Reason").fill("member1 is back")
+    if page.get_by_label("Type member1").count():
+        page.get_by_label("Type member1").fill("member1")
+    page.get_by_role("button", name="Failback to member1").click()
+
+    orders = page.locator("section[aria-labelledby=orders]")
+    expect(orders).to_contain_text(f"Finished: {len(APPS)} returned, 0 returning, 0 remaining")
+    expect(orders).to_contain_text("member1 is back")
+    placed = {name: [at.name for at in seat.running.binding(name).spec.clusters] for name in APPS}
+    assert placed == {name: ["member1"] for name in APPS}
     assert seat.scripted.errors == []
 
 
