@@ -18,9 +18,10 @@ from controlplane.apimachinery.selectors import matches
 from controlplane.clusters import health
 from controlplane.controllers.reads import paging
 from controlplane.controllers.reads.fleet_state import fleet_state, reason_to_pause
+from controlplane.controllers.reads.namespace_quotas import NO_QUOTAS, NamespaceQuotas, Room, namespace_quotas
 from controlplane.controllers.reads.workload_labels import workload_labels
 from controlplane.engine.controller import Controller, Ownership
-from controlplane.engine.decision import NOTHING, Decision, Event, Guard, Put, Save
+from controlplane.engine.decision import NOTHING, Decision, Event, Guard, Put, QuotaGuard, Save
 from controlplane.engine.state import ReservedCapacity, State, Watch
 from controlplane.eviction import failback, graceful, rate
 from controlplane.eviction.holds import Holds
@@ -41,6 +42,7 @@ from controlplane.kinds.failback import (
     Returning,
     Staying,
 )
+from controlplane.kinds.federated_quota import ENFORCEMENT_GATE
 from controlplane.kinds.rows import CapacityReservation, Eviction, FleetState
 from controlplane.propagation.bindings import template_of
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY
@@ -65,6 +67,7 @@ class FailbackSnapshot(msgspec.Struct, frozen=True):
     holds: Holds
     reserved_capacity: ReservedCapacity
     left_in_round: int  # bindings left in the present round, the page included
+    quotas: NamespaceQuotas  # of the namespaces of these bindings
 
 
 class PageResult(NamedTuple):
@@ -124,6 +127,7 @@ class Failbacks(Controller):
             replace(holds, labels=labels),
             state.reserved_capacity(within=RESERVATION_EXPIRY),
             left_in_round,
+            namespace_quotas(state, bindings),
         )
 
     def decide(self, snapshot: FailbackSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
@@ -286,11 +290,13 @@ def _move_next(
     )
     wait = max(rate.retry_delay(taken.next_in), rate.SHORTEST_PAUSE)
     guards = (Guard(subject.ref, subject.metadata.generation), *snapshot.holds.guards()) if found.plans else ()
+    room = (snapshot.quotas if settings.gate(ENFORCEMENT_GATE) else NO_QUOTAS).room()
     return replace(
         decision,
         guards=guards,
         separate_decisions=tuple(
-            _move_back(binding, plan, snapshot, guards=guards, now=now) for binding, plan in found.plans
+            _move_back(binding, plan, snapshot, guards=guards, limits=room.guards(binding, plan.binding))
+            for binding, plan in found.plans
         ),
         wake_at=_wake_at(found, 0 if returning else blocked, full=len(started) >= free, token=wait, now=now),
     )
@@ -312,6 +318,7 @@ def _wake_at(found: PageResult, in_vain: int, *, full: bool, token: timedelta, n
 def _check_page(snapshot: FailbackSnapshot, settings: Settings, *, most: int, now: datetime) -> PageResult:
     """Plan the way back of the bindings of the page, until `most` of them have one."""
     planner = failback.FailbackPlanner(tuple(snapshot.clusters.values()), snapshot.reserved_capacity, settings, now=now)
+    room = (snapshot.quotas if settings.gate(ENFORCEMENT_GATE) else NO_QUOTAS).room()
     plans, staying = list[tuple[Binding, failback.FailbackPlan]](), list[Staying]()
     last = snapshot.subject.status.after
     for checked, ref in enumerate(snapshot.page):
@@ -319,7 +326,7 @@ def _check_page(snapshot: FailbackSnapshot, settings: Settings, *, most: int, no
             return PageResult(tuple(plans), tuple(staying), last, len(snapshot.page) - checked)
         binding = snapshot.bindings.get(ref)
         if binding is not None:
-            for found in _plans(snapshot, binding, planner, now=now):
+            for found in _plans(snapshot, binding, planner, room, now=now):
                 if isinstance(found, Staying):
                     staying.append(found)
                 else:
@@ -329,7 +336,7 @@ def _check_page(snapshot: FailbackSnapshot, settings: Settings, *, most: int, no
 
 
 def _plans(
-    snapshot: FailbackSnapshot, binding: Binding, planner: failback.FailbackPlanner, *, now: datetime
+    snapshot: FailbackSnapshot, binding: Binding, planner: failback.FailbackPlanner, room: Room, *, now: datetime
 ) -> Iterator[failback.FailbackPlan | Staying]:
     """Yield the first plan that moves a binding back, and a reason for each cluster it cannot go back to now."""
     spec, home, planned = snapshot.subject.spec, origin.origin_of(binding), False
@@ -345,6 +352,8 @@ def _plans(
             yield Staying(str(binding.ref), "a binding goes back to its clusters one after the other", name)
             continue
         found = _plan(snapshot, binding, home, name, planner, now=now)
+        if isinstance(found, failback.FailbackPlan) and (exceeded := room.take(binding, found.binding)):
+            found = failback.FailbackBlocked(str(exceeded))  # [federated-quotas]
         planned = isinstance(found, failback.FailbackPlan)
         yield found if isinstance(found, failback.FailbackPlan) else Staying(str(binding.ref), found.why, name)
 
@@ -386,11 +395,12 @@ def _move_back(
     snapshot: FailbackSnapshot,
     *,
     guards: Iterable[Guard],
-    now: datetime,
+    limits: tuple[QuotaGuard, ...],
 ) -> Decision:
     """Return the write that moves one binding back.
 
-    It is stored only if the cluster, the Failback and all holds are still as they were read.
+    It is stored only if the cluster, the Failback and all holds are still as they were read, and if the quotas of its
+    namespace still have room (`limits`).
     """
     cluster, subject = snapshot.clusters[plan.cluster], snapshot.subject
     sources = f" from {', '.join(plan.leaves)}" if plan.leaves else ""
@@ -400,6 +410,7 @@ def _move_back(
         events=tuple(Event(about, "WorkloadFailback", message) for about in (binding, template_of(binding))),
         guards=(Guard(cluster.ref, cluster.metadata.generation), *guards),
         capacity_guards=plan.capacity_guards,
+        quota_guards=limits,
         reason="Failback",
     )
 

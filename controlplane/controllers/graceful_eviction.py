@@ -15,18 +15,21 @@ from controlplane.apimachinery.meta import Condition, Ref, condition, with_condi
 from controlplane.clusters.health import heard_at
 from controlplane.controllers.reads.bindings_on_clusters import bindings_on_clusters
 from controlplane.controllers.reads.fleet_state import FLEET
+from controlplane.controllers.reads.namespace_quotas import NO_QUOTAS, NamespaceQuotas, namespace_quotas
 from controlplane.engine.controller import Controller, Ownership
-from controlplane.engine.decision import Decision, Event, Put
+from controlplane.engine.decision import Decision, Event, Put, QuotaGuard
 from controlplane.engine.state import State, Watch
 from controlplane.eviction import graceful, supporting_objects
 from controlplane.kinds import BINDINGS, CLUSTER, COMPANIONS, FAILOVER_CONFIGURATION
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
+from controlplane.kinds.federated_quota import ENFORCEMENT_GATE
 from controlplane.kinds.rows import Observation
 from controlplane.kinds.template import Template
 from controlplane.propagation.bindings import binding_ref, template_ref
 from controlplane.settings import Settings
 
+QUOTA_RETRY = timedelta(minutes=1)  # after a copy was not restored, because a quota has no room for it
 SCHEDULED_WITHIN = timedelta(seconds=1)  # by then the scheduler has usually decided, which makes the binding due
 
 
@@ -39,6 +42,7 @@ class GracefulEvictionSnapshot(msgspec.Struct, frozen=True):
     subject: Binding
     clusters: dict[str, graceful.ClusterState]
     dependents: graceful.DependentsByCluster  # workloads that still need the object of the binding, by cluster
+    quotas: NamespaceQuotas = NO_QUOTAS  # read only for bindings whose copies may be restored
 
 
 def _concerns_tasks(old: Binding | None, new: Binding | None) -> bool:
@@ -118,8 +122,11 @@ class GracefulEviction(Controller):
         }
         waiting = [binding for binding in bindings.values() if supporting_objects.may_wait_for_dependents(binding)]
         dependents = _dependents(state, waiting)
+        quotas = namespace_quotas(
+            state, (ref for ref, binding in bindings.items() if graceful.with_copies_restored(binding, states)[1])
+        )
         return [
-            GracefulEvictionSnapshot(binding, states, dependents.get(ref, {}))
+            GracefulEvictionSnapshot(binding, states, dependents.get(ref, {}), quotas)
             if (binding := bindings.get(ref)) is not None
             else None
             for ref in refs
@@ -132,6 +139,9 @@ class GracefulEviction(Controller):
         if old.metadata.deletion_timestamp is not None:
             return Decision()
         binding, undone = graceful.with_copies_restored(old, snapshot.clusters)
+        refused, limits = _within_quotas(snapshot, binding, settings)
+        if refused:
+            binding, undone = old, ()
         found = graceful.assess_tasks(
             binding, settings, clusters=snapshot.clusters, dependents=snapshot.dependents, now=now
         )
@@ -139,10 +149,28 @@ class GracefulEviction(Controller):
         binding = binding.with_status(conditions=_conditions(binding, found, now=now))
         return Decision(
             changes=(Put(binding, old),) if binding != old else (),
-            events=(*_cleared_events(old, (*undone, *found.cleared)), *_stuck_events(old, binding)),
-            wake_at=found.wake_at,
+            events=(*refused, *_cleared_events(old, (*undone, *found.cleared)), *_stuck_events(old, binding)),
+            quota_guards=limits,
+            wake_at=min(found.wake_at or now + QUOTA_RETRY, now + QUOTA_RETRY) if refused else found.wake_at,
             reason="GracefulEviction",
         )
+
+
+def _within_quotas(
+    snapshot: GracefulEvictionSnapshot, restored: Binding, settings: Settings
+) -> tuple[tuple[Event, ...], tuple[QuotaGuard, ...]]:
+    """Return an Event if a quota has no room for the restored copies, and the guards of their write if it has room.
+
+    The copy on the recovered cluster goes on running under its task, which is not counted [federated-quotas].
+    """
+    if restored is snapshot.subject or not settings.gate(ENFORCEMENT_GATE):
+        return (), ()
+    room = snapshot.quotas.room()
+    exceeded = room.take(snapshot.subject, restored)
+    if exceeded is None:
+        return (), room.guards(snapshot.subject, restored)
+    message = f"the copies on recovered clusters are no targets again: {exceeded}"
+    return (Event(snapshot.subject, "CopyNotRestored", message, warning=True),), ()
 
 
 def _clusters(binding: Binding) -> Iterable[str]:

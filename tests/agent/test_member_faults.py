@@ -131,21 +131,37 @@ async def tried(site: Site, cluster: str) -> None:
 
 async def expired_story(site: Site, cluster: str, mode: str) -> None:
     """A certificate that has expired is lost access: nothing is deleted, and all goes on when it is renewed."""
-    member = site.safe["tls"]
-    await site.join(cluster, mode=mode, member=member)
+    tls, place = site.safe["tls"], f"{PATH}/{cluster}"
+    await site.join(cluster, mode=mode, member=tls)
+
+    await site.safe.set_fault("tls", "expired")
     ref = await site.want(cluster, config_map(cluster, "1"))
+    await has_expired(site, ref)
+    await site.safe.set_fault("tls", "none")
     await site.until(lambda: site.said(ref).status == "True")
 
     await site.safe.set_fault("tls", "expired")
     await site.want(cluster, config_map(cluster, "2"), generation=2)
-    await site.until(lambda: site.said(ref).status == "False")
-    assert "certificate of the member has expired" in bound_message(site, ref)
-    assert site.get(Ref("cluster.karmada.io/Cluster", "", cluster)).ready == "True", "the cluster is not lost"
-
+    await has_expired(site, ref)
     await site.safe.set_fault("tls", "none")
     await site.until(lambda: site.said(ref).status == "True")
+    assert (await site.ask(tls, "GET", place))["data"] == {"value": "2"}
+
+    await site.safe.set_fault("tls", "expired")
     await site.remove(ref)
+    await tried(site, cluster)
+    assert site.get(ref) is not None, "a Work goes only when its object has gone"
+    await site.safe.set_fault("tls", "none")
     await site.until(lambda: site.get(ref) is None)
+    assert await site.ask(tls, "GET", place) is None
+
+
+async def has_expired(site: Site, ref: Ref) -> None:
+    """Wait until the Work says so; the cluster is not lost."""
+    await site.until(lambda: site.said(ref).status == "False")
+    assert "certificate of the member has expired" in bound_message(site, ref)
+    cluster = site.get(Ref("cluster.karmada.io/Cluster", "", ref.namespace.removeprefix("karmada-es-")))
+    assert cluster.ready == "True"
 
 
 async def leftover_story(site: Site, cluster: str, mode: str) -> None:
@@ -156,6 +172,10 @@ async def leftover_story(site: Site, cluster: str, mode: str) -> None:
     ref = await site.want(cluster, config_map(cluster, "ours"))
     await site.until(lambda: site.said(ref).status == "False")
     assert "not managed by Lifeboat" in bound_message(site, ref)
+    await site.want(cluster, config_map(cluster, "ours, later"), generation=2)
+    await site.until(lambda: site.said(ref).observed_generation == 2)
+    assert site.said(ref).status == "False"
+    assert await held(site, cluster) == "theirs"
     await site.remove(ref)
     await site.until(lambda: site.get(ref) is None)
 
@@ -185,6 +205,11 @@ async def restored_story(site: Site, cluster: str, mode: str) -> None:
         while not await is_back():
             await asyncio.sleep(0.05)
     assert site.said(old).status == "True"
+
+    for ref in (lost, old):
+        await site.remove(ref)
+        await site.until(lambda ref=ref: site.get(ref) is None)
+        assert await site.ask(backup, "GET", f"{PATH}/{ref.name}") is None
 
 
 async def drift_story(site: Site, cluster: str, mode: str) -> None:
@@ -218,7 +243,39 @@ async def drift_story(site: Site, cluster: str, mode: str) -> None:
     assert await held(site, f"{cluster}-l") == "1"
 
 
-STORIES = {"leftover": leftover_story, "restored": restored_story, "drift": drift_story, "expired": expired_story}
+async def one_without_the_kind_story(site: Site, cluster: str, mode: str) -> None:
+    """A kind that one member does not know concerns no other member, at no step; the binding says which one."""
+    without, knowing = await site.join(cluster, mode=mode), f"{cluster}-knowing"
+    await site.join(knowing, mode=mode)
+    without.refusal = ROWS["no-kind"].refusal
+    names = {name: f"{cluster}-on-{name.rpartition('-')[2]}" for name in (cluster, knowing)}
+
+    for generation, value in ((1, "1"), (2, "2")):
+        works = {
+            name: await site.want(name, config_map(own, value), generation=generation) for name, own in names.items()
+        }
+        fits, lacks = works[knowing], works[cluster]
+        await site.until(lambda ref=fits, seen=generation: site.said(ref).observed_generation == seen)
+        await site.until(lambda ref=lacks: site.said(ref).status == "False")
+        assert site.said(works[knowing]).status == "True"
+        assert await held(site, names[knowing]) == value
+        shown = {one.cluster_name: one for one in aggregated([site.get(ref) for ref in works.values()])}
+        assert (shown[knowing].applied, shown[cluster].applied) == (True, False)
+        assert "could not find the requested resource" in shown[cluster].applied_message
+
+    for ref in works.values():
+        await site.remove(ref)
+    await site.until(lambda: all(site.get(ref) is None for ref in works.values()))
+    assert await held(site, names[knowing]) is None
+
+
+STORIES = {
+    "one-without-the-kind": one_without_the_kind_story,
+    "leftover": leftover_story,
+    "restored": restored_story,
+    "drift": drift_story,
+    "expired": expired_story,
+}
 
 
 def begun(site: Site, mode: str) -> dict[str, Future[None]]:

@@ -10,6 +10,7 @@ from threading import Barrier
 import pytest
 
 from tests.api.server import Answer, Client
+from tests.api.test_actions import join
 from tests.api.test_settings import CONFIGURATIONS, OPEN, seen_within_a_second
 
 QUOTAS = "/apis/policy.karmada.io/v1alpha1/namespaces/{}/federatedresourcequotas"
@@ -100,6 +101,42 @@ def test_of_writers_that_ask_for_the_last_room_at_one_moment_only_those_that_fit
     assert refused == {"exceeded quota: team, requested: cpu=500m, used: cpu=1500m, limited: cpu=1500m"}
     for number in range(writers):
         assert api.delete(f"{bindings}/web{number}-deployment").status in (200, 202, 404)
+
+
+@pytest.mark.usefixtures("enforced")
+def test_neither_a_revert_nor_an_apply_nor_a_replacement_by_hand_exceeds_a_quota(api: Client, namespace: str) -> None:
+    bindings, url = BINDINGS.format(namespace), f"{BINDINGS.format(namespace)}/web-deployment"
+    for name in ("a", "b"):
+        join(api, f"{namespace}-{name}", "True")
+    assert api.post(QUOTAS.format(namespace), quota({"overall": {"cpu": "1"}})).status == 201
+    seen_within_a_second(lambda: api.post(bindings, placed(namespace, 9), dryRun="All").status == 403)
+    document = placed(namespace, 2)
+    document["spec"]["clusters"] = [{"name": f"{namespace}-a", "replicas": 2}]  # type: ignore[index]
+    assert api.post(bindings, document).status == 201
+    tasks = [{"fromCluster": f"{namespace}-a", "purgeMode": "Gracefully", "reason": "ByHand", "producer": "me"}]
+    left = {"clusters": [{"name": f"{namespace}-b", "replicas": 1}], "gracefulEvictionTasks": tasks}
+    assert api.patch(url, {"spec": left}).status == 200
+    other = placed(namespace, 1)
+    other["metadata"] = {"name": "other-deployment"}
+    assert api.post(bindings, other).status == 201  # it takes the room that the failover left
+
+    live = api.get(url).document
+    live["spec"]["clusters"] = [{"name": f"{namespace}-b", "replicas": 2}]
+    applied = {key: document[key] for key in ("apiVersion", "kind", "metadata", "spec")}
+    applied["spec"] = {"clusters": live["spec"]["clusters"]}
+    answers = [
+        api.post(f"{url}/revert", {}),
+        api.put(url, live),
+        api.patch(url, applied, type="application/apply-patch+yaml", fieldManager="me", force="true"),
+    ]
+
+    assert [answer.status for answer in answers] == [403] * 3
+    assert {answer.document["message"].partition(": ")[2] for answer in answers} == {
+        "exceeded quota: team, requested: cpu=500m, used: cpu=1, limited: cpu=1"
+    }
+    assert api.get(url).document["spec"]["clusters"] == [{"name": f"{namespace}-b", "replicas": 1}]
+    for name in ("web", "other"):
+        assert api.delete(f"{bindings}/{name}-deployment").status in (200, 202)
 
 
 def test_a_quota_with_errors_names_every_field(api: Client, namespace: str) -> None:

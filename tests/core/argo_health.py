@@ -1,8 +1,8 @@
 """Argo CD's rules of health, as far as they judge what this control plane serves.
 
-Written after the rules in argoproj/argo-cd: gitops-engine/pkg/health/health_*.go, and resource_customizations for
-CronJob and ResourceBinding, which Argo CD runs in place of a built-in rule (master of November 2025). A kind without a
-rule has no health; Argo CD then counts it as healthy.
+Written after the Lua rules that argoproj/argo-cd publishes in resource_customizations (master, where they have replaced
+gitops-engine/pkg/health/health_*.go); Ingress after the Go rule. A kind without a rule has no health; Argo CD then
+counts it as healthy.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ _SCALER_DEGRADED = {
     ("AbleToScale", "FailedGetScale"),
     ("AbleToScale", "FailedUpdateScale"),
     ("ScalingActive", "FailedGetResourceMetric"),
+    ("ScalingActive", "FailedGetObjectMetric"),
+    ("ScalingActive", "FailedGetPodsMetric"),
+    ("ScalingActive", "FailedGetExternalMetric"),
+    ("ScalingActive", "FailedComputeMetricsReplicas"),
     ("ScalingActive", "InvalidSelector"),
 }
 
@@ -101,12 +105,11 @@ def _cron_job(spec: Document, status: Document | None, generation: int) -> str:
 
 
 def _scaler(spec: Document, status: Document | None, generation: int) -> str:
-    for one in _conditions(status):
-        if (one["type"], one.get("reason")) in _SCALER_DEGRADED:
-            return DEGRADED
-        if one["type"] in ("AbleToScale", "ScalingLimited") and one.get("status") == "True":
-            return HEALTHY
-    return PROGRESSING
+    conditions = _conditions(status)
+    if any((one["type"], one.get("reason")) in _SCALER_DEGRADED for one in conditions):
+        return DEGRADED
+    able = [one for one in conditions if one["type"] in ("AbleToScale", "ScalingLimited")]
+    return HEALTHY if any(one.get("status") == "True" for one in able) else PROGRESSING
 
 
 def _service(spec: Document, status: Document | None, generation: int) -> str:

@@ -32,6 +32,35 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         },
     },
     "Service": {"apiVersion": "v1", "spec": {"selector": LABELS, "ports": [{"port": 80}]}},
+    "StatefulSet": {
+        "apiVersion": "apps/v1",
+        "spec": {
+            "replicas": 3,
+            "serviceName": "web",
+            "selector": {"matchLabels": LABELS},
+            "template": {
+                "metadata": {"labels": LABELS},
+                "spec": {"containers": [{"name": "main", "image": "nginx"}]},
+            },
+        },
+    },
+    "HorizontalPodAutoscaler": {
+        "apiVersion": "autoscaling/v2",
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "maxReplicas": 5,
+            "metrics": [
+                {
+                    "type": "Resource",
+                    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}},
+                }
+            ],
+        },
+    },
+    "FederatedResourceQuota": {
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "spec": {"overall": {"cpu": "1000m"}, "staticAssignments": [{"clusterName": "member1", "hard": {"cpu": "1"}}]},
+    },
     "ConfigMap": {"apiVersion": "v1", "data": {"key": "value"}},
     "PropagationPolicy": {
         "apiVersion": "policy.karmada.io/v1alpha1",

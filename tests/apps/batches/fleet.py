@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import Object, ObjectMeta, Ref
+from controlplane.apimachinery.meta import Condition, Object, ObjectMeta, Ref
 from controlplane.apimachinery.names import (
     CLUSTER_FINALIZER,
     CLUSTER_NAMESPACE,
@@ -20,7 +20,14 @@ from controlplane.controllers.readiness import PAGE as PAGE_OF_ROUND
 from controlplane.controllers.readiness import ROUND
 from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.eviction.purge import with_task
-from controlplane.kinds.binding import AggregatedStatusItem, Binding, GracefulEvictionTask, TargetCluster, origin
+from controlplane.kinds.binding import (
+    SCHEDULED,
+    AggregatedStatusItem,
+    Binding,
+    GracefulEvictionTask,
+    TargetCluster,
+    origin,
+)
 from controlplane.kinds.binding.colocation_index import application
 from controlplane.kinds.cluster import PULL, Taint
 from controlplane.kinds.drain import RUNNING, Drain, DrainSpec
@@ -44,6 +51,7 @@ from tests.apps.batches.stored import (
     bound,
     clusters,
     deployment,
+    federated_quota,
     many,
     parts,
     plain,
@@ -116,6 +124,15 @@ def graceful_eviction(size: int) -> Case:
     found = [one.with_spec(graceful_eviction_tasks=(task,)) for one in bound(size, spare=2)]
     seen = Observation("spare", "True", observed_at=START)
     return Case([*LOST, *clusters("spare"), seen, *found], refs(found), size)
+
+
+def graceful_eviction_restoring(size: int) -> Case:
+    """Copies become targets again, because their cluster recovered. The quotas of their namespace are asked."""
+    task = GracefulEvictionTask("spare", reason="TaintUntolerated", replicas=2, creation_timestamp=LONG_AGO)
+    failed = (Condition(SCHEDULED, "False", "NoClusterFit", observed_generation=9),)
+    found = [one.with_spec(clusters=(), graceful_eviction_tasks=(task,)) for one in bound(size, spare=2)]
+    found = [one.with_status(conditions=failed) for one in found]
+    return Case([*clusters("spare"), federated_quota("team"), *found], refs(found), size)
 
 
 def graceful_eviction_of_services(size: int) -> Case:
@@ -246,7 +263,7 @@ def failbacks(size: int) -> Case:
     meta = ObjectMeta(name="back", uid="uid-back", generation=1, creation_timestamp=START)
     asked = Failback("failover.lifeboat.io/v1alpha1", "Failback", meta, FailbackSpec("home", rate=1e6, at_once=100))
     asked = asked.with_status(phase=RUNNING, tokens=1e6, counted_at=START)
-    return Case([*clusters("home", "spare"), asked, *away], [asked.ref], min(size, 100))
+    return Case([*clusters("home", "spare"), federated_quota("team"), asked, *away], [asked.ref], min(size, 100))
 
 
 BATCHES: dict[str, Callable[[int], Case]] = {
@@ -258,6 +275,7 @@ BATCHES: dict[str, Callable[[int], Case]] = {
     "evictions": evictions,
     "evictions of applications": evictions_of_applications,
     "graceful_eviction": graceful_eviction,
+    "graceful_eviction of recovered clusters": graceful_eviction_restoring,
     "graceful_eviction of Services": graceful_eviction_of_services,
     "drains": drains,
     "drills": drills,

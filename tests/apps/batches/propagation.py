@@ -29,11 +29,6 @@ from controlplane.interpret.interpreter import Dependency
 from controlplane.kinds import CLUSTER, INTERPRETER_CUSTOMIZATION
 from controlplane.kinds.binding import AggregatedStatusItem
 from controlplane.kinds.cluster import SecretReference
-from controlplane.kinds.federated_quota import (
-    FederatedResourceQuota,
-    FederatedResourceQuotaSpec,
-    StaticClusterAssignment,
-)
 from controlplane.kinds.override_policy import (
     LabelAnnotationOverrider,
     OverridePolicy,
@@ -64,6 +59,7 @@ from tests.apps.batches.stored import (
     bound,
     clusters,
     deployment,
+    federated_quota,
     many,
     plain,
     policy,
@@ -242,13 +238,6 @@ def namespaces(size: int) -> Case:
 def namespaces_of_a_fleet(size: int) -> Case:
     one = plain("Namespace", "shop")
     return Case([*clusters(*many(size)), one], [one.ref], size)
-
-
-def federated_quota(name: str, *members: str) -> FederatedResourceQuota:
-    parts = tuple(StaticClusterAssignment(member, {"cpu": "1"}) for member in members)
-    spec = FederatedResourceQuotaSpec({"cpu": str(len(members) + 1)}, parts)
-    metadata = ObjectMeta(name=name, namespace="default", uid=f"uid-{name}", generation=1, creation_timestamp=START)
-    return FederatedResourceQuota("policy.karmada.io/v1alpha1", "FederatedResourceQuota", metadata, spec)
 
 
 def federated_quotas(size: int) -> Case:

@@ -13,6 +13,11 @@ from controlplane.apimachinery.meta import Condition, Object, ObjectMeta, Ref
 from controlplane.apimachinery.names import PROPAGATION_POLICY_NAME_ANNOTATION, work_name
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.federated_quota import (
+    FederatedResourceQuota,
+    FederatedResourceQuotaSpec,
+    StaticClusterAssignment,
+)
 from controlplane.kinds.policy import Policy, PropagationSpec, ResourceSelector
 from controlplane.kinds.rows import Eviction, FleetState, Judgement, Row
 from controlplane.kinds.rows import eviction_key as queued_as
@@ -118,3 +123,10 @@ def refs(objects: Sequence[Any]) -> list[Ref]:
 
 LOST = clusters("lost", taints=[no_execute()])
 OPEN = FleetState("default", failover_on_since=LONG_AGO)
+
+
+def federated_quota(name: str, *members: str) -> FederatedResourceQuota:
+    parts = tuple(StaticClusterAssignment(member, {"cpu": "1"}) for member in members)
+    spec = FederatedResourceQuotaSpec({"cpu": str(len(members) + 1)}, parts)
+    metadata = ObjectMeta(name=name, namespace="default", uid=f"uid-{name}", generation=1, creation_timestamp=START)
+    return FederatedResourceQuota("policy.karmada.io/v1alpha1", "FederatedResourceQuota", metadata, spec)

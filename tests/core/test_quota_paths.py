@@ -1,0 +1,233 @@
+"""Every way in which a binding gets more replicas asks the quotas of its namespace [federated-quotas].
+
+Writes by users are in tests/api/test_quotas.py, the scheduler and policies in tests/core/test_federated_quotas.py.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref, to_seconds
+from controlplane.controllers import CONTROLLERS
+from controlplane.controllers.failbacks import Failbacks
+from controlplane.controllers.federated_quotas import FederatedQuotas
+from controlplane.controllers.graceful_eviction import GracefulEviction
+from controlplane.engine import run
+from controlplane.engine.controller import Controller
+from controlplane.engine.memory import MemoryStore
+from controlplane.engine.state import Actor
+from controlplane.estimate.quota import changes
+from controlplane.eviction.purge import with_partial_task, with_task
+from controlplane.kinds import BINDINGS
+from controlplane.kinds.binding import SCHEDULED, Binding, GracefulEvictionTask, TargetCluster, origin
+from controlplane.kinds.cluster import Taint
+from controlplane.kinds.failback import FAILBACK, Failback, FailbackSpec
+from controlplane.settings import Settings
+from tests.builders.objects import START, binding, cluster
+from tests.builders.placements import by_weight, duplicated
+from tests.core.desk import pending
+from tests.core.test_failbacks import API_VERSION
+from tests.core.test_federated_quotas import EVERYWHERE, ON, QuotaDesk, quota
+
+# Why no write of a controller exceeds a quota.
+ASKS, TAKES_AWAY, NO_TARGETS = "asks", "takes away", "writes no targets"
+WRITERS_OF_CLUSTERS = {
+    "scheduler": ASKS,
+    "failbacks": ASKS,
+    "graceful_eviction": ASKS,
+    "evictions": TAKES_AWAY,
+    "drains": TAKES_AWAY,
+    "application_failover": TAKES_AWAY,
+    "policies": ASKS,
+    "dependencies": NO_TARGETS,  # its bindings have spec.requiredBy
+}
+
+
+class Place:
+    """A store with one controller and the controller of quotas, and a clock moved by hand."""
+
+    def __init__(self, controller: Controller, *objects: Any, settings: Settings = ON) -> None:
+        self.now, self.settings = START + timedelta(hours=1), settings
+        self.controllers = [controller, FederatedQuotas()]
+        self.store = MemoryStore(controllers=self.controllers, clock=lambda: self.now)
+        self.store.create(*objects)
+
+    def work(self, *, seconds: float = 0.0) -> None:
+        failures: list[run.Failure] = []
+        self.now += timedelta(seconds=seconds)
+        run.run_until_idle(self.controllers, self.store, self.settings, world=run.World(report=failures.append))
+        assert not failures, failures[0].trace
+
+    def get(self, ref: Ref) -> Any:
+        return self.store.get([ref])[ref]
+
+    def places(self, one: Binding) -> dict[str, int]:
+        return {target.name: target.replicas for target in self.get(one.ref).spec.clusters}
+
+    def use_up(self, other: Binding) -> None:
+        self.store.create(other)
+
+
+def test_every_controller_that_writes_targets_is_known_to_ask_quotas_or_to_take_targets_away() -> None:
+    writing = {
+        controller.name
+        for controller in CONTROLLERS
+        if any({"spec.clusters", "spec", "*", "create"} & set(controller.owns.kinds.get(kind, ())) for kind in BINDINGS)
+    }
+
+    assert writing == set(WRITERS_OF_CLUSTERS)
+
+
+def evicted() -> Binding:
+    """Return a binding whose two replicas left member1, and for which the scheduler found no other cluster."""
+    one = binding("web", EVERYWHERE, replicas=2, cpu="1").with_spec(
+        graceful_eviction_tasks=(
+            GracefulEvictionTask(
+                "member1", "Gracefully", replicas=2, reason="TaintUntolerated", creation_timestamp=START
+            ),
+        )
+    )
+    return one.with_status(conditions=(Condition(SCHEDULED, "False", "NoClusterFit", observed_generation=9),))
+
+
+def taken(replicas: int) -> Binding:
+    """Return another binding of the namespace, whose replicas request one cpu each."""
+    return binding("other", EVERYWHERE, on={"member2": replicas}, replicas=replicas, cpu="1")
+
+
+def test_a_recovered_cluster_gets_its_copies_back_only_while_the_quota_has_room() -> None:
+    place = Place(GracefulEviction(), cluster("member1"), cluster("member2"), quota(cpu="3"), taken(2), evicted())
+
+    place.work()
+    place.work(seconds=2)
+    assert place.places(evicted()) == {}
+    assert [task.from_cluster for task in place.get(evicted().ref).spec.graceful_eviction_tasks] == ["member1"]
+    (event,) = [one for one in place.store.list("Event") if getattr(one, "reason", "") == "CopyNotRestored"]
+    assert "exceeded quota: team, requested: cpu=2, used: cpu=2, limited: cpu=3" in event.message  # type: ignore[attr-defined]
+
+    place.store.put(place.get(taken(2).ref).with_spec(clusters=(TargetCluster("member2", 1),)), place.get(taken(2).ref))
+    place.work(seconds=61)
+    assert place.places(evicted()) == {"member1": 2}
+    assert place.get(evicted().ref).spec.graceful_eviction_tasks == ()
+
+
+def test_a_recovered_cluster_gets_its_copies_back_while_quotas_are_not_enforced() -> None:
+    place = Place(
+        GracefulEviction(), cluster("member1"), cluster("member2"), quota(cpu="1"), evicted(), settings=Settings()
+    )
+
+    place.work()
+    place.work(seconds=2)
+
+    assert place.places(evicted()) == {"member1": 2}
+
+
+def away(*names: str, most: int) -> Binding:
+    """Return a binding that has left home, of which a failback makes `most` copies of two cpu each."""
+    old = binding("web", duplicated(*names, least=1, most=most), on={"home": 2}, cpu="1")
+    left = with_task(old, "home", mode="Gracefully", reason="", producer="", message="", now=START)
+    gone = origin.with_departures(left, old, now=START)
+    return gone.with_spec(clusters=(TargetCluster("spare", 2),), graceful_eviction_tasks=())
+
+
+def going_back(one: Binding, *objects: Any, cpu: str = "3") -> Place:
+    asked = Failback(API_VERSION, "Failback", ObjectMeta(name="back"), FailbackSpec("home", rate=100))
+    return Place(Failbacks(), cluster("home"), cluster("spare"), quota(cpu=cpu), one, asked, *objects)
+
+
+def test_a_failback_that_would_exceed_a_quota_stays_with_the_reason_until_there_is_room() -> None:
+    one = away("home", "spare", most=2)
+    place = going_back(one)
+    place.work()
+    place.work(seconds=2)
+
+    status = place.get(Ref(FAILBACK, "", "back")).status
+    assert place.places(one) == {"spare": 2}
+    assert [(staying.cluster, staying.message) for staying in status.cannot_return] == [
+        ("home", "exceeded quota: team, requested: cpu=2, used: cpu=2, limited: cpu=3")
+    ]
+
+    live = place.get(quota().ref)
+    place.store.put(live.with_spec(overall={"cpu": "4"}), live)
+    place.work(seconds=10)
+    assert place.places(one) == {"home": 2, "spare": 2}
+
+
+def test_a_failback_that_requests_no_more_than_before_needs_no_room() -> None:
+    one = away("home", "spare", most=1)
+    place = going_back(one, cpu="2")
+
+    place.work()
+    place.work(seconds=2)
+
+    assert place.places(one) == {"home": 2}
+
+
+@pytest.mark.parametrize("path", ["failback", "restored"])
+def test_room_that_another_write_takes_meanwhile_is_missed_under_the_write_lock(path: str) -> None:
+    one = away("home", "spare", most=2) if path == "failback" else evicted()
+    if path == "failback":
+        place, controller = going_back(one, cpu="4"), Failbacks()
+        place.work()
+        key = Ref(FAILBACK, "", "back")
+    else:
+        place, controller = Place(GracefulEviction(), cluster("member1"), quota(cpu="2"), one), GracefulEviction()  # type: ignore[assignment]
+        key = one.ref
+    (snapshot,) = controller.load(place.store, [key])
+    decision = controller.decide(snapshot, ON, now=place.now + timedelta(seconds=2))  # type: ignore[arg-type]
+    decided = (decision, *decision.separate_decisions)
+    assert any(each.quota_guards for each in decided)
+
+    place.use_up(taken(1))
+    outcomes = place.store.apply([(None, each) for each in decided], by=Actor(controller.name))
+
+    assert any(outcome.lost for outcome in outcomes)
+    assert "home" not in place.places(one)
+    assert "member1" not in place.places(one)
+
+
+def test_what_evictions_write_requests_no_more_than_before() -> None:
+    """Purge, drain, unjoin and application failover write targets with these two functions only."""
+    old = binding("web", by_weight(a=1, b=1), on={"a": 2, "b": 3}, replicas=5, cpu="1")
+    arguments: Any = {"mode": "Gracefully", "reason": "", "producer": "", "message": "", "now": START}
+
+    assert changes(old, with_task(old, "a", **arguments)) == {"cpu": -2000}
+    assert changes(old, with_partial_task(old, "b", 2, **arguments)) == {"cpu": -2000}
+
+
+def test_an_evicted_copy_finds_its_new_place_in_a_full_quota_and_no_other_workload_gets_its_room() -> None:
+    desk = QuotaDesk(cluster("a"), cluster("b"), quota(cpu="2"), pending("web", EVERYWHERE, replicas=1))
+    assert desk.places("web") == {"a": 1, "b": 1}
+    task = GracefulEvictionTask("a", "Gracefully", replicas=1, reason="TaintUntolerated", creation_timestamp=START)
+
+    desk.store.create(cluster("c"), pending("other", by_weight(b=1)))
+    desk.change(desk.cluster("a").with_spec(taints=(Taint("failed", "NoExecute", time_added=START),)))
+    desk.change(desk.binding("web").with_spec(clusters=(TargetCluster("b", 1),), graceful_eviction_tasks=(task,)))
+
+    assert desk.places("web") == {"b": 1, "c": 1}
+    assert (desk.places("other"), desk.said("other")[1]) == ({}, "QuotaExceeded")
+    assert desk.used() == {"cpu": "2"}
+
+
+@pytest.mark.parametrize("trigger", ["new cluster", "rebalancer", "failed affinity"])
+def test_what_triggers_the_scheduler_places_no_more_than_the_quota_has_room_for(trigger: str) -> None:
+    desk = QuotaDesk(cluster("a"), quota(cpu="2"), pending("web", duplicated(), replicas=2))
+    assert desk.places("web") == {"a": 2}
+
+    if trigger != "new cluster":
+        desk.store.create(cluster("b"))
+        desk.settle()
+    if trigger == "rebalancer":
+        desk.wait(1)
+        desk.change(desk.binding("web").with_spec(reschedule_triggered_at=to_seconds(desk.now)))
+    elif trigger == "failed affinity":
+        desk.change(desk.binding("web").with_spec(placement=duplicated("a", "b")))
+    else:
+        desk.store.create(cluster("b"))
+        desk.settle()
+
+    assert desk.places("web") == {"a": 2}
+    assert desk.said("web") == ("False", "QuotaExceeded")
