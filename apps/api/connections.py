@@ -11,6 +11,7 @@ import logging
 import resource
 import sys
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import httptools
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 HEADER_SECONDS = 10.0  # from the first byte of a request, or from the connection, to the end of its headers
 MAX_HEADERS = 64 * 1024  # bytes of the request line and headers
 RESERVED_FILES = 128  # file descriptors for the database, logs and libraries
+BODY_SECONDS = 0.05  # that the body of a small creation may come behind its headers, before a task waits for it
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
@@ -71,6 +73,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._header_bytes = 0
         self._header_timer: asyncio.TimerHandle | None = None
         self._arriving = b""  # the bytes that are being parsed
+        self._without_body: Callable[[], None] | None = None  # begins a creation whose body has not arrived
+        self._body_timer: asyncio.TimerHandle | None = None
         self._tunnel: Tunnel | None = None  # None: no request has asked for another protocol
         self._is_switched = False  # True: what arrives is no HTTP any more
 
@@ -87,6 +91,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.connections_of_process.forget(self)
         self._stop_timer()
+        self._with_body()
         if self._tunnel is not None:
             self._tunnel.end()
         super().connection_lost(exc)
@@ -134,8 +139,33 @@ class GuardedProtocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """Begin to answer a request. uvicorn calls it when its headers are known and it is the first that waits."""
         start = super()._start_asgi_task
-        if self.direct is None or not self.direct.take(cycle, lambda: start(cycle, app)):
-            start(cycle, app)
+
+        def begin() -> None:
+            if self.direct is None or not self.direct.take(cycle, lambda: start(cycle, app)):
+                start(cycle, app)
+
+        if self.direct is not None and cycle.more_body and self.direct.waits_for_body(cycle):
+            self._without_body = begin
+            self._body_timer = self.loop.call_later(BODY_SECONDS, self._body_arrived)
+        else:
+            begin()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._body_arrived()
+
+    def _body_arrived(self) -> None:
+        """Begin to answer a creation, because its body is there or takes too long."""
+        if (begin := self._with_body()) is not None:
+            begin()
+
+    def _with_body(self) -> Callable[[], None] | None:
+        """Return what begins a creation that waits for its body; None: there is none. It does not wait any more."""
+        begin, self._without_body = self._without_body, None
+        if self._body_timer is not None:
+            self._body_timer.cancel()
+            self._body_timer = None
+        return begin
 
     def _unsupported_upgrade_warning(self) -> None:
         """Keep what follows a request that asks for another protocol. uvicorn calls it after such a request."""
@@ -178,6 +208,6 @@ class GuardedProtocol(HttpToolsProtocol):
 
 
 def guarded(limit: int, direct: Direct | None = None) -> type[GuardedProtocol]:
-    """Return the protocol class for a process that allows `limit` connections. `direct`: answers some reads."""
+    """Return the protocol class for a process that allows `limit` connections. `direct`: answers some requests."""
     members = {"connections_of_process": Connections(limit), "direct": direct}
     return type("GuardedProtocol", (GuardedProtocol,), members)

@@ -198,7 +198,7 @@ def _answered(request: Any, trail: audit.Trail) -> Reply | None:
     except StatusError:
         return None
     except Exception as error:  # noqa: BLE001  # the answer to any error is a Status
-        return _refused(request, (), error, trail)
+        return refused(request, (), error, trail)
     request.META[CALLER] = request.user.get_username()
     auditing.note_user(request.user)
     auditing.note_decision(attributes, decision)
@@ -221,14 +221,14 @@ def _handled(request: Any, view: ObjectView, trail: audit.Trail) -> Reply:
         renderer = request.accepted_renderer
         body = renderer.encode(response.data, {"request": request})
     except Exception as error:  # noqa: BLE001  # the same
-        return _refused(request, (allow,), error, trail)
+        return refused(request, (allow,), error, trail)
     if not trail.stored:
         auditing.record(trail, Answered(response.status_code))
     content_type = renderer.content_type or renderer.media_type
     return _reply(request, trail, response, body, ((b"content-type", content_type.encode()), allow))
 
 
-def _refused(request: Any, headers: tuple[tuple[bytes, bytes], ...], error: Exception, trail: audit.Trail) -> Reply:
+def refused(request: Any, headers: tuple[tuple[bytes, bytes], ...], error: Exception, trail: audit.Trail) -> Reply:
     """Return an error as a Status, logged and recorded as the full way does."""
     failure = error_mapping.status_error(error)
     if request.method != "GET":
@@ -258,6 +258,11 @@ def _reply(
 def _own_headers(response: Any) -> Iterator[tuple[str, str]]:
     """Yield the headers that the view or an error has set."""
     return ((name, value) for name, value in response.items() if name != "Content-Type")
+
+
+def json_renderer() -> renderers.FormRenderer:
+    """Return the renderer of plain JSON."""
+    return renderers.JSONRenderer()
 
 
 @lru_cache(maxsize=2)

@@ -21,7 +21,7 @@ VALID_SECONDS: Final = 0.9  # longest time between a check and a request that it
 MOST_KNOWN: Final = 10_000
 READS: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 # What tokens depend on: see the queries of tokens and service_accounts.
-_HOLDERS: Final = frozenset(("serviceaccounts", "secrets", "pods", "clusters", "namespaces"))
+HOLDERS: Final = frozenset(("serviceaccounts", "secrets", "pods", "clusters", "namespaces"))
 
 
 class Checked(NamedTuple):
@@ -78,7 +78,7 @@ def may_end_credentials(environ: Mapping[str, Any], *, is_object: bool) -> bool:
     if environ["REQUEST_METHOD"] in READS:
         return False
     place = parse_path(environ["PATH_INFO"].strip("/").split("/")) if is_object else None
-    return place is None or place.plural in _HOLDERS
+    return place is None or place.plural in HOLDERS
 
 
 def _key(header: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from controlplane.admission.admit import without_status
 from controlplane.apimachinery.errors import AlreadyExists, BadRequest, Conflict, NotFound
 from controlplane.apimachinery.meta import Object
 from controlplane.engine.decision import Put
+from controlplane.engine.state import Outcome
 from controlplane.kind import text_of
 from controlplane.settings import Settings
 from controlplane.wire import scale
@@ -44,6 +46,13 @@ class Written(NamedTuple):
     created: bool = False
 
 
+class Planned(NamedTuple):
+    """A creation that is decided, and warnings about the fields of the request."""
+
+    plan: writer.Planned
+    warnings: list[str]
+
+
 class Gone(NamedTuple):
     """An object that was removed, and the warnings for the caller."""
 
@@ -53,9 +62,21 @@ class Gone(NamedTuple):
 
 
 class Writer:
-    """The writes of one request: by which user, to which object, with which options."""
+    """The writes of one request: by which user, to which object, with which options.
 
-    def __init__(self, store: DjangoStore, settings: Settings, target: Target, writing: Writing, *, user: Any) -> None:
+    `now`: the database's time, None: it is read when it is needed.
+    """
+
+    def __init__(
+        self,
+        store: DjangoStore,
+        settings: Settings,
+        target: Target,
+        writing: Writing,
+        *,
+        user: Any,
+        now: datetime | None = None,
+    ) -> None:
         asked = target.subresource
         if asked == signing_requests.APPROVAL:
             target = replace(target, subresource="status")  # it writes a part of the status
@@ -68,14 +89,30 @@ class Writer:
         author = Author(user.get_username(), REASON, writing.manager)
         restrict = agents.check_write if agents.cluster_of(user) else signing_requests.restriction(user, asked)
         stamp = partial(signing_requests.stamped, user)
-        self.writer = writer.Writer(store, settings, author, dry_run=writing.dry_run, restrict=restrict, stamp=stamp)
+        self.writer = writer.Writer(
+            store, settings, author, dry_run=writing.dry_run, restrict=restrict, stamp=stamp, now=now
+        )
 
     def create(self, body: bodies.Body) -> Written:
         """Store a new object. Raises AlreadyExists, NotFound if its namespace is missing, Invalid, BadRequest."""
+        document, warnings = self._new(body)
+        return self._served(self.writer.create(self.kind, document), warnings)
+
+    def plan(self, body: bodies.Body) -> Planned:
+        """Return a creation that is decided and not stored; see `objects.writer.Writer.plan`."""
+        document, warnings = self._new(body)
+        return Planned(self.writer.plan(self.kind, document), warnings)
+
+    def planned(self, plan: Planned, outcome: Outcome) -> Written:
+        """Return what a plan has led to, when its decision is stored."""
+        return self._served(self.writer.planned(plan.plan, outcome), plan.warnings)
+
+    def _new(self, body: bodies.Body) -> tuple[Document, list[str]]:
+        """Return the document of a new object, and warnings about its fields."""
         document, warnings = self._known(bodies.about(self.target, body.document), body.duplicates)
         if document["metadata"].get("resourceVersion"):
             raise BadRequest("resourceVersion should not be set on objects to be created")
-        return self._served(self.writer.create(self.kind, document), warnings)
+        return document, warnings
 
     def update(self, body: bodies.Body) -> Written:
         """Store a whole new state. Raises Conflict if the body is based on an older version, NotFound, Invalid."""

@@ -149,7 +149,7 @@ def _dry_run(cursor: BinaryCursor, batch: Batch, known: Stored) -> list[Outcome]
     stored |= moved_from([cursor.run(*query).fetchall() for query in moved_queries(stored)])
     guards = batch.guards()
     generations = generations_from(guards, [cursor.run(*query).fetchall() for query in generation_queries(guards)])
-    return _outcomes(batch.settle(stored, generations, now=_clock(cursor)), versions=None)
+    return outcomes_of(batch.settle(stored, generations, now=_clock(cursor)), versions=None)
 
 
 def _assumed(batch: Batch, known: Stored) -> dict[Ref, Object | None]:
@@ -190,7 +190,7 @@ class _Writer:
         else:
             before = self._write_each(parts, outcomes)
         if before is not None and not change_log.has_room(before.newest):
-            _extend_log(before.newest)
+            extend_log(before.newest)
         return outcomes
 
     def _write_each(self, parts: Sequence[Batch], outcomes: list[Outcome]) -> _Transaction | None:
@@ -278,7 +278,7 @@ class _Writer:
             connection.close()
 
 
-def _extend_log(version: int) -> None:
+def extend_log(version: int) -> None:
     """Create partitions of the change log ahead of a version, while the write lock is free.
 
     If that fails, the next write tries again.
@@ -382,7 +382,7 @@ class _Transaction:
 
     def outcomes(self) -> list[Outcome]:
         """Return the outcome of each decision of the batch."""
-        return _outcomes(self.prepared.settled, versions=range(self.base + 1, self.newest + 1))
+        return outcomes_of(self.prepared.settled, versions=range(self.base + 1, self.newest + 1))
 
     def _run(self, query: str, params: Sequence[Any] = ()) -> BinaryCursor:
         return BinaryCursor(self.raw).run(query, params)
@@ -411,7 +411,7 @@ def _clock(cursor: BinaryCursor) -> datetime:
     return moment
 
 
-def _outcomes(settled: Settled, *, versions: range | None) -> list[Outcome]:
+def outcomes_of(settled: Settled, *, versions: range | None) -> list[Outcome]:
     """Return the outcome of each decision. `versions`: those of the lines; None: it was a dry run."""
     outcomes: list[Outcome] = []
     for verdict in settled.verdicts:

@@ -75,6 +75,11 @@ class Configuration(Refreshed):
         members are paused after a restore, the settings let no controller run that writes to members.
         """
         self.refresh(at_once=reread)
+        return self.known
+
+    @property
+    def known(self) -> Settings:
+        """Return the settings as they were read `age` seconds ago. Reads nothing."""
         return self._settings if self._held is None else settings_during(self._held, self._settings)
 
     def _read(self) -> None:

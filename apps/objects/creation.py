@@ -7,17 +7,18 @@ an object that exists already is reported as UniqueViolation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from apps.objects import due
-from apps.objects.arrays import BinaryCursor
+from apps.objects.arrays import BinaryCursor, bigints, texts
 from apps.objects.batch import Batch, Item
 from apps.objects.statements import Prepared
 from apps.objects.tables import ObjectTable
 from controlplane.engine.decision import Decision, Put, Save
+from controlplane.kinds import NAMESPACE
 
 # All other parts read `base` or `locked_at`, so each of them begins when the lock is held. The order of versions is the
 # order of commits because the row stays locked until then.
@@ -27,6 +28,13 @@ _LOCKED: Final = """
         ON CONFLICT (id) DO UPDATE SET version = objects_counter.version + excluded.version
         RETURNING version, version - %s::bigint AS base, clock_timestamp() AS locked_at
     )"""
+# Fails unless each namespace is stored in the version in which it was seen. A namespace that ends has another one.
+_SAME_NAMESPACES: Final = f"""objects_written('namespaces', %s, (
+        SELECT count(*) FROM unnest(%s, %s) AS seen(name, version) CROSS JOIN LATERAL (
+            SELECT 1 FROM objects_object o
+            WHERE o.kind = '{NAMESPACE}' AND o.namespace = '' AND o.name = seen.name
+              AND o.resource_version = seen.version LIMIT 1) AS same
+    ), %s)"""
 MOST_KEPT: Final = 256  # statements: each set of tables has its own
 
 
@@ -62,11 +70,25 @@ def create(raw: Any, batch: Batch, prepared: Prepared, *, channel: str) -> Creat
     `channel`: on which the newest version is sent. Raises UniqueViolation if an object exists already, and
     CheckViolation if the change log has no partition for the versions. Then nothing is written.
     """
+    row = BinaryCursor(raw).run(*statement(batch, prepared, channel=channel)).fetchone()
+    assert row is not None, "the statement returns a row"
+    return Created(*row[:3])
+
+
+def statement(
+    batch: Batch, prepared: Prepared, *, channel: str, namespaces: Mapping[str, int] | None = None
+) -> tuple[str, list[Any]]:
+    """Return the statement of a batch with its parameters.
+
+    `namespaces`: versions of namespaces by name. The statement fails, and nothing is written, if one of them is not
+    stored in its version any more. None: no namespace is looked at.
+    """
     count, marks = len(prepared.settled.lines), prepared.marks
     query = _statement(
         tuple(group.table for group in prepared.groups),
         tuple(other.locked for other in prepared.other_rows),
         has_marks=bool(marks.rows),
+        has_namespaces=namespaces is not None,
     )
     params: list[Any] = [count, count]
     for group in prepared.groups:
@@ -78,13 +100,15 @@ def create(raw: Any, batch: Batch, prepared: Prepared, *, channel: str) -> Creat
     if marks.rows:
         params += (due.CHANNEL, ",".join(sorted({mark.controller for mark in prepared.settled.marks})))
     params += (group.lines for group in prepared.groups)
-    row = BinaryCursor(raw).run(query, params).fetchone()
-    assert row is not None, "the statement returns a row"
-    return Created(*row[:3])
+    if namespaces is not None:
+        params += (len(namespaces), texts(namespaces), bigints(namespaces.values()), len(namespaces))
+    return query, params
 
 
 @lru_cache(maxsize=MOST_KEPT)
-def _statement(tables: tuple[ObjectTable, ...], others: tuple[str, ...], *, has_marks: bool) -> str:
+def _statement(
+    tables: tuple[ObjectTable, ...], others: tuple[str, ...], *, has_marks: bool, has_namespaces: bool
+) -> str:
     """Return the statement that inserts into these tables and runs these other insertions."""
     parts, checks = [_LOCKED], list[str]()
     for place, table in enumerate(tables):
@@ -93,6 +117,7 @@ def _statement(tables: tuple[ObjectTable, ...], others: tuple[str, ...], *, has_
         checks.append(check)
     parts += (f"other{place} AS ({other})" for place, other in enumerate(others))
     parts += (f"marked AS ({due.MARK_LOCKED})",) if has_marks else ()
+    checks += (_SAME_NAMESPACES,) if has_namespaces else ()
     notified = ["pg_notify(%s, version::text)", *(["pg_notify(%s, %s)"] if has_marks else [])]
     answers = ("base", "locked_at", "locked_at - statement_timestamp()", *notified, *checks)
     return f"{', '.join(parts)} SELECT {', '.join(answers)} FROM locked"

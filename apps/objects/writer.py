@@ -71,6 +71,19 @@ class Written(NamedTuple):
     created: bool = False
 
 
+class Planned(NamedTuple):
+    """A creation with its decision. `effects`: warnings about what it does to workloads."""
+
+    change: Change
+    decision: Decision
+    effects: Sequence[str]
+
+    @property
+    def ref(self) -> Ref:
+        """Return the reference of the new object."""
+        return _about(self.change).ref
+
+
 class Deleted(NamedTuple):
     """A deletion. `left` is the object while finalizers keep it. None: the object is gone."""
 
@@ -108,7 +121,8 @@ class Writer:
     """Writes objects on behalf of one author.
 
     `restrict(kind, new, old)` raises if the author may not write this. `stamp(kind, document)` fills in what the login
-    of the author decides. `dry_run` goes through all checks and stores nothing.
+    of the author decides. `dry_run` goes through all checks and stores nothing. `now`: the database's time when the
+    write began; None: it is read.
     """
 
     def __init__(
@@ -120,6 +134,7 @@ class Writer:
         dry_run: bool = False,
         restrict: Restriction = no_restriction,
         stamp: Stamp = no_stamp,
+        now: datetime | None = None,
     ) -> None:
         self.store = store
         self.settings = settings
@@ -128,6 +143,8 @@ class Writer:
         self.restrict = restrict
         self.stamp = stamp
         self._reviewed: list[str] = []  # warnings of admission policies and webhooks about the last writes
+        if now is not None:
+            self.__dict__["now"] = now
 
     @cached_property
     def now(self) -> datetime:
@@ -158,11 +175,31 @@ class Writer:
         generated = not metadata.get("name") and metadata.get("generateName")
         admission.check_namespace(self._look, kind, document)
         for _ in range(NAME_ATTEMPTS if generated else 1):
-            made = self.admit_new(kind, document, tracked=tracked)
-            written = self.attempt(Change(Put(stored_version(kind, made.object), None), made.warnings, kind=kind))
+            change = self._creation(kind, document, tracked=tracked)
+            written = self.attempt(change)
             if written is not None:
                 return written._replace(created=True)
-        raise AlreadyExists.of(kind.resource.plural, made.object.metadata.name, group=kind.resource.group)
+        raise AlreadyExists.of(kind.resource.plural, _about(change).metadata.name, group=kind.resource.group)
+
+    def _creation(self, kind: Kind, document: Document, *, tracked: bool) -> Change:
+        made = self.admit_new(kind, document, tracked=tracked)
+        return Change(Put(stored_version(kind, made.object), None), made.warnings, kind=kind)
+
+    def plan(self, kind: Kind, document: Document) -> Planned:
+        """Return a creation that is decided and not stored. The caller stores its decision, and calls `planned`.
+
+        The namespace is not checked. Raises the errors of `create` but AlreadyExists.
+        """
+        change = self._creation(kind, document, tracked=False)
+        effects = preview(self.store, [change.change], self.settings, now=self.now)
+        (decision,) = self._decide([[change]])
+        return Planned(change, decision, effects)
+
+    def planned(self, plan: Planned, outcome: Outcome) -> Written:
+        """Return what a plan has led to, when its decision is stored."""
+        self._note_stored([plan.change], [plan.decision], [outcome])
+        stored = outcome.objects[0] or _about(plan.change)
+        return Written(stored, [*plan.change.warnings, *self._reviewed, *plan.effects], created=True)
 
     def change(self, ref: Ref, build: Callable[[], Change], *, retry: bool = True) -> Written:
         """Store the change that `build` makes of the newest state of the object.
@@ -240,31 +277,40 @@ class Writer:
         if outcome.lost:
             quota_checks.check_write(self.store, change.change, self.settings)  # another write may have taken the room
             return None
-        obj = change.change.old if isinstance(change.change, Delete) else change.change.new
-        return Written(outcome.objects[0] or obj, [*change.warnings, *self._reviewed, *effects])
+        return Written(outcome.objects[0] or _about(change), [*change.warnings, *self._reviewed, *effects])
 
     def apply(self, groups: Sequence[Sequence[Change]]) -> list[Outcome]:
         """Store groups of changes, each group as a whole or not at all; return what became of each.
 
         Raises the error of an admission policy or webhook that denies one of them.
         """
-        entries = [entry for group in groups for entry in group]
-        asked = [reviewing.Asked(entry.change, entry.subresource, entry.kind) for entry in entries]
-        author, is_trial = self.author.user, self.dry_run
-        self._reviewed = reviewing.review(self.store, asked, self.settings, author=author, dry_run=is_trial)
-        trail = audit.current()
-        decisions = [self._decision(group, trail) for group in groups]
+        decisions = self._decide(groups)
         pairs, by = [(None, decision) for decision in decisions], Actor(self.author.user)
         if self.dry_run:
             outcomes = self.store.apply(pairs, by=by, dry_run=True)
         else:
             outcomes = self.store.groups.apply(pairs, by=by)
-            audit.note_stored(trail, decisions, outcomes)
-        written = [_kind_of(entry.change) for entry in entries]
+        self._note_stored([entry for group in groups for entry in group], decisions, outcomes)
+        return list(outcomes)
+
+    def _decide(self, groups: Sequence[Sequence[Change]]) -> list[Decision]:
+        """Return a decision for each group of changes, which admission policies and webhooks have reviewed."""
+        asked = [reviewing.Asked(entry.change, entry.subresource, entry.kind) for group in groups for entry in group]
+        author, is_trial = self.author.user, self.dry_run
+        self._reviewed = reviewing.review(self.store, asked, self.settings, author=author, dry_run=is_trial)
+        trail = audit.current()
+        return [self._decision(group, trail) for group in groups]
+
+    def _note_stored(
+        self, entries: Sequence[Change], decisions: Sequence[Decision], outcomes: Sequence[Outcome]
+    ) -> None:
+        """Note in the audit trail what was stored, and bring up to date what requests are decided by."""
+        if not self.dry_run:
+            audit.note_stored(audit.current(), decisions, outcomes)
+        written = [_about(entry).ref.kind for entry in entries]
         if DEFINITION in written:
             definitions().refresh(at_once=True)  # the author may use the new kind in the next request
         reviewing.refresh_after(written)
-        return list(outcomes)
 
     def _decision(self, group: Sequence[Change], trail: audit.Trail) -> Decision:
         """Return the decision to store a group of changes, with an audit event for each of them."""
@@ -393,8 +439,9 @@ def document_of(obj: Object) -> Document:
     return document
 
 
-def _kind_of(change: Put | Delete) -> str:
-    return (change.old if isinstance(change, Delete) else change.new).ref.kind
+def _about(entry: Change) -> Object:
+    """Return the new state of an object that is written, or the last one if the object is deleted."""
+    return entry.change.old if isinstance(entry.change, Delete) else entry.change.new
 
 
 def _based_on(kind: Kind, before: Document, document: Document, *, subresource: str) -> Document:

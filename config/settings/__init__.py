@@ -91,11 +91,11 @@ _MEMORY = {"work_mem": "32MB", "max_parallel_workers_per_gather": "0"}
 # The limits for waiting and running keep reads and health checks working while another session holds the write lock,
 # and let a request end with an error that names the cause.
 DATABASE_LOCK_SECONDS = env.number("LIFEBOAT_DATABASE_LOCK_SECONDS", default=10, at_least=1)
-_STATEMENT_SECONDS = env.number("LIFEBOAT_DATABASE_STATEMENT_SECONDS", default=60, at_least=1)
+DATABASE_STATEMENT_SECONDS = env.number("LIFEBOAT_DATABASE_STATEMENT_SECONDS", default=60, at_least=1)
 _LIMITS = {
     "idle_in_transaction_session_timeout": f"{LEASE_SECONDS}s",
     "lock_timeout": f"{DATABASE_LOCK_SECONDS}s",
-    "statement_timeout": f"{_STATEMENT_SECONDS}s",
+    "statement_timeout": f"{DATABASE_STATEMENT_SECONDS}s",
 }
 # With these libpq notices within half a minute that the host of the server is lost, instead of a quarter of an hour.
 _LIVENESS = {

@@ -4,100 +4,22 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPConnection
-from typing import Any, NamedTuple
 
 import pytest
-import uvicorn
 from django.contrib.auth import get_user_model
 from django.db import connection
 
 from apps.api import direct, tokens
-from apps.api.connections import guarded
-from apps.api.shell import Reply, Shell
-from apps.objects.default_roles import make_roles
-from apps.objects.namespaces import make_namespaces
 from apps.objects.point_reads import SESSION
-from apps.objects.store import store
-from config.wsgi import application
-from tests.builders.documents import TABLE, config_map, config_maps, deployment, deployments
+from tests.apps.direct_site import MAPS, ONE, Answer, Site
+from tests.builders.documents import TABLE, config_map, deployment, deployments
 from tests.processes import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-MAPS, ONE = config_maps("default"), config_maps("default", "one")
 ADDED_BY_UVICORN = {"date", "server"}
-
-
-class Answer(NamedTuple):
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-
-class Counting(Shell):
-    """Counts the requests that did not go the direct way."""
-
-    calls = 0
-
-    def _call(self, environ: dict[str, Any]) -> Reply:
-        self.calls += 1
-        return super()._call(environ)
-
-
-class Site:
-    """A server in a thread, with a user of all rights."""
-
-    def __init__(self) -> None:
-        make_namespaces(store())
-        make_roles(store())
-        self.token = tokens.create(get_user_model().objects.create_superuser("eve"), "test")
-        self.shell = Counting(application, threads=4, buffer=1 << 20)
-        protocol = guarded(100, self.shell.direct)
-        self.server = uvicorn.Server(uvicorn.Config(self.shell, port=0, lifespan="off", http=protocol, ws="none"))
-        self.thread = threading.Thread(target=self.server.run)
-        self.thread.start()
-        until(lambda: self.server.started, within=20)
-        self.port: int = self.server.servers[0].sockets[0].getsockname()[1]
-
-    def stop(self) -> None:
-        self.server.should_exit = True
-        self.thread.join(20)
-        self.shell.direct.close()
-        self.shell.pool.shutdown()
-        self.shell.health.shutdown()
-
-    def ask(self, path: str, *, method: str = "GET", body: Any = None, **headers: str) -> Answer:
-        sent = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
-        sent |= {name.replace("_", "-"): value for name, value in headers.items()}
-        http = HTTPConnection("127.0.0.1", self.port, timeout=20)
-        http.request(method, path, None if body is None else json.dumps(body), sent)
-        response = http.getresponse()
-        found = Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, response.read())
-        http.close()
-        return found
-
-    def directly(self, path: str, **headers: str) -> Answer:
-        """Return the answer of the direct way, which needs a session and a check of the token."""
-
-        def answered() -> Answer | None:
-            before = self.shell.calls
-            found = self.ask(path, **headers)
-            return found if self.shell.calls == before else None
-
-        found: Answer = until(answered, within=20, every=0.01)
-        return found
-
-    def goes_another_way(self, path: str, **headers: str) -> Answer:
-        """Return the answer to a request, and check that it did not go the direct way although that was open."""
-        self.directly(ONE)
-        before = self.shell.calls
-        found = self.ask(path, **headers)
-        assert self.shell.calls == before + 1, path
-        return found
 
 
 @pytest.fixture

@@ -90,6 +90,23 @@ def test_duplicates_can_be_collected_instead_and_the_last_value_counts() -> None
     assert duplicates == ['duplicate field "a"', 'duplicate field "l[0].x"']
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (b'{"a":1,"b":{"a":"","":"a"}}', []),
+        (b'{"a":"","a":""}', ["a"]),
+        (b'{"":1,"":1}', [""]),
+        (b'{"a\\u0022\\"":1,"b":1,"b":2}', ["b"]),  # escaped quotation marks
+        (b'{"\\u0062":1,"b":2}', ["b"]),  # the same name, written in two ways
+        ('{"ä":1,"ä":[]}'.encode(), ["ä"]),
+    ],
+)
+def test_each_duplicate_key_is_found_however_it_is_written(text: bytes, found: list[str]) -> None:
+    duplicates: list[str] = []
+    decode_body(None, text, duplicates=duplicates)
+    assert duplicates == [f'duplicate field "{name}"' for name in found]
+
+
 def test_unknown_fields_are_named_by_their_path() -> None:
     document = deployment(
         replica=1,
