@@ -48,7 +48,7 @@ def environment(folder: Path, *, redis_url: str, **extra: str) -> dict[str, str]
 
 
 def own_redis() -> str:
-    """Return the last database of the run's Redis, emptied: nobody else's ticks are in it."""
+    """Return the last database of the run's Redis, emptied: no ticks of others are in it."""
     import redis  # here: importing this module needs no services
 
     url = f"{os.environ['REDIS_URL'].rsplit('/', 1)[0]}/15"

@@ -1,4 +1,4 @@
-"""`make wheels`: every pin, and what it needs, has a wheel on every machine the README promises. Asks the registry.
+"""`make wheels`: every pin, and what it needs, has a wheel on every machine that README names. Asks the registry.
 
 pip resolves for another machine than this one, and downloads nothing it need not; markers (`; sys_platform == …`) it
 would judge by this machine, so they are judged here, by the other one. Takes minutes: not part of `make check`.

@@ -144,7 +144,7 @@ class Live:
         return answer.document
 
     def ask(self, method: str, path: str, body: Any = None, **options: str) -> Answer:
-        """Return the API's answer; asked anew where the server had closed a connection kept for long."""
+        """Return the API's answer; asked again where the server had closed a connection kept for long."""
         try:
             return self.api.ask(method, path, body, **options)
         except (OSError, http.client.HTTPException):
@@ -172,7 +172,7 @@ class Live:
         self, namespace: str, name: str, plural: str = "deployments", *, of: Sequence[str] = MEMBERS
     ) -> dict[str, int]:
         """Return ready replicas by member, as the members that can be reached say themselves, asked in the order of
-        `of`: whoever adds them up while a workload moves asks the member it leaves first."""
+        `of`: a caller that adds them up while a workload moves asks the member it leaves first."""
         path = f"/apis/apps/v1/namespaces/{namespace}/{plural}/{name}"
         held = {member: self.member(member, "GET", path) for member in of}
         return {member: doc.get("status", {}).get("readyReplicas", 0) for member, doc in held.items() if doc}
@@ -221,7 +221,7 @@ class Live:
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
-        """Hear of changes as long as somebody reads them: a session that cannot send on what it heard stands in the way
+        """Hear of changes as long as a test reads them: a session that cannot send on what it heard stands in the way
         of every DROP DATABASE of the server."""
         self._changes.execute(f"LISTEN {CHANGES_CHANNEL}")
         try:
@@ -230,7 +230,7 @@ class Live:
             self._changes.execute("UNLISTEN *")
 
     def _last_words(self) -> str:
-        """Return the latest Events, for whoever has to find out what the product waited for."""
+        """Return the latest Events, for a reader who has to find out what the product waited for."""
         events = sorted(self.items("/api/v1/events"), key=lambda one: one.get("lastTimestamp") or "")[-LAST_WORDS:]
         about = [one["involvedObject"] for one in events]
         return "\n".join(

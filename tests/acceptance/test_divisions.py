@@ -1,4 +1,4 @@
-"""The failover guide's Deployment `foo` with 4 replicas under every division type, and what happens where nobody can
+"""The failover guide's Deployment `foo` with 4 replicas under all division types, and what happens where no cluster can
 take over."""
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def started(fleet: Live, ns: str) -> str:
 
 
 def run_job(fleet: Live, ns: str, cluster: str) -> None:
-    """Do what the Flink operator of a member does: run the job and say so."""
+    """Do what the Flink operator of a member does: run the job and report it."""
     path = f"{APPS.format(ns)}/flink-app"
     fleet.until(lambda: fleet.member(cluster, "GET", path))
     status = {"jobStatus": {"jobID": JOB, "state": "RUNNING"}, "jobManagerDeploymentStatus": "READY"}

@@ -16,7 +16,7 @@ from tests.processes import PROJECT
 pytestmark = pytest.mark.slow
 
 NGINX = "nginx-deployment"
-TOLD = ["Seen", "Tainted", "Decided", "Scheduled", "Healthy", "Cleared", "Removed"]
+STEPS = ["Seen", "Tainted", "Decided", "Scheduled", "Healthy", "Cleared", "Removed"]
 
 
 def divided(fleet: Live, ns: str) -> None:
@@ -53,7 +53,7 @@ def test_a_record_tells_a_failover_with_seconds_and_without_events(fleet: Live, 
     assert [one["name"] for one in reported["left"]] == ["member1"]
     assert reported["after"] == [{"name": "member2", "replicas": 3}]
     whats = [step["what"] for step in reported["steps"]]
-    assert [one for one in dict.fromkeys(whats) if one != "WaitedFor"] == TOLD
+    assert [one for one in dict.fromkeys(whats) if one != "WaitedFor"] == STEPS
     assert all(sooner["seconds"] <= later["seconds"] for sooner, later in pairwise(reported["steps"]))
     first, last = (datetime.fromisoformat(reported["steps"][place]["at"]) for place in (0, -1))
     assert reported["steps"][-1]["seconds"] == pytest.approx((last - first).total_seconds(), abs=0.01)

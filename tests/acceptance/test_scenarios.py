@@ -88,7 +88,7 @@ def homes(fleet: Live, ns: str) -> set[str]:
 def test_s002_scenario_2_a_whole_application_moves_and_never_stops_serving(
     fleet: Live, ns: str, trouble: Callable[[Live, str], None]
 ) -> None:
-    """The cluster is faulty, or somebody says so, but what runs there still serves; pods on the new one need time."""
+    """The cluster is faulty, or a user says it is, but what runs there still serves; pods on the new one need time."""
     fleet.apply(taint_policy())
     home = online(fleet, ns)
     fleet.pods_ready_after(2.0)

@@ -28,7 +28,7 @@ def web(fleet: Live, ns: str) -> None:
 
 
 def edit_taints(by: Client, change: Any) -> None:
-    """Write a cluster's taints as client-go does: get, change, update; again where somebody else was faster."""
+    """Write a cluster's taints as client-go does: get, change, update; again where another client was faster."""
     while True:
         cluster = by.get(f"{CLUSTERS}/{HOME}").document
         cluster["spec"]["taints"] = change(cluster["spec"].get("taints") or [])

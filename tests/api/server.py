@@ -42,7 +42,7 @@ class Answer(NamedTuple):
 
 
 class Client:
-    """One keep-alive connection with a bearer token ("" is nobody)."""
+    """One keep-alive connection with a bearer token ("" is no user)."""
 
     def __init__(self, address: tuple[str, int], token: str) -> None:
         self.address = address
@@ -200,7 +200,7 @@ class Server:
         return token
 
     def client(self, token: str | None = None) -> Client:
-        """Return a client: of the admin, of whoever has that token, of nobody ("")."""
+        """Return a client: of the admin, of the user with that token, of no user ("")."""
         return Client(("127.0.0.1", self.port), self.token if token is None else token)
 
     def _sql(self, *statements: str) -> None:
@@ -229,7 +229,7 @@ def forgotten(server: Server) -> Iterator[None]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports nobody listens on now."""
+    """Return ports on which no process listens now."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:

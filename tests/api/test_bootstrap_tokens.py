@@ -66,7 +66,7 @@ def test_a_review_knows_bootstrap_tokens(api: Client, token: str) -> None:
 
 def test_a_watch_ends_with_its_bootstrap_token(server: Server, api: Client, token: str) -> None:
     path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-    with server.client(token).watch(path, fieldSelector="metadata.name=nobody") as stream:
+    with server.client(token).watch(path, fieldSelector="metadata.name=none") as stream:
         assert stream.status == 200
         api.delete(f"{SECRETS}/bootstrap-token-{token[:6]}")
 

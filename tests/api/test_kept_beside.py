@@ -138,7 +138,7 @@ REFUSED: dict[str, tuple[Place, Document, str]] = {
     "a long subject": (events, event(involvedObject={"kind": "Pod", "name": "a", "uid": LONG}), "involvedObject.uid"),
     # Numbers
     "replicas": (bindings, binding(replicas=MUCH), "spec.replicas"),
-    "replicas nobody can add up": (bindings, binding(replicas=1 << 31), "spec.replicas"),
+    "replicas that cannot be added up": (bindings, binding(replicas=1 << 31), "spec.replicas"),
     "a target's replicas": (
         bindings,
         binding(clusters=[{"name": "a", "replicas": 1 << 31}]),

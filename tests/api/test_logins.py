@@ -59,7 +59,7 @@ def ends(stream: object) -> bool:
 )
 def test_a_watch_ends_with_its_token(server: Server, user: str, what: str) -> None:
     api = server.client(server.manage("token", "create", "--user", user))
-    with api.watch(LISTS, fieldSelector="metadata.name=nobody") as stream, server.client().watch(LISTS) as other:
+    with api.watch(LISTS, fieldSelector="metadata.name=none") as stream, server.client().watch(LISTS) as other:
         assert stream.status == 200
         other.next()
         server.sql(what.format(user))

@@ -1,4 +1,4 @@
-"""A NUL is a character to JSON and none to PostgreSQL: one user's object with it harms nobody else's."""
+"""A NUL is a character to JSON and none to PostgreSQL: one user's object with it harms no object of another user."""
 
 from typing import Any
 

@@ -152,7 +152,7 @@ def test_a_watch_ends_when_its_token_expires(trusting: Server, provider: Provide
     path = config_maps("default")
     until(lambda: trusting.client(provider.token()).get(path).status == 200, within=10)
     short = trusting.client(provider.token(exp=int(time.time()) + 2))
-    with short.watch(path, fieldSelector="metadata.name=nobody") as stream:
+    with short.watch(path, fieldSelector="metadata.name=none") as stream:
         assert stream.status == 200
         assert ends(stream)
 

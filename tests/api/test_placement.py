@@ -90,11 +90,11 @@ def test_a_binding_explains_itself_in_sentences(
 
 def test_what_was_never_decided_and_what_is_not_there_are_distinguished(api: Client, namespace: str) -> None:
     undecided = api.get(bind(api, namespace, "waiting-deployment"))
-    missing = api.get(f"{BINDINGS.format(namespace)}/nobody/explain")
+    missing = api.get(f"{BINDINGS.format(namespace)}/none/explain")
 
     assert (undecided.status, missing.status) == (404, 404)
     assert "the scheduler has not decided about" in undecided.document["message"]
-    assert '"nobody" not found' in missing.document["message"]
+    assert '"none" not found' in missing.document["message"]
 
 
 def test_an_explanation_cannot_be_written(api: Client, namespace: str) -> None:
@@ -134,7 +134,7 @@ def test_a_review_is_answered_and_writes_nothing(server: Server, api: Client, na
 
 
 def test_a_review_that_cannot_be_says_which_field(api: Client) -> None:
-    answer = api.post(REVIEWS, {"spec": {"placement": {}, "binding": "default/nobody"}})
+    answer = api.post(REVIEWS, {"spec": {"placement": {}, "binding": "default/none"}})
 
     assert answer.status == 422
     assert answer.document["details"]["causes"][0]["field"] == "spec.binding"

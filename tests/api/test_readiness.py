@@ -11,7 +11,7 @@ FLEET = "/apis/failover.lifeboat.io/v1alpha1/fleetreadinesses"
 
 
 def bind(api: Client, namespace: str) -> str:
-    """A binding placed on a cluster nobody has heard of yet."""
+    """A binding placed on a cluster that does not exist yet."""
     assert api.post(CLUSTERS, cluster(f"{namespace}-a")).status == 201
     resource = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "namespace": namespace}
     spec = {"resource": resource, "clusters": [{"name": f"{namespace}-a"}], "placement": {}}
@@ -39,7 +39,7 @@ def test_the_fleet_is_one_object_that_counts_obstacles(server: Server, api: Clie
 
     assert listed["status"]["bindings"] >= 1
     assert got["status"]["obstacles"][0]["remedy"]
-    assert got["metadata"]["creationTimestamp"]  # it is of now, and `kubectl get` says so
+    assert got["metadata"]["creationTimestamp"]  # it is of now, and `kubectl get` shows it
     assert api.get(f"{FLEET}/other").status == 404
 
 

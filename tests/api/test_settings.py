@@ -18,7 +18,7 @@ OPEN = {
 
 
 def seen_within_a_second(holds: Callable[[], bool]) -> None:
-    """Look until it holds; whoever begins to look a second later sees it, however long a look takes here."""
+    """Look until it holds; a test that begins to look a second later sees it, however long a look takes here."""
     ends = time.monotonic() + 1.0
     began = time.monotonic()
     while not holds():

@@ -1,4 +1,4 @@
-"""Watches: nothing missed, nothing twice, in order; a stream that cannot go on says so."""
+"""Watches: nothing missed, nothing twice, in order; a stream that cannot go on ends with the reason."""
 
 from __future__ import annotations
 

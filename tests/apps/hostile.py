@@ -33,7 +33,7 @@ def chunk(data: bytes) -> bytes:
 
 
 class Member:
-    """Answers one request after the other; `attack` names what is done to whoever asks anything but /readyz."""
+    """Answers one request after the other; `attack` names what is done to a client that asks anything but /readyz."""
 
     def __init__(self) -> None:
         self.attack = "none"

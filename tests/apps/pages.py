@@ -106,8 +106,8 @@ def one_row_of_each() -> None:
     store().apply([(None, decision)], by=Actor("jane"))
 
 
-def change(old: Object, new: Object, *, by: str = "somebody") -> Any:
-    """Store a change as somebody else and return the object."""
+def change(old: Object, new: Object, *, by: str = "another") -> Any:
+    """Store a change as another user and return the object."""
     outcome = store().apply([(None, Decision(changes=(Put(new, old),), reason="Test"))], by=Actor(by))[0]
     assert not outcome.lost, outcome.lost
     return outcome.objects[0]

@@ -93,7 +93,7 @@ def test_nodes_are_graded_by_the_clusters_own_models(tmp_path: Path, redis_url: 
 
 
 def _with_models(running: Stack, name: str, models: tuple[ResourceModel, ...]) -> bool:
-    """Give a cluster models as its owner does; False where somebody was faster."""
+    """Give a cluster models as its owner does; False where another write was faster."""
     old = running.cluster(name)
     new = old.with_spec(resource_models=models)
     return not running.store.apply([(None, Decision(changes=(Put(new, old),)))], by=Actor("jane"))[0].lost

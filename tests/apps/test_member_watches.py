@@ -67,7 +67,7 @@ async def _reported_again() -> None:
 
 
 def test_what_was_read_whole_is_reported_and_what_is_not_there_is_gone() -> None:
-    """Somebody may have removed it while nobody watched: no change of the member will ever say so."""
+    """It may have been removed while it was not watched: no change of the member will ever report it."""
     asyncio.run(_read_whole())
 
 

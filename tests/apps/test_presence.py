@@ -30,7 +30,7 @@ def store() -> DjangoStore:
 
 
 def claimed(store: DjangoStore, *names: str) -> None:
-    """Let somebody claim the probes of these clusters."""
+    """Let another process claim the probes of these clusters."""
     store.mark(PROBES, [Ref(kinds.CLUSTER, "", name) for name in names])
     assert len(claim(store)) == len(names)
 

@@ -76,7 +76,7 @@ def test_a_record_says_what_was_seen_however_much_the_cluster_has_reported_since
 
 
 def test_what_a_cluster_went_through_long_before_is_not_reported(root: Client) -> None:
-    """It was lost and came back; then somebody tainted it."""
+    """It was lost and came back; then a user tainted it."""
     place, of = (made.ref for made in stored(cluster("member1"), binding("web", "member1")))
     for status in ("True", "False", "True"):
         turned(place, status)

@@ -1,4 +1,4 @@
-"""Rows that a process keeps: the same Table as one that is made anew, for every kind, whatever has changed."""
+"""Rows that a process keeps: the same Table as one that is made again, for every kind, whatever has changed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def text(document: dict[str, Any], **metadata: Any) -> bytes:
     return orjson.dumps({**document, "metadata": {**document["metadata"], **head}})
 
 
-def anew(resource: Any, texts: list[bytes], now: datetime) -> Any:
+def again(resource: Any, texts: list[bytes], now: datetime) -> Any:
     return table(resource, map(orjson.loads, texts), now=now, list_meta=META)
 
 
@@ -41,7 +41,7 @@ def test_a_kept_row_is_the_row_of_a_new_table(resource: Any) -> None:
     for now in (NOW, NOW + timedelta(hours=5)):  # the second time all rows are known
         found = rows.encoded(resource, texts, META, now=now)
         assert found is not None
-        assert orjson.loads(found) == anew(resource, texts, now)
+        assert orjson.loads(found) == again(resource, texts, now)
 
 
 def test_a_row_of_an_object_that_has_changed_is_made_again() -> None:
@@ -50,7 +50,7 @@ def test_a_row_of_an_object_that_has_changed_is_made_again() -> None:
         texts = [text(deployment("web", replicas=replicas))]
         found = rows.encoded(resource, texts, META, now=NOW)
         assert found is not None
-        assert orjson.loads(found) == anew(resource, texts, NOW)
+        assert orjson.loads(found) == again(resource, texts, NOW)
 
 
 def test_a_column_that_depends_on_the_time_is_never_kept() -> None:

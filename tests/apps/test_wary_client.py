@@ -25,7 +25,7 @@ EVERYWHERE_BUT_HERE = MemberSettings(refused_addresses=("0.0.0.0/1", "128.0.0.0/
 
 
 class Listener:
-    """An HTTP server of somebody else, with what it was asked."""
+    """An HTTP server of another owner, with what it was asked."""
 
     def __init__(self, answer: bytes) -> None:
         self.answer = answer

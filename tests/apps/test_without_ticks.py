@@ -72,7 +72,7 @@ def test_a_worker_whose_main_process_alone_is_asked_to_end_gives_its_leases_back
 ) -> None:
     with stack(tmp_path, broker["url"], lease_seconds="60") as running:
         worker = running.processes.worker()
-        until(lambda: is_held(running), within=WITHIN)  # nobody rang
+        until(lambda: is_held(running), within=WITHIN)  # without a notification
 
         os.kill(worker.pid, signal.SIGTERM)
 

@@ -201,7 +201,7 @@ def test_without_its_broker_a_worker_goes_on_and_nothing_is_lost(tmp_path: Path,
 
         wanted = workloads(running, "soon")
         until(lambda: bindings(running) == wanted, within=WITHIN)
-        until(lambda: time.monotonic() - went > 7, within=WITHIN)  # longer than a turn: nobody can ring again
+        until(lambda: time.monotonic() - went > 7, within=WITHIN)  # longer than a turn: no notification follows
         wanted |= workloads(running, "later")
         until(lambda: bindings(running) == wanted, within=WITHIN)
         assert running.holders()["propagation"] == holder

@@ -174,7 +174,7 @@ def _moment(statement: str, *values: Any) -> datetime:
 
 
 def _logged(kind: str, namespaces: list[str], name: str, actor: str) -> datetime:
-    """Return when objects of a kind were last written by somebody."""
+    """Return when objects of a kind were last written by any process."""
     type_ = "ADDED" if kind == WORK else "MODIFIED"
     return _moment(
         "SELECT max(at) FROM objects_changelog WHERE kind = %s AND namespace = ANY(%s) AND type = %s AND actor = %s"

@@ -96,7 +96,7 @@ def placed(bindings: int, *, during: During = nothing_else) -> Placed:
             templates = _prepare(bindings)
             with Beat(redis_url):  # rings again, because a tick expires on a busy machine
                 until(_started, within=WITHIN)
-            # Workers go on for as long as nobody rings again: they are paused until everything is stored.
+            # Workers go on until the next notification: they are paused until everything is stored.
             until(lambda: _paused(family(worker)), within=WITHIN)
             store_all(store(), templates, by="bench")
             copy = BareCopy()

@@ -34,7 +34,7 @@ def run() -> list[Figure]:
     placed, pending = _counts(database)
     assert placed + pending == BINDINGS, f"{placed} placed and {pending} pending of {BINDINGS:,}"
     conditions = (
-        f"{CLUSTERS} clusters of {3}-{100} nodes, five ways of placing, notes, promises, events, log and due rows, "
+        f"{CLUSTERS} clusters of {3}-{100} nodes, five ways of placing, notes, reservations, events, log and due rows, "
         f"one process; {placed:,} placed, {pending:,} without room, {looked_at:,} looked at"
     )
     return [
@@ -48,7 +48,7 @@ def _work_off(database: DjangoStore, controllers: Iterable[Controller]) -> int:
     total, settings = 0, Settings()
     for controller in controllers:
         lease = database.take_lease(controller.group, 0, holder="bench", seconds=LEASE_SECONDS)
-        assert lease is not None, f"somebody else has the lease of {controller.group}"
+        assert lease is not None, f"another process has the lease of {controller.group}"
         while claimed := run_batch(controller, database, settings, world=World(), lease=lease).claimed:
             total += claimed
         database.drop_lease(lease, holder="bench")

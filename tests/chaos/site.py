@@ -39,7 +39,7 @@ PATHS = {
 
 
 class Answer(NamedTuple):
-    """What came back. `status` 0: nothing did, and what was sent may have been done; UNSENT: nobody listened."""
+    """What came back. `status` 0: nothing did, and what was sent may have been done; UNSENT: no process listened."""
 
     status: int
     document: Document
@@ -64,7 +64,7 @@ class Site:
         self.known = folder.read(Path(facts["members"]))
 
     def down(self) -> None:
-        """End everything; data and logs stay for whoever looks into a failure."""
+        """End everything; data and logs stay for a reader who looks into a failure."""
         self._supervise("down")
 
     def _supervise(self, verb: str) -> None:

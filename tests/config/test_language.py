@@ -27,16 +27,27 @@ LONGEST_FILE, LONGEST_FUNCTION = 500, 60  # lines
 
 CODE = [path for path in tracked("controlplane/*.py", "apps/*.py", "config/*.py") if "migrations" not in path.parts]
 PAGES = tracked("docs/*.md", "*.md")
+TESTS = [path for path in tracked("tests/*.py") if path.name != Path(__file__).name]
 
 
 def test_no_forbidden_word_is_used() -> None:
     used = {
         relative(path): sorted({f"{word.lower()}: {instead(word)}" for word in words_in(path)})
-        for path in [*CODE, *PAGES]
+        for path in [*CODE, *PAGES, *TESTS]
         if words_in(path)
     }
 
     assert used == {}
+
+
+def test_nothing_is_called_told() -> None:
+    """Such a name does not say whether it is a message, an Event, a report or an argument."""
+    named = {
+        relative(path): sorted(set(re.findall(r"\w*(?<![a-z])told(?![a-z])\w*", path.read_text(), re.IGNORECASE)))
+        for path in [*CODE, *TESTS]
+    }
+
+    assert {path: names for path, names in named.items() if names} == {}
 
 
 def words_in(path: Path) -> list[str]:

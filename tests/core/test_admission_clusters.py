@@ -109,7 +109,7 @@ def test_taints_that_start_clocks_are_stamped_and_keep_their_time() -> None:
 
 
 def test_a_manifest_that_replaces_a_cluster_leaves_the_owners_of_its_taints_alone() -> None:
-    """Without them a policy's taint would be nobody's, and stay on for ever."""
+    """Without them a policy's taint would have no owner, and stay on for ever."""
     taints, owners = (
         [{"key": "a", "effect": "NoExecute"}],
         {OWNERS_ANNOTATION: '{"a:NoExecute":{"by":{"policy/a":""}}}'},
@@ -127,8 +127,8 @@ def test_a_manifest_that_replaces_a_cluster_leaves_the_owners_of_its_taints_alon
 
 
 def test_who_reports_one_condition_of_a_cluster_takes_none_of_ours_away() -> None:
-    """Whoever patches or applies a status writes the list of conditions as a whole: windows counted from Ready and what
-    counts in the fleet's health (Established) shall not begin anew for that."""
+    """Who patches or applies a status writes the list of conditions as a whole: windows counted from Ready and what
+    counts in the fleet's health (Established) shall not begin again for that."""
     ours = tuple(Condition(one, "False", "Why", "so", last_transition_time=NOW) for one in PUBLISHED)
     theirs = Condition("DiskFull", "False", "Df", "", last_transition_time=NOW)
     live = created(cluster(), namespace="").object.with_status(conditions=(*ours, theirs))

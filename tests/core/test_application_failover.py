@@ -146,7 +146,7 @@ def test_state_goes_along_or_the_copy_stays_and_says_what_is_missing() -> None:
 
 
 def test_unknown_health_of_a_lost_cluster_counts_neither_as_unhealthy_nor_as_healthy() -> None:
-    """A healthy copy on a cluster out of reach does not begin to count; an unhealthy one does not count anew."""
+    """A healthy copy on a cluster out of reach does not begin to count; an unhealthy one does not count again."""
     lost = AggregatedStatusItem("member1", health="Unknown", out_of_reach_since=START)
     begun = {"member1": START}
 
@@ -167,7 +167,7 @@ def test_without_a_policy_for_it_nothing_leaves() -> None:
 
 
 def _moves(story: Ailing) -> str:
-    """Let the only copy be unhealthy for longer than is borne; return where it is then."""
+    """Let the only copy be unhealthy for longer than is tolerated; return where it is then."""
     (where,) = story.placed("web")
     story.report(where, "Unhealthy")
     story.pass_seconds(61)

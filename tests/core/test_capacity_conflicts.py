@@ -1,4 +1,4 @@
-"""How much others may promise while a decision is made: what is left of a cluster, resource by resource."""
+"""How much others may reserve while a decision is made: what is left of a cluster, resource by resource."""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ def by_hand(name: str, *, namespace: str = "default", claim: dict[str, str] = CL
     ],
 )
 def test_a_claim_that_its_policy_never_made_does_not_keep_the_policy(one: Template | Binding, of: str) -> None:
-    """Whoever may write one object could otherwise keep every policy Terminating."""
+    """A user who may write a single object could otherwise keep every policy Terminating."""
     chosen = ResourceSelector("apps/v1", "Deployment", "default", "chosen")
     held = policy("all", chosen, namespace=of).with_meta(finalizers=FINALIZERS)
     story = Story(*MEMBERS, held, deployment("chosen"), deployment("web"), deployment("other", namespace="other"))

@@ -26,7 +26,7 @@ KINDS = {"server": "Deployment", "database": "StatefulSet", "front": "Service", 
 
 
 def online(*names: str, mode: str = GRACEFULLY, **annotations: str) -> tuple[Binding, ...]:
-    """Parts of one application on member1, whose policy lets ill copies leave after a minute."""
+    """Parts of one application on member1, whose policy lets unhealthy copies leave after a minute."""
     grace = 600 if mode == GRACEFULLY else None
     asked = FailoverBehavior(application=ApplicationFailoverBehavior(DecisionConditions(60), mode, grace))
     made = (

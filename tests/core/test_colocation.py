@@ -288,7 +288,7 @@ ALONE: list[tuple[str, dict[str, Any]]] = [
     ("two clusters", {"placement": duplicated(least=2, most=2)}),
     ("no spread constraint", {"placement": duplicated()}),
     ("static weights, which spread constraints do not bind", {"placement": UNHEEDED}),
-    ("its policy says so", {TOGETHER_ANNOTATION: "false"}),
+    ("its policy excludes it", {TOGETHER_ANNOTATION: "false"}),
 ]
 
 

@@ -172,7 +172,7 @@ FORBIDDEN = [("Forbidden", "spec.taints[0]"), ("Forbidden", "spec.taints[1]")]
 ADMITTED = {
     "one reason": (_webhook("Cluster", _cluster("PreferNoSchedule"), [EFFECT]), True),
     "two reasons at once": (_webhook("Cluster", _cluster("PreferNoExecute", "100Ti"), [EFFECT, CONTIGUOUS]), True),
-    "an effect nobody knows": (_webhook("Cluster", _cluster("Foo"), []), False),
+    "an unknown effect": (_webhook("Cluster", _cluster("Foo"), []), False),
     "bounds equal to the original": (_webhook("Cluster", _cluster("NoExecute", "99Ti"), [CONTIGUOUS]), False),
     "taints twice that may not be": (
         _webhook("ClusterTaintPolicy", TWICE, [*FORBIDDEN, ("Duplicate", "spec.taints[0]")]),
@@ -300,18 +300,18 @@ def _ill(on: int, expected: int, *, leaving: tuple[str, ...] = ()) -> dict[str, 
 
 
 NARROW = {
-    "a taint ahead that nothing bears": ("tolerations", _tolerated(AHEAD, []), (0, 1, 0)),
-    "a taint ahead that is borne": ("tolerations", _tolerated(AHEAD, [{"operator": "Exists"}]), (0, 0, 1)),
+    "a taint ahead that nothing tolerates": ("tolerations", _tolerated(AHEAD, []), (0, 1, 0)),
+    "a taint ahead that is tolerated": ("tolerations", _tolerated(AHEAD, [{"operator": "Exists"}]), (0, 0, 1)),
     "all replicas ready": ("graceful_eviction", _graceful("Healthy", 3), (1, 0, 0)),
     "fewer ready than asked": ("graceful_eviction", _graceful("Healthy", 2), (0, 1, 0)),
-    "an ill target": ("graceful_eviction", _graceful("Unhealthy", 3), (0, 0, 1)),
+    "an unhealthy target": ("graceful_eviction", _graceful("Unhealthy", 3), (0, 0, 1)),
     "the last healthy copy": ("graceful_eviction", _graceful("Unhealthy", 3, grace=30), (0, 1, 0)),
     "the last copy, another not ready": ("graceful_eviction", _graceful("Healthy", 2, grace=30), (0, 1, 0)),
     "a healthy copy elsewhere": ("graceful_eviction", _graceful("Healthy", 3, grace=30), (1, 0, 0)),
-    "ill on two": ("app_failover", _ill(2, 2), (1, 0, 0)),
-    "ill on three": ("app_failover", _ill(3, 3), (0, 1, 0)),
-    "ill on three, one wanted where it leaves": ("app_failover", _ill(3, 3, leaving=("member9",)), (0, 1, 0)),
-    "ill on three, two left behind": ("app_failover", _ill(3, 1), (0, 0, 1)),
+    "unhealthy on two": ("app_failover", _ill(2, 2), (1, 0, 0)),
+    "unhealthy on three": ("app_failover", _ill(3, 3), (0, 1, 0)),
+    "unhealthy on three, one wanted where it leaves": ("app_failover", _ill(3, 3, leaving=("member9",)), (0, 1, 0)),
+    "unhealthy on three, two left behind": ("app_failover", _ill(3, 1), (0, 0, 1)),
 }
 
 

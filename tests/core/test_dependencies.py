@@ -179,7 +179,7 @@ def importing(*objects: Template) -> tuple[Story, Template]:
 
 
 def leaves(story: Story, one: Template) -> bool:
-    """Whether nobody needs the object any more; its binding stays until its copies have gone."""
+    """Whether no binding needs the object any more; its binding stays until its copies have gone."""
     found = story.binding(one)
     return found is None or found.metadata.deletion_timestamp is not None
 

@@ -1,4 +1,4 @@
-"""Directly: the old copy is gone first, and what happens while nobody can see whether it is [directly-unreachable]."""
+"""Directly: the old copy is gone first, and what happens while it is not known whether it is [directly-unreachable]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody changes on a member in fields of a manifest: what counts, what is put back, and when [member-drift]."""
+"""What a user changes on a member in fields of a manifest: what counts, what is put back, and when [member-drift]."""
 
 from __future__ import annotations
 

@@ -105,14 +105,14 @@ def test_with_both_effects_the_earliest_wins() -> None:
 
 
 @pytest.mark.parametrize(
-    ("anew", "edited", "leaves_at"),
+    ("again", "edited", "leaves_at"),
     [(False, None, 100), (False, 200, 100), (False, 60, 100), (True, None, None), (True, 200, 200), (True, 60, 60)],
 )
 def test_an_edit_during_the_outage_changes_nothing_unless_asked_for(
-    anew: bool, edited: int | None, leaves_at: int | None
+    again: bool, edited: int | None, leaves_at: int | None
 ) -> None:
-    """After 50 s; and where it is judged anew, it counts from the taint all the same, never from the edit."""
-    settings = replace(FAST, eviction=EvictionSettings(reevaluate_policies=anew))
+    """After 50 s; and where it is judged again, it counts from the taint all the same, never from the edit."""
+    settings = replace(FAST, eviction=EvictionSettings(reevaluate_policies=again))
     placement = tolerating(Toleration("gone", "Exists", toleration_seconds=100))
     story = fleet(binding("web", placement, on={"member1": 2}), settings=settings)
     story.taint("member1", no_execute())

@@ -244,7 +244,7 @@ def noted(one: Binding, text: str) -> Binding:
     ],
     ids=[
         "placed by another rule",
-        "placed anew",
+        "placed again",
         "placed by hand",
         "back already",
         "no note",

@@ -26,7 +26,7 @@ ASKED = Ref(FAILBACK, "", "back")
 
 
 def away(name: str, *, suspended: bool = False) -> Binding:
-    """It left home for spare. Suspended: nobody may schedule it, so it cannot go back."""
+    """It left home for spare. Suspended: the scheduler may not place it, so it cannot go back."""
     old = binding(name, duplicated("home", "spare", least=1, most=1), on={"home": 2})
     new = with_task(old, "home", mode="Gracefully", reason="", producer="", message="", now=START)
     gone = origin.with_departures(new, old, now=START).with_spec(

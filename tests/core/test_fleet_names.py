@@ -1,4 +1,4 @@
-"""Names of fleets go when the last note that speaks of them has gone."""
+"""Names of fleets go when the last note that refers to them has gone."""
 
 from __future__ import annotations
 

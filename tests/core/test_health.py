@@ -96,7 +96,7 @@ def test_a_cluster_that_flaps_faster_than_the_threshold_is_never_published() -> 
 
 @pytest.mark.parametrize(("seconds", "status"), [(605, "True"), (609.999, "True"), (610, "False")])
 def test_time_in_which_nobody_looked_counts_for_nothing(seconds: float, status: str) -> None:
-    """Down since 0 s, nobody looks from 5 s (which speaks until 25 s) to 605 s: 580 s are taken out."""
+    """Down since 0 s, no process looks from 5 s (which counts until 25 s) to 605 s: 580 s are taken out."""
     row = probed((-10, UP), (0, DOWN), (5, DOWN), (605, DOWN))
 
     assert row.unobserved_seconds == 580

@@ -62,7 +62,7 @@ class Agent:
     def say(self, status: str, reason: str = "ClusterReady") -> None:
         """Write Ready into the Cluster's status, as the API does, with a time of the agent's own."""
         story, live = self.story, self.story.cluster("member1")
-        reported = Condition("Ready", status, reason, "the agent says so", story.now + self.skew)
+        reported = Condition("Ready", status, reason, "the agent reports it", story.now + self.skew)
         rest = tuple(one for one in live.status.conditions if one.type != "Ready")
         doc = msgspec.to_builtins(to_wire(live.with_status(conditions=(*rest, reported))))
         changed = admit_update(KINDS[CLUSTER], doc, live, subresource="status", settings=FAILOVER, now=story.now)

@@ -1,4 +1,4 @@
-"""What an object owns goes with it, before it, or is let go, as whoever deletes it says."""
+"""What an object owns goes with it, before it, or is let go, as the deletion asks."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ SUSPENDED = app().with_spec(suspension=BindingSuspension(scheduling=True))
 MISCONFIGURED: dict[str, tuple[str, dict[str, Any]]] = {
     "the gate is off": ("GateOff", {"settings": replace(FAILOVER, feature_gates=dict(GATES))}),
     "a controller is off": ("ControllerDisabled", {"settings": replace(FAILOVER, controllers=("*", "-evictions"))}),
-    "nobody observes the cluster": ("NotDetected", {"clusters": (member(1, ready=""), *MEMBERS[1:])}),
+    "no process observes the cluster": ("NotDetected", {"clusters": (member(1, ready=""), *MEMBERS[1:])}),
     "no policy taints it": ("NoTaintPolicy", {"policies": ()}),
     "the policy looks for something else": ("NoTaintPolicy", {"policies": (taint_policy(status="True"),)}),
     "it is tolerated for ever": ("Tolerated", {"one": app(tolerations=[FOR_EVER])}),
@@ -127,12 +127,12 @@ MISCONFIGURED: dict[str, tuple[str, dict[str, Any]]] = {
     "the state is not there": ("StateMissing", {"one": app(replace(DIRECT, state_preservation=STATE))}),
     "state rules are ignored": ("StateIgnored", {"one": app(ClusterFailoverBehavior(state_preservation=STATE))}),
     "directly would wait": ("DirectlyUnreachable", {"one": app(DIRECT)}),
-    "somebody holds it": ("OnHold", {"holds": Holds((HOLD,))}),
+    "a user holds it": ("OnHold", {"holds": Holds((HOLD,))}),
     "its cluster has no address": (
         "NotDetected",
         {"clusters": (MEMBERS[0].with_spec(api_endpoint=""), *MEMBERS[1:])},
     ),
-    "somebody works on the cluster": ("Maintenance", {"holds": Holds(windows=(WINDOW,))}),
+    "a user works on the cluster": ("Maintenance", {"holds": Holds(windows=(WINDOW,))}),
     "nothing may leave a second": ("RateStopped", {"settings": RATELESS}),
     "too many clusters are down": ("RateStopped", {"clusters": GONE}),
     "its cluster has left": ("ClusterGone", {"clusters": MEMBERS[1:]}),

@@ -1,4 +1,4 @@
-"""WorkloadRebalancer: each workload is placed anew once, whatever happens to the list afterwards
+"""WorkloadRebalancer: each workload is placed again once, whatever happens to the list afterwards
 [workload-rebalancer]."""
 
 from __future__ import annotations

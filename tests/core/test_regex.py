@@ -1,4 +1,4 @@
-"""Patterns users write match whole texts, as RE2 has it, and hold nobody up."""
+"""Patterns users write match whole texts, as RE2 has it, and delay no request."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_room_for_one_lets_one_leave_however_late_the_scheduler_is() -> None:
 
 
 def test_a_binding_is_not_in_its_own_way() -> None:
-    """Its second copy leaves before anybody has placed the first one anew."""
+    """Its second copy leaves before the scheduler has placed the first one again."""
     late = Late(web(member1=1, member3=1), slots=2)
     for name in ("member1", "member3"):
         late.story.taint(name, no_execute())
@@ -93,7 +93,7 @@ def test_what_is_reserved_is_given_back_where_nothing_comes_of_it() -> None:
 
 
 def test_a_reservation_is_no_promise_of_the_binding_itself() -> None:
-    """Two more replicas on a cluster that has two: four are promised there in the end, not six."""
+    """Two more replicas on a cluster that has two: four are reserved there in the end, not six."""
     late = Late(web(member1=2, member2=2), slots=10)
     late.story.taint("member1", no_execute())
     late.story.pass_seconds(20)
@@ -143,7 +143,7 @@ class TwoLost:
         assert {"member1", "member2"} - self.story.placed("web").keys() == set(names)
 
     def schedule(self) -> None:
-        """Let the scheduler work, and nobody else."""
+        """Let the scheduler work, and no other controller."""
         whole, self.story.controllers = self.story.controllers, [Scheduler()]
         self.story.work()
         self.story.controllers = whole

@@ -26,9 +26,9 @@ FRESH, STALE = NOW - timedelta(seconds=2), NOW - timedelta(hours=2)
         pytest.param(HERE, HERE, VersionMark(90, STALE), "Same", id="the same one, after Redis was away"),
         pytest.param(HERE, HERE, VersionMark(101, FRESH), "Restored", id="the same one, but it was further on"),
         pytest.param(
-            HERE, replace(HERE, database=2), VersionMark(101, FRESH), "Restored", id="created anew, further back"
+            HERE, replace(HERE, database=2), VersionMark(101, FRESH), "Restored", id="created again, further back"
         ),
-        pytest.param(HERE, replace(HERE, database=2), None, "Restored", id="created anew, nothing remembered"),
+        pytest.param(HERE, replace(HERE, database=2), None, "Restored", id="created again, nothing remembered"),
         pytest.param(HERE, replace(HERE, system="1"), None, "Restored", id="a copy on another server"),
         pytest.param(HERE, replace(HERE, timeline=2), None, "Restored", id="a base backup, nothing remembered"),
         pytest.param(HERE, replace(HERE, timeline=2), VersionMark(90, STALE), "Restored", id="a mark too old to tell"),

@@ -58,7 +58,7 @@ class ScalingStory(Story):
         return RETAIN_REPLICAS_LABEL in self.template(deployment(name)).metadata.labels
 
     def scheduled(self, **replicas: int) -> None:
-        """Place web as the scheduler does, and say so."""
+        """Place web as the scheduler does, and report it."""
         self.place(deployment(), **replicas)
         found = self.binding(deployment())
         assert found is not None

@@ -116,7 +116,7 @@ def test_a_taint_does_not_drive_away_what_is_there() -> None:
 
 
 def test_prefer_no_execute_keeps_away_only_what_it_would_drive_away() -> None:
-    clusters = [cluster("a", taints=[Taint("ill", "PreferNoExecute")]), cluster("b")]
+    clusters = [cluster("a", taints=[Taint("sick", "PreferNoExecute")]), cluster("b")]
     one = placement(spread=[SpreadConstraint("cluster", min_groups=1, max_groups=1)])
 
     assert shares(ask(clusters, spec(placement(), fails_over=True))) == {"b": 1}  # [prefer-no-execute]
@@ -127,10 +127,10 @@ def test_prefer_no_execute_keeps_away_only_what_it_would_drive_away() -> None:
 @pytest.mark.parametrize("effect", ["PreferNoSchedule", "PreferNoExecute"])
 def test_discouraged_clusters_get_shares_only_when_the_others_are_full(effect: str) -> None:
     clusters = [
-        cluster("a", room=10, taints=[Taint("ill", effect)]),
+        cluster("a", room=10, taints=[Taint("sick", effect)]),
         cluster("b", room=10),
     ]  # [prefer-no-execute], [prefer-no-schedule]
-    tolerated = placement(how=DYNAMIC, tolerations=[Toleration("ill", "Exists")])
+    tolerated = placement(how=DYNAMIC, tolerations=[Toleration("sick", "Exists")])
 
     assert shares(ask(clusters, spec(placement(how=DYNAMIC), replicas=8))) == {"b": 8}
     assert shares(ask(clusters, spec(placement(how=DYNAMIC), replicas=12))) == {"a": 2, "b": 10}
@@ -297,7 +297,7 @@ def test_groups_of_workloads_keep_together_and_apart() -> None:
 GROUPED: dict[
     str, tuple[dict[str, tuple[str, ...]], set[str] | None, set[str] | None]
 ] = {  # clusters of the other bindings of the group: where it may go together with them, apart from them
-    "nobody else": ({}, None, None),
+    "no other binding": ({}, None, None),
     "the others are placed nowhere": ({"one": ()}, None, None),
     "one of them is placed": ({"one": ("a", "b"), "two": ()}, {"a", "b"}, {"a", "b"}),
     "together is where all of them are, apart where any is": ({"one": ("a", "b"), "two": ("b",)}, {"b"}, {"a", "b"}),

@@ -91,7 +91,7 @@ def test_reserved_capacity_is_kept_over_batches_and_expires_after_300_seconds() 
     desk.settle()
     assert desk.said("two") == ("False", "Unschedulable")
 
-    desk.wait(301)  # nobody ever saw the first one run
+    desk.wait(301)  # the first copy was never seen running
 
     assert desk.places("two") == {"b": 1}
     promises = desk.store.rows(CapacityReservation, "cluster", ["b"])["b"]

@@ -236,7 +236,7 @@ def test_the_higher_priority_gets_the_room_there_is() -> None:
 
 
 class Filtered(NamedTuple):
-    cluster: Cluster  # "a"; "b" refuses nobody
+    cluster: Cluster  # "a"; "b" refuses no binding
     wanted: ResourceBindingSpec
     exempt: bool  # where "a" is a target already
     more: dict[str, Any] = {}
@@ -276,10 +276,10 @@ FILTERS = {
         cluster("a"), spec(placement()), exempt=False, more={"unavailable": {"a"}}
     ),
     "Failover: PreferNoExecute would evict it again": Filtered(
-        cluster("a", taints=[Taint("ill", "PreferNoExecute")]), spec(placement(), fails_over=True), exempt=True
+        cluster("a", taints=[Taint("sick", "PreferNoExecute")]), spec(placement(), fails_over=True), exempt=True
     ),
     "ClusterEviction: evicted because of a taint that is still there": Filtered(
-        cluster("a", taints=[Taint("ill", "PreferNoExecute")]), _leaving(TAINT_UNTOLERATED), exempt=True
+        cluster("a", taints=[Taint("sick", "PreferNoExecute")]), _leaving(TAINT_UNTOLERATED), exempt=True
     ),
 }
 

@@ -91,7 +91,7 @@ BESIDE = [
     ("a NetworkPolicy that is none", isolation({"matchLabels": 7}), []),
     ("a PodDisruptionBudget", BUDGET, ["nightly", "web"]),
     ("a ConfigMap", template("ConfigMap", "settings"), ALL),
-    ("a ConfigMap nobody names", template("ConfigMap", "unused"), []),
+    ("a ConfigMap without a reference", template("ConfigMap", "unused"), []),
     ("a Secret", template("Secret", "keys"), ALL),
     ("a Secret of an Ingress", template("Secret", "certificate"), ["door"]),
     ("a ServiceAccount", template("ServiceAccount", "runner"), ALL),
@@ -168,7 +168,7 @@ GOES = [
     ("when they have left", leaving(), PLACES, Settings(), LATER, {"member2": ("Deployment web",)}),
     ("past its time with Purge", leaving(), PLACES, PURGE, LATE, BESIDE_IT),
     ("past its own time", leaving(grace_period_seconds=5), PLACES, Settings(), LATER, BESIDE_IT),
-    ("when somebody says so", leaving(suppress_deletion=False), PLACES, Settings(), LATER, BESIDE_IT),
+    ("when a user asks for it", leaving(suppress_deletion=False), PLACES, Settings(), LATER, BESIDE_IT),
     ("when it is wanted back", leaving(on="member1"), PLACES, Settings(), LATER, BESIDE_IT),
     ("when the cluster is gone", leaving(), {"member2": UP}, Settings(), LATER, BESIDE_IT),
 ]

@@ -248,7 +248,7 @@ TURNED: dict[str, Turned] = {
     ),
 }
 # What `manage.py join --pull` tells an agent to do: tests/api/test_settings.py
-TOLD_TO_AGENTS = {"cluster_lease_duration", "cluster_lease_renew_fraction"}
+SENT_TO_AGENTS = {"cluster_lease_duration", "cluster_lease_renew_fraction"}
 # No controller reads them. Which partitions they drop: tests/stores/test_log.py
 OF_THE_LOG = {"change_log.keep_seconds", "change_log.keep_versions", "change_log.keep_bytes"}
 # No controller reads them. Which addresses are called: tests/core/test_addresses.py. How much a member may send, and
@@ -268,7 +268,7 @@ OF_THE_PROXY = {
 
 
 def test_no_switch_is_left_out() -> None:
-    elsewhere = TOLD_TO_AGENTS | OF_THE_LOG | OF_CALLS | OF_THE_PROXY
+    elsewhere = SENT_TO_AGENTS | OF_THE_LOG | OF_CALLS | OF_THE_PROXY
     assert {setting.name for setting in all_settings()} == set(TURNED) | elsewhere
 
 

@@ -87,7 +87,7 @@ def softened(story: Story) -> None:
 
 
 def joined_by_another(story: Story) -> None:
-    """A harder one, which nobody bears."""
+    """A harder one, which no binding tolerates."""
     story.taint("member1", no_execute("worse", at=story.now))
 
 

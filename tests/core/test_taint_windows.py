@@ -1,4 +1,4 @@
-"""Windows of a ClusterTaintPolicy: since when its conditions hold, what begins them anew, what does not count
+"""Windows of a ClusterTaintPolicy: since when its conditions hold, what begins them again, what does not count
 [taint-policies]."""
 
 from __future__ import annotations

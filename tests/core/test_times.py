@@ -1,4 +1,4 @@
-"""Moments people write have a zone and are kept in UTC: one that has none stops whoever compares it with the clock."""
+"""Moments people write have a zone and are kept in UTC: one that has none stops a comparison with the clock."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ DOWN = Taint("down", "NoExecute", time_added=EARLIER)
 
 
 @pytest.mark.parametrize(
-    ("toleration", "bears"),
+    ("toleration", "tolerated"),
     [
         (Toleration("down", "Exists"), True),
         (Toleration("", "Exists"), True),
@@ -32,8 +32,8 @@ DOWN = Taint("down", "NoExecute", time_added=EARLIER)
         (Toleration("down", "Gt"), False),
     ],
 )
-def test_what_a_toleration_bears(toleration: Toleration, bears: bool) -> None:
-    assert tolerates(toleration, DOWN) is bears
+def test_what_a_toleration_bears(toleration: Toleration, tolerated: bool) -> None:
+    assert tolerates(toleration, DOWN) is tolerated
 
 
 def leaves_at(taints: Sequence[Taint], tolerations: Sequence[Toleration], *, since: datetime = EVER) -> datetime | None:

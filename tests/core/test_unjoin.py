@@ -137,7 +137,7 @@ def test_what_it_waits_for_is_said_and_nothing_is_removed(
     ],
     ids=[
         "the rest",
-        "nobody's",
+        "without owner",
         "namespaces with the last",
         "not the bindings'",
         "unreachable",

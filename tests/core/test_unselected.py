@@ -1,4 +1,4 @@
-"""A template that no policy selects says so where somebody expects it to run, and what a deleted policy waits for."""
+"""A template that no policy selects shows that where it is expected to run, and what a deleted policy waits for."""
 
 from __future__ import annotations
 

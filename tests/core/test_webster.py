@@ -92,10 +92,12 @@ def plainly(replicas: int, weights: tuple[int, ...], held: tuple[int, ...], *, l
         (3, (1,) * 40, (0,) * 40),  # fewer replicas than clusters: only the best first seats are compared
         (3, (1, 2, 1, 3) * 10, (0, 1, 0, 4) * 10),
         (6, (1, 100, 1, 1), (0, 0, 0, 0)),  # a cluster that wins more seats than were compared at first
+        (3, (9,) * 20 + (1,) * 20, (1,) * 20 + (0,) * 20),  # seats that are held count in that comparison
         (40, (1,) * 20 + (1000,), (0,) * 21),
         (2**47, (3, 1, 7), (0, 0, 0)),
         (2**58, (1, 2, 4), (0, 0, 0)),  # float64 cannot count so many
         (2, (1, 2, 4), (2**58, 2**58, 0)),
+        (2, (1, 1, 1), (2**50, 2**50, 2**50)),  # a tie
     ],
 )
 def test_the_division_of_arrays_is_that_of_the_definition(

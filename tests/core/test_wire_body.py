@@ -1,4 +1,4 @@
-"""Decoding of request bodies, and fields nobody declared."""
+"""Decoding of request bodies, and undeclared fields."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_an_aggregate_carries_the_version_its_content_type_says(version):
 
 
 def test_what_is_not_served_is_not_answered():
-    assert discovery.api_group(RESOURCES, "nobody.io") is None
+    assert discovery.api_group(RESOURCES, "unknown.io") is None
     assert discovery.api_group(RESOURCES, "") is None
     assert discovery.api_resource_list(RESOURCES, "apps", "v2") is None
 

@@ -62,7 +62,7 @@ def test_the_index_leads_to_every_document_by_its_content(api):
     assert set(index) == {"api/v1", "apis/example.io/v1"} | {
         f"apis/{resource.api_version}" for resource in (*builtin.RESOURCES, *builtin.REVIEWS) if resource.group
     }
-    assert api.document("apis/nobody.io/v1") is None
+    assert api.document("apis/unknown.io/v1") is None
 
 
 @pytest.mark.parametrize("resource", [*builtin.RESOURCES, THING], ids=lambda resource: resource.key)

@@ -348,7 +348,7 @@ def test_what_a_users_own_work_says_of_itself_keeps_nobody_from_being_propagated
 
 @pytest.mark.parametrize("place", ["karmada-es-member1", "karmada-es-member9"])
 def test_a_work_that_only_says_it_is_a_bindings_copy_keeps_nothing_from_going(place: str) -> None:
-    """Whoever writes an annotation could otherwise hold any binding and any namespace Terminating, by a finalizer."""
+    """Its author could otherwise hold any binding and any namespace Terminating, by a finalizer."""
     web = deployment()
     story = Story(*MEMBERS, policy("all"), web, namespace("default"))
     story.place(web, member1=3)

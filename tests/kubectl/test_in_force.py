@@ -28,7 +28,7 @@ DOCUMENT = {
 
 @pytest.fixture
 def k(kubectl: Path, server: Server, namespace: str, tmp_path: Path, api: Client) -> Iterator[Kubectl]:
-    """kubectl, before and after which nobody wrote the object."""
+    """kubectl, before and after which the object was not written."""
     path = f"/apis/failover.lifeboat.io/v1alpha1/{KIND}/default"
     api.delete(path)
     yield Kubectl(kubectl, server, namespace, tmp_path)

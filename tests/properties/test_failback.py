@@ -1,4 +1,4 @@
-"""Whoever was where, going back takes no replica away and gives no cluster more than its share."""
+"""Wherever copies were, going back takes no replica away and gives no cluster more than its share."""
 
 from __future__ import annotations
 

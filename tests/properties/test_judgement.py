@@ -102,8 +102,8 @@ def test_all_taints_judged_together_agree_with_the_tolerations_of_the_reference(
 
 
 def leaves_at(taints: list[Taint], tolerations: Sequence[Toleration]) -> datetime | None:
-    """Return when NoExecute taints drive a placement away: one that nothing bears at once; else the first toleration
-    that bears a taint is used, and a used one with seconds runs for every taint it bears."""
+    """Return when NoExecute taints drive a placement away: an untolerated one at once; else the first toleration
+    that tolerates a taint is used, and a used one with seconds runs for every taint it tolerates."""
     moving = [(one.time_added, one) for one in taints if one.effect == "NoExecute" and one.time_added is not None]
     if driving := [added for added, taint in moving if not any(tolerates(one, taint) for one in tolerations)]:
         return min(driving)

@@ -1,4 +1,4 @@
-"""What holds of propagation whatever the placement: one Work per wanted cluster, nothing twice, nothing for nobody."""
+"""What holds of propagation whatever the placement: one Work per wanted cluster, nothing twice, none without target."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_a_constraint_that_cannot_be_met_removes_no_running_copy(
 def test_who_is_not_asked_about_a_cluster_that_closes_would_have_stayed(
     members: list[Cluster], wanted: ResourceBindingSpec, data: st.DataObject
 ) -> None:
-    """The scheduler looks at nobody whom a further taint on a cluster cannot concern."""
+    """The scheduler does not look at bindings that a further taint on a cluster cannot concern."""
     assert wanted.placement is not None
     by_cluster = tuple(replace(one, min_groups=1) for one in wanted.placement.spread_constraints[:1])
     copies = replace(wanted.placement, replica_scheduling=None, spread_constraints=by_cluster)

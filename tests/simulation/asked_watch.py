@@ -1,4 +1,4 @@
-"""What must hold of copies that move because somebody asked: of each Drain [unjoin-and-drain] and each Failback
+"""What must hold of copies that move because a user asked: of each Drain [unjoin-and-drain] and each Failback
 [recovered-clusters] [edits-by-hand].
 
 They go on only in a fleet that is well, with no eviction due, nothing held; at their rate, and a Failback to a cluster
@@ -98,7 +98,7 @@ class AskedWatch:
                 continue
             where = f"{binding.ref} leaves {task.from_cluster} for {task.producer} at {world.now}"
             assert self._once(lambda one: one.well), f"{where}: the fleet is not well, or evictions are due"
-            assert self._once(lambda one, name=task.from_cluster: name in one.free), f"{where}: somebody holds that"
+            assert self._once(lambda one, name=task.from_cluster: name in one.free), f"{where}: a user holds that"
             if kind == "Drain":
                 drain: Drain | None = world.store.object(Ref(DRAIN, "", name))
                 assert drain is None or not drain.spec.stop, f"{where}: it was stopped"

@@ -16,7 +16,7 @@ EVICTED_EVENT = "EvictWorkloadFromClusterSucceed"
 
 
 class Audit:
-    """Plays the log as somebody would who has nothing else, and compares with what is stored."""
+    """Plays the log as a reader would who has nothing else, and compares with what is stored."""
 
     def __init__(self) -> None:
         self._played: dict[Ref, bytes] = {}
@@ -30,7 +30,7 @@ class Audit:
         if (written := world.store.written()) == self._written:
             return
         self._written = written
-        if world.losses != self._losses:  # what was lost never happened: the log says so too
+        if world.losses != self._losses:  # what was lost never happened: the log shows that too
             self._losses, self._played, self._version, self._read = world.losses, {}, 0, 0
         fresh = world.store.log[self._read :]
         self._read = len(world.store.log)
@@ -46,7 +46,7 @@ class Audit:
             f"[audit-with-the-write] version {change.version} follows {self._version} in the log"
         )
         self._version = change.version
-        assert change.actor, f"[decisions-are-traced] nobody wrote {change.ref} at version {change.version}"
+        assert change.actor, f"[decisions-are-traced] no actor wrote {change.ref} at version {change.version}"
         by_controller = change.actor in world.store.router.controllers
         assert change.reason or not by_controller, (
             f"[decisions-are-traced] {change.actor} wrote {change.ref} for no reason"

@@ -66,7 +66,7 @@ class Chaos:
         self.world.checks += [TaintWatch(), AskedWatch(), self._look]
         self.chance = random.Random(f"trouble {seed}")  # apart from the workers': an edited fault leaves others alone
         self.plan = self._planned()
-        self.spared = set[str]()  # members somebody has plans with, which fail only where nobody else can
+        self.spared = set[str]()  # members that the story needs, which fail only where no other can
         self._broken_until: dict[str, float] = {}  # seconds since the start, by member
         self._waiting: list[tuple[Predicate, Callable[[], None], float]] = []
         for name in APPS:

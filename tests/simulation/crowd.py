@@ -38,7 +38,7 @@ STANDS_IN_THE_WAY = ("EvictionStuck", "DirectlyWaiting", "EvictionPending")
 
 class Crowd(Chaos):
     """One seeded run. `takers`: policies that took a workload from its own; `uncleaned`: members that were left with
-    what runs there, because somebody wanted that or nobody could reach them."""
+    what runs there, because a user wanted that or they were out of reach."""
 
     def __init__(self, seed: int) -> None:
         self.takers: list[Ref] = []
@@ -66,7 +66,7 @@ class Crowd(Chaos):
         {**trouble.FAULTS, **people.ACTS}[fault](self)
 
     def _bold(self, world: Simulation) -> None:
-        """With purge mode Directly copies go first, and nobody is surprised."""
+        """With purge mode Directly copies go first, as was asked."""
         for one in world.store.list(kinds.RESOURCE_BINDING):
             if purge_mode(one, world.settings) == DIRECTLY:
                 self.excuse(one.spec.resource.name)
@@ -199,7 +199,7 @@ class Crowd(Chaos):
         return f"{member} holds {count} of {name}, placed {placed}"
 
     def leaves(self, member: str, *, kept: bool) -> None:
-        """Note that a cluster goes; what runs on one nobody reaches stays there."""
+        """Note that a cluster goes; what runs on a cluster out of reach stays there."""
         self.going.add(member)
         away = self.world.members[member].fault != UP or self.cluster(member).ready != "True"
         self.uncleaned |= {member} if kept or away else set()

@@ -85,7 +85,7 @@ class EvictionWatch:
     # [tolerated-is-not-evicted]
 
     def _note_arrivals(self, clusters: Sequence[Cluster], listed: Sequence[Binding]) -> bool:
-        """Keep how long a binding bore a taint when they met ([judged-once] judged once, and anew on a later
+        """Keep how long a binding tolerated a taint when they met ([judged-once] judged once, and again on a later
         arrival). Returns
         whether any has met one."""
         moved, self._clusters = clusters is not self._clusters, clusters
@@ -113,13 +113,13 @@ class EvictionWatch:
         for one in row.judged if row.state not in ENDED else ():
             known = self._bears.setdefault(_arrival(row, one), _waited(one))
             assert known == _waited(one), (
-                f"[tolerated-is-not-evicted] {row.key}: {one.key} was borne for {known}, is judged {one.wait_seconds}"
+                f"[tolerated-is-not-evicted] {row.key}: {one.key} tolerated for {known}, is judged {one.wait_seconds}"
             )
 
     # [bounded-rate], [tier-makes-no-tokens]
 
     def _count_made(self, world: Simulation, *, looking: bool = False) -> None:
-        """Add up what the rates have made. A rate is in force from when somebody looks: a worker that died or sleeps
+        """Add up what the rates have made. A rate is in force from when a worker looks: a worker that died or sleeps
         leaves the one before in force until the next one comes."""
         rate = self._rate(world)
         if self._made_at is not None:
@@ -197,7 +197,7 @@ def _waited(judged: Judgement) -> timedelta:
 
 
 def bears(binding: Binding, taint: Taint) -> timedelta:
-    """Return how long a binding bears a taint [prefer-no-execute] [judged-once]."""
+    """Return how long a binding tolerates a taint [prefer-no-execute] [judged-once]."""
     spec = binding.spec
     if taint.effect == "PreferNoExecute":
         behaviour = None if spec.failover is None else spec.failover.cluster
@@ -216,7 +216,7 @@ def fleet_of(world: Simulation) -> FleetState:
 
 
 class _Rate:
-    """The rate in force, worked out anew where anything it depends on may be another."""
+    """The rate in force, worked out again where anything it depends on may be another."""
 
     def __init__(self) -> None:
         self._looked = Seen()

@@ -50,7 +50,7 @@ def no_copy_taken(simulation: Simulation, workload: str, before: Serving, after:
     workload that is not divided.
 
     It may where the user asked for it: an edit of his a moment ago, or purge mode Directly. A member that fails and is
-    not yet known to binds nobody: what serves there counts in neither number.
+    not yet known to binds no decision: what serves there counts in neither number.
     """
     if (
         sum(after.values()) >= sum(before.values())
@@ -70,7 +70,7 @@ def no_copy_taken(simulation: Simulation, workload: str, before: Serving, after:
 
 
 def undetected(simulation: Simulation) -> bool:
-    """Test whether a member has a fault that its Cluster does not show yet: what nobody can know binds nobody."""
+    """Test whether a member has a fault that its Cluster does not show yet: what cannot be known binds no decision."""
     ready = {cluster.metadata.name: cluster.ready for cluster in simulation.store.list(kinds.CLUSTER)}
     return any(member.fault == "down" and ready.get(name) == "True" for name, member in simulation.members.items())
 
@@ -121,7 +121,7 @@ def whole(binding: Binding) -> bool:
 
 
 def accounted_for(simulation: Simulation, binding: Binding) -> None:
-    """[evicted-means-placed] every evicted replica is placed, or pending with reason and deadline; true once nobody
+    """[evicted-means-placed] every evicted replica is placed, or pending with reason and deadline; true once nothing
     is at it."""
     tasks = binding.spec.graceful_eviction_tasks
     if not tasks or whole(binding) or not scheduled(binding) or simulation.store.busy(binding.ref):

@@ -86,7 +86,7 @@ def scale(world: Simulation, replicas: int) -> None:
 
 
 def removal_hangs(world: Simulation, fault: str = "down") -> None:
-    """Let member1 be left, and be out of reach when its old copy is to be removed, which nobody knows yet."""
+    """Let member1 be left, and be out of reach when its old copy is to be removed, which is not known yet."""
     taint(world, "member1")
     wait_until_leaving(world)
     wait(world, 4)

@@ -39,7 +39,7 @@ IN_GROUPS = DIVIDED.replace(
 BY_LABEL = ANYWHERE.replace("exclude:\n        - member5", "labelSelector: {matchLabels: {zone: a}}")
 POLICIES = (DIVIDED, DUPLICATED, ANYWHERE, DIRECTLY, IN_GROUPS)
 WIDE = 0.3  # share of policies that take a workload away and are ClusterPropagationPolicies
-AT_ONCE = 0.4  # share of workloads that are made anew at once
+AT_ONCE = 0.4  # share of workloads that are made again at once
 
 # Policies
 
@@ -181,13 +181,13 @@ def drained_and_stopped(crowd: Crowd) -> None:
 
 
 def failed_back_meanwhile(crowd: Crowd) -> None:
-    """Whatever has left a cluster shall go back there, whoever drains it."""
+    """Whatever has left a cluster shall go back there, whichever user drains it."""
     spec = FailbackSpec(crowd.victim(long=True), rate=8.0, at_once=10)
     crowd.world.create(Failback(edits.API_VERSION, "Failback", crowd.meta("home"), spec))
 
 
 def reverted(crowd: Crowd) -> None:
-    """Somebody takes back what is just happening, and what it is followed by."""
+    """A user takes back what is just happening, and what it is followed by."""
     for least, most in ((0, 20), (5, 30)):
         crowd.later(least, most, lambda: _revert(crowd))
 
@@ -205,7 +205,7 @@ def _revert(crowd: Crowd) -> None:
 
 
 def placed_by_hand(crowd: Crowd) -> None:
-    """Somebody puts a copy elsewhere, or takes the tasks off."""
+    """A user puts a copy elsewhere, or takes the tasks off."""
 
     def write() -> None:
         found: list[Binding] = [one for one in crowd.world.store.list(kinds.RESOURCE_BINDING) if one.spec.clusters]
@@ -227,7 +227,7 @@ def placed_by_hand(crowd: Crowd) -> None:
 
 
 def fenced(crowd: Crowd) -> None:
-    """Somebody says that a cluster nobody can reach is down."""
+    """A user says that a cluster out of reach is down."""
 
     def say() -> None:
         for one in crowd.world.store.list(kinds.CLUSTER):

@@ -19,7 +19,7 @@ AMID = 0.5  # share of failbacks that begin while the copies they are about stil
 
 
 def drained(chaos: Chaos) -> None:
-    """Somebody empties a cluster that is well, and is done with it after a while."""
+    """A user empties a cluster that is well, and is done with it after a while."""
     member, world = chaos.victim(), chaos.world
     spec = DrainSpec(member, rate=chaos.chance.choice(RATES), reason="new disks")
     drain = Drain(edits.API_VERSION, "Drain", edits.named(world, "drain"), spec)

@@ -1,9 +1,9 @@
-"""What must hold of the windows of taints, whatever dies, sleeps or begins anew: not a second early, and not late
+"""What must hold of the windows of taints, whatever dies, sleeps or begins again: not a second early, and not late
 [taint-policies].
 
 A window is counted here a second time, from what is published: since when Ready is not True, or the fleet saw again, or
-the gate was opened, or the cluster let us in again, whichever is latest, plus the window, plus all time in which nobody
-looked.
+the gate was opened, or the cluster let us in again, whichever is latest, plus the window, plus all time in which
+no process looked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SHAKEN = timedelta(seconds=40)  # a dead worker's claims are its own for 30 s, a
 
 
 class TaintWatch:
-    """Remembers from when each cluster's window counts, and how long nobody had looked by then."""
+    """Remembers from when each cluster's window counts, and how long no process had looked by then."""
 
     def __init__(self) -> None:
         self._out: dict[str, tuple[datetime, float]] = {}
@@ -62,7 +62,9 @@ class TaintWatch:
             return
         access = condition(cluster.status.conditions, "AccessLost")
         if cluster.access_lost:  # what was seen last says nothing of now [lost-access]
-            assert had or not has, f"[taint-policies] {name} at {world.now} was given its taint while it lets nobody in"
+            assert had or not has, (
+                f"[taint-policies] {name} at {world.now} was given its taint while it lets no request in"
+            )
             self._out.pop(name, None)
             return
         if seen is None:

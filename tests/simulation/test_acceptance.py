@@ -272,7 +272,7 @@ DATABASE = DATABASE.replace("  replicas", "  serviceName: database\n  replicas",
 
 
 def leave(world: Simulation, name: str) -> None:
-    """Taint a cluster by hand: what bears nothing has to leave it."""
+    """Taint a cluster by hand: what tolerates nothing has to leave it."""
     ref = Ref(kinds.CLUSTER, "", name)
     old: Cluster = world.store.get([ref])[ref]
     gone = Taint("failing", "NoExecute", time_added=world.now)

@@ -1,4 +1,4 @@
-"""An application whose pods are ill leaves its cluster with all it needs: dependencies, and the parts beside it."""
+"""An application whose pods are unhealthy leaves its cluster with all it needs: dependencies, and its other parts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def where(world: Simulation, names: set[str]) -> dict[str, set[str]]:
 
 def online(seed: int, *parts: str, annotations: str = "") -> tuple[Simulation, str]:
     world = joined(*FIVE, seed=seed, kill_rate=0.02 * (seed % 2))
-    world.excused["server"] = world.now + timedelta(days=1)  # its pods are ill for a reason of their own
+    world.excused["server"] = world.now + timedelta(days=1)  # its pods are unhealthy for a reason of their own
     apply(world, CONFIG % "needed", CONFIG % "notes", POLICY % (annotations, ONE), *parts)
     world.run(60)
     (home,) = placed(world, part("server-deployment"))

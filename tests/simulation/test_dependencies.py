@@ -93,7 +93,7 @@ def test_a_cluster_that_comes_back_is_rid_of_it_as_of_its_workload(mode: str, se
 
     world.fault(home, "down")
     wait(world, 120)
-    assert CONFIG in world.members[home].objects, "nobody can remove it"
+    assert CONFIG in world.members[home].objects, "nothing can remove it"
     world.fault(home, UP)
     wait(world, 120)
 

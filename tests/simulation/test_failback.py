@@ -1,4 +1,4 @@
-"""What failed over goes back when somebody says so: gracefully, at a rate, until the first failure
+"""What failed over goes back when a user asks for it: gracefully, at a rate, until the first failure
 [recovered-clusters] [edits-by-hand]."""
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ def _tests() -> frozenset[str]:
 def test_every_fault_has_a_test_or_story(name: str) -> None:
     names = COVERED.get(name, ())
 
-    assert names or "Not covered" in _faults()[name], "no test covers this fault: write one, or say so on the page"
+    assert names or "Not covered" in _faults()[name], "no test covers this fault: write one, or name that on the page"
     assert set(names) <= _tests(), "is covered by tests that do not exist"
 
 

@@ -1,4 +1,4 @@
-"""Fault 3: a cluster that comes and goes is counted, reported, moves nobody, and is like any other once calm."""
+"""Fault 3: a cluster that comes and goes is counted, reported, moves no copy, and is like any other once calm."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def test_fewer_replicas_nobody_tried_to_bring_come_late_all_the_same(seed: int, 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_copy_that_is_left_again_before_it_was_removed_has_a_work_until_it_is_gone(seed: int) -> None:
-    """Seed 281: its removal hangs, it is placed there again and leaves again. A task makes no Work anew."""
+    """Seed 281: its removal hangs, it is placed there again and leaves again. A task makes no Work again."""
     world = serving("member1", "member2", seed=seed)
     removal_hangs(world)
     world.fault("member2", "notready")

@@ -28,7 +28,7 @@ def test_replicas_that_failed_over_go_back_when_asked(seed: int, chosen: str) ->
     world = serving("member1", "member2", seed=seed)
     world.fault("member1", "down")
     world.run(90)
-    world.excused["nginx"] = world.now + timedelta(days=1)  # somebody asks for what follows
+    world.excused["nginx"] = world.now + timedelta(days=1)  # a user asks for what follows
     world.fault("member1", "none")
     world.run(180)
     assert placed(world) == {"member2": 3}

@@ -1,4 +1,4 @@
-"""A workload deleted and made anew under its name in the middle of an outage: what lies on a lost cluster of the one
+"""A workload deleted and made again under its name in the middle of an outage: what lies on a lost cluster of the one
 before keeps the new one from nothing, but with purge mode Directly [directly-unreachable], and is not left there
 either."""
 
@@ -87,7 +87,7 @@ def test_with_directly_it_waits_until_somebody_says_that_the_cluster_is_down(see
 
     made_anew(world)
     wait(world, 60)
-    assert running(world) == {"member2": 0}, "nobody knows what runs there"
+    assert running(world) == {"member2": 0}, "it is not known what runs there"
     assert "member2 cannot be reached" in reported(world, "CleanupWaiting")[0]
 
     cluster = world.store.objects[Ref(kinds.CLUSTER, "", "member2")]
@@ -123,7 +123,7 @@ def deleted(world: Simulation, *refs: Ref) -> None:
 
 
 def applied(world: Simulation, *manifests: str, uid: str) -> None:
-    """As `kubectl apply` does: what is still there, be it Terminating, is not made anew."""
+    """As `kubectl apply` does: what is still there, be it Terminating, is not made again."""
     for text in manifests:
         new = admitted(text, world.settings, now=world.now)
         if new.ref not in world.store.objects:

@@ -104,7 +104,7 @@ def test_a_deleted_cluster_is_emptied_through_the_queue_and_then_goes(seed: int,
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_deleted_cluster_is_gone_as_soon_as_it_is_empty(seed: int) -> None:
-    """Each step follows from the one before: none waits until somebody looks again anyway."""
+    """Each step follows from the one before: none waits until a process looks again anyway."""
     world = serving(ONE, *FIVE, seed=seed, settings=EMPTIED)
     name = next(iter(placed(world)))
     for member in world.members.values():

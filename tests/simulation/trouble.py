@@ -62,7 +62,7 @@ def flapping(chaos: Chaos) -> None:
 
 
 def all_down(chaos: Chaos) -> None:
-    """Nobody answers: we may be the ones cut off."""
+    """No member answers: we may be the ones cut off."""
     for member in chaos.world.members:
         chaos.breaks(member, seconds=chaos.chance.uniform(5, 15))
     chaos.when(chaos.blind, lambda: chaos.fires("all_down"))
@@ -188,7 +188,7 @@ def late_write(chaos: Chaos) -> None:
 
 
 def restarts(chaos: Chaos) -> None:
-    """Every process begins anew, every three seconds, in the middle of an outage."""
+    """Every process begins again, every three seconds, in the middle of an outage."""
     chaos.outage(20, 30)
     for turn in range(7):
         chaos.world.after(3 * turn + 1, chaos.world.restart)
@@ -218,7 +218,7 @@ def commits_lost(chaos: Chaos) -> None:
 
 
 def policy_edited(chaos: Chaos) -> None:
-    """Somebody edits a policy's tolerations, at any moment of an outage."""
+    """A user edits a policy's tolerations, at any moment of an outage."""
     chaos.outage(8, 25)
     chaos.world.after(chaos.chance.uniform(0, 15), lambda: _edit(chaos))
 
@@ -245,7 +245,7 @@ def scaled(chaos: Chaos) -> None:
             ref = Ref("apps/Deployment", "default", binding.spec.resource.name)
             old: Any = chaos.world.store.object(ref)
             if old is None:
-                continue  # somebody has deleted it meanwhile
+                continue  # a user has deleted it meanwhile
             spec = {**old.spec, "replicas": chaos.chance.choice((1, 2, 4, 5, 8))}
             edits.put(chaos.world, old.with_content({**old.content, "spec": spec}), old)
             chaos.excuse(ref.name)
@@ -257,7 +257,7 @@ def scaled(chaos: Chaos) -> None:
 
 
 def rate_changed(chaos: Chaos) -> None:
-    """Somebody changes the rate while evictions wait."""
+    """A user changes the rate while evictions wait."""
 
     def change() -> None:
         rate = chaos.chance.choice((0.1, 0.2, 2.0, 8.0))
@@ -270,7 +270,7 @@ def rate_changed(chaos: Chaos) -> None:
 
 
 def gate_closed(chaos: Chaos) -> None:
-    """Somebody stops everything in the middle of an outage, and lets it go on later."""
+    """A user stops everything in the middle of an outage, and lets it go on later."""
     chaos.outage(10, 30)
 
     def close() -> None:
@@ -290,7 +290,7 @@ def person_taints(chaos: Chaos) -> None:
 
 
 def on_hold(chaos: Chaos) -> None:
-    """Somebody holds the fleet's evictions during an outage."""
+    """A user holds the fleet's evictions during an outage."""
     member = chaos.victim()
     expires = chaos.world.now + timedelta(seconds=chaos.chance.uniform(15, 28))
     spec = EvictionHoldSpec("wait", expires_at=expires, clusters=chaos.chance.choice(((), (member,), (member,))))
@@ -325,7 +325,7 @@ def recovered_queued(chaos: Chaos) -> None:
 
 
 def recovered_held(chaos: Chaos) -> None:
-    """A cluster returns while somebody holds its evictions."""
+    """A cluster returns while a user holds its evictions."""
     member = chaos.victim()
     spec = EvictionHoldSpec("wait", expires_at=chaos.world.now + timedelta(seconds=30), clusters=(member,))
     chaos.world.create(EvictionHold(edits.API_VERSION, "EvictionHold", edits.named(chaos.world, "stop"), spec))

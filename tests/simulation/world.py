@@ -70,7 +70,7 @@ class Simulation:
         self.taken: list[Callable[[Simulation, str, Serving, Serving], None]] = []
         self.losses = 0  # how often the database lost its last commits
         self.stalled_until = START  # no worker runs before
-        self.history: deque[Kept] | None = None  # what the database was before the last turns, where somebody asked
+        self.history: deque[Kept] | None = None  # what the database was before the last turns, where a test asked
         self._outside = World(self._answer, self.failures.append)
         self._turns = 0
         self._depth = 0
@@ -112,8 +112,8 @@ class Simulation:
         self.stalled_until = self.now + timedelta(seconds=seconds)
 
     def restart(self) -> None:
-        """Let all workers begin anew: what they kept in memory is gone, and they look at what processes begin with."""
-        self.note("all workers begin anew")
+        """Let all workers begin again: what they kept in memory is gone, and they look at what processes begin with."""
+        self.note("all workers begin again")
         self.controllers = tuple(type(one)() for one in self.controllers)
         run.mark_due_at_start(self.controllers, self.store)
 
@@ -123,7 +123,7 @@ class Simulation:
         self.note(f"the database loses its last {lost} versions")
         self.losses += 1
         self.store.put_back(kept)
-        self._seen.clear()  # processes list their members anew after their connections broke
+        self._seen.clear()  # processes list their members again after their connections broke
         self.restart()
         for name in self.members:
             self._mark_statuses(name)

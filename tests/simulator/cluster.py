@@ -1,4 +1,4 @@
-"""A simulated member with a client for it, for tests that speak real HTTP."""
+"""A simulated member with a client for it, for tests over real HTTP."""
 
 from __future__ import annotations
 

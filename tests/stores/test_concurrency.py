@@ -1,4 +1,4 @@
-"""Many processes write at once: no version is missed, no write is lost, nobody waits for ever."""
+"""Many processes write at once: no version is missed, no write is lost, no process waits for ever."""
 
 import json
 import os

@@ -133,7 +133,7 @@ def test_beside_a_backup_nothing_is_dropped_and_writes_go_on(
 def test_no_partition_is_made_or_dropped_with_the_write_lock_in_hand(
     store: DjangoStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever changes the parent, as ANALYZE and CREATE INDEX do, stops neither writes nor the next try."""
+    """A session that changes the parent, as ANALYZE and CREATE INDEX do, stops neither writes nor the next try."""
     with small_partitions(store, monkeypatch):
         create(store, *(template(f"t{number}") for number in range(5)))
         with psycopg.connect(**connection.get_connection_params()) as person:  # type: ignore[arg-type]

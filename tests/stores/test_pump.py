@@ -1,4 +1,4 @@
-"""The members process: what is wrong with one object, is nobody else's trouble."""
+"""The members process: what is wrong with one object, troubles no other object."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def pump(settings: Any, tmp_path: Path) -> Iterator[Pump]:
 
 
 async def _nobody(question: Question) -> Answer:
-    raise AssertionError("nobody is asked")
+    raise AssertionError("no member is asked")
 
 
 def test_what_a_process_that_slept_had_heard_counts_for_nothing() -> None:
@@ -137,7 +137,7 @@ def test_a_controller_that_fails_as_a_whole_looks_again_and_ends_nothing_else(lo
 
 
 def _is_put_off(store: DjangoStore, began: datetime) -> bool:
-    """Test whether what is due is due for want of success, not because somebody has claimed it."""
+    """Test whether what is due is due for want of success, not because a process has claimed it."""
     try:
         due = store.next_due([Probes.name])
         return due is not None and began + RETRY_AFTER_FAILURE <= due <= store.now() + RETRY_AFTER_FAILURE

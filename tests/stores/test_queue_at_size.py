@@ -1,4 +1,4 @@
-"""A queue longer than one look reads of it: what is held, or out of tokens, keeps nobody else waiting
+"""A queue longer than one look reads of it: what is held, or out of tokens, keeps no other eviction waiting
 [eviction-queue] [refuge-first]."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ API = "failover.lifeboat.io/v1alpha1"
 
 
 class Fleet:
-    """A fleet whose clusters "first" and "second" are lost; evictions are decided when a test says so."""
+    """A fleet whose clusters "first" and "second" are lost; evictions are decided when a test asks for it."""
 
     def __init__(self, store: type, *objects: Object, settings: Settings = FAST, slots: int = 3) -> None:
         self.controllers = [EvictionQueue(), Evictions()]
@@ -65,7 +65,7 @@ class Fleet:
         assert not self.store.apply([(None, Decision(changes=(Put(change(old), old),)))], by=USER)[0].lost
 
     def capacity_moves(self) -> None:
-        """Let a full cluster report something that helps nobody."""
+        """Let a full cluster report something that helps no eviction."""
         self.churned += 1
         cpu = {"pods": "0", "cpu": str(self.churned)}
         self.edit(

@@ -1,4 +1,4 @@
-"""An eviction that is stored while the scheduler reads keeps what it reserved, and nobody is given its room
+"""An eviction that is stored while the scheduler reads keeps what it reserved, and its room is given to no other
 [refuge-first]."""
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ ANEW = binding("web", ANYWHERE, on={"lost": ROOM}, replicas=ROOM, priority=9)
 STANDS = ANEW.with_meta(annotations={APPLIED_PLACEMENT: applied_text(ANYWHERE)})
 CAUGHT_UP = STANDS.with_status(scheduler_observed_generation=0)
 OTHER = binding("other", ANYWHERE, on={}, replicas=ROOM)
-CASES = {"its result stands": STANDS, "its result is noted as seen": CAUGHT_UP, "it is placed anew": ANEW}
+CASES = {"its result stands": STANDS, "its result is noted as seen": CAUGHT_UP, "it is placed again": ANEW}
 
 
 @pytest.fixture(params=["memory", "postgres"])
@@ -190,7 +190,7 @@ def test_a_decision_that_only_drops_a_reservation_leaves_what_an_eviction_stores
 
 @pytest.mark.parametrize("read", range(5))
 def test_what_is_reserved_anew_while_an_old_reservation_ends_is_kept(kept_in: type, read: int) -> None:
-    """An earlier one of the same binding and refuge, which nobody took for 300 s, has the same key."""
+    """An earlier one of the same binding and refuge, which was not taken for 300 s, has the same key."""
     race = Race(kept_in, web=ANEW)
     forgotten = race.store.now() - RESERVATION_EXPIRY
     old = refuge_reservations(ANEW, {"refuge": ROOM}, asked=NOTHING_ASKED, now=forgotten)

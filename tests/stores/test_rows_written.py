@@ -1,4 +1,4 @@
-"""A transaction that wrote other rows than it sent is refused by the database, whoever is to blame."""
+"""A transaction that wrote other rows than it sent is refused by the database, whatever the cause."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def store() -> DjangoStore:
 
 @contextmanager
 def swallowing(table: str, operation: str) -> Iterator[None]:
-    """Let a trigger leave the row named "lost" as it is, whoever writes it: no error, no row."""
+    """Let a trigger leave the row named "lost" as it is, whichever session writes it: no error, no row."""
     row = "OLD" if operation == "DELETE" else "NEW"
     with connection.cursor() as cursor:
         cursor.execute(f"""
@@ -71,7 +71,7 @@ def test_one_row_less_than_sent_and_nothing_is_kept(store: DjangoStore, operatio
     if operation != "INSERT":
         some = create(store, *some)
     before = everything(store)
-    beside = (Put(template("beside"), None), Save(CapacityReservation(key="promised")))
+    beside = (Put(template("beside"), None), Save(CapacityReservation(key="reserved")))
     decision = Decision(
         changes=(*(CHANGES[operation](one) for one in some), *beside), events=(Event(some[0], "Reported", "reported"),)
     )

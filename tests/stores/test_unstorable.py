@@ -182,7 +182,7 @@ def test_what_was_written_before_it_in_a_transaction_of_its_own_is_not_reported_
 
 
 async def _nobody(question: Question) -> Answer:
-    raise AssertionError("nobody is asked")
+    raise AssertionError("no member is asked")
 
 
 def test_a_user_gets_the_cause_and_nothing_of_it_is_written(change: Save) -> None:

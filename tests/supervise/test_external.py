@@ -1,4 +1,4 @@
-"""`make up` with DATABASE_URL and REDIS_URL: somebody's servers are used, with passwords, and left as they were."""
+"""`make up` with DATABASE_URL and REDIS_URL: servers of the user are used, with passwords, and left as they were."""
 
 import os
 import shutil
@@ -21,14 +21,14 @@ from tests.supervise.conftest import CommandLine, eventually
 from tests.supervise.test_stack import clusters, status_of
 
 pytestmark = pytest.mark.slow
-PASSWORD = "of somebody's: @/%"
+PASSWORD = "of another: @/%"
 QUOTED = "of%20somebody%27s%3A%20%40%2F%25"
 TABLES = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'public'"
 
 
 @dataclass(frozen=True)
 class Somebodys:
-    """Servers nobody here started, on TCP, with a password each, and with something in them."""
+    """Servers that were not started here, on TCP, with a password each, and with something in them."""
 
     database_port: int
     redis_port: int

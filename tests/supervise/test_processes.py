@@ -38,7 +38,7 @@ def supervisor(home: RunFolder) -> Iterator[Supervisor]:
 
 @pytest.fixture
 def stranger() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is nobody's business here."""
+    """A process that does not belong to this run."""
     process = subprocess.Popen(SLEEP, start_new_session=True)
     yield process
     process.kill()

@@ -292,7 +292,7 @@ def test_only_data_of_ours_prepared_for_this_very_code_lets_others_start_beside_
 
     shape.remember(home, "these data")
     assert shape.is_current(home, "these data")
-    assert not shape.is_current(home, "data made anew")
+    assert not shape.is_current(home, "data made again")
     assert not shape.is_current(home, None), "DATABASE_URL may name another database each time"
 
     monkeypatch.setattr(shape, "wanted", lambda: "one migration more")

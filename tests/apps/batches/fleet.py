@@ -181,7 +181,7 @@ def eviction_records(size: int) -> Case:
 
 
 def unjoin(size: int) -> Case:
-    """A cluster that is being deleted, with Works nobody owns any more."""
+    """A cluster that is being deleted, with Works that have no owner any more."""
     leaving = {"deletion_timestamp": START, "finalizers": (CLUSTER_FINALIZER,)}
     going = [one.with_meta(**leaving) for one in clusters("gone")]
     works = [work_of(one, "gone") for one in bound(size)]

@@ -1,4 +1,4 @@
-"""Cases of the controller that removes what nobody refers to any more."""
+"""Cases of the controller that removes what no object refers to any more."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def reservations_of_what_runs(size: int) -> Case:
 
 
 def fleet_names(size: int) -> Case:
-    """Nobody speaks of any of them but of the first."""
+    """Notes refer to none of them but the first."""
     lists = [FleetNames(name, "[]") for name in many(size)]
     spoken = PlacementNote("work.karmada.io/ResourceBinding/default/x", fleet=lists[0].key)
     return Case([*lists, spoken], [FLEET], size - 1)

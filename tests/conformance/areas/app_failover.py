@@ -15,7 +15,7 @@ from tests.conformance.documents import typed
 
 Document = dict[str, Any]
 
-STAYS = "[broken-release]: a version ill on several clusters leaves two of them"
+STAYS = "[broken-release]: a version unhealthy on several clusters leaves two of them"
 NOT_COUNTED = "a copy that is no target is not counted: it cannot leave"
 
 
@@ -47,7 +47,7 @@ def differs(given: Document, expect: Document, result: Document) -> str | None:
 
 
 def _version_stays(given: Document, expect: Document, result: Document) -> str | None:
-    """The original lets a version leave every cluster it is ill on; here it stays after two [broken-release]."""
+    """The original lets a version leave every cluster it is unhealthy on; here it stays after two [broken-release]."""
     before = len(given["binding"]["spec"].get("gracefulEvictionTasks") or [])
     tasks, stay = expect["gracefulEvictionTasks"] or [], before + MAX_CLUSTERS_LEFT
     ill = {task["fromCluster"] for task in tasks[stay:]}

@@ -67,7 +67,7 @@ def differs(given: Document, expect: Document, result: Document) -> str | None:
 
 
 def _kept_for(given: Document, task: GracefulEvictionTask, *, late: bool) -> str:
-    """Return why a task the original lets go is kept; "" where nothing says so."""
+    """Return why a task the original lets go is kept; "" where there is no reason."""
     targets = {one["name"]: one.get("replicas", 0) for one in given["clusters"] or []}
     healthy = [
         (one["clusterName"], (one.get("status") or {}).get("readyReplicas"))

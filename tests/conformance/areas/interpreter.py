@@ -103,7 +103,7 @@ def _left_out(given: Document, expect: Document, result: Document) -> str | None
     if counted in (doc.get("spec") or {}):
         return None
     unset = {**result, "replicas": 0} if given["operation"] == "InterpretReplica" else {"object": doc}
-    return f"{counted} left out is 1: nobody defaults templates before us" if agree(expect, unset) else None
+    return f"{counted} left out is 1: nothing defaults templates before us" if agree(expect, unset) else None
 
 
 def _of_no_generation(given: Document, expect: Document, result: Document) -> str | None:

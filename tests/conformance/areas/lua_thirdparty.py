@@ -62,7 +62,7 @@ def differs(given: Document, expect: Document, result: Document) -> str | None:
 
 _LENIENT = {
     **{
-        (kind, "InterpretReplica"): "replicas left out is 1: nobody defaults templates before us"
+        (kind, "InterpretReplica"): "replicas left out is 1: nothing defaults templates before us"
         for kind in ("CloneSet", "StatefulSet", "UnitedDeployment")
     },
     ("OCIRepository", "InterpretDependency"): "an OCIRepository may have no ServiceAccount",

@@ -38,7 +38,7 @@ def agree(expect: Document, result: Document) -> bool:
 
 
 def differs(given: Document, expect: Document, result: Document) -> str | None:
-    """What nothing bears leaves at once, says the original, whatever the taint's date; here it leaves from that date
+    """What nothing tolerates leaves at once, in the original, whatever the taint's date; here it leaves from that date
     on, and a taint without one is given the present time when it is written."""
     if expect["eviction"] != "now" or not equivalent(expect["schedulerFilter"], result["schedulerFilter"]):
         return None

@@ -55,7 +55,7 @@ def _clean(real: Real) -> None:
     """Delete what an earlier comparison left. The namespace stays Terminating where no controller runs: a member that
     has been compared is wiped."""
     if real.send(Step("GET", f"/api/v1/namespaces/{NAMESPACE}"))[0] == 200:
-        raise SystemExit(f"the member has a namespace {NAMESPACE} of an earlier comparison: wipe it and start it anew")
+        raise SystemExit(f"the member has a namespace {NAMESPACE} of an earlier comparison: wipe it and start it again")
 
 
 if __name__ == "__main__":
