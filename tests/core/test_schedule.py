@@ -451,3 +451,19 @@ def test_a_refusal_counts_the_clusters_of_each_filter_and_reason() -> None:
         "0/3 clusters are available: 1 APIEnablement: it does not serve Deployment of apps/v1, 2 TaintToleration: "
         "taint gpu:NoSchedule is not tolerated"
     )
+
+
+def test_among_targets_with_equal_room_the_first_by_name_grows_and_not_the_first_listed() -> None:
+    members = [cluster("a", room=9), cluster("b", room=9)]
+    wanted = spec(placement(how=AGGREGATED), replicas=4, on={"b": 1, "a": 1})
+
+    assert shares(ask(members, wanted)) == {"a": 3, "b": 1}
+
+
+def test_a_reservation_adds_what_it_reserved_beyond_the_replicas_that_are_there() -> None:
+    members = [cluster("a", room=10), cluster("b", room=10)]
+    wanted = spec(placement(how=DYNAMIC), replicas=4, on={"a": 1, "b": 1})
+    reserved = (TargetCluster("a", 1), TargetCluster("b", 3))
+
+    assert shares(ask(members, wanted)) == {"a": 2, "b": 2}
+    assert shares(ask(members, wanted, hint=reserved)) == {"a": 1, "b": 3}
