@@ -390,7 +390,7 @@ class _Transaction:
     def _write(self, prepared: Prepared, *, leased: bool) -> None:
         for group in prepared.groups:
             statement = getattr(group.table, group.operation)
-            self._run(statement, (self.base, self.base, *group.columns, self.batch.by.name, self.at, group.lines))
+            self._run(statement, (self.base, self.base, *group.columns, group.actor, self.at, group.lines))
         for other in prepared.other_rows:
             self._run(other.query, other.columns)
         for query, params in (

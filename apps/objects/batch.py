@@ -17,7 +17,17 @@ from apps.objects.encryption import sealed
 from apps.objects.outbox import outgoing
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine.capacity_conflicts import NOTHING_RESERVED, NewReservations, overcommitted_cluster
-from controlplane.engine.decision import CapacityGuard, Decision, Delete, Drop, Put, QuotaGuard, Save
+from controlplane.engine.decision import (
+    CapacityGuard,
+    Decision,
+    Delete,
+    Drop,
+    Followed,
+    Put,
+    QuotaGuard,
+    Save,
+    author,
+)
 from controlplane.engine.events import counted, event_ref
 from controlplane.engine.merge import Remove, Write, check_generation, stage
 from controlplane.engine.quota_conflicts import QuotaUse
@@ -43,6 +53,8 @@ class Line(NamedTuple):
     reason: str = ""
     cause: int = 0  # version of the change that the decision acted upon; 0: unknown
     own: Ref | None = None  # key of the claim whose decision this is; None: the decision has no claim
+    actor: str = ""  # who is logged as the writer; "": the writer of the batch
+    followed: tuple[Followed, ...] = ()  # decisions of other controllers that the line is a part of
 
 
 class Verdict(NamedTuple):
@@ -107,7 +119,9 @@ def batches(
     `texts`: counts documents by their size; None: each counts as one object.
     """
     items = [
-        Item(claim, decision, refs_of(decision), [event_ref(event, by=by.name) for event in decision.events])
+        Item(
+            claim, decision, refs_of(decision), [event_ref(event, by=event.by or by.name) for event in decision.events]
+        )
         for claim, decision in decisions
     ]
     weights = [_weight(item) + (0 if texts is None else _surplus(item, texts)) for item in items]
@@ -157,7 +171,7 @@ class Batch:
         for item in items:
             for change in item.decision.changes:
                 if by.controller:
-                    router.check(by.name, change)
+                    router.check(by.name, change, followed=item.decision.followed)
                 if isinstance(change, Put):
                     check_generation(change)
 
@@ -263,7 +277,9 @@ class Batch:
         settled.row_changes.extend(outgoing(written, now=now))
         for line in settled.lines:
             new = None if line.removed else line.new
-            settled.marks.update(self.router.marks(line.old, new, by=self.by, own=line.own, merged=line.merged))
+            settled.marks.update(
+                self.router.marks(line.old, new, by=self.by, own=line.own, merged=line.merged, followed=line.followed)
+            )
         return settled
 
     def _settle_one(self, item: Item, stored: Mapping[Ref, Object | None], settled: Settled) -> Verdict:
@@ -275,7 +291,7 @@ class Batch:
         own = claim.ref if claim is not None else None
         indexes: dict[Ref, int] = {}
         for ref, result in staged.objects.items():
-            line = _line(ref, stored.get(ref), result, decision, own)
+            line = self._line(ref, stored.get(ref), result, decision, own)
             if line is not None:
                 indexes[ref] = len(settled.lines)
                 settled.lines.append(line)
@@ -312,12 +328,15 @@ class Batch:
                 lines[event_lines[ref]] = line._replace(new=replace(line.new, count=line.new.count + 1))
                 continue
             event_lines[ref] = len(lines)
-            new = counted(event, ref=ref, by=self.by.name, now=now, old=stored.get(ref))
-            lines.append(Line(ref, stored.get(ref), new, reason=event.reason))
+            new = counted(event, ref=ref, by=event.by or self.by.name, now=now, old=stored.get(ref))
+            lines.append(Line(ref, stored.get(ref), new, reason=event.reason, actor=event.by))
 
-
-def _line(ref: Ref, old: Object | None, result: Write | Remove, decision: Decision, own: Ref | None) -> Line | None:
-    """Return the line for one object of a decision; None if the decision both creates and removes the object."""
-    if isinstance(result, Write):
-        return Line(ref, old, result.new, False, result.merged, decision.reason, decision.cause, own)
-    return None if old is None else Line(ref, old, result.old, True, False, decision.reason, decision.cause, own)
+    def _line(
+        self, ref: Ref, old: Object | None, result: Write | Remove, decision: Decision, own: Ref | None
+    ) -> Line | None:
+        """Return the line for one object of a decision; None if the decision both creates and removes the object."""
+        actor, reason = author(decision, ref, by=self.by.name)
+        why = (reason, decision.cause, own, actor, decision.followed)
+        if isinstance(result, Write):
+            return Line(ref, old, result.new, False, result.merged, *why)
+        return None if old is None else Line(ref, old, result.old, True, False, *why)

@@ -92,7 +92,7 @@ def statement(
     )
     params: list[Any] = [count, count]
     for group in prepared.groups:
-        params += (*group.columns, batch.by.name)
+        params += (*group.columns, group.actor)
     for other in prepared.other_rows:
         params += other.columns
     params += marks.columns if marks.rows else ()

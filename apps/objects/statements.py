@@ -30,12 +30,13 @@ class Statement(NamedTuple):
 
 
 class LineGroup(NamedTuple):
-    """Lines of one table and one operation, packed for one statement."""
+    """Lines of one table, operation and writer, packed for one statement."""
 
     table: ObjectTable
     operation: str  # insert, update, delete
     lines: int
     columns: list[Array]
+    actor: str  # who is logged as the writer
 
 
 class Prepared(NamedTuple):
@@ -66,13 +67,14 @@ def prepare(batch: Batch, settled: Settled) -> Prepared:
 
 
 def _line_groups(batch: Batch, settled: Settled) -> list[LineGroup]:
-    groups: dict[tuple[ObjectTable, str], list[tuple[int, Line]]] = {}
+    groups: dict[tuple[ObjectTable, str, str], list[tuple[int, Line]]] = {}
     for number, line in enumerate(settled.lines, start=1):
         operation = "delete" if line.removed else "insert" if line.old is None else "update"
-        groups.setdefault((object_table(line.ref.kind), operation), []).append((number, line))
+        key = (object_table(line.ref.kind), operation, line.actor or batch.by.name)
+        groups.setdefault(key, []).append((number, line))
     return [
-        LineGroup(table, operation, len(numbered), _columns(table, numbered, batch))
-        for (table, operation), numbered in groups.items()
+        LineGroup(table, operation, len(numbered), _columns(table, numbered, batch), actor)
+        for (table, operation, actor), numbered in groups.items()
     ]
 
 

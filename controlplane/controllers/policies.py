@@ -126,8 +126,9 @@ class Policies(Controller):
     """Key: a template. Writes the claim of its policy, and creates, updates and deletes its binding."""
 
     name: ClassVar[str] = "policies"
-    group: ClassVar[str] = "propagation"
+    group: ClassVar[str] = "scheduling"
     keys: ClassVar[tuple[str, ...]] = PropagatedKinds()
+    followed_by: ClassVar[tuple[str, ...]] = ("scheduler", "works")
     watches: ClassVar[tuple[Watch, ...]] = (
         Watch("*", _template_changed),
         *(Watch(kind, _policy_changed, fan_out=True) for kind in kinds.POLICIES),

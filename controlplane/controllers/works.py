@@ -152,7 +152,7 @@ class Works(Controller):
     """Key: a binding. Creates, updates and deletes its Works, and removes the finalizer of a deleted binding."""
 
     name: ClassVar[str] = "works"
-    group: ClassVar[str] = "propagation"
+    group: ClassVar[str] = "scheduling"
     keys: ClassVar[tuple[str, ...]] = kinds.BINDINGS
     watches: ClassVar[tuple[Watch, ...]] = (
         *(Watch(kind, _binding_changed) for kind in kinds.BINDINGS),

@@ -61,6 +61,8 @@ class Controller:
     batch: how many objects one turn claims at most.
     decides_in_fan_out: a fan-out decides its objects chunk by chunk instead of making each of them due.
     due_at_start: references that become due whenever a process starts, although nothing about them changed.
+    followed_by: controllers of the same group that decide at once about the objects that this one creates, in order.
+    Their decisions are stored with those of this one (`cascade`).
     """
 
     name: ClassVar[str]
@@ -72,6 +74,7 @@ class Controller:
     batch: ClassVar[int] = 500
     decides_in_fan_out: ClassVar[bool] = False
     due_at_start: ClassVar[tuple[Ref, ...]] = ()
+    followed_by: ClassVar[tuple[str, ...]] = ()
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Any]:
         """Return one snapshot per reference, in order, in a constant number of queries; None: nothing to decide."""

@@ -65,6 +65,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     message: str
     warning: bool = False
     step: bool = False
+    by: str = ""  # the name of the reporting controller; "": the writer of the decision
 
 
 class Guard(msgspec.Struct, frozen=True, gc=False):
@@ -103,6 +104,19 @@ class QuotaGuard(msgspec.Struct, frozen=True, gc=False):
     most: tuple[tuple[str, int], ...]
 
 
+class Followed(msgspec.Struct, frozen=True, gc=False):
+    """The decision of another controller that is contained in a decision (`cascade`).
+
+    ref: the object that it is about. That object is not due again for the controller by what the decision writes.
+    refs: the objects that only the other controller writes. The change log names it, and `reason`, as their writer.
+    """
+
+    controller: str
+    ref: Ref
+    reason: str
+    refs: tuple[Ref, ...] = ()
+
+
 EVERY = "*"
 
 
@@ -124,6 +138,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reason: the name of the rule that was applied; kept in the change log.
     cause: the resourceVersion of the change that the controller reacted to; 0: unknown. Kept in the change log.
     separate_decisions: further decisions, each stored or lost on its own.
+    followed: decisions of other controllers that are contained in this one and are stored or lost with it.
     """
 
     changes: tuple[Put | Delete | Save | Drop, ...] = ()
@@ -135,6 +150,15 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reason: str = ""
     cause: int = 0
     separate_decisions: tuple[Decision, ...] = ()
+    followed: tuple[Followed, ...] = ()
 
 
 NOTHING = Decision()
+
+
+def author(decision: Decision, ref: Ref, *, by: str) -> tuple[str, str]:
+    """Return who writes an object of a decision, and the reason, as the change log has them. `by`: the writer."""
+    for followed in decision.followed:
+        if ref in followed.refs:
+            return followed.controller, followed.reason
+    return by, decision.reason

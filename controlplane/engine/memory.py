@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine.capacity_conflicts import NewReservations, ReservationNumbers, overcommitted_cluster
 from controlplane.engine.controller import Controller
-from controlplane.engine.decision import EVERY, Decision, Drop, Event, Put, Save, newest
+from controlplane.engine.decision import EVERY, Decision, Drop, Event, Put, Save, author, newest
 from controlplane.engine.events import counted, event_ref
 from controlplane.engine.memory_leases import MemoryLeases
 from controlplane.engine.merge import Remove, Staged, Write, check_generation, stage
@@ -251,7 +251,7 @@ class MemoryStore:
             return _NOTHING_DONE
         if by.controller:
             for change in decision.changes:
-                self.router.check(by.name, change)
+                self.router.check(by.name, change, followed=decision.followed)
         for change in decision.changes:
             if isinstance(change, Put):
                 check_generation(change)
@@ -329,7 +329,8 @@ class MemoryStore:
         self._log_change(old, stored, removed=isinstance(result, Remove), decision=decision, by=by)
         new = stored if isinstance(result, Write) else None
         merged = isinstance(result, Write) and result.merged
-        for mark in self.router.marks(old, new, by=by, own=None if claim is None else claim.ref, merged=merged):
+        own = None if claim is None else claim.ref
+        for mark in self.router.marks(old, new, by=by, own=own, merged=merged, followed=decision.followed):
             self._mark(mark.controller, mark.ref, self.now() + mark.after)
         return self.version, new
 
@@ -339,13 +340,14 @@ class MemoryStore:
         before = self._texts.pop(ref, None)
         if not removed:
             self._texts[ref] = text
-        change = (decision.reason, decision.cause, self.now())
-        self.log.append(Change(self.version, type_, ref, text, before, by.name, *change))
+        actor, reason = author(decision, ref, by=by.name)
+        self.log.append(Change(self.version, type_, ref, text, before, actor, reason, decision.cause, self.now()))
 
     def _record_event(self, event: Event, by: Actor) -> None:
-        ref = event_ref(event, by=by.name)
-        stored = counted(event, ref=ref, by=by.name, now=self.now(), old=self.objects.get(ref))
-        self._write(Write(stored, False), Decision(reason=event.reason), by, None)
+        reporter = event.by or by.name
+        ref = event_ref(event, by=reporter)
+        stored = counted(event, ref=ref, by=reporter, now=self.now(), old=self.objects.get(ref))
+        self._write(Write(stored, False), Decision(reason=event.reason), replace(by, name=reporter), None)
 
     def _insert(self, obj: Object, *, fresh: bool) -> None:
         ref = obj.ref

@@ -13,7 +13,7 @@ import msgspec
 
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine.controller import Controller, Ownership
-from controlplane.engine.decision import Delete, Drop, Put, Save
+from controlplane.engine.decision import Delete, Drop, Followed, Put, Save
 from controlplane.engine.state import Actor, Mark, Watch
 from controlplane.kinds.template import Template
 
@@ -34,12 +34,20 @@ class Router:
                 self._by_kind.setdefault(watch.kind, []).append((controller.name, watch))
 
     def marks(
-        self, old: Object | None, new: Object | None, *, by: Actor, own: Ref | None = None, merged: bool = False
+        self,
+        old: Object | None,
+        new: Object | None,
+        *,
+        by: Actor,
+        own: Ref | None = None,
+        merged: bool = False,
+        followed: Sequence[Followed] = (),
     ) -> Iterator[Mark]:
         """Yield what to make due because an object changed. old None: it was created; new None: it was removed.
 
         `own` is the reference that the writer is deciding about. The writer's own change does not make `own` due again
-        for the writer, unless the change was merged with another writer's (`merged`).
+        for the writer, unless the change was merged with another writer's (`merged`). The same holds for the
+        controllers whose decisions are contained in the writer's (`followed`).
         """
         present = new if new is not None else old
         assert present is not None, "a change has an old or a new side"
@@ -48,7 +56,9 @@ class Router:
             watches = (*watches, *self._by_kind.get("*", ()))
         for name, watch in watches:
             for ref in watch.to(old, new):
-                if name == by.name and ref == own and not merged:
+                if not merged and (
+                    (name == by.name and ref == own) or (followed and _was_followed(followed, name, ref))
+                ):
                     continue
                 yield Mark(name, ref, watch.after)
 
@@ -64,24 +74,40 @@ class Router:
                 if name != by.name or ref != own:
                     yield Mark(name, ref, watch.after)
 
-    def check(self, controller: str, change: Put | Delete | Save | Drop) -> None:
-        """Raise OwnershipError if the controller's `owns` does not allow the change."""
+    def check(self, controller: str, change: Put | Delete | Save | Drop, *, followed: Sequence[Followed] = ()) -> None:
+        """Raise OwnershipError if the controller's `owns` does not allow the change.
+
+        Each path of an object may be owned by a controller whose decision is contained in this one (`followed`).
+        """
+        owned = [self._owned(controller)]
+        if followed:
+            owned += (self._owned(name) for name in dict.fromkeys(each.controller for each in followed))
+        refused = _violation(owned, change)
+        if refused:
+            names = ", ".join(dict.fromkeys([controller, *(each.controller for each in followed)]))
+            raise OwnershipError(f"controller {names} may not write {refused}; declare it in {controller}.owns")
+
+    def _owned(self, controller: str) -> Ownership:
         known = self.controllers.get(controller)
         if known is None:
             raise OwnershipError(f"{controller} is no controller; use its name in Actor or controller=False")
-        refused = _violation(known.owns, change)
-        if refused:
-            raise OwnershipError(f"controller {controller} may not write {refused}; declare it in {controller}.owns")
+        return known.owns
 
 
-def _violation(owns: Ownership, change: Put | Delete | Save | Drop) -> str:
-    """Return what the change writes without being allowed to, for example "Cluster.spec.taints"; "": all is allowed."""
+def _was_followed(followed: Sequence[Followed], controller: str, ref: Ref) -> bool:
+    return any(each.controller == controller and each.ref == ref for each in followed)
+
+
+def _violation(owned: Sequence[Ownership], change: Put | Delete | Save | Drop) -> str:
+    """Return what the change writes although none of the owners may, for example "Cluster.spec.taints"; "": nothing."""
     if isinstance(change, Save | Drop):
-        return "" if type(change.row) in owns.rows else f"rows {type(change.row).__name__}"
+        return "" if any(type(change.row) in owns.rows for owns in owned) else f"rows {type(change.row).__name__}"
     subject = change.old if isinstance(change, Delete) else change.new
     kind = subject.ref.kind
-    allowed = owns.kinds.get(kind) or (owns.kinds.get("*") if isinstance(subject, Template) else None)
-    if allowed is None:
+    allowed: tuple[str, ...] = ()
+    for owns in owned:
+        allowed += owns.kinds.get(kind) or (owns.kinds.get("*", ()) if isinstance(subject, Template) else ())
+    if not allowed:
         return f"kind {kind}"
     if "*" in allowed:
         return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref
+from controlplane.engine import cascade
 from controlplane.engine.controller import Controller
 from controlplane.engine.decision import NOTHING, Decision, Event
 from controlplane.engine.state import Actor, Claim, HeldLease, LeaseLost, Outcome, Store, Unstorable
@@ -92,6 +93,7 @@ def run_batch(
     limit: int = 0,
     reload_settings: Callable[[], Settings] | None = None,
     has_time: Callable[[], bool] = lambda: True,
+    following: Sequence[Controller] = (),
 ) -> Report:
     """Decide about one batch of due objects and store the decisions. `Report.claimed` 0: nothing was due.
 
@@ -101,6 +103,7 @@ def run_batch(
     reload_settings: reads the settings, and the rules of users, again. It is called if a change of them is among the
     due objects, because they may have been read before that change.
     has_time: asked before every fan-out but the first; fan-outs for which there is no time stay due.
+    following: controllers that decide at once about what the decisions create (`cascade.followers`).
     """
     claimed = store.claim(
         controller.name,
@@ -127,7 +130,9 @@ def run_batch(
             refs = _decide_chunk(controller, store, settings, refs, now=claimed.now, world=world, lease=lease)
         store.advance(claim, refs, cursor=cursor)
     try:
-        failures, outcomes = _decide(controller, store, settings, keyed, now=claimed.now, world=world, lease=lease)
+        failures, outcomes = _decide(
+            controller, store, settings, keyed, now=claimed.now, world=world, lease=lease, following=following
+        )
     except LeaseLost:
         store.release(keyed)  # the new holder of the lease need not wait until these claims expire
         raise
@@ -178,29 +183,26 @@ def _decide(
     now: datetime,
     world: World,
     lease: HeldLease | None,
+    following: Sequence[Controller] = (),
 ) -> tuple[list[Failure], Sequence[Outcome]]:
     """Load, ask, decide and apply for the claimed objects; return the failures and what became of the decisions."""
     if not claims:
         return [], []
     with world.phase(controller.name, "load"):
         snapshots = controller.load_for(store, [claim.ref for claim in claims], settings)
-    present: list[tuple[Claim, Any]] = []
-    batch: list[tuple[Claim | None, Decision]] = []
-    about: list[tuple[Claim, Any]] = []  # for each item of `batch`, the object it is about
-    for claim, snapshot in zip(claims, snapshots, strict=True):
-        if snapshot is None:
-            batch.append((claim, NOTHING))
-            about.append((claim, None))
-        else:
-            present.append((claim, snapshot))
-    loaded = [snapshot for _, snapshot in present]
+    loaded = list(zip(claims, snapshots, strict=True))
+    present = [(claim, snapshot) for claim, snapshot in loaded if snapshot is not None]
+    about = [(claim, None) for claim, snapshot in loaded if snapshot is None]  # of each item of `batch`
+    batch: list[tuple[Claim | None, Decision]] = [(claim, NOTHING) for claim, _ in about]
     with world.phase(controller.name, "ask"):
-        inquiry = controller.ask(loaded, settings, now=now)
+        inquiry = controller.ask([snapshot for _, snapshot in present], settings, now=now)
         answer = None if inquiry.question is None else world.answer(inquiry.question)
     with world.phase(controller.name, "decide"):
         decided = controller.decide_all(inquiry.snapshots, settings, now=now, answer=answer)
         again = partial(_decide_again, controller, store, settings, [claim.ref for claim, _ in present], now, answer)
         decide_with_answers(decided, again, world.interpret)
+    results = cascade.with_following(decided, following, store, settings, now=now, phase=world.phase)
+    made = {claim.ref: own for (claim, _), own in zip(present, decided, strict=True) if isinstance(own, Decision)}
     failures: list[Failure] = []
 
     def failed(claim: Claim, snapshot: Any, error: Exception) -> Decision:
@@ -211,7 +213,7 @@ def _decide(
         world.report(failure)
         return Decision(wake_at=now + RETRY_AFTER_FAILURE, events=_failure_events(snapshot, failure))
 
-    for (claim, snapshot), result in zip(present, decided, strict=True):
+    for (claim, snapshot), result in zip(present, results, strict=True):
         decision = failed(claim, snapshot, result) if isinstance(result, Exception) else result
         batch.append((claim, decision))
         about.append((claim, snapshot))
@@ -221,6 +223,7 @@ def _decide(
     by = Actor(controller.name, controller=True)
     with world.phase(controller.name, "apply"):
         outcomes = apply_decisions(store, batch, by=by, lease=lease)
+        _store_alone(store, batch, outcomes, made, by=by, lease=lease)
     refused = [
         (own_claim, failed(claim, snapshot, outcome))
         for (own_claim, _), (claim, snapshot), outcome in zip(batch, about, outcomes, strict=True)
@@ -229,6 +232,30 @@ def _decide(
     if refused:
         store.apply(refused, by=by, lease=lease)
     return failures, [outcome for outcome in outcomes if isinstance(outcome, Outcome)]
+
+
+def _store_alone(
+    store: Store,
+    batch: Sequence[tuple[Claim | None, Decision]],
+    outcomes: list[Outcome | Unstorable],
+    made: Mapping[Ref, Decision],
+    *,
+    by: Actor,
+    lease: HeldLease | None,
+) -> None:
+    """Store the decisions that cannot be stored with those that follow from them without these; replace the outcomes.
+
+    The controllers that follow then fail on their own, and report it.
+    """
+    alone = [
+        (place, claim, made[claim.ref])
+        for place, (claim, decision) in enumerate(batch)
+        if claim is not None and decision.followed and isinstance(outcomes[place], Unstorable)
+    ]
+    if alone:
+        again = apply_decisions(store, [(claim, decision) for _, claim, decision in alone], by=by, lease=lease)
+        for (place, _, _), outcome in zip(alone, again, strict=True):
+            outcomes[place] = outcome
 
 
 def _decide_again(
@@ -349,8 +376,9 @@ def run_until_idle(
     for _ in range(rounds):
         claimed = 0
         for controller in controllers:
+            following = cascade.followers(controller, controllers, settings)
             for shard in range(controller.shards):
-                claimed += run_batch(controller, store, settings, world=world, shard=shard).claimed
+                claimed += run_batch(controller, store, settings, world=world, shard=shard, following=following).claimed
         total += claimed
         if not claimed:
             return total

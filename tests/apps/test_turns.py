@@ -42,7 +42,7 @@ def store() -> DjangoStore:
 
 def turn(store: DjangoStore) -> Turn:
     """A turn of the group that makes bindings of templates, as another process would have it."""
-    return Turn("propagation", 0, store=store, world=World(), configuration=configuration())
+    return Turn("scheduling", 0, store=store, world=World(), configuration=configuration())
 
 
 def give_work(store: DjangoStore) -> None:
@@ -176,7 +176,7 @@ class Broken(Controller):
     """Cannot even load."""
 
     name = "policies"
-    group = "propagation"
+    group = "scheduling"
     keys = ("apps/Deployment",)
     watches = ()
     owns = Ownership({})
@@ -190,12 +190,11 @@ def test_a_controller_that_fails_as_a_whole_does_not_stop_its_group(store: Djang
     one = turn(store)
     healthy = [controller for controller in one.controllers if controller.name != "policies"]
     one.controllers = (Broken(), *healthy)
-    namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}"
-    create_missing(store, namespace, Settings())
+    store.mark("works", [BINDING])
 
     one.once()
 
-    assert store.claim("namespaces", shard=0, shards=1, limit=10, lease_seconds=0).claims == ()
+    assert store.claim("works", shard=0, shards=1, limit=10, lease_seconds=0).claims == ()
     assert store.get([BINDING]) == {}
     pass_lease_time()
     assert turn(store).once() > 0
@@ -257,7 +256,7 @@ def test_a_pool_of_processes_begins_once() -> None:
 def test_a_turn_begins_with_what_concerns_everything_and_the_next_one_does_not(
     store: DjangoStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("apps.worker.turn._started", StartedGroups(["propagation/0"]))
+    monkeypatch.setattr("apps.worker.turn._started", StartedGroups(["scheduling/0"]))
 
     assert turn(store).once() > 0
     with connection.cursor() as cursor:

@@ -73,8 +73,8 @@ def test_of_two_workers_one_has_the_lease_and_everything_is_done_once(alone: Sta
 
 def test_when_the_holder_dies_another_takes_over(alone: Stack) -> None:
     first = alone.processes.worker("first")
-    alone.ring("propagation/0")
-    until(lambda: "propagation" in alone.holders(), within=WITHIN)
+    alone.ring("scheduling/0")
+    until(lambda: "scheduling" in alone.holders(), within=WITHIN)
     os.killpg(first.pid, signal.SIGKILL)
     wanted = workloads(alone, "web")
     alone.processes.worker("second")
@@ -88,10 +88,10 @@ def test_a_holder_that_slept_past_its_lease_writes_nothing_when_it_wakes(alone: 
     sleeper = alone.processes.worker("sleeper")
     tries, wanted = count(), set[str]()
     until(lambda: _paused_with_work_left(alone, sleeper, f"web-{next(tries)}", wanted), within=3 * WITHIN)
-    asleep = alone.holders().get("propagation", "")
+    asleep = alone.holders().get("scheduling", "")
     alone.processes.worker("second")
     beat = alone.processes.beat()
-    until(lambda: alone.holders().get("propagation", asleep) != asleep, within=WITHIN)
+    until(lambda: alone.holders().get("scheduling", asleep) != asleep, within=WITHIN)
     until(lambda: bindings(alone) == wanted, within=WITHIN)
     alone.processes.end(beat)
     before = alone.store.current_version()
@@ -100,7 +100,7 @@ def test_a_holder_that_slept_past_its_lease_writes_nothing_when_it_wakes(alone: 
     sleeper.send_signal(signal.SIGTERM)
     sleeper.wait(WITHIN)  # it has finished its turn by then
 
-    group = {one.name for one in GROUPS["propagation"].controllers}
+    group = {one.name for one in GROUPS["scheduling"].controllers}
     assert [one for one in alone.changes(before) if one.actor in group] == []
     changes = [one for one in alone.changes() if one.type == "ADDED" and one.ref.kind == kinds.RESOURCE_BINDING]
     assert set(Counter(one.ref for one in changes).values()) == {1}
@@ -113,11 +113,11 @@ def _paused_with_work_left(running: Stack, process: Process, name: str, wanted: 
     until(lambda: _paused_between_transactions(process), within=WITHIN, every=0.01)
     before = bindings(running)
     wanted |= workloads(running, *(f"{name}-{number}" for number in range(1500)))
-    running.ring("propagation/0")
+    running.ring("scheduling/0")
     os.killpg(process.pid, signal.SIGCONT)
     until(lambda: bindings(running) != before, within=WITHIN, every=0.01)
     until(lambda: _paused_between_transactions(process), within=WITHIN, every=0.01)
-    if "propagation" in running.holders() and bindings(running) != wanted:
+    if "scheduling" in running.holders() and bindings(running) != wanted:
         return True
     os.killpg(process.pid, signal.SIGCONT)
     return False
@@ -125,8 +125,8 @@ def _paused_with_work_left(running: Stack, process: Process, name: str, wanted: 
 
 def test_a_holder_paused_with_the_write_lock_in_its_hand_lets_go_of_it_with_its_lease(alone: Stack) -> None:
     sleeper = alone.processes.worker("sleeper")
-    alone.ring("propagation/0")
-    until(lambda: "propagation" in alone.holders(), within=WITHIN)
+    alone.ring("scheduling/0")
+    until(lambda: "scheduling" in alone.holders(), within=WITHIN)
     tries, wanted = count(), set[str]()
     until(lambda: _paused_as_it_looks_at_its_lease(alone, sleeper, f"web-{next(tries)}", wanted), within=WITHIN)
     until(lambda: _backends("state = 'idle in transaction'"), within=WITHIN)
@@ -151,10 +151,10 @@ def _paused_as_it_looks_at_its_lease(running: Stack, process: Process, name: str
     """
     until(lambda: _paused_between_transactions(process), within=WITHIN, every=0.01)
     wanted |= workloads(running, name)
-    running.ring("propagation/0")
+    running.ring("scheduling/0")
     with _connection() as own:
         own.execute("SET idle_in_transaction_session_timeout = 0")  # who holds the row is as long idle as it takes
-        own.execute("SELECT 1 FROM objects_lease WHERE name = 'propagation' FOR UPDATE")
+        own.execute("SELECT 1 FROM objects_lease WHERE name = 'scheduling' FOR UPDATE")
         os.killpg(process.pid, signal.SIGCONT)
         until(lambda: _backends("wait_event_type = 'Lock'"), within=WITHIN, every=0.01)
         if not _backends("wait_event_type = 'Lock' AND query LIKE '%FOR SHARE%'"):
@@ -192,9 +192,9 @@ def test_without_its_broker_a_worker_goes_on_and_nothing_is_lost(tmp_path: Path,
     with stack(tmp_path, broker["url"], lease_seconds="8") as running:
         running.create(policy("member1"))
         running.processes.worker()
-        running.ring("propagation/0")
-        until(lambda: "propagation" in running.holders(), within=WITHIN)
-        holder = running.holders()["propagation"]
+        running.ring("scheduling/0")
+        until(lambda: "scheduling" in running.holders(), within=WITHIN)
+        holder = running.holders()["scheduling"]
         broker["process"].kill()
         broker["process"].wait()
         went = time.monotonic()
@@ -204,15 +204,15 @@ def test_without_its_broker_a_worker_goes_on_and_nothing_is_lost(tmp_path: Path,
         until(lambda: time.monotonic() - went > 7, within=WITHIN)  # longer than a turn: no notification follows
         wanted |= workloads(running, "later")
         until(lambda: bindings(running) == wanted, within=WITHIN)
-        assert running.holders()["propagation"] == holder
+        assert running.holders()["scheduling"] == holder
         break_all()
         wanted |= workloads(running, "broken")
         until(lambda: bindings(running) == wanted, within=WITHIN)
-        holder = until(lambda: running.holders().get("propagation"), within=WITHIN)
+        holder = until(lambda: running.holders().get("scheduling"), within=WITHIN)
 
         broker["process"] = broker["start"]()
         running.processes.beat()
-        until(lambda: running.holders().get("propagation") != holder, within=WITHIN)
+        until(lambda: running.holders().get("scheduling") != holder, within=WITHIN)
         wanted |= workloads(running, "back")
         until(lambda: bindings(running) == wanted, within=WITHIN)
 

@@ -21,6 +21,7 @@ from controlplane.clusters.questions import Discard, Ensure
 from controlplane.controllers import CONTROLLERS
 from controlplane.controllers.work_status import WorkStatus
 from controlplane.engine import run
+from controlplane.engine.cascade import followers
 from controlplane.engine.controller import Controller
 from controlplane.engine.run import Failure, World, run_batch
 from controlplane.engine.state import LeaseLost
@@ -208,6 +209,7 @@ class Simulation:
                     shard=shard,
                     lease=lease,
                     limit=self.chance.choice(LIMITS),
+                    following=followers(controller, self.controllers, self.settings),
                 ).claimed
             except Killed:
                 claimed += 1
