@@ -47,7 +47,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
       write of the status alone.
     - `warn(new, old, settings)` returns warnings about an object that is accepted. They become Warning headers.
 
-    `table` is the Django model that stores the objects ("app.Model").
+    `table` is the Django model that stores the objects ("app.Model"). With `has_status` and the subresource "status" of
+    `resource`, the status is written by itself: other writes leave it as it is.
     """
 
     resource: Resource

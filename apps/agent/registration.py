@@ -51,8 +51,8 @@ async def register(
 ) -> None:
     """Get the certificate of a cluster's agent with a bootstrap token, and write it to the folder.
 
-    `authority`: PEM of the authority of the server; "": the server proves with a signature by the token which one it
-    has. `lasts`: how long the certificate is to be valid, `within`: how long to wait for it. Raises NotTrusted,
+    `authority`: PEM of the authority of the server; "": it is read from the server, and its signature is checked with
+    the token. `lasts`: how long the certificate is to be valid, `within`: how long to wait for it. Raises NotTrusted,
     NoCertificate, and Unusable for a token of another form.
     """
     parts = parts_of(token)

@@ -140,7 +140,10 @@ class Reports:
         return False
 
     def _arrived(self, answer: Answer, ref: Ref, *, quietly: bool = False) -> bool:
-        """Test whether a report has arrived, or will not be accepted later either."""
+        """Test whether a report needs no further sending: it arrived, or it is refused for good.
+
+        `quietly`: a temporary failure counts as done and is not logged, because the report is not sent again.
+        """
         if answer.ok or answer.code == _GONE:
             return True
         temporary = not answer.code or answer.code >= 500 or answer.code in (401, 403, _CONFLICT, _TOO_MANY)

@@ -282,7 +282,8 @@ class MemberClient:
     ) -> Listed[T]:
         """Return the results of `keep` for each object of a list, and the list's resourceVersion; an Answer: a failure.
 
-        The list is read page by page. `keep` may raise TooMuch, and ValueError for an object that is malformed.
+        The list is read page by page. `keep` may raise TooMuch, and ValueError for an object that is malformed: both
+        become an Answer.
         """
         try:
             async with asyncio.timeout(LIST_SECONDS):

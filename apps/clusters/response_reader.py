@@ -126,7 +126,7 @@ async def lines(response: aiohttp.ClientResponse, account: Account) -> AsyncIter
 
 
 async def _chunks(response: aiohttp.ClientResponse, account: Account) -> AsyncIterator[bytes]:
-    """Yield the parts of a body as they arrive. Joining many small pieces counts as time of the member."""
+    """Yield the parts of a body as they arrive. Joining many small pieces counts against the member's share."""
     content = response.content
     while True:
         await account.share.turn()

@@ -289,7 +289,7 @@ class Room(NamedTuple):
 
 
 def room_of(summary: ResourceSummary | None) -> Iterator[Room]:
-    """Yield the resources of a cluster. Amounts that cannot be read are left out."""
+    """Yield the resources of a cluster, without those of which it has none and amounts that cannot be read."""
     for name, text in sorted((summary.allocatable if summary else {}).items()):
         assert summary is not None, "it has the resource"
         used, starting = summary.allocated.get(name, "0"), summary.allocating.get(name, "0")

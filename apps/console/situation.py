@@ -168,7 +168,10 @@ class Link(NamedTuple):
 
 
 def remedy_link(one: Attention, rights: Rights) -> Link | None:
-    """Return the button for a thing to do; None: the reader may not do it, or there is no page for it."""
+    """Return the link for a thing to do; None: there is no page for it.
+
+    A reader who may not fence a cluster gets a link to the page of the cluster instead.
+    """
     page = f"/clusters/{one.cluster}"
     match one.what:
         case "DirectlyWaiting":

@@ -169,7 +169,7 @@ class Watches:
         pause = RETRY_SECONDS
         while True:
             try:
-                await self._follow_once(stream, path)
+                await self._list_and_watch(stream, path)
             except Expired:
                 continue
             except TooMuch as error:
@@ -188,10 +188,11 @@ class Watches:
             stream.since = ""
             await asyncio.sleep(RETRY_SECONDS)
 
-    async def _follow_once(self, stream: Stream, path: str) -> None:
-        """List a kind and watch it, again and again. Kinds are not listed at the same time: the first time ends sooner.
+    async def _list_and_watch(self, stream: Stream, path: str) -> None:
+        """List a kind and watch it until the next list is due, without end; an error ends it.
 
-        A list that takes long does not let the time between two lists go to 0.
+        The first watch ends sooner, after a share of the time that differs by kind and cluster. So they are not all
+        listed at the same time. The time counts from the end of a list, however long the list takes.
         """
         share = 0.5 + crc32(repr((stream.target.cluster, stream.api_version, stream.kind)).encode()) / 2**33
         while True:

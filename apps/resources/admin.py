@@ -41,7 +41,7 @@ class BindingAdmin(ObjectAdmin):
     list_display_links = ("workload",)
 
     def attach(self, rows: Sequence[Any]) -> None:
-        """Compute the columns that kubectl shows too, and the clusters, from the documents; one query for all rows."""
+        """Set on each row its spec, its workload and the columns that kubectl shows too; one query for all rows."""
         super().attach(rows)
         texts = Binding.objects.filter(pk__in=[row.pk for row in rows]).values_list("pk", "doc")
         documents = {key: orjson.loads(text) for key, text in texts}

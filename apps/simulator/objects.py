@@ -125,7 +125,11 @@ class Objects:
         return self.store.put(resource, {**live.document, "status": status})
 
     def delete(self, resource: Resource, live: Stored, options: Document, *, dry_run: bool = False) -> Stored | None:
-        """Delete an object. Return it if it has finalizers; None: it was removed. Raises Conflict."""
+        """Delete an object. None: it was removed, or would be without `dry_run`.
+
+        Otherwise return the object that waits for its finalizers, or in a dry run the object as it is. A Namespace
+        always waits, and a CustomResourceDefinition when it is first deleted. Raises Conflict if a precondition fails.
+        """
         metadata = live.document["metadata"]
         wanted = options.get("preconditions") or {}
         for field in ("uid", "resourceVersion"):

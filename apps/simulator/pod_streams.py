@@ -65,7 +65,7 @@ async def _follow(http: web.BaseRequest, objects: Objects, namespace: str, name:
 
 
 async def _run(http: web.BaseRequest, command: list[str], *, reads: bool) -> web.StreamResponse:
-    """Write the words of the command, then what it reads, until the client closes its input."""
+    """Send the words of the command. `reads`: then send back what the client sends, until it closes its input."""
     socket = web.WebSocketResponse(protocols=PROTOCOLS)
     await socket.prepare(http)
     if command:

@@ -42,7 +42,7 @@ class AuditDelivery(LeasedThread):
     def work(self) -> float:
         """Send the events that wait, a batch at a time, and remove events that are too old.
 
-        After failures the webhook is tried again later each time.
+        Returns after how many seconds to work again. With each failure in a row this becomes longer.
         """
         now = self.store.now()
         if old := _read(Stored.objects.filter(at__lt=now - timedelta(days=settings.AUDIT_DAYS))[:REMOVED]):

@@ -36,5 +36,8 @@ def world() -> World:
 
 
 def _interpret(questions: Sequence[Question]) -> bool:
-    """Have questions to scripts and webhooks answered. What answers them starts with the first question."""
+    """Have scripts and webhooks answer questions; return whether some were answered in time.
+
+    The processes that answer start with the first question.
+    """
     return interpretation().interpret(questions)

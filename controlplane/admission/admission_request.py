@@ -25,7 +25,10 @@ class Write(NamedTuple):
 
 
 def operation_of(change: Put | Delete) -> str:
-    """Return what a change does. An object that waits for its finalizers is deleted when that begins."""
+    """Return CREATE, UPDATE or DELETE for a change.
+
+    The write with which an object begins to wait for its finalizers is DELETE, and later writes are UPDATE.
+    """
     if isinstance(change, Delete):
         return DELETE
     if change.old is None:

@@ -303,7 +303,7 @@ def _apply_rules(kind: Kind, obj: Any, old: Any, *, settings: Settings, now: dat
 
 
 def _new_finalizers(obj: Object, old: Object | None) -> list[Cause]:
-    """Return the error that an object which is being deleted gets a new finalizer."""
+    """Return the cause against new finalizers of an object that is being deleted; []: it has none."""
     if old is None or old.metadata.deletion_timestamp is None:
         return []
     added = sorted(set(obj.metadata.finalizers) - set(old.metadata.finalizers))

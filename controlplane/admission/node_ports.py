@@ -54,7 +54,7 @@ def _needs_node_ports(service: Template) -> bool:
 
 
 def _kept(port: Port, old: Template | None) -> Port:
-    """Return a port with the node port that the same port of the stored Service has."""
+    """Return a port with the node port that it has in the stored Service, unless it names a node port itself."""
     if port.get("nodePort") or old is None:
         return port
     for stored in old.spec.get("ports") or ():
@@ -90,7 +90,7 @@ def _taken(state: State, own: Ref, wanted: set[int]) -> set[int]:
 
 
 def _free(state: State, service: Template, ports: list[Port], *, count: int) -> list[int]:
-    """Return node ports that no Service uses, the same for the same Service wherever it is created.
+    """Return `count` node ports that no Service uses. Their order of choice depends on the Service alone.
 
     Raises Invalid if there are none left.
     """

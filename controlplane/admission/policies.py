@@ -160,7 +160,10 @@ _ALL: Final = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "r
 
 
 def _everything(stated: Document) -> Match:
-    """Return the rules of a binding. A binding without rules takes everything that its policy takes."""
+    """Return what the binding of a policy matches.
+
+    A binding without resourceRules matches everything, because its policy restricts it already.
+    """
     return match_of(stated if stated.get("resourceRules") else {**stated, "resourceRules": [_ALL]})
 
 

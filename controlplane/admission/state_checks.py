@@ -249,6 +249,6 @@ def _queued_evictions(state: State, kind: Kind, edited: Object, settings: Settin
 
 
 def _bindings_of(state: State, policy: Ref) -> list[Ref]:
-    """Return the bindings of a policy, at most MAX_BINDINGS per scope."""
+    """Return the bindings of a policy: at most MAX_BINDINGS ResourceBindings, and as many ClusterResourceBindings."""
     value = str(policy)
     return [ref for kind in BINDINGS for ref in state.refs_by_index(kind, "policy", value, limit=MAX_BINDINGS)]

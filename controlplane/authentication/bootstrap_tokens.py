@@ -45,7 +45,7 @@ class BootstrapToken(Struct, frozen=True):
 
 
 def is_token_secret(secret: Template) -> bool:
-    """Test whether a Secret is where bootstrap tokens are, and has their type."""
+    """Test whether a Secret is in kube-system and has the type of bootstrap tokens."""
     return secret.metadata.namespace == KUBE_SYSTEM_NAMESPACE and secret.content.get("type") == TYPE
 
 

@@ -27,7 +27,7 @@ _METADATA: Final = {
 
 
 def documents() -> list[Document]:
-    """Return the roles and bindings."""
+    """Return the roles and bindings with which clusters register."""
     info = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["cluster-info"], "verbs": ["get"]}
     requests = {
         "apiGroups": [_CERTIFICATES],
@@ -56,7 +56,7 @@ def documents() -> list[Document]:
 
 
 def _approval(name: str) -> Document:
-    """Return the role whose users have such requests approved by the controller `signing_requests`."""
+    """Return the role whose users get their certificate requests of the class `name` approved by `signing_requests`."""
     resources = [f"certificatesigningrequests/{name}"]
     return _role(_APPROVALS + name, {"apiGroups": [_CERTIFICATES], "resources": resources, "verbs": ["create"]})
 

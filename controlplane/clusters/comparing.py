@@ -25,7 +25,8 @@ def comparison(held: Document | None, applied: Document) -> Answer:
     """Return the answer to a Compare.
 
     `held` is the object of the member, None: there is none. `applied` is the answer of the member to a dry run.
-    Labels and annotations that begin with one of OUR_PREFIXES are marks of the control plane, which restart nothing.
+    Labels and annotations that begin with one of OUR_PREFIXES are marks of the control plane. They
+    count only if nothing else differs (MARKS), because their change restarts no pod.
     """
     if held is None:
         return Answer(200, reason=MISSING, note="The member does not have the object; it would be created.")

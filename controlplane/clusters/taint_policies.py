@@ -141,7 +141,10 @@ def holds(rule: MatchCondition, conditions: tuple[Condition, ...]) -> bool:
 
 
 def match(rules: Sequence[MatchCondition], conditions: tuple[Condition, ...], *, empty: bool) -> bool:
-    """Test whether all conditions of a list hold. `empty`: the result for an empty list, which differs by dialect."""
+    """Test whether all conditions of a list hold.
+
+    `empty`: the result for an empty list. It is True for policies with windows, and False for those without.
+    """
     return all(holds(rule, conditions) for rule in rules) if rules else empty
 
 

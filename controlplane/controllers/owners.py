@@ -71,7 +71,10 @@ def owner_ref(dependent: Object, reference: OwnerReference) -> Ref | None:
 
 
 def _owner_changed(old: Object | None, new: Object | None) -> Iterator[Ref]:
-    """An owner is due when it was removed, or is being deleted with the policy Foreground or Orphan."""
+    """An owner is due when it was removed, or is being deleted with the policy Foreground or Orphan.
+
+    It is also due when another object has taken its place, which has another uid.
+    """
     if new is None:
         if old is not None and old.ref.kind not in _OWN_NOTHING:
             yield old.ref

@@ -105,7 +105,7 @@ def _against_previous(previous: ResourceModel, model: ResourceModel) -> list[str
 
 
 def _same(left: str, right: str) -> bool:
-    """Test whether two bounds have the same value. Example: 1 and 1000m."""
+    """Test whether two bounds have the same value, as 1 and 1000m have. A bound that is no quantity counts as equal."""
     try:
         return parse(left) == parse(right)
     except QuantityError:

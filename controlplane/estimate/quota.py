@@ -124,7 +124,7 @@ def _quantity(name: str, use: Use, like: Quantity) -> Quantity:
 
 
 def _nano(counted: str | None) -> int:
-    """Return how many billionths the unit of a resource has."""
+    """Return how many billionths one counted unit has. CPU is counted in thousandths, everything else in units."""
     return NANO // 1000 if counted == CPU else NANO
 
 

@@ -67,7 +67,8 @@ def decide_application_failover(
 ) -> ApplicationFailoverDecision:
     """Return what application failover does about a binding now.
 
-    `since`: since when each copy is unhealthy. `moves`: the clusters that this version has left, and when.
+    `since`: since when each copy is unhealthy. `moves`: when copies of the present version of the
+    workload left which cluster.
     """
     behaviour = None if binding.spec.failover is None else binding.spec.failover.application
     if behaviour is None or not binding.spec.propagate_deps or not binding.status.aggregated_status:

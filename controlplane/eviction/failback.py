@@ -225,7 +225,8 @@ class FailbackPlanner:
         """Return the replicas by cluster after a Divided workload got its share on the cluster back.
 
         Replicas that run nowhere are taken first, then those on clusters it was not on before the failover, then those
-        on its earlier clusters that have more than their share.
+        on its earlier clusters that have more than their share. FailbackBlocked: there is nothing to bring back, or
+        the cluster has no room for it.
         """
         replicas = binding.spec.replicas
         shares = _replicas_by_cluster(earlier, replicas, larger_name_first=question.larger_name_first)

@@ -32,8 +32,8 @@ class Bar(NamedTuple):
     is_open: bool
 
     @property
-    def middle(self) -> float:
-        """Where the name of the phase is written, from above."""
+    def text_y(self) -> float:
+        """The base line of the name of the phase, from above."""
         return self.y + BAR - 3
 
 
@@ -101,7 +101,10 @@ def _bar(lane: Lane, y: float, span: tuple[datetime, datetime], *, now: datetime
 
 
 def _area(lane: Lane, y: float, span: tuple[datetime, datetime], *, now: datetime) -> str:
-    """Return the corners of the steps of `lane.counts()`, as tall as the bar where most failovers are in the phase."""
+    """Return the corners of the steps of `lane.counts()`, as tall as the bar where most failovers are in the phase.
+
+    "": the lane has fewer than two failovers, or none is ever in the phase.
+    """
     counts = lane.counts()
     most = max(count for _, count in counts)
     if lane.record_count < 2 or most < 1:

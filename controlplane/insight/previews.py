@@ -107,7 +107,7 @@ def _edited(new: Object, old: Object | None) -> Iterable[Change]:
 
 
 def _starts(new: Drain | FailbackObject, old: Object | None) -> bool:
-    """Test whether a Drain or Failback starts to work with this write, or goes on."""
+    """Test whether a write starts a Drain or Failback, resumes it after a stop, or changes its `dryRun`."""
     if new.spec.stop:
         return False
     before = old.spec if isinstance(old, Drain | FailbackObject) else None

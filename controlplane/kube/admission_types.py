@@ -28,13 +28,13 @@ _NAME_PART: Final = (
 )
 
 
-def _alone(noun: str) -> Rule:
-    """Return the rule that a list names something, and "*" only alone."""
+def _alone(noun: str, *, named: bool = False) -> Rule:
+    """Return the rule that "*" is the only item of a list. `named`: an empty item is refused too."""
 
     def rule(value: Any, at: str, out: Causes) -> None:
         if "*" in value and len(value) > 1:
             out.append(causes.invalid(at, value, f"if '*' is present, must not specify other {noun}"))
-        out.extend(causes.required(f"{at}[{index}]") for index, item in enumerate(value) if item == "" and "v" in noun)
+        out.extend(causes.required(f"{at}[{index}]") for index, item in enumerate(value) if named and item == "")
 
     return rule
 
@@ -72,7 +72,7 @@ _RULE = Type(
     fields={
         "operations": _operations,
         "apiGroups": _alone("API groups"),
-        "apiVersions": _alone("API versions"),
+        "apiVersions": _alone("API versions", named=True),
         "resources": _resources,
         "scope": one_of("*", "Cluster", "Namespaced"),
         "resourceNames": _names,

@@ -54,7 +54,7 @@ _PATH_BACKWARDS = "must not contain '..'"
 
 
 def field_path(known: frozenset[str]) -> rules.Rule:
-    """Return the rule that a text is the path of a field that a container or a file may have."""
+    """Return the rule that a text names a field of a pod. `known`: those that are supported at this place."""
 
     def rule(value: Any, at: str, out: Causes) -> None:
         if value == "":

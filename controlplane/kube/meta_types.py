@@ -57,8 +57,8 @@ def is_selector(selector: Document) -> bool:
     return not out
 
 
-def is_nothing(selector: Any) -> bool:
-    """Test whether a label selector has no terms, and therefore selects everything."""
+def has_no_terms(selector: Any) -> bool:
+    """Test whether a label selector is absent or has no terms."""
     return not selector or not (selector.get("matchLabels") or selector.get("matchExpressions"))
 
 

@@ -79,7 +79,10 @@ def _host_ports(container: Document, at: str, seen: set[str], out: Causes) -> No
 
 
 def template(value: Document, at: str, out: Causes) -> None:
-    """Append the causes against the metadata of a pod template. Kubernetes leaves `metadata` out of these paths."""
+    """Append the causes against a pod template: its labels, its annotation keys, and a missing spec.
+
+    Kubernetes leaves `metadata` out of these paths.
+    """
     metadata = value.get("metadata") or {}
     labels(metadata.get("labels"), f"{at}.labels", out)
     annotation_keys(metadata.get("annotations"), f"{at}.annotations", out)

@@ -84,7 +84,7 @@ port = between(1, 65535, zero=False)
 
 
 def spelled(test: Test, *, empty: bool = False) -> Rule:
-    """Return the rule that a text has a syntax. `test` returns what is wrong with a text."""
+    """Return the rule that `test` finds nothing wrong with a text. `empty`: the text "" is tested too."""
 
     def rule(value: Any, at: str, out: Causes) -> None:
         if empty or value != "":

@@ -33,7 +33,7 @@ def _selected(noun: str) -> Any:
         if selector is None:
             if noun != "daemonset":
                 out.append(causes.required(where))
-        elif meta_types.is_nothing(selector):
+        elif meta_types.has_no_terms(selector):
             out.append(causes.invalid(where, selector, f"empty selector is invalid for {noun}"))
         valid = selector is None or meta_types.is_selector(selector)
         if not valid:
@@ -47,7 +47,7 @@ def _selected(noun: str) -> Any:
 
 def _match(value: Document, selector: Document | None, at: str, out: Causes) -> None:
     tags = ((value.get("template") or {}).get("metadata") or {}).get("labels") or {}
-    if (selector is None or not meta_types.is_nothing(selector)) and not meta_types.selects(selector, tags):
+    if (selector is None or not meta_types.has_no_terms(selector)) and not meta_types.selects(selector, tags):
         out.append(causes.invalid(f"{at}.template.metadata.labels", tags or None, _NOT_MATCHED))
 
 
@@ -315,7 +315,7 @@ def new_job(value: Document, out: Causes) -> None:
     spec = value.get("spec") or {}
     selector = spec.get("selector")
     if not spec.get("manualSelector"):
-        if not meta_types.is_nothing(selector):
+        if not meta_types.has_no_terms(selector):
             out.append(causes.invalid("spec.selector", selector, "`selector` not auto-generated"))
         return
     if selector is None:

@@ -79,7 +79,7 @@ def settled(crd: Template, taken: Iterable[Resource], *, now: datetime) -> Templ
 
 
 def taken_from(crd: Template) -> Iterator[Resource]:
-    """Yield the resources that this process serves, without the kind of the definition itself."""
+    """Yield the resources whose names a definition may not take: all that this process serves, without its own."""
     own = (crd.spec.get("group"), (crd.spec.get("names") or {}).get("plural"))
     for kind in KINDS:
         if not (KINDS.is_custom(kind) and (kind.resource.group, kind.resource.plural) == own):

@@ -42,7 +42,10 @@ def precision(selector: ResourceSelector, template: Template) -> int:
 
 
 def policy_precision(policy: Policy, template: Template) -> int:
-    """Return the best precision of a policy's selectors for a template."""
+    """Return how precisely a policy selects a template: by its most precise selector.
+
+    MISMATCH: no selector selects it, or the policy is in another namespace.
+    """
     if policy.metadata.namespace and policy.metadata.namespace != template.metadata.namespace:
         return MISMATCH
     return max((precision(selector, template) for selector in policy.spec.resource_selectors), default=MISMATCH)

@@ -302,7 +302,7 @@ def is_copy_of(work: Work, kind: str, name: str, namespace: str = "") -> bool:
 
 
 def is_of(work: Work, binding: Binding) -> bool:
-    """Test whether a Work has the name of the Works of a binding."""
+    """Test whether a Work is a copy of the template of a binding, by the name of the Work alone."""
     resource = binding.spec.resource
     return is_copy_of(work, resource.kind, resource.name, resource.namespace)
 

@@ -73,7 +73,7 @@ class Batch:
         return question, verdict
 
     def _take_all(self, question: Question, verdict: Verdict) -> None:
-        """Reserve all replicas of a result for a binding without targets."""
+        """Reserve all replicas of a result for a binding without targets; without shares 1 on each chosen cluster."""
         attempt = verdict.explanation.attempts[-1]
         assert attempt.chosen is not None, "what is placed was chosen"
         if attempt.shares is None:

@@ -1,8 +1,9 @@
-"""What filters read of a cluster apart from its spec, its APIs, its conditions and its capacity.
+"""What filters read of a cluster apart from its spec, its APIs and its capacity. All its labels are among it.
 
 If one of these facts changes, the scheduler looks at the bindings again (`controllers.scheduler`), evictions that are
 held for lack of a cluster are tried again (`eviction.capacity_digest`), and answers about readiness are computed again
-(`insight.readiness_row`). A filter that reads something else of a cluster needs it here.
+(`insight.readiness_row`). A filter that reads something else of a cluster, for
+example a condition, needs it here.
 """
 
 from __future__ import annotations

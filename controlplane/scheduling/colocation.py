@@ -124,9 +124,10 @@ class Applications:
         )
 
     def look_again_at(self, binding: Binding, *, now: datetime) -> datetime | None:
-        """Return when to check again whether parts with pods were placed.
+        """Return when to check again whether a part with pods was placed, which this part without pods follows.
 
-        None: they were placed already, or the binding is older than YOUNG.
+        None: no check is needed. The binding has no application, has pods itself, or is older than YOUNG, or a part
+        with pods is placed already.
         """
         made = binding.metadata.creation_timestamp
         if not application(binding) or runs_pods(binding) or made is None or now - made >= YOUNG:

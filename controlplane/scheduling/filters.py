@@ -1,9 +1,9 @@
 """The scheduler's filters: which clusters a binding may go to, and why it may not go to the others.
 
 FILTERS is the only list of filters. The decision, the headline of a refusal ("0/2 clusters are available: …"), the
-stored note, the explanation of a placement, the admin page and Events are all made from it. To add a filter, add one
-row to FILTERS and one case to the table of filters in tests/core/test_scheduler_rows.py. A cluster's facts that filters
-read are in `cluster_facts`: a filter that reads another one adds it there.
+stored note, the explanation of a placement, the admin page and Events are all made from it. A filter is one row of
+FILTERS; CONTRIBUTING.md lists its tests. A cluster's facts that filters read are in `cluster_facts`: a filter that
+reads another one adds it there.
 
 Several filters may refuse the same cluster. Users see the first of them, so the order of the rows matters.
 """

@@ -73,7 +73,7 @@ def placement_changed(placement: Placement, applied: str, *, observed: str) -> b
 
 
 def applied_text(placement: Placement) -> str:
-    """Return the text of the annotation for a placement."""
+    """Return a placement as JSON, as the annotation APPLIED_PLACEMENT has it."""
     return msgspec.json.encode(placement).decode()
 
 

@@ -41,7 +41,7 @@ def test_every_example_is_admitted(doc: dict[str, Any]) -> None:
 def test_the_ownership_table_is_the_one_of_the_controllers() -> None:
     written = (DOCS / "ownership.md").read_text()
 
-    assert written == ownership(CONTROLLERS), "run: manage.py ownership > docs/ownership.md"
+    assert written == ownership(CONTROLLERS), "run: make docs-only"
 
 
 @pytest.mark.parametrize("path", sorted(DOCS.rglob("*.md")), ids=lambda path: path.stem)

@@ -291,7 +291,7 @@ def without_blocker(
         case "SpreadConstraint":
             changed = replace(one, spec=replace(one.spec, region="north"))
         case unknown:
-            raise AssertionError(unknown)
+            raise AssertionError(f"add a case here that removes what the filter {unknown} refuses a cluster for")
     return [*members[:at], changed, *members[at + 1 :]], wanted
 
 

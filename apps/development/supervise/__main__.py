@@ -75,7 +75,10 @@ def env(arguments: argparse.Namespace) -> None:
 
 
 def services(arguments: argparse.Namespace) -> None:
-    """Start PostgreSQL and Redis only, for tests and benches."""
+    """Start PostgreSQL and Redis only, for tests and benches, and print their addresses as exports.
+
+    With --stop they are ended instead.
+    """
     home = RunFolder(arguments.dir or stack.USUAL_HOME / "services")
     if arguments.stop:
         lifetime.down(home)

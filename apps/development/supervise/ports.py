@@ -32,6 +32,8 @@ def free_port(usual: int, *, tries: int = 50) -> int:
 def claimed_port(usual: int, *, tries: int = 50) -> Iterator[int]:
     """Give a free port that no other supervisor gets before the block ends. By then its server must listen.
 
+    If none of `tries` ports is free, any free port is given, without a claim.
+
     The claim is the UDP port of the same number, on which no server of ours listens. So two supervisors that start at
     the same moment get different ports, and a claim ends with its process.
     """

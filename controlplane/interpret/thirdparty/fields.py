@@ -80,7 +80,7 @@ def total(items: Items, field: str) -> Any:
 
 
 def last(items: Items, field: str, default: Any = None) -> Any:
-    """Return the field of the last member that reports it, and reports it not empty."""
+    """Return the field of the last member that reports a value for it; `default` if none does."""
     found = [report[field] for report in reports(items) if report.get(field) not in (None, "")]
     return found[-1] if found else default
 

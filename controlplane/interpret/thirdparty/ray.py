@@ -95,7 +95,7 @@ def service_replicas(doc: Document) -> Demand:
 
 
 def service_revised(doc: Document, replicas: int) -> Document:
-    """Return the service with its workers divided over its groups as they are now; the head stays 1.
+    """Return the service with `replicas` pods: 1 head, and workers in the present proportion of their groups.
 
     Groups without workers get equal parts. The last group gets what is left.
     """

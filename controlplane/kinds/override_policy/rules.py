@@ -80,7 +80,7 @@ def _deprecated(spec: OverrideSpec) -> Iterator[Cause]:
 
 
 def _choices(overriders: Overriders, path: str) -> Iterator[Cause]:
-    """Yield the causes against values that have to be one of a few."""
+    """Yield a cause for each component and operator that is not supported."""
     for index, image in enumerate(overriders.image_overrider):
         if image.component not in COMPONENTS:
             yield unsupported(f"{path}.imageOverrider[{index}].component", image.component, COMPONENTS)

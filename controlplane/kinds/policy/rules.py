@@ -167,7 +167,7 @@ def _proceed(policy: Policy) -> Iterator[Cause]:
 
 
 def _drift(policy: Policy) -> Iterator[Cause]:
-    """Yield the cause to refuse the annotation about changes on members."""
+    """Yield the cause against a value of DRIFT_ANNOTATION that is not supported."""
     text = policy.metadata.annotations.get(DRIFT_ANNOTATION)
     if text not in (None, *DRIFT_MODES):
         yield unsupported(f"metadata.annotations[{DRIFT_ANNOTATION}]", text, DRIFT_MODES)

@@ -130,7 +130,7 @@ class Types:
 
 
 def _inside(type_name: str) -> str:
-    """Return the type of items and values. A message has no list of lists: their types are found at run time."""
+    """Return the type of items and values. It is `dyn` for lists and maps, because messages have no list of lists."""
     return "dyn" if type_name.startswith(("list(", "map(")) else type_name
 
 
