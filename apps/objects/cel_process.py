@@ -1,9 +1,9 @@
 """The process that runs expressions of users: `python -m apps.objects.cel_process`. It reads calls from its standard
 input and answers each of them, in order.
 
-A call has `do`: "violations" or "faults" of the rules of a
-schema, "checks" of an admission policy, "matched" of a webhook's conditions, or "expressions" of these. Before each
-rule a message with `at` (field and rule) is written, so that the caller knows which rule used up the time of a call.
+A call has `do`: "violations" or "faults" of the rules of a schema, "checks" and "types" of an admission policy,
+"matched" of a webhook's conditions, or "expressions" of these. Before each rule a message with `at` (field and rule) is
+written, so that the caller knows which rule used up the time of a call.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from apps.objects.confined_process import limit, read, write
 from controlplane.wire.cel import admission_faults, rule_faults
 from controlplane.wire.cel.admission_checks import Expressions, checked, matched
 from controlplane.wire.cel.rules import MISSING, RuledNode, violations
+from controlplane.wire.cel.type_checks import type_warnings
 
 MAX_COMPILED = 64  # schemas, policies and webhooks that are kept compiled
 
@@ -45,6 +46,8 @@ class Answers:
             stated, variables = call["expressions"], call["variables"]
             found = admission_faults.faults(stated, variables, params=call["params"], begins=self.begins)
             return {"faults": [tuple(fault) for fault in found]}
+        if call["do"] == "types":
+            return {"warnings": type_warnings(**call["of"], begins=self.begins)}
         known = self._known(call)
         if known is None:
             return {"unknown": True}

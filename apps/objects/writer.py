@@ -19,6 +19,7 @@ from apps.objects import admission, audit, reviewing
 from apps.objects.definitions import definitions
 from apps.objects.preview import preview
 from apps.objects.store import DjangoStore
+from apps.objects.type_checking import with_type_checks
 from apps.objects.versions import stored_version
 from controlplane.admission import orphan_policy, quota_checks, state_checks
 from controlplane.admission.admit import Admitted
@@ -335,7 +336,8 @@ class Writer:
         def admit(document: Document, tracked: bool) -> Admitted:
             return self._admit_new(kind, document, tracked=tracked)
 
-        return self._mutated(kind, stamped, None, admit, tracked=tracked)
+        admitted = self._mutated(kind, stamped, None, admit, tracked=tracked)
+        return Admitted(with_type_checks(kind, admitted.object, None), admitted.warnings)
 
     def _admit_new(self, kind: Kind, document: Document, *, tracked: bool) -> Admitted:
         admitted = admission.created(self.store, kind, document, settings=self.settings, now=self.now)
@@ -356,7 +358,8 @@ class Writer:
         def admit(document: Document, tracked: bool) -> Admitted:
             return self._admit_change(kind, document, live, subresource=subresource, tracked=tracked)
 
-        return self._mutated(kind, document, live, admit, subresource=subresource, tracked=tracked)
+        admitted = self._mutated(kind, document, live, admit, subresource=subresource, tracked=tracked)
+        return Admitted(with_type_checks(kind, admitted.object, live), admitted.warnings)
 
     def _mutated(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from tests.admission.authorizer_cases import GRANTS
 from tests.admission.hook_cases import CONFIGURED, HOOKS, MUTATING, REINVOKED, VALIDATING
 from tests.admission.policy_cases import BINDINGS, GROUP, NAMESPACE, Node, Write
 from tests.admission.policy_documents import POLICIES, SPECS, documents, written
+from tests.admission.typed_cases import TYPED
 
 POLICY, BINDING = "validatingadmissionpolicies", "validatingadmissionpolicybindings"
 URL = f"/apis/{GROUP}/v1"
@@ -94,6 +96,21 @@ def spec_answers(ask: Ask) -> list[Node]:
 def binding_answers(ask: Ask) -> list[Node]:
     """Return the answers to specs of bindings, which are not stored."""
     return [_tried(ask, BINDING, "ValidatingAdmissionPolicyBinding", spec) for spec in BINDINGS]
+
+
+def typed_answers(ask: Ask, *, seconds: float = 10) -> list[Any]:
+    """Return the warnings about types in the status of each policy; None: it is refused. []: no controller is there."""
+    for case, stated in enumerate(TYPED):
+        metadata = {"name": f"typed-{case}"}
+        ask("POST", f"{URL}/{POLICY}", {"kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": stated})
+    time.sleep(seconds)
+    found = [ask("GET", f"{URL}/{POLICY}/typed-{case}", None) for case in range(len(TYPED))]
+    for case in range(len(TYPED)):
+        ask("DELETE", f"{URL}/{POLICY}/typed-{case}", None)
+    states = [None if one.status != 200 else one.body.get("status") or {} for one in found]
+    if not any(states):
+        return []
+    return [None if one is None else one.get("typeChecking", {}).get("expressionWarnings", []) for one in states]
 
 
 def make_hooks(ask: Ask, case: int, server: Any) -> None:

@@ -43,3 +43,23 @@ def test_writes_are_answered_as_by_a_kube_apiserver(ask: Ask, case: int) -> None
     finally:
         asking.remove_policy(ask, case)
     assert found == RECORDED[case]
+
+
+def test_the_status_of_a_policy_says_which_expressions_do_not_fit_its_kinds(server: Any) -> None:
+    api = server.client()
+    rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["deployments"]}
+    spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "object.foo == 1"}]}
+    document = {"metadata": {"name": "typed"}, "spec": spec}
+    url = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+    try:
+        made = api.ask("POST", url, document).document
+        spec["validations"] = [{"expression": "object.spec.replicas > 1"}]
+        changed = api.ask("PATCH", f"{url}/typed", {"spec": spec}, type="application/merge-patch+json").document
+    finally:
+        api.ask("DELETE", f"{url}/typed", None)
+
+    (warning,) = made["status"]["typeChecking"]["expressionWarnings"]
+    assert warning["fieldRef"] == "spec.validations[0].expression"
+    assert warning["warning"].startswith("apps/v1, Kind=Deployment: ERROR: <input>:1:7: undefined field 'foo'")
+    assert changed["status"] == {"observedGeneration": 2, "typeChecking": {}}
+    assert [owned for owned in made["metadata"]["managedFields"] if "f:status" in owned["fieldsV1"]] == []

@@ -29,3 +29,9 @@ def test_a_service_is_not_called_and_its_author_is_warned(kind: str) -> None:
     (warning,) = KINDS[f"{GROUP}/{kind}"].warn(made, None, Settings())
     assert warning.startswith("webhooks[1].clientConfig.service: there are no Services here, so h1")
     assert [hook.name for hook in hooks_of([made.document()])] == ["h0.example.com"]
+
+
+def test_mutating_admission_policies_are_not_served() -> None:
+    """They would change nothing here [mutating-policies]."""
+    assert KINDS.served(GROUP, "v1", "validatingadmissionpolicies") is not None
+    assert KINDS.served(GROUP, "v1", "mutatingadmissionpolicies") is None

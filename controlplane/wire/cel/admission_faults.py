@@ -13,7 +13,7 @@ from controlplane.wire.cel.rule_faults import RuleFault
 from controlplane.wire.cel.schema_types import Types
 
 Begins = Callable[[str, str], None]
-_MESSAGE = ".messageExpression"  # the only expressions that may not ask what a user may do
+MESSAGE = ".messageExpression"  # the only expressions that may not ask what a user may do
 
 
 class Expression(NamedTuple):
@@ -53,9 +53,9 @@ def _checked(
     """Return the errors in an expression, and its type."""
     begins(stated.field, stated.text)
     types = Types(escapes=False)
-    names = declared(types, params=params, asks=not stated.field.endswith(_MESSAGE))
+    names = declared(types, params=params, asks=not stated.field.endswith(MESSAGE))
     if has_variables:
-        names["variables"] = _variables(types, known)
+        names["variables"] = variables_type(types, known)
     try:
         program = environment.compiled(environment.checker(names, types.file), stated.text)
     except environment.CompileError as error:
@@ -68,7 +68,7 @@ def _checked(
     return [RuleFault(stated.field, stated.text, f"must evaluate to {choices} but got {said(result)}")], "dyn"
 
 
-def _variables(types: Types, known: Mapping[str, str]) -> str:
+def variables_type(types: Types, known: Mapping[str, str]) -> str:
     """Return the name of the type of `variables`: an object with a field for each variable."""
     message: descriptor_pb2.DescriptorProto = types.file.message_type.add(name="Variables")
     for name, type_name in known.items():

@@ -47,6 +47,8 @@ _UNDECLARED = re.compile(
     r"ERROR: <input>:(?P<line>\d+):(?P<column>\d+): undeclared reference to '(?P<root>[^'.]+)\.(?P<rest>[^']+)' "
     r"\(in container ''\)\n \| (?P<source>[^\n]*)\n \| \.*\^"
 )
+_ERRORS = re.compile(r"\n(?=ERROR: )")  # an error may be reported twice
+_WELL_KNOWN = re.compile(r"google\.protobuf\.(Timestamp|Duration)\b")
 _NO_OVERLOAD = re.compile(
     r"ERROR: <input>:\d+:(?P<column>\d+): found no matching overload for '(?P<name>\w+)' applied to "
     r"'\((?P<target>[^,']+)(?:, )?(?P<rest>[^']*)\)'\n \| (?P<source>[^\n]*)"
@@ -112,7 +114,8 @@ def compiled(environment: Any, expression: str) -> Any:
         return environment.compile(expression)
     except RuntimeError as error:
         text = _cleaned(str(error)).removeprefix("INVALID_ARGUMENT: ")
-        text = _UNDECLARED.sub(_of_the_root, "\n".join(dict.fromkeys(text.split("\n"))))
+        text = _WELL_KNOWN.sub(lambda name: name[1].lower(), "\n".join(dict.fromkeys(_ERRORS.split(text))))
+        text = _UNDECLARED.sub(_of_the_root, text)
         raise CompileError(_NO_OVERLOAD.sub(_of_the_target, text)) from error
 
 

@@ -69,10 +69,11 @@ class Types:
     """The messages for the objects of a schema, in one file.
 
     escapes: names of fields that CEL reserves are escaped, as in the rules of a definition.
+    reserved: they can be written without escapes, too.
     """
 
-    def __init__(self, *, escapes: bool = True) -> None:
-        self._escapes = escapes
+    def __init__(self, *, escapes: bool = True, reserved: bool = False) -> None:
+        self._escapes, self._reserved = escapes, reserved
         dependencies = [f"google/protobuf/{name}.proto" for name in ("struct", "timestamp", "duration")]
         self.file = descriptor_pb2.FileDescriptorProto(
             name="schema.proto", package="schema", syntax="proto2", dependency=dependencies
@@ -101,7 +102,10 @@ class Types:
             cel_name = escaped(name) if self._escapes else name
             if not cel_name or not (inner.get("type") or inner.get(_INT_OR_STRING) is True):
                 continue  # a field without a type cannot be named
-            self.add_field(message, cel_name, self.name(inner))
+            type_name = self.name(inner)
+            self.add_field(message, cel_name, type_name)
+            if self._reserved and name in RESERVED:
+                self.add_field(message, name, type_name)
         return f"schema.{message.name}"
 
     def add_field(self, message: Any, name: str, type_name: str) -> None:
