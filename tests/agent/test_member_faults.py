@@ -157,7 +157,7 @@ async def expired_story(site: Site, cluster: str, mode: str) -> None:
 
 
 async def has_expired(site: Site, ref: Ref) -> None:
-    """Wait until the Work says so; the cluster is not lost."""
+    """Wait until the Work reports it; the cluster is not lost."""
     await site.until(lambda: site.said(ref).status == "False")
     assert "certificate of the member has expired" in bound_message(site, ref)
     cluster = site.get(Ref("cluster.karmada.io/Cluster", "", ref.namespace.removeprefix("karmada-es-")))
