@@ -242,6 +242,8 @@ def wildcard_errors(value: str) -> list[str]:
 
 def sign(value: Any) -> int:
     """Return -1, 0 or 1: the sign of a quantity."""
+    if isinstance(value, float):  # it may be too small to be read as a quantity
+        return (value > 0) - (value < 0)
     return quantities.parse(str(value)).sign()
 
 

@@ -22,6 +22,7 @@ from controlplane.wire.structural import StructuralSchema
 Document = dict[str, Any]
 _Kind = jsonschema_rs.ValidationErrorKind
 _EXACT = 2**53
+_LARGEST = 1e250  # a quantity that is written as a number
 
 
 def without_nulls(document: Document, schema: Schema) -> Document:
@@ -154,6 +155,8 @@ def _validator(schema: Schema) -> Any:
     nodes = _plain({name: components[name] for name in sorted(used)})
     for name in _TEXTS.keys() & nodes.keys():
         nodes[name]["format"] = _TEXTS[name]
+        if _TEXTS[name] == "quantity":  # a number; a larger one cannot be read as a quantity
+            nodes[name] |= {"minimum": -_LARGEST, "maximum": _LARGEST}
     whole = {**_bounded(_plain(schema.node)), "components": {"schemas": _bounded(nodes)}}
     return jsonschema_rs.validator_for(whole, formats=_FORMATS, validate_formats=True)
 

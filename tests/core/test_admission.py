@@ -12,6 +12,7 @@ from controlplane.admission.admit import admit_create
 from controlplane.apimachinery.errors import BadRequest, Conflict
 from controlplane.kind import KINDS
 from controlplane.kinds.template import Template
+from controlplane.kube.rules import sign
 from controlplane.wire import builtin, document_check
 from tests.builders.documents import Document, cluster, policy, taint_policy
 from tests.core.admitted import NOW, ON, UID, created, fields, refused, updated, with_metadata
@@ -361,3 +362,12 @@ def test_a_number_without_a_fraction_is_an_integer() -> None:
     assert json.dumps(made["spec"]["replicas"]) == "2"
     assert json.dumps(made["spec"]["strategy"]["rollingUpdate"]["maxSurge"]) == "1"
     assert "less than or equal to 2147483647" in str(document_check.faults(made, schema))
+
+
+def test_a_quantity_beyond_all_quantities_is_refused_by_field() -> None:
+    schema = builtin.schema("storage.k8s.io", "v1", "CSIStorageCapacity")
+
+    (cause,) = document_check.faults({"storageClassName": "fast", "capacity": 1e308}, schema)
+
+    assert (cause.field, "less than or equal to" in cause.message) == ("capacity", True)
+    assert [sign(value) for value in (1e-300, -1e-300, "1Gi", 0)] == [1, -1, 1, 0]
