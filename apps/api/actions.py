@@ -17,6 +17,7 @@ from rest_framework.response import Response
 from apps.api import bodies, pages
 from apps.api.answer import ListAnswer, ObjectAnswer
 from apps.api.authorization import Attributes
+from apps.api.confirming import confirmation, reason_of
 from apps.api.error_mapping import nothing_here
 from apps.api.permissions import Scope, is_watch, resource_attributes
 from apps.api.query import Continue, Listing, dry_run, listing_of
@@ -106,7 +107,13 @@ class ActionView(TargetView):
             raise nothing_here()
         document = bodies.decode(request.content_type, request.body).document if request.body.strip() else {}
         settings, by = configuration().settings(), request.user.get_username()
-        writer = Writer(store(), settings, Author(by, action.reason), dry_run=dry_run(request.query_params, {}))
+        writer = Writer(
+            store(),
+            settings,
+            Author(by, reason_of(request, action.reason)),
+            dry_run=dry_run(request.query_params, {}),
+            confirmation=confirmation(request, target.name),
+        )
         arguments = ActionRequest(target, _plain(document), writer.store, settings, by, writer.now)
         written = writer.act(target.ref, lambda live: action.change(live, arguments))
         return warning(Response(ObjectAnswer(resource, text_of(written.stored)), status=201), written.warnings)

@@ -16,6 +16,7 @@ from rest_framework.response import Response
 
 from apps.api import pages
 from apps.api.answer import ListAnswer, ObjectAnswer
+from apps.api.confirming import confirmation
 from apps.api.eviction_metrics import tokens
 from apps.api.eviction_watches import computed, paced
 from apps.api.permissions import is_watch
@@ -28,6 +29,7 @@ from apps.failover.destinations import destinations
 from apps.failover.orders import order as give_order
 from apps.failover.queue_page import EVERYTHING, QueueChoice, read_page
 from apps.objects.configuration import configuration
+from apps.objects.preview import Preview
 from apps.objects.store import store
 from controlplane.apimachinery import causes as causes_of
 from controlplane.apimachinery.errors import BadRequest, Invalid, MethodNotAllowed, NotFound
@@ -101,8 +103,10 @@ class EvictionsView(TargetView):
             raise Invalid.of(target.resource.kind, target.name, causes, group=target.resource.group)
         item = _named(queue.read(store(), configuration().settings()).rows, target)
         verb, user = operator_orders.VERBS[target.subresource], request.user.get_username()
-        warnings = _effects(verb, item)
-        if not give_order(item.key, verb, reason=reason, by=user, dry_run=dry_run(request.query_params, {})):
+        warnings, is_trial = _effects(verb, item), dry_run(request.query_params, {})
+        if not is_trial:
+            confirmation(request, target.name)(Preview(tuple(warnings), 1))
+        if not give_order(item.key, verb, reason=reason, by=user, dry_run=is_trial):
             raise _missing(target)
         found = queue.read(store(), configuration().settings())
         forecasts = found.forecast(tokens=tokens(found.buckets()))

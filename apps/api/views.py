@@ -20,6 +20,7 @@ from apps.api.authentication import AUTHENTICATORS
 from apps.api.authorization import Attributes, check
 from apps.api.beside import READERS
 from apps.api.callers import CALLER
+from apps.api.confirming import confirmation, reason_of
 from apps.api.impersonation import impersonated
 from apps.api.in_force import ConfiguredList, configured
 from apps.api.logins import LOGIN_USER
@@ -30,7 +31,7 @@ from apps.api.pod_commands import check_pods
 from apps.api.query import Listing, dry_run, listing_of, writing_of
 from apps.api.streams import watch_response
 from apps.api.target import Target, target_of
-from apps.api.writing import Gone, Writer
+from apps.api.writing import REASON, Gone, Writer
 from apps.objects.configuration import configuration
 from apps.objects.decision_log import log_refusal
 from apps.objects.store import store
@@ -242,7 +243,17 @@ class ObjectView(TargetView):
         writing = writing_of(request.query_params, user_agent=request.headers.get("User-Agent", ""))
         if options is not None:
             writing = writing.__class__(writing.manager, dry_run(request.query_params, options), "Ignore", False)
-        return Writer(store(), configuration().settings(), self.target, writing, user=request.user)
+        asked = confirmation(request, self.target.name or self.target.resource.plural)
+        reason = reason_of(request, REASON)
+        return Writer(
+            store(),
+            configuration().settings(),
+            self.target,
+            writing,
+            user=request.user,
+            reason=reason,
+            confirmation=asked,
+        )
 
     def _written(self, written: Any) -> Response:
         response = _response(ObjectAnswer(self.target.resource, written.text), status=201 if written.created else 200)

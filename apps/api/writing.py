@@ -15,6 +15,7 @@ from apps.api.answer import ListAnswer
 from apps.api.query import Listing, Writing
 from apps.api.target import Target
 from apps.objects import writer
+from apps.objects.confirmation import Confirmation, no_confirmation
 from apps.objects.store import DjangoStore
 from apps.objects.versions import object_in_version, stored_version, texts_in_version
 from apps.objects.writer import Author, Change, document_of
@@ -76,6 +77,8 @@ class Writer:
         *,
         user: Any,
         now: datetime | None = None,
+        reason: str = REASON,
+        confirmation: Confirmation = no_confirmation,
     ) -> None:
         asked = target.subresource
         if asked == signing_requests.APPROVAL:
@@ -86,11 +89,18 @@ class Writer:
         self.kind = target.kind
         self.resource = target.resource
         self.writing = writing
-        author = Author(user.get_username(), REASON, writing.manager)
+        author = Author(user.get_username(), reason, writing.manager)
         restrict = agents.check_write if agents.cluster_of(user) else signing_requests.restriction(user, asked)
         stamp = partial(signing_requests.stamped, user)
         self.writer = writer.Writer(
-            store, settings, author, dry_run=writing.dry_run, restrict=restrict, stamp=stamp, now=now
+            store,
+            settings,
+            author,
+            dry_run=writing.dry_run,
+            restrict=restrict,
+            stamp=stamp,
+            now=now,
+            confirmation=confirmation,
         )
 
     def create(self, body: bodies.Body) -> Written:

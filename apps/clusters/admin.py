@@ -1,10 +1,10 @@
-"""Admin pages of clusters, with the actions cordon, uncordon and fence, and of their latest observations."""
+"""Admin pages of clusters and of their latest observations. Acts besides cordon and uncordon are on the console."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
@@ -12,22 +12,20 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import path, reverse
 
-from apps.clusters.forms import FenceForm
 from apps.clusters.models import Cluster, Collected, MatchWindow, Observation, Taint
 from apps.objects import edits
-from apps.objects.access import may
 from apps.objects.admin_for import ObjectAdmin, admin_for
-from apps.objects.admin_permissions import allowed, is_staff
+from apps.objects.admin_guard import Question, confirmed
+from apps.objects.admin_permissions import allowed
 from apps.objects.changelist import STATES, choices
+from apps.objects.preview import Preview
 from apps.objects.rows_admin import RowAdmin
-from apps.objects.store import store
 from controlplane.apimachinery.errors import StatusError
 from controlplane.apimachinery.meta import Ref
-from controlplane.clusters.fence import FenceRequest, fence_of, fenced
-from controlplane.kinds import CLUSTER, KINDS
+from controlplane.kinds import CLUSTER
 from controlplane.kinds.cluster import EFFECTS, NO_SCHEDULE
-from controlplane.kinds.cluster import Cluster as FleetMember
 
+ON_THE_CONSOLE = ("fence", "drain", "failback", "taint", "unjoin")  # acts whose pages ask for more
 UNSCHEDULABLE_KEY = "cluster.karmada.io/unschedulable"
 _MODES = (("Push", "Push"), ("Pull", "Pull"))
 
@@ -42,7 +40,16 @@ def uncordoned(taints: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [taint for taint in taints if (taint.get("key"), taint.get("effect")) != (UNSCHEDULABLE_KEY, NO_SCHEDULE)]
 
 
-TaintChange = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+class TaintAct(NamedTuple):
+    """A change of a cluster's taints: its verb, what the cluster is afterwards, and the taints that it leaves."""
+
+    verb: str
+    state: str
+    change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+
+
+CORDON = TaintAct("cordon", "cordoned", cordoned)
+UNCORDON = TaintAct("uncordon", "uncordoned", uncordoned)
 
 
 class ClusterAdmin(ObjectAdmin):
@@ -59,27 +66,26 @@ class ClusterAdmin(ObjectAdmin):
         return ", ".join(f"{taint.key.rpartition('/')[2]}:{taint.effect}" for taint in found)
 
     @admin.action(description="Cordon: no new workloads", permissions=["change"])
-    def cordon(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        self._change_all(request, queryset, cordoned, "cordoned")
+    def cordon(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        return self._change_all(request, list(queryset.values_list("name", flat=True)), CORDON)
 
     @admin.action(description="Uncordon", permissions=["change"])
-    def uncordon(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        self._change_all(request, queryset, uncordoned, "uncordoned")
+    def uncordon(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        return self._change_all(request, list(queryset.values_list("name", flat=True)), UNCORDON)
 
     def get_urls(self) -> list[Any]:
         view = self.admin_site.admin_view
         own = [
             path(
                 "<path:object_id>/cordon/",
-                view(self._taint_view(cordoned, "cordoned")),
+                view(self._taint_view(CORDON)),
                 name="clusters_cluster_cordon",
             ),
             path(
                 "<path:object_id>/uncordon/",
-                view(self._taint_view(uncordoned, "uncordoned")),
+                view(self._taint_view(UNCORDON)),
                 name="clusters_cluster_uncordon",
             ),
-            path("<path:object_id>/fence/", view(self._fence_page), name="clusters_cluster_fence"),
         ]
         return own + super().get_urls()
 
@@ -90,88 +96,71 @@ class ClusterAdmin(ObjectAdmin):
             ("Works", _list("resources_work", here)),
             ("Evictions", _list("failover_eviction", here)),
             ("Leaving", _list("failover_gracefulevictiontask", {"cluster": row.name})),
-            ("Fence", self.url("fence", row.pk)),
+            *((act.capitalize(), f"/clusters/{row.name}/{act}") for act in ON_THE_CONSOLE),
         ]
         buttons = [("Cordon", self.url("cordon", row.pk)), ("Uncordon", self.url("uncordon", row.pk))]
         return {"links": links, "buttons": buttons}
 
-    def _taint_view(self, change: TaintChange, state: str) -> Callable[[HttpRequest, str], HttpResponse]:
+    def _taint_view(self, act: TaintAct) -> Callable[[HttpRequest, str], HttpResponse]:
         def view(request: HttpRequest, object_id: str) -> HttpResponse:
             if request.method != "POST":
                 return HttpResponseNotAllowed(["POST"])
             row = self._row(request, object_id)
             if not self.has_change_permission(request, row):
                 raise PermissionDenied
-            self._change_taints(request, row.name, change, state)
-            return HttpResponseRedirect(self.url("change", row.pk))
+            asked = self._change_all(request, [row.name], act)
+            return HttpResponseRedirect(self.url("change", row.pk)) if asked is None else asked
 
         return view
 
-    def _fence_page(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Show and process the form that confirms that an unreachable cluster is down [directly-unreachable].
-
-        The same page removes such a confirmation.
-        """
-        row = self._row(request, object_id)
-        if not (is_staff(request) and may(request.user, "create", KINDS[CLUSTER], name=row.name, subresource="fence")):
+    def _change_all(self, request: HttpRequest, names: Sequence[str], act: TaintAct) -> HttpResponse | None:
+        """Change the taints of clusters. Return the page that asks to confirm it; None: it is done, or refused."""
+        if not all(allowed(request, "update", Ref(CLUSTER, "", name)) for name in names):
             raise PermissionDenied
-        ref = Ref(CLUSTER, "", row.name)
-        removes = "_undo" in request.POST
-        form = FenceForm(request.POST if request.method == "POST" and not removes else None)
-        if removes or form.is_valid():
-            fence = FenceRequest() if removes else FenceRequest(**form.cleaned_data)
-            try:
-                self._fence(ref, fence, request.user.get_username())
-            except StatusError as error:
-                form.add_errors(error)
-            else:
-                state = "is no longer fenced" if removes else "is fenced"
-                self.message_user(request, f"Cluster {row.name} {state}.", messages.SUCCESS)
-                return HttpResponseRedirect(self.url("change", row.pk))
-        shown = {
-            "title": f"Fence {row.name}",
-            "explanation": "An eviction with purge mode Directly waits while its source cluster cannot be reached. "
-            "Fence the cluster only if you know that it is down: evictions then start new copies elsewhere, even if "
-            "old copies still run on the cluster unseen.",
-            "form": form,
-            "errors": form.non_field_errors(),
-            "verb": "Fence the cluster",
-            "undo": "Remove the fence" if fence_of(_cluster(ref)) is not None else "",
-        }
-        return self._render(request, "admin/objects/act.html", shown)
-
-    def _fence(self, ref: Ref, fence: FenceRequest, user: str) -> None:
-        now = store().now()
-        edits.act(ref, lambda live: fenced(live, fence, by=user, now=now), rule="Fence", user=user)
-
-    def _change_all(self, request: HttpRequest, rows: QuerySet[Any], change: TaintChange, state: str) -> None:
-        for name in rows.values_list("name", flat=True):
-            self._change_taints(request, name, change, state)
-
-    def _change_taints(self, request: HttpRequest, name: str, change: TaintChange, state: str) -> None:
-        """Change the taints of a cluster as an edit of its manifest would, and report the result to the user."""
-        ref = Ref(CLUSTER, "", name)
-        if not allowed(request, "update", ref):
-            raise PermissionDenied
+        by = edits.By(request.user.get_username(), dry_run=True)
+        question = Question(
+            title=f"{act.verb.capitalize()} {', '.join(names)}?",
+            button=f"{act.verb.capitalize()} {'it' if len(names) == 1 else 'them'}",
+            subject=names[0] if len(names) == 1 else act.verb,
+            kubectl=" && ".join(f"kubectl lifeboat {act.verb} {name}" for name in names),
+            trial=lambda: _together(_with_taints(name, act, by).preview for name in names),
+        )
         try:
-            cluster = edits.stored(ref)
-            document = edits.document_of(cluster)
-            spec = document.setdefault("spec", {})
-            spec["taints"] = change(spec.get("taints", []))
-            basis = int(cluster.metadata.resource_version)
-            done = edits.change(ref, document, basis=basis, user=request.user.get_username())
+            reason = confirmed(question, request, self._context(request))
         except StatusError as error:
-            self.message_user(request, f"Cluster {name} could not be {state}: {error.message}", messages.ERROR)
+            self.message_user(request, f"Nothing could be {act.state}: {error.message}", messages.ERROR)
+            return None
+        if isinstance(reason, HttpResponse):
+            return reason
+        for name in names:
+            self._change_taints(request, name, act, edits.By(request.user.get_username(), reason))
+        return None
+
+    def _change_taints(self, request: HttpRequest, name: str, act: TaintAct, by: edits.By) -> None:
+        """Change the taints of a cluster as an edit of its manifest would, and report the result to the user."""
+        try:
+            done = _with_taints(name, act, by)
+        except StatusError as error:
+            self.message_user(request, f"Cluster {name} could not be {act.state}: {error.message}", messages.ERROR)
             return
         for warning in done.warnings:
             self.message_user(request, warning, messages.WARNING)
-        self.message_user(request, f"Cluster {name} is {state}.", messages.SUCCESS)
+        self.message_user(request, f"Cluster {name} is {act.state}.", messages.SUCCESS)
 
 
-def _cluster(ref: Ref) -> FleetMember:
+def _with_taints(name: str, act: TaintAct, by: edits.By) -> edits.Edited:
+    """Store a cluster with the taints that an act leaves. Raises StatusError."""
+    ref = Ref(CLUSTER, "", name)
     cluster = edits.stored(ref)
-    assert isinstance(cluster, FleetMember), f"{ref} is a cluster"
-    return cluster
+    document = edits.document_of(cluster)
+    spec = document.setdefault("spec", {})
+    spec["taints"] = act.change(spec.get("taints", []))
+    return edits.change(ref, document, by, basis=int(cluster.metadata.resource_version))
+
+
+def _together(previews: Iterable[Preview]) -> Preview:
+    found = list(previews)
+    return Preview(tuple(text for one in found for text in one.texts), sum(one.concerned for one in found))
 
 
 def _list(name: str, query: dict[str, str]) -> str:

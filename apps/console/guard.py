@@ -34,14 +34,13 @@ from rest_framework.request import Request
 
 from apps.api.authorization import Attributes
 from apps.console.page import Page
+from apps.objects import confirmation
 from apps.objects.configuration import configuration
+from apps.objects.confirmation import REASON_LENGTH, THRESHOLD
 from apps.objects.store import store
 from apps.objects.writer import Author, Writer
 from controlplane.apimachinery.errors import StatusError
 
-THRESHOLD: Final = 10
-WORSE: Final = 1.1  # a dry run that concerns more than this many times the workloads of the one before is shown again
-REASON_LENGTH: Final = 180
 MANAGER: Final = "lifeboat-console"  # field manager of the writes
 
 
@@ -161,19 +160,4 @@ def _problems(sent: Any, act: Act, effects: Effects) -> dict[str, str]:
     """Return why the act is not done yet, by the field of the page that each problem concerns."""
     if effects.refused:
         return {"act": effects.refused}
-    problems = {}
-    reason = sent.get("reason", "").strip()
-    if not reason:
-        problems["reason"] = "Write the reason. The change log keeps it with your name."
-    elif len(reason) > REASON_LENGTH:
-        problems["reason"] = f"The reason has {len(reason)} characters; write at most {REASON_LENGTH}."
-    if effects.concerned > act.threshold and sent.get("typed", "").strip() != act.subject:
-        many = f"{effects.concerned} workloads are concerned, more than {act.threshold}: " if act.threshold >= 0 else ""
-        problems["typed"] = f"{many}type {act.subject} to confirm."
-    seen = sent.get("concerned", "")
-    if not problems and seen.isdigit() and effects.concerned > int(seen) * WORSE:
-        problems["act"] = (
-            f"Nothing was done: {effects.concerned} workloads are concerned now, and {seen} were when you looked. "
-            "Check the dry run again and confirm it."
-        )
-    return problems
+    return confirmation.problems(sent, subject=act.subject, concerned=effects.concerned, threshold=act.threshold)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
-from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin.helpers import ActionForm
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
 from apps.failover.models import (
     BindingReadiness,
@@ -18,12 +17,9 @@ from apps.failover.models import (
     Notice,
     UnhealthyCopies,
 )
-from apps.failover.orders import order_all
 from apps.objects.access import authorize
 from apps.objects.changelist import choices, cluster_names
-from apps.objects.decision_log import log_refusal
 from apps.objects.rows_admin import RowAdmin
-from controlplane.apimachinery.errors import Conflict, StatusError
 from controlplane.apimachinery.meta import Ref
 from controlplane.authorization.attributes import Request
 from controlplane.eviction.operator_orders import EXPEDITE, HOLD, RELEASE, SKIP
@@ -31,11 +27,7 @@ from controlplane.insight.readiness_row import VERDICTS
 from controlplane.kinds import EVICTION, KINDS
 from controlplane.kinds.rows import ENDED, HELD, QUEUED, RECOVERING
 
-
-class OrderForm(ActionForm):
-    """The reason of an order about evictions."""
-
-    reason = forms.CharField(required=False, label="Reason:", max_length=180)
+MOST_ORDERED = 100  # evictions whose names fit into the URL of the page that orders about them
 
 
 class EvictionAdmin(RowAdmin):
@@ -45,7 +37,6 @@ class EvictionAdmin(RowAdmin):
     """
 
     actions = ("hold", "release", "skip", "expedite")
-    action_form = OrderForm
     list_display = (
         *("workload", "cluster", "state", "reason", "message", "due_at", "queued_at", "priority", "binding"),
     )
@@ -67,43 +58,39 @@ class EvictionAdmin(RowAdmin):
         return self.has_view_permission(request) and authorize(request.user, hold).allowed
 
     @admin.action(description="Hold until released", permissions=["order"])
-    def hold(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        self._order(request, queryset, HOLD)
+    def hold(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        return self._order(request, queryset, HOLD)
 
     @admin.action(description="Release: take the order away", permissions=["order"])
-    def release(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        self._order(request, queryset, RELEASE)
+    def release(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        return self._order(request, queryset, RELEASE)
 
     @admin.action(description="Skip until the taint goes", permissions=["order"])
-    def skip(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        self._order(request, queryset, SKIP)
+    def skip(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        return self._order(request, queryset, SKIP)
 
     @admin.action(description="Expedite: first in order", permissions=["order"])
-    def expedite(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        self._order(request, queryset, EXPEDITE)
+    def expedite(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        return self._order(request, queryset, EXPEDITE)
 
-    def _order(self, request: HttpRequest, rows: QuerySet[Any], verb: str) -> None:
-        reason = request.POST.get("reason", "").strip()
-        if not reason:
+    def _order(self, request: HttpRequest, rows: QuerySet[Any], verb: str) -> HttpResponse | None:
+        """Send the browser to the page that shows what the order would do and asks for its reason."""
+        keys = list(rows.values_list("key", flat=True)[: MOST_ORDERED + 1])
+        if len(keys) > MOST_ORDERED:
             text = (
-                "The order was not given, because it has no reason. Write the reason into the field Reason and repeat "
+                f"Choose at most {MOST_ORDERED} evictions here. The page /queue orders about all that a filter finds."
             )
-            self.message_user(request, text + "the order. The change log keeps the reason.", messages.ERROR)
-            return
-        user, keys = request.user.get_username(), list(rows.values_list("key", flat=True))
-        try:
-            found = order_all(keys, verb, reason=reason, by=user)
-        except StatusError as error:
-            log_refusal(error, actor=user, way="Admin", ref=keys[0])
-            self.message_user(request, error.message, messages.ERROR)
-            return
-        for key in found.gone:
-            self.message_user(request, f"{key} is no longer in the eviction queue.", messages.WARNING)
-        for key, message in found.refused.items():
-            log_refusal(Conflict(message), actor=user, way="Admin", ref=key)
-            self.message_user(request, message, messages.ERROR)
-        if found.done:
-            self.message_user(request, f"{verb}: {len(found.done)}.", messages.SUCCESS)
+            self.message_user(request, text, messages.ERROR)
+            return None
+        items = ",".join(map(_item, keys))
+        return HttpResponseRedirect(f"/queue/order?{urlencode({'verb': verb, 'item': items})}")
+
+
+def _item(key: str) -> str:
+    """Return the namespace and name of an eviction, as the page of orders takes it."""
+    binding, _, cluster = key.rpartition("|")
+    ref = Ref.parse(binding)
+    return f"{ref.namespace}/{ref.name}.{cluster}"
 
 
 class TaskAdmin(RowAdmin):

@@ -6,7 +6,7 @@ of kubectl.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import parse_qs
@@ -21,6 +21,7 @@ from django.utils.http import urlencode
 
 from apps.objects import edits, history
 from apps.objects.access import check_grant, may
+from apps.objects.admin_guard import Question, confirmed
 from apps.objects.admin_permissions import KindPermissions, allowed
 from apps.objects.changelist import CappedPaginator, Page, choices, search_objects
 from apps.objects.conditions import conditions_of
@@ -38,6 +39,7 @@ from controlplane.kinds import EVENT
 from controlplane.wire.table import Beside, table
 
 SHOWN_CHANGES, SHOWN_EVENTS, SHOWN_NAMES = 20, 10, 100
+SHOWN_COMMANDS = 5  # commands with which the page of a deletion says how kubectl does it
 _AT_ONCE = 500  # objects that are deleted with one call
 
 
@@ -83,21 +85,39 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
     @admin.action(description="Delete selected", permissions=["delete"])
     def delete_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         """Show which objects were selected and ask for confirmation; when confirmed, delete them through apply."""
-        if request.POST.get("post"):
-            gone, waiting = self._delete(_refs(queryset), request)
-            self._report_removed(request, gone, waiting)
+        refs = list(_refs(queryset.order_by(*self.ordering)))
+        shown = [", ".join(map(str, refs[:SHOWN_NAMES])) + (" and more" if len(refs) > SHOWN_NAMES else "")]
+        try:
+            reason = self._confirmed_deletion(request, refs, f"Delete these {len(refs)} objects?", "delete", shown)
+        except StatusError as error:
+            self.message_user(request, error.message, messages.ERROR)
             return None
-        refs = list(_refs(queryset.order_by(*self.ordering)[: SHOWN_NAMES + 1]))
-        shown = {
-            "title": "Delete these objects?",
-            "refs": refs[:SHOWN_NAMES],
-            "more": len(refs) > SHOWN_NAMES,
-            "selected": request.POST.getlist("_selected_action"),
-            "select_across": request.POST.get("select_across", "0"),
-        }
-        return self._render(request, "admin/objects/remove_selected.html", shown)
+        if isinstance(reason, HttpResponse):
+            return reason
+        self._report_removed(request, *self._delete(refs, request, reason))
+        return None
 
-    def _delete(self, refs: Iterable[Ref], request: HttpRequest) -> tuple[int, int]:
+    def _confirmed_deletion(
+        self, request: HttpRequest, refs: Sequence[Ref], title: str, subject: str, facts: Sequence[str]
+    ) -> str | HttpResponse:
+        """Return the reason of a deletion, or the page that asks for it. Raises StatusError if it would be refused."""
+        if not all(allowed(request, "delete", ref) for ref in refs):
+            raise PermissionDenied
+        by = edits.By(request.user.get_username(), dry_run=True)
+        finalized = "An object with finalizers is marked for deletion, and removed when its finalizers are done."
+        more = [f"The dry run is that of the first {_AT_ONCE} objects."] if len(refs) > _AT_ONCE else []
+        question = Question(
+            title=title,
+            button="Yes, delete it" if len(refs) == 1 else "Yes, delete them",
+            subject=subject,
+            kubectl=" && ".join(_kubectl_delete(ref) for ref in refs[:SHOWN_COMMANDS]),
+            trial=lambda: edits.remove(refs[:_AT_ONCE], by).preview,
+            facts=(*facts, finalized, *more),
+            always=True,
+        )
+        return confirmed(question, request, self._context(request))
+
+    def _delete(self, refs: Iterable[Ref], request: HttpRequest, reason: str) -> tuple[int, int]:
         gone = waiting = 0
         batch: list[Ref] = []
         for ref in (*refs, None):
@@ -107,7 +127,7 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
                 batch.append(ref)
             if batch and (ref is None or len(batch) == _AT_ONCE):
                 try:
-                    removed = edits.remove(batch, user=request.user.get_username())
+                    removed = edits.remove(batch, edits.By(request.user.get_username(), reason))
                 except StatusError as error:
                     self.message_user(request, error.message, messages.ERROR)
                     break
@@ -140,8 +160,12 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
         if not self.has_add_permission(request):
             raise PermissionDenied
         form = DocumentForm(request.POST or None, initial={"document": self._beginning(request)})
-        if request.method == "POST" and (done := form.write(lambda document: self._create(document, request))):
-            return self._saved(request, done, "created")
+        if request.method == "POST":
+            answer = self._written(request, form, lambda document, by: self._create(document, request, by))
+            if isinstance(answer, HttpResponse):
+                return answer
+            if answer is not None:
+                return self._saved(request, answer, "created")
         title = f"Add {self.opts.verbose_name}"
         return self._render(request, "admin/objects/document.html", {"title": title, "form": form, "is_new": True})
 
@@ -151,10 +175,12 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
         form = None
         if self.has_change_permission(request, row):
             form = DocumentForm(request.POST or None)
-            if request.method == "POST" and (
-                done := form.write(lambda document: self._change(ref, document, form.cleaned_data["basis"], request))
-            ):
-                return self._saved(request, done, "saved")
+            if request.method == "POST":
+                answer = self._written(request, form, partial(self._change, ref, form))
+                if isinstance(answer, HttpResponse):
+                    return answer
+                if answer is not None:
+                    return self._saved(request, answer, "saved")
         elif request.method == "POST":
             raise PermissionDenied
         shown = self._facts(row)
@@ -170,7 +196,28 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
         """Return what an object page shows for its kind: `links` (text, URL) and `buttons` (text, URL to POST)."""
         return {"links": [], "buttons": []}
 
-    def _create(self, document: Document, request: HttpRequest) -> Edited:
+    def _written(
+        self, request: HttpRequest, form: DocumentForm, write: Callable[[Document, edits.By], Edited]
+    ) -> Edited | HttpResponse | None:
+        """Return the stored object, the page that asks to confirm a dangerous write, or None: the form has errors."""
+        by = edits.By(request.user.get_username(), restrict=partial(check_grant, request.user))
+        tried = form.write(lambda document: write(document, by._replace(dry_run=True)))
+        if tried is None:
+            return None
+        ref = tried.stored.ref
+        question = Question(
+            title=f"Save {ref}?",
+            button="Save it",
+            subject=ref.name,
+            kubectl=f"kubectl apply -f {ref.name}.yaml",
+            trial=lambda: tried.preview,
+        )
+        reason = confirmed(question, request, self._context(request))
+        if isinstance(reason, HttpResponse):
+            return reason
+        return form.write(lambda document: write(document, by._replace(reason=reason)))
+
+    def _create(self, document: Document, request: HttpRequest, by: edits.By) -> Edited:
         kind = edits.kind_of(document)
         if kind not in (accepted := kinds_in(self.model)):
             names = ", ".join(item.resource.kind for item in accepted)
@@ -178,11 +225,10 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
         namespace = str(document.get("metadata", {}).get("namespace") or "")
         if not may(request.user, "create", kind, namespace=namespace):
             raise PermissionDenied
-        return edits.create(document, user=request.user.get_username(), restrict=partial(check_grant, request.user))
+        return edits.create(document, by)
 
-    def _change(self, ref: Ref, document: Document, basis: int | None, request: HttpRequest) -> Edited:
-        user, restrict = request.user.get_username(), partial(check_grant, request.user)
-        return edits.change(ref, document, basis=basis or 0, user=user, restrict=restrict)
+    def _change(self, ref: Ref, form: DocumentForm, document: Document, by: edits.By) -> Edited:
+        return edits.change(ref, document, by, basis=form.cleaned_data["basis"] or 0)
 
     def _saved(self, request: HttpRequest, done: Edited, how: str) -> HttpResponse:
         for warning in done.warnings:
@@ -228,12 +274,18 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
         if not self.has_delete_permission(request, row):
             raise PermissionDenied
         ref = _ref(row)
-        if request.method == "POST":
-            self._report_removed(request, *self._delete([ref], request))
+        facts = [f"{ref} will be deleted, as with kubectl delete. Its controllers clean up after it."]
+        if finalizers := edits.stored(ref).metadata.finalizers:
+            facts.append(f"Its finalizers are {', '.join(finalizers)}.")
+        try:
+            reason = self._confirmed_deletion(request, [ref], f"Delete {row}?", ref.name, facts)
+        except StatusError as error:
+            self.message_user(request, error.message, messages.ERROR)
             return HttpResponseRedirect(self.url("changelist"))
-        finalizers = edits.stored(ref).metadata.finalizers
-        shown = {"title": f"Delete {row}?", "original": row, "ref": ref, "finalizers": finalizers}
-        return self._render(request, "admin/objects/remove.html", shown)
+        if isinstance(reason, HttpResponse):
+            return reason
+        self._report_removed(request, *self._delete([ref], request, reason))
+        return HttpResponseRedirect(self.url("changelist"))
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         ref = _ref(self._row(request, object_id))
@@ -258,9 +310,12 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
         return example_of(kind, now=store().now())
 
     def _render(self, request: HttpRequest, template: str, shown: dict[str, Any]) -> HttpResponse:
-        context = {**self.admin_site.each_context(request), "opts": self.opts, "media": self.media, **shown}
-        context["list_url"] = self.url("changelist")
-        return TemplateResponse(request, template, context)
+        return TemplateResponse(request, template, {**self._context(request), **shown})
+
+    def _context(self, request: HttpRequest) -> dict[str, Any]:
+        """Return what every page of this admin gets."""
+        site = self.admin_site.each_context(request)
+        return {**site, "opts": self.opts, "media": self.media, "list_url": self.url("changelist")}
 
     def url(self, page: str, *arguments: Any) -> str:
         """Return the URL of one of this admin's pages."""
@@ -301,6 +356,12 @@ def _ref(row: Any) -> Ref:
 
 def _refs(rows: QuerySet[Any]) -> Iterable[Ref]:
     return (Ref(*found) for found in rows.values_list("kind", "namespace", "name"))
+
+
+def _kubectl_delete(ref: Ref) -> str:
+    resource = KINDS[ref.kind].resource
+    name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+    return f"kubectl delete {name}{f' -n {ref.namespace}' if ref.namespace else ''} {ref.name}"
 
 
 def _where(ref: Ref) -> dict[str, str]:

@@ -13,6 +13,7 @@ from apps.objects.apply import binary_cursor
 from apps.objects.configuration import configuration
 from apps.objects.decision_log import refusals_logged
 from apps.objects.masks import unmasked
+from apps.objects.preview import Preview
 from apps.objects.store import store
 from apps.objects.tables import read
 from apps.objects.writer import Author, Change, Restriction, Writer, document_of, no_restriction
@@ -31,19 +32,31 @@ MANAGER = "lifeboat-admin"  # the field manager of these writes, for kubectl app
 REASON = "Admin"
 
 
+class By(NamedTuple):
+    """Whose edit it is, and why. `dry_run`: go through all checks and store nothing."""
+
+    user: str
+    reason: str = ""
+    dry_run: bool = False
+    restrict: Restriction = no_restriction
+
+
 class Edited(NamedTuple):
-    """The stored object after an edit, and the warnings about what was accepted."""
+    """The stored object after an edit, the warnings about what was accepted, and what it does to workloads."""
 
     stored: Object
     warnings: list[str]
+    preview: Preview = Preview()
 
 
 class Removed(NamedTuple):
-    """The results of deletions: removed objects, objects that wait for finalizers, and warnings."""
+    """The results of deletions: removed objects, objects that wait for finalizers, warnings, and what they do to
+    workloads."""
 
     gone: list[Ref]
     waiting: list[Ref]
     warnings: list[str]
+    preview: Preview = Preview()
 
 
 def parse(text: str) -> Document:
@@ -61,7 +74,7 @@ def kind_of(document: Document) -> Kind:
 
 
 @refusals_logged(REASON)
-def create(document: Document, *, user: str, restrict: Restriction = no_restriction) -> Edited:
+def create(document: Document, by: By) -> Edited:
     """Store a new object. Raises BadRequest, NotFound, Invalid with every cause, AlreadyExists."""
     settings = configuration().settings()  # first: this also reads kinds that users have defined meanwhile
     kind = kind_of(document)
@@ -73,12 +86,13 @@ def create(document: Document, *, user: str, restrict: Restriction = no_restrict
         document["metadata"].pop("namespace", None)
     admission.check_namespace(lambda ref: store().get([ref]).get(ref), kind, document)
     _refuse(kind, document, causes)
-    written = _writer(user, settings, restrict=restrict).create(kind, document)
-    return Edited(written.stored, [*warnings, *written.warnings])
+    writer = _writer(by, settings)
+    written = writer.create(kind, document)
+    return Edited(written.stored, [*warnings, *written.warnings], _previewed(writer))
 
 
 @refusals_logged(REASON)
-def change(ref: Ref, document: Document, *, basis: int, user: str, restrict: Restriction = no_restriction) -> Edited:
+def change(ref: Ref, document: Document, by: By, *, basis: int) -> Edited:
     """Store the new state of an object that a user began to edit at the version `basis`.
 
     Parts that others have changed since and the user has not, for example the status, are kept. Raises NotFound,
@@ -90,48 +104,52 @@ def change(ref: Ref, document: Document, *, basis: int, user: str, restrict: Res
     document, hidden = unmasked(document, document_of(base))
     document, warnings = _known(kind, _without_servers(document))
     _refuse(kind, document, [*causes, *hidden])
-    writer = _writer(user, restrict=restrict)
+    writer = _writer(by)
 
     def build() -> Change:
         admitted = writer.admit_change(kind, document, base)
         return Change(Put(admitted.object, base), admitted.warnings)
 
     written = writer.change(ref, build, retry=False)  # the person decides what becomes of a conflict
-    return Edited(written.stored, [*warnings, *written.warnings])
+    return Edited(written.stored, [*warnings, *written.warnings], _previewed(writer))
 
 
 @refusals_logged(REASON)
-def act(ref: Ref, does: Callable[[Any], Object], *, rule: str, user: str) -> Object:
-    """Store the object that an action (`does`) makes of the stored one. `rule`: the reason in the change log.
+def act(ref: Ref, does: Callable[[Any], Object], by: By, *, rule: str) -> Edited:
+    """Store the object that an action (`does`) makes of the stored one. `rule`: begins the reason in the change log.
 
     Raises NotFound, Conflict, Invalid.
     """
-    return _writer(user, reason=rule).act(ref, does).stored
+    writer = _writer(by, way=rule)
+    written = writer.act(ref, does)
+    return Edited(written.stored, written.warnings, _previewed(writer))
 
 
 @refusals_logged(REASON)
-def remove(refs: Sequence[Ref], *, user: str) -> Removed:
+def remove(refs: Sequence[Ref], by: By) -> Removed:
     """Delete objects. An object with finalizers is marked, and removed when the last finalizer is done.
 
     Objects that do not exist are ignored. Raises Forbidden for a namespace that every installation needs, and Conflict
     for a Cluster on which bindings are placed.
     """
-    deleted = _writer(user).delete(refs)
+    writer = _writer(by)
+    deleted = writer.delete(refs)
     return Removed(
         [done.was.ref for done in deleted if done.left is None],
         [done.was.ref for done in deleted if done.left is not None],
         [warning for done in deleted for warning in done.warnings],
+        _previewed(writer),
     )
 
 
-def _writer(
-    user: str,
-    settings: Settings | None = None,
-    *,
-    reason: str = REASON,
-    restrict: Restriction = no_restriction,
-) -> Writer:
-    return Writer(store(), settings or configuration().settings(), Author(user, reason, MANAGER), restrict=restrict)
+def _writer(by: By, settings: Settings | None = None, *, way: str = REASON) -> Writer:
+    reason = f"{way}: {by.reason}"[:200] if by.reason else way
+    author = Author(by.user, reason, MANAGER)
+    return Writer(store(), settings or configuration().settings(), author, dry_run=by.dry_run, restrict=by.restrict)
+
+
+def _previewed(writer: Writer) -> Preview:
+    return Preview(writer.effects, writer.concerned)
 
 
 def stored(ref: Ref) -> Object:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from apps.objects.configuration import base
 from apps.objects.store import DjangoStore
@@ -19,7 +20,14 @@ from controlplane.engine.decision import Delete, Put
 from controlplane.eviction.directly import DIRECTLY_WAITING
 from controlplane.insight.changes import Change, Cordoned
 from controlplane.insight.preview_texts import cordon_text, fence_text, hold_text, placement_text, unfence_text
-from controlplane.insight.previews import fenced_cluster, has_effects, named_clusters, preview_text, questions
+from controlplane.insight.previews import (
+    concerned,
+    fenced_cluster,
+    has_effects,
+    named_clusters,
+    preview_text,
+    questions,
+)
 from controlplane.insight.what_if import what_if
 from controlplane.kinds import BINDINGS
 from controlplane.settings import Settings
@@ -30,33 +38,46 @@ COUNTED = 3  # clusters whose bindings are counted if there are too many to work
 ASK = "ask for the effects with lifeboat whatif, or POST /apis/failover.lifeboat.io/v1alpha1/whatifs"
 
 
-def preview(
-    store: DjangoStore, writes: Sequence[Put | Delete], settings: Settings, *, now: datetime
-) -> tuple[str, ...]:
-    """Return what the writes do to the workloads, as warnings. (): nothing that is worth one.
+class Preview(NamedTuple):
+    """What writes do to the workloads, as warnings, and the number of workloads that move, stop or change.
+
+    More workloads than SMALL are not counted.
+    """
+
+    texts: tuple[str, ...] = ()
+    concerned: int = 0
+
+
+def preview(store: DjangoStore, writes: Sequence[Put | Delete], settings: Settings, *, now: datetime) -> Preview:
+    """Return what the writes do to the workloads; no texts: nothing that is worth a warning.
 
     A preview that fails is logged and left out, because it must not keep a person from writing.
     """
     changes, fenced = questions(writes), sorted(filter(None, map(fenced_cluster, writes)))
     plain = [*map(placement_text, writes), *map(unfence_text, writes)]
     if not changes and not fenced and not any(plain):
-        return ()
+        return Preview()
     try:
-        effects = _effects(store, changes, settings, now=now) or _without_effects(store, writes, changes, now=now)
-        return (*effects, *(_fence(store, name) for name in fenced), *filter(None, plain))
+        found = _effects(store, changes, settings, now=now)
+        effects = found.texts or _without_effects(store, writes, changes, now=now)
+        moved = sum(map(bool, map(placement_text, writes)))
+        texts = (*effects, *(_fence(store, name) for name in fenced), *filter(None, plain))
+        return Preview(texts, found.concerned + moved)
     except Exception:
         log.exception("the effects of a write could not be worked out; it is stored without a preview")
-        return ()
+        return Preview()
 
 
-def _effects(store: DjangoStore, changes: Sequence[Change], settings: Settings, *, now: datetime) -> tuple[str, ...]:
+def _effects(store: DjangoStore, changes: Sequence[Change], settings: Settings, *, now: datetime) -> Preview:
     if not changes:
-        return ()
+        return Preview()
     if count_concerned(store, changes, limit=SMALL + 1) > SMALL:
-        return (f"effects: {_counted(store, changes)}; {ASK}",)
+        return Preview((f"effects: {_counted(store, changes)}; {ASK}",), SMALL + 1)
     snapshot = supposed_snapshot(store, changes, settings=settings, base=base(), now=now)
     effects = what_if(snapshot, changes, settings, now=now)
-    return (preview_text(effects),) if has_effects(effects) or effects.remarks else ()
+    if not has_effects(effects) and not effects.remarks:
+        return Preview()
+    return Preview((preview_text(effects),), concerned(effects))
 
 
 def _without_effects(

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from apps.objects import admission, audit, reviewing
+from apps.objects.confirmation import Confirmation, no_confirmation
 from apps.objects.definitions import definitions
 from apps.objects.preview import preview
 from apps.objects.store import DjangoStore
@@ -122,8 +123,8 @@ class Writer:
     """Writes objects on behalf of one author.
 
     `restrict(kind, new, old)` raises if the author may not write this. `stamp(kind, document)` fills in what the login
-    of the author decides. `dry_run` goes through all checks and stores nothing. `now`: the database's time when the
-    write began; None: it is read.
+    of the author decides. `confirmation` raises if the author has to confirm the effects first. `dry_run` goes through
+    all checks and stores nothing. `now`: the database's time when the write began. None: it is read when needed.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class Writer:
         dry_run: bool = False,
         restrict: Restriction = no_restriction,
         stamp: Stamp = no_stamp,
+        confirmation: Confirmation = no_confirmation,
         now: datetime | None = None,
     ) -> None:
         self.store = store
@@ -143,6 +145,9 @@ class Writer:
         self.dry_run = dry_run
         self.restrict = restrict
         self.stamp = stamp
+        self.confirmation = confirmation
+        self.effects: tuple[str, ...] = ()  # of the last write on workloads, which are among its warnings
+        self.concerned = 0  # workloads that the last write moves, stops or changes
         self._reviewed: list[str] = []  # warnings of admission policies and webhooks about the last writes
         if now is not None:
             self.__dict__["now"] = now
@@ -192,7 +197,7 @@ class Writer:
         The namespace is not checked. Raises the errors of `create` but AlreadyExists.
         """
         change = self._creation(kind, document, tracked=False)
-        effects = preview(self.store, [change.change], self.settings, now=self.now)
+        effects = self._preview([change.change])
         (decision,) = self._decide([[change]])
         return Planned(change, decision, effects)
 
@@ -257,7 +262,7 @@ class Writer:
         orphan_policy.check_orphan_policy(self.store, live.values(), policy)
         warnings = {ref: state_checks.deletion_warnings(self.store, obj) for ref, obj in live.items()}
         writes = [lifecycle.request_deletion(obj, now=self.now, policy=policy, exact=exact) for obj in live.values()]
-        effects = preview(self.store, writes, self.settings, now=self.now)
+        effects = self._preview(writes)
         outcomes = self.apply([[Change(write)] for write in writes])
         deleted = {
             ref: Deleted(obj, outcome.objects[0], warnings[ref])
@@ -271,9 +276,17 @@ class Writer:
             deleted[first] = found._replace(warnings=(*found.warnings, *self._reviewed, *effects))
         return deleted
 
+    def _preview(self, writes: Sequence[Put | Delete]) -> tuple[str, ...]:
+        """Return the warnings about what writes do to workloads, and note how many they concern."""
+        found = preview(self.store, writes, self.settings, now=self.now)
+        if not self.dry_run:
+            self.confirmation(found)
+        self.effects, self.concerned = found.texts, found.concerned
+        return found.texts
+
     def attempt(self, change: Change) -> Written | None:
         """Store one change; None: another write was faster."""
-        effects = preview(self.store, [change.change], self.settings, now=self.now)
+        effects = self._preview([change.change])
         (outcome,) = self.apply([[change]])
         if outcome.lost:
             quota_checks.check_write(self.store, change.change, self.settings)  # another write may have taken the room

@@ -167,6 +167,12 @@ def has_effects(effects: Effects) -> bool:
     return any(lists) or bool(effects.overpacked or effects.cancelled)
 
 
+def concerned(effects: Effects) -> int:
+    """Return how many workloads move, stop, or change in their content."""
+    lists = (effects.moves, effects.without_place, effects.held, effects.removed, effects.overridden)
+    return len({one.binding for found in lists for one in found})
+
+
 def preview_text(effects: Effects) -> str:
     """Return the warning for the author of a write: the effects in one line, and how long they take."""
     sentence = "; ".join((effects.sentence, *effects.remarks))

@@ -113,6 +113,18 @@ def change(old: Object, new: Object, *, by: str = "another") -> Any:
     return outcome.objects[0]
 
 
+def confirmed(client: Client, url: str, sent: dict[str, Any] | None = None, *, reason: str = "a test") -> Any:
+    """Post to a page of the admin and confirm what it asks; return the last answer, after all redirects."""
+    asked = client.post(url, sent or {}, follow=True)
+    context = asked.context or {}
+    if "question" not in context:
+        return asked
+    again: dict[str, Any] = {"reason": reason, "typed": context["question"].subject, "concerned": context["concerned"]}
+    for name, value in context["hidden"]:
+        again.setdefault(name, []).append(value)
+    return client.post(url, again, follow=True)
+
+
 def found(ref: Ref) -> Any:
     """Return what is stored under a reference, None where nothing is."""
     return store().get([ref]).get(ref)
@@ -147,6 +159,6 @@ def basis_in(client: Client, url: str) -> str:
 
 
 def save(client: Client, url: str, text: str, *, basis: str | None = None) -> Any:
-    """Send a manifest as the form of a page does."""
+    """Send a manifest as the form of a page does, and confirm it if the page asks."""
     basis = basis_in(client, url) if basis is None else basis
-    return client.post(url, {"document": text, "basis": basis, "_continue": "1"}, follow=True)
+    return confirmed(client, url, {"document": text, "basis": basis, "_continue": "1"})

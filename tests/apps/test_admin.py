@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import urljoin
 
+import yaml
 from django.apps import apps
 from django.contrib import admin
 from django.contrib.admin.utils import quote
@@ -23,6 +24,7 @@ from controlplane.kinds.policy import ClusterAffinity, Placement
 from controlplane.settings import Settings
 from tests.apps.pages import (
     change,
+    confirmed,
     eviction,
     found,
     list_of,
@@ -158,7 +160,7 @@ def test_an_edit_is_written_like_kubectls_under_the_users_name(root: Client) -> 
     assert now.metadata.generation == 2
     assert MANAGER in [entry["manager"] for entry in now.metadata.managed_fields]
     line = ChangeLog.objects.get(version=int(now.metadata.resource_version))
-    assert (line.actor, line.reason, line.type) == ("root", "Admin", "MODIFIED")
+    assert (line.actor, line.reason, line.type) == ("root", "Admin: a test", "MODIFIED")
 
 
 def test_saving_what_was_not_changed_keeps_the_version(root: Client) -> None:
@@ -258,21 +260,25 @@ def test_deleting_goes_through_apply_and_honours_finalizers(root: Client) -> Non
     free = stored(template("free"))[0]
 
     asked = root.get(page_of(held, "delete")).content.decode()
-    waiting = root.post(page_of(held, "delete"), follow=True).content.decode()
-    root.post(page_of(free, "delete"))
+    asked_again = root.post(page_of(held, "delete"), {"reason": " ", "concerned": "0"}).content.decode()
+    assert "Write the reason" in asked_again
+    assert found(held.ref) == held
+    waiting = confirmed(root, page_of(held, "delete")).content.decode()
+    confirmed(root, page_of(free, "delete"), reason="not used")
 
     assert "example.io/keep" in asked
     assert "Marked for deletion: 1" in waiting
     assert found(held.ref).metadata.deletion_timestamp is not None
     assert found(free.ref) is None
-    assert ChangeLog.objects.filter(name="free", type="DELETED", actor="root").count() == 1
+    logged = ChangeLog.objects.get(name="free", type="DELETED")
+    assert (logged.actor, logged.reason) == ("root", "Admin: not used")
 
 
 def test_a_namespace_goes_after_what_is_in_it_and_ours_stays(root: Client) -> None:
     shop, ours = stored(namespace("shop"), namespace("default"))
 
-    asked = root.post(page_of(shop, "delete"), follow=True).content.decode()
-    refused = root.post(page_of(ours, "delete"), follow=True).content.decode()
+    asked = confirmed(root, page_of(shop, "delete")).content.decode()
+    refused = confirmed(root, page_of(ours, "delete")).content.decode()
 
     assert "Marked for deletion: 1" in asked
     assert found(shop.ref).status["phase"] == "Terminating"
@@ -287,10 +293,10 @@ def test_a_namespace_goes_after_what_is_in_it_and_ours_stays(root: Client) -> No
 def test_a_cluster_with_bindings_on_it_is_not_deleted_on_any_page(root: Client) -> None:
     full, free, _ = stored(cluster("full"), cluster("free"), binding("web", "full"))
     chosen = [page_of(one).split("/")[-3] for one in (full, free)]
-    sent = {"action": "delete_selected", "_selected_action": chosen, "index": "0", "post": "yes"}
+    sent = {"action": "delete_selected", "_selected_action": chosen, "index": "0"}
 
-    alone = root.post(page_of(full, "delete"), follow=True).content.decode()
-    together = root.post(list_of(CLUSTER), sent, follow=True).content.decode()
+    alone = confirmed(root, page_of(full, "delete")).content.decode()
+    together = confirmed(root, list_of(CLUSTER), sent).content.decode()
 
     for said in (alone, together):
         assert "bindings are still placed on it" in said
@@ -299,7 +305,7 @@ def test_a_cluster_with_bindings_on_it_is_not_deleted_on_any_page(root: Client) 
     assert found(free.ref) == free
 
     change(full, full.with_meta(annotations={"failover.lifeboat.io/unjoin": "delete"}))
-    root.post(list_of(CLUSTER), sent, follow=True)
+    confirmed(root, list_of(CLUSTER), sent)
     assert found(free.ref) is None
     assert found(full.ref) is None
 
@@ -310,7 +316,7 @@ def test_many_are_deleted_at_once_after_asking(root: Client) -> None:
     sent = {"action": "delete_selected", "_selected_action": chosen, "select_across": "1", "index": "0"}
 
     asked = root.post(list_of("ConfigMap"), sent)
-    done = root.post(list_of("ConfigMap"), {**sent, "post": "yes"}, follow=True)
+    done = confirmed(root, list_of("ConfigMap"), sent)
 
     assert "settings-000" in asked.content.decode()
     assert "and more" in asked.content.decode()
@@ -318,10 +324,42 @@ def test_many_are_deleted_at_once_after_asking(root: Client) -> None:
     assert not any(found(one.ref) for one in made)
 
 
+def test_a_dangerous_edit_shows_what_it_would_do_and_is_done_with_a_reason(root: Client) -> None:
+    made = stored(cluster("member1"))[0]
+    url = page_of(made)
+    tainted = {**yaml.safe_load(text_in(root, url)), "spec": {"taints": [{"key": "gone", "effect": "NoExecute"}]}}
+    sent = {"document": yaml.safe_dump(tainted), "basis": made.metadata.resource_version, "_save": "1"}
+
+    asked = root.post(url, sent).content.decode()
+
+    assert "moves nothing; the feature gate Failover is off, so no taint evicts copies" in asked
+    assert "Save cluster.karmada.io/Cluster:member1?" in asked
+    assert found(made.ref) == made
+    confirmed(root, url, sent, reason="maintenance")
+    assert [one.key for one in found(made.ref).spec.taints] == ["gone"]
+    assert ChangeLog.objects.filter(name="member1").latest("version").reason == "Admin: maintenance"
+
+
+def test_an_act_on_many_workloads_needs_the_typed_word(root: Client) -> None:
+    made = stored(cluster("member1"), *(binding(f"web-{number:02}", "member1") for number in range(12)))[1:]
+    sent = {"action": "delete_selected", "_selected_action": [page_of(one).split("/")[-3] for one in made]}
+
+    untyped = root.post(list_of(RESOURCE_BINDING), {**sent, "reason": "old", "concerned": "12"}).content.decode()
+
+    assert "removes the copies of 12" in untyped
+    assert "12 workloads are concerned, more than 10: type delete to confirm." in untyped
+    assert found(made[0].ref) == made[0]
+    assert "Deleted: 12." in confirmed(root, list_of(RESOURCE_BINDING), sent).content.decode()
+
+
 def test_clusters_are_cordoned_and_uncordoned(root: Client) -> None:
     made = stored(cluster("member1"))[0]
 
-    root.post(page_of(made, "cordon"))
+    asked = root.post(page_of(made, "cordon")).content.decode()
+    assert "moves nothing, 0 bindings stay on cluster member1, which takes no new copies" in asked
+    assert "kubectl lifeboat cordon member1" in asked
+    assert found(made.ref).spec.taints == ()
+    confirmed(root, page_of(made, "cordon"))
     taints = found(made.ref).spec.taints
     root.post(list_of(CLUSTER), {"action": "uncordon", "_selected_action": page_of(made).split("/")[-3], "index": "0"})
 

@@ -25,7 +25,7 @@ from controlplane.apimachinery.meta import Object, Ref
 from controlplane.clusters.taints import OWNERS_ANNOTATION
 from controlplane.kinds import CLUSTER, CLUSTER_TAINT_POLICY, EVICTION_HOLD
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, TaintToAdd
-from tests.apps.pages import change, found, list_of, page_of, save, stored
+from tests.apps.pages import change, confirmed, found, list_of, page_of, save, stored
 from tests.stores.grounds import cluster, meta
 
 HOLDS = "/apis/failover.lifeboat.io/v1alpha1/evictionholds"
@@ -54,7 +54,7 @@ class Way(NamedTuple):
 
 
 def _api(method: str, path: str, *, type: str = "application/json", accept: str = "application/json") -> Any:
-    """Return a way through the API. `accept` text/html is the browsable API."""
+    """Return a way through the API."""
 
     def ask(root: Client, document: Any) -> list[str]:
         body = yaml.safe_dump(document) if "yaml" in type else json.dumps(document)
@@ -65,9 +65,25 @@ def _api(method: str, path: str, *, type: str = "application/json", accept: str 
     return ask
 
 
+def _page(method: str, path: str) -> Any:
+    """Return a way through the browsable API, which first refuses the write without a reason."""
+
+    def ask(root: Client, document: Any) -> list[str]:
+        body = yaml.safe_dump(document) if document else ""
+        refused = root.generic(method, path, body, content_type="application/yaml", headers={"Accept": "text/html"})
+        assert refused.status_code == 422
+        assert "Write the reason. The change log keeps it with your name." in refused.content.decode()
+        assert "nothing has happened yet; effects: " in refused.content.decode()
+        confirmed_url = f"{path}?reason=a%20test"
+        found: list[str] = _api(method, confirmed_url, type="application/yaml", accept="text/html")(root, document)
+        return found
+
+    return ask
+
+
 def _admin_add(root: Client, document: Any) -> list[str]:
     add = list_of(EVICTION_HOLD) + "add/"
-    return _shown(root.post(add, {"document": yaml.safe_dump(document), "_continue": "1"}))
+    return _shown(confirmed(root, add, {"document": yaml.safe_dump(document), "_continue": "1"}))
 
 
 def _admin_change(root: Client, document: Any) -> list[str]:
@@ -75,30 +91,28 @@ def _admin_change(root: Client, document: Any) -> list[str]:
 
 
 def _admin_delete(root: Client, document: Any) -> list[str]:
-    return _shown(root.post(page_of(_policy_now(), "delete")))
+    return _shown(confirmed(root, page_of(_policy_now(), "delete")))
 
 
 def _admin_delete_selected(root: Client, document: Any) -> list[str]:
     row = page_of(_policy_now()).split("/")[-3]
     return _shown(
-        root.post(
-            list_of(CLUSTER_TAINT_POLICY), {"action": "delete_selected", "_selected_action": [row], "post": "yes"}
-        )
+        confirmed(root, list_of(CLUSTER_TAINT_POLICY), {"action": "delete_selected", "_selected_action": [row]})
     )
 
 
 def _shell_create(root: Client, document: Any) -> list[str]:
-    return _quoted(edits.create(document, user="root").warnings)
+    return _quoted(edits.create(document, edits.By("root")).warnings)
 
 
 def _shell_change(root: Client, document: Any) -> list[str]:
     live = found(REF)
     basis = int(live.metadata.resource_version)
-    return _quoted(edits.change(REF, document, basis=basis, user="root").warnings)
+    return _quoted(edits.change(REF, document, edits.By("root"), basis=basis).warnings)
 
 
 def _shell_remove(root: Client, document: Any) -> list[str]:
-    return _quoted(edits.remove([_policy_now().ref], user="root").warnings)
+    return _quoted(edits.remove([_policy_now().ref], edits.By("root")).warnings)
 
 
 def _quoted(warnings: list[str]) -> list[str]:
@@ -119,16 +133,16 @@ APPLY = "application/apply-patch+yaml"
 NEW = (
     Way("POST", _api("POST", HOLDS), "API", "create"),
     Way("server-side apply", _api("PATCH", f"{HOLDS}/stop?fieldManager=me", type=APPLY), "API", "patch"),
-    Way("browsable API", _api("POST", HOLDS, type="application/yaml", accept="text/html"), "API", "create"),
-    Way("admin", _admin_add, "Admin", "create"),
+    Way("browsable API", _page("POST", HOLDS), "API: a test", "create"),
+    Way("admin", _admin_add, "Admin: a test", "create"),
     Way("shell", _shell_create, "Admin", "create"),
 )
 CHANGES = (
     Way("PUT", _api("PUT", f"{HOLDS}/stop"), "API", "update"),
     Way("merge patch", _api("PATCH", f"{HOLDS}/stop", type="application/merge-patch+json"), "API", "patch"),
     Way("server-side apply", _api("PATCH", f"{HOLDS}/stop?fieldManager=me&force=true", type=APPLY), "API", "patch"),
-    Way("browsable API", _api("PUT", f"{HOLDS}/stop", type="application/yaml", accept="text/html"), "API", "update"),
-    Way("admin", _admin_change, "Admin", "update"),
+    Way("browsable API", _page("PUT", f"{HOLDS}/stop"), "API: a test", "update"),
+    Way("admin", _admin_change, "Admin: a test", "update"),
     Way("shell", _shell_change, "Admin", "update"),
 )
 DELETIONS = (
@@ -139,9 +153,9 @@ DELETIONS = (
         "API",
         "deletecollection",
     ),
-    Way("browsable API", _api("DELETE", f"{POLICIES}/detect", accept="text/html"), "API", "delete"),
-    Way("admin", _admin_delete, "Admin", "delete"),
-    Way("admin, several", _admin_delete_selected, "Admin", "delete"),
+    Way("browsable API", _page("DELETE", f"{POLICIES}/detect"), "API: a test", "delete"),
+    Way("admin", _admin_delete, "Admin: a test", "delete"),
+    Way("admin, several", _admin_delete_selected, "Admin: a test", "delete"),
     Way("shell", _shell_remove, "Admin", "delete"),
 )
 
@@ -229,7 +243,7 @@ def _overtaken(times: int) -> Callable[[Any], Object]:
 def test_an_action_is_tried_again_when_another_write_was_faster(root: Client) -> None:
     ref = stored(cluster("member1"))[0].ref
 
-    edits.act(ref, _overtaken(3), rule="Fence", user="root")
+    edits.act(ref, _overtaken(3), edits.By("root"), rule="Fence")
 
     assert found(ref).metadata.annotations["example.io/note"] == "ours"
     assert (_last_change(ref).actor, _last_change(ref).reason) == ("root", "Fence")

@@ -65,6 +65,9 @@ def test_a_wrong_effect_is_explained_and_a_right_one_reaches_kubectl(
 
         _edit(page, "effect: NoExec\n", "effect: NoSchedule\n")
 
+        expect(page.locator("#content-main")).to_contain_text("no taint evicts copies")
+        page.get_by_label("Reason:").fill("it is only slow")
+        page.get_by_role("button", name="Save it").click()
         expect(page.locator(".messagelist")).to_contain_text("saved at resourceVersion")
         assert "failed:NoSchedule" in seen.next()
     expect(page.get_by_role("table", name="Timeline").get_by_role("row").nth(1)).to_contain_text("root")
@@ -87,7 +90,7 @@ def test_two_people_edit_one_object(server: Server, any_browser: BrowserContext)
     assert found(made.ref).spec.region == "theirs"
 
 
-def test_a_cluster_is_cordoned_with_one_click_and_shown_by_the_api(server: Server, any_browser: BrowserContext) -> None:
+def test_a_cluster_is_cordoned_with_a_reason_and_shown_by_the_api(server: Server, any_browser: BrowserContext) -> None:
     from tests.apps.pages import found, stored
 
     made = stored(cluster("member1"))[0]
@@ -95,6 +98,10 @@ def test_a_cluster_is_cordoned_with_one_click_and_shown_by_the_api(server: Serve
     open_cluster(page, server, "member1")
 
     page.get_by_role("button", name="Cordon", exact=True).click()
+    expect(page.locator("#content-main")).to_contain_text("which takes no new copies")
+    assert found(made.ref) == made
+    page.get_by_label("Reason:").fill("a new kernel")
+    page.get_by_role("button", name="Cordon it").click()
 
     expect(page.locator(".messagelist")).to_contain_text("member1 is cordoned")
     assert [taint.effect for taint in found(made.ref).spec.taints] == ["NoSchedule"]

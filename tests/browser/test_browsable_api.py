@@ -8,7 +8,7 @@ from playwright.sync_api import BrowserContext, expect
 from controlplane.apimachinery.meta import Ref
 from tests.browser.conftest import Server
 from tests.browser.person import log_in
-from tests.stores.grounds import template
+from tests.stores.grounds import binding, cluster, template
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 CONFIGS = "/api/v1/namespaces/shop/configmaps"
@@ -32,6 +32,31 @@ def test_one_object_is_deleted_by_its_name_and_no_list_offers_a_deletion(
 
     expect(page.locator(".response-info")).to_contain_text("Success")
     assert [_stored(one.ref) for one in made] == [False, True]
+
+
+def test_a_dangerous_write_shows_its_effects_and_is_done_with_the_reason_of_the_page(
+    server: Server, scripted: BrowserContext
+) -> None:
+    from apps.objects.models import ChangeLog
+    from tests.apps.pages import stored
+
+    made = stored(cluster("member1"), binding("web", "member1"))[1]
+    page = log_in(scripted, server)
+    url = f"{server.url}/apis/work.karmada.io/v1alpha2/namespaces/shop/resourcebindings/web"
+    page.goto(url)
+    page.get_by_role("button", name="DELETE", exact=True).click()
+    delete = page.get_by_role("button", name="Delete ResourceBinding web of namespace shop")
+    delete.click()
+    expect(page.locator(".response-info")).to_contain_text("nothing has happened yet; effects: removes the copies of 1")
+    assert _stored(made.ref)
+
+    page.goto(url)
+    page.get_by_role("button", name="DELETE", exact=True).click()
+    page.get_by_label("Reason").last.fill("not used")
+    delete.click()
+    expect(page.locator(".response-info")).to_contain_text("Success")
+    assert not _stored(made.ref)
+    assert ChangeLog.objects.get(name="web", type="DELETED").reason == "API: not used"
 
 
 def test_a_long_list_is_turned_page_by_page(server: Server, scripted: BrowserContext) -> None:

@@ -1,0 +1,72 @@
+"""The guard rail of the admin: a dangerous write shows its dry run first, and is done with a reason.
+
+The rules are those of the console (`apps/objects/confirmation.py`). A write that does nothing to workloads is done at
+once, except for deletions, which are always confirmed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+
+from apps.objects.confirmation import REASON_LENGTH, THRESHOLD, problems
+from apps.objects.preview import Preview
+
+ANSWERS = ("reason", "typed", "concerned", "csrfmiddlewaretoken")
+
+
+class Question(NamedTuple):
+    """What is confirmed. `trial` returns the dry run; it raises StatusError if the write would be refused.
+
+    subject: what is typed if many workloads are concerned.
+    kubectl: a command that does the same.
+    facts: what the page says besides the dry run.
+    always: it is confirmed even if the dry run finds nothing.
+    """
+
+    title: str
+    button: str
+    subject: str
+    kubectl: str
+    trial: Callable[[], Preview]
+    facts: tuple[str, ...] = ()
+    always: bool = False
+
+
+def confirmed(question: Question, request: HttpRequest, context: dict[str, Any]) -> str | HttpResponse:
+    """Return the reason with which a write is to be done ("": it needs none), or the page that asks for it.
+
+    `context`: what every page of this admin gets. The page sends all fields of the request again, so that the same view
+    does the write. Raises StatusError.
+    """
+    found = question.trial()
+    if not found.texts and not question.always:
+        return ""
+    wrong: dict[str, str] = {}
+    if "reason" in request.POST and "concerned" in request.POST:
+        wrong = problems(request.POST, subject=question.subject, concerned=found.concerned)
+        if not wrong:
+            return request.POST["reason"].strip()
+    shown = {
+        "title": question.title,
+        "question": question,
+        "effects": [text.removeprefix("effects: ") for text in found.texts],
+        "concerned": found.concerned,
+        "must_type": found.concerned > THRESHOLD,
+        "threshold": THRESHOLD,
+        "reason_length": REASON_LENGTH,
+        "problems": wrong,
+        "sent": request.POST,
+        "hidden": list(_hidden(request)),
+    }
+    return TemplateResponse(request, "admin/objects/confirm.html", {**context, **shown})
+
+
+def _hidden(request: HttpRequest) -> Iterable[tuple[str, str]]:
+    """Yield the fields of a request that the page sends again."""
+    for name, values in request.POST.lists():
+        if name not in ANSWERS:
+            yield from ((name, str(value)) for value in values)
