@@ -21,6 +21,8 @@ from tests.processes import PROJECT, START_SECONDS, Process, Processes, manage, 
 Document = dict[str, Any]
 
 SECONDS = 60.0  # a test waits this long for an answer or an event
+POOLED = "/apis/identity.lifeboat.io/v1alpha1/credentials"  # read through the pool
+POOL = 8  # sessions at most (LIFEBOAT_DATABASE_POOL)
 IDLE_SECONDS = 1.0  # the server may close a connection that is idle for longer; a request sent then has no answer
 
 
@@ -207,6 +209,12 @@ class Server:
         with psycopg.connect(self.admin_url, autocommit=True) as connection:
             for statement in statements:
                 connection.execute(statement)  # type: ignore[call-overload]
+
+    def await_sessions(self) -> None:
+        """Wait until the pool has no session that the database ended. Each request takes the next session of the pool,
+        and an ended one is answered 503, also to the test that comes after this one."""
+        client = self.client()
+        until(lambda: all(client.get(POOLED).status == 200 for _ in range(POOL)), within=SECONDS * 2)
 
 
 @contextmanager

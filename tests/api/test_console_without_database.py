@@ -21,6 +21,7 @@ def without_database(server: Server) -> Iterator[None]:
         yield
     finally:
         server._sql(f'ALTER DATABASE "{server.database}" ALLOW_CONNECTIONS true')
+        server.await_sessions()
 
 
 def test_the_last_page_is_shown_with_its_time_to_those_who_saw_it_and_to_no_one_else(server: Server) -> None:

@@ -175,6 +175,7 @@ def test_a_database_that_is_away_is_a_503_and_comes_back(server: Server, api: Cl
     assert b"[+]redis ok" in ready.body
     assert alive.status == 200
     until(lambda: api.get("/api/v1/namespaces/default").status == 200, within=SECONDS * 2)
+    server.await_sessions()
 
 
 WRONG_FIELDS = [

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -22,7 +23,7 @@ from tests.supervise.test_stack import clusters, status_of
 
 pytestmark = pytest.mark.slow
 PASSWORD = "of another: @/%"
-QUOTED = "of%20somebody%27s%3A%20%40%2F%25"
+QUOTED = quote(PASSWORD, safe="")
 TABLES = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'public'"
 
 
