@@ -92,7 +92,10 @@ def log_refusal(error: StatusError, *, actor: str, way: str, ref: str = "") -> N
 
 
 def refusals_logged(way: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Return a decorator for functions that write on behalf of their argument `user`: it logs their StatusErrors."""
+    """Return a decorator for functions that write on behalf of a user: it logs their StatusErrors.
+
+    The user is that of the argument that has one (`edits.By`).
+    """
 
     def decorated(function: Callable[P, T]) -> Callable[P, T]:
         @wraps(function)
@@ -101,7 +104,8 @@ def refusals_logged(way: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
                 return function(*args, **kwargs)
             except StatusError as error:
                 ref = str(args[0]) if args and isinstance(args[0], Ref) else ""
-                log_refusal(error, actor=str(kwargs.get("user", "")), way=way, ref=ref)
+                users = [one.user for one in (*args, *kwargs.values()) if hasattr(one, "user")]
+                log_refusal(error, actor=str(users[0]) if users else "", way=way, ref=ref)
                 raise
 
         return logging_refusals

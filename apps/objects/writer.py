@@ -18,7 +18,7 @@ import orjson
 from apps.objects import admission, audit, reviewing
 from apps.objects.confirmation import Confirmation, no_confirmation
 from apps.objects.definitions import definitions
-from apps.objects.preview import preview
+from apps.objects.preview import Preview, preview
 from apps.objects.store import DjangoStore
 from apps.objects.type_checking import with_type_checks
 from apps.objects.versions import stored_version
@@ -199,6 +199,7 @@ class Writer:
         change = self._creation(kind, document, tracked=False)
         effects = self._preview([change.change])
         (decision,) = self._decide([[change]])
+        self._ask()
         return Planned(change, decision, effects)
 
     def planned(self, plan: Planned, outcome: Outcome) -> Written:
@@ -279,10 +280,13 @@ class Writer:
     def _preview(self, writes: Sequence[Put | Delete]) -> tuple[str, ...]:
         """Return the warnings about what writes do to workloads, and note how many they concern."""
         found = preview(self.store, writes, self.settings, now=self.now)
-        if not self.dry_run:
-            self.confirmation(found)
         self.effects, self.concerned = found.texts, found.concerned
         return found.texts
+
+    def _ask(self) -> None:
+        """Raise if the author has to confirm the effects of the write first."""
+        if not self.dry_run:
+            self.confirmation(Preview(self.effects, self.concerned))
 
     def attempt(self, change: Change) -> Written | None:
         """Store one change; None: another write was faster."""
@@ -299,6 +303,7 @@ class Writer:
         Raises the error of an admission policy or webhook that denies one of them.
         """
         decisions = self._decide(groups)
+        self._ask()
         pairs, by = [(None, decision) for decision in decisions], Actor(self.author.user)
         if self.dry_run:
             outcomes = self.store.apply(pairs, by=by, dry_run=True)
