@@ -112,7 +112,7 @@ class ActionView(TargetView):
             settings,
             Author(by, reason_of(request, action.reason)),
             dry_run=dry_run(request.query_params, {}),
-            confirmation=confirmation(request, target.name),
+            confirmation=confirmation(request, target.name, f"kubectl lifeboat {target.subresource} {target.name}"),
         )
         arguments = ActionRequest(target, _plain(document), writer.store, settings, by, writer.now)
         written = writer.act(target.ref, lambda live: action.change(live, arguments))

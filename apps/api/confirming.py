@@ -15,8 +15,11 @@ from controlplane.apimachinery.causes import invalid
 from controlplane.apimachinery.errors import Invalid
 
 
-def confirmation(request: Request, subject: str) -> Confirmation:
-    """Return what a write of this request asks before it is stored. `subject`: what is typed to confirm it."""
+def confirmation(request: Request, subject: str, kubectl: str) -> Confirmation:
+    """Return what a write of this request asks before it is stored.
+
+    `subject`: what is typed to confirm it. `kubectl`: a command that does the same.
+    """
     if not isinstance(request.accepted_renderer, PageRenderer):
         return no_confirmation
 
@@ -30,7 +33,9 @@ def confirmation(request: Request, subject: str) -> Confirmation:
             causes = [
                 invalid(f"query.{name}", request.query_params.get(name, ""), text) for name, text in wrong.items()
             ]
-            causes.append(invalid("effects", "", f"nothing has happened yet; {effects}"))
+            causes.append(
+                invalid("effects", "", f"nothing has happened yet; {effects}; the same with kubectl: {kubectl}")
+            )
             raise Invalid.of("Confirmation", subject, causes)
 
     return check

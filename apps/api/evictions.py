@@ -105,7 +105,8 @@ class EvictionsView(TargetView):
         verb, user = operator_orders.VERBS[target.subresource], request.user.get_username()
         warnings, is_trial = _effects(verb, item), dry_run(request.query_params, {})
         if not is_trial:
-            confirmation(request, target.name)(Preview(tuple(warnings), 1))
+            command = f"kubectl lifeboat {target.subresource} {target.name} --reason …"
+            confirmation(request, target.name, command)(Preview(tuple(warnings), 1))
         if not give_order(item.key, verb, reason=reason, by=user, dry_run=is_trial):
             raise _missing(target)
         found = queue.read(store(), configuration().settings())

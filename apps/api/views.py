@@ -33,6 +33,7 @@ from apps.api.streams import watch_response
 from apps.api.target import Target, target_of
 from apps.api.writing import REASON, Gone, Writer
 from apps.objects.configuration import configuration
+from apps.objects.confirmation import kubectl_delete
 from apps.objects.decision_log import log_refusal
 from apps.objects.store import store
 from controlplane.apimachinery.causes import required
@@ -243,7 +244,8 @@ class ObjectView(TargetView):
         writing = writing_of(request.query_params, user_agent=request.headers.get("User-Agent", ""))
         if options is not None:
             writing = writing.__class__(writing.manager, dry_run(request.query_params, options), "Ignore", False)
-        asked = confirmation(request, self.target.name or self.target.resource.plural)
+        name = self.target.name or self.target.resource.plural
+        asked = confirmation(request, name, self._kubectl(request, name))
         reason = reason_of(request, REASON)
         return Writer(
             store(),
@@ -254,6 +256,12 @@ class ObjectView(TargetView):
             reason=reason,
             confirmation=asked,
         )
+
+    def _kubectl(self, request: Request, name: str) -> str:
+        """Return a command that does what the request asks."""
+        if request.method == "DELETE" and self.target.name:
+            return kubectl_delete(self.target.ref)
+        return f"kubectl apply -f {name}.yaml"
 
     def _written(self, written: Any) -> Response:
         response = _response(ObjectAnswer(self.target.resource, written.text), status=201 if written.created else 200)

@@ -25,6 +25,7 @@ from apps.objects.admin_guard import Question, confirmed
 from apps.objects.admin_permissions import KindPermissions, allowed
 from apps.objects.changelist import CappedPaginator, Page, choices, search_objects
 from apps.objects.conditions import conditions_of
+from apps.objects.confirmation import kubectl_delete
 from apps.objects.edits import Document, Edited
 from apps.objects.examples import example_of
 from apps.objects.forms import DocumentForm
@@ -110,7 +111,7 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
             title=title,
             button="Yes, delete it" if len(refs) == 1 else "Yes, delete them",
             subject=subject,
-            kubectl=" && ".join(_kubectl_delete(ref) for ref in refs[:SHOWN_COMMANDS]),
+            kubectl=" && ".join(kubectl_delete(ref) for ref in refs[:SHOWN_COMMANDS]),
             trial=lambda: edits.remove(refs[:_AT_ONCE], by).preview,
             facts=(*facts, finalized, *more),
             always=True,
@@ -356,12 +357,6 @@ def _ref(row: Any) -> Ref:
 
 def _refs(rows: QuerySet[Any]) -> Iterable[Ref]:
     return (Ref(*found) for found in rows.values_list("kind", "namespace", "name"))
-
-
-def _kubectl_delete(ref: Ref) -> str:
-    resource = KINDS[ref.kind].resource
-    name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-    return f"kubectl delete {name}{f' -n {ref.namespace}' if ref.namespace else ''} {ref.name}"
 
 
 def _where(ref: Ref) -> dict[str, str]:

@@ -72,7 +72,7 @@ class LoopSession:
 
     @property
     def busy_seconds(self) -> float:
-        """Return for how long a statement has been under way; 0: none is."""
+        """Return for how long a statement has been under way; 0: no statement is under way."""
         return 0.0 if self._answered is None else time.monotonic() - self._began
 
     def connect(self) -> psycopg.Connection[Any]:

@@ -68,8 +68,13 @@ def followers(controller: Controller, group: Sequence[Controller], settings: Set
     """Return the controllers of a group that decide at once about what a controller creates, in order."""
     if not controller.followed_by:
         return ()
-    by_name = {one.name: one for one in group if one.group == controller.group and settings.runs(one.name)}
+    by_name = {one.name: one for one in group if _shares_lease(one, controller) and settings.runs(one.name)}
     return tuple(by_name[name] for name in controller.followed_by if name in by_name)
+
+
+def _shares_lease(one: Controller, other: Controller) -> bool:
+    """Test whether two controllers run under one lease for all objects. Shards of a group have a lease each."""
+    return one.group == other.group and one.shards == other.shards == 1
 
 
 def with_following(
@@ -137,15 +142,15 @@ def _decided(
     try:
         with phase(follower.name, "load"):
             snapshots = follower.load_for(state, refs, settings)
+        loaded = [(ref, snapshot) for ref, snapshot in zip(refs, snapshots, strict=True) if snapshot is not None]
+        with phase(follower.name, "ask"):
+            inquiry = follower.ask([snapshot for _, snapshot in loaded], settings, now=now)
+        if inquiry.question is not None:
+            return
+        with phase(follower.name, "decide"):
+            decided = follower.decide_all(inquiry.snapshots, settings, now=now)
     except Exception:  # noqa: BLE001  # the follower reports its failure itself when its own batch fails
         return
-    loaded = [(ref, snapshot) for ref, snapshot in zip(refs, snapshots, strict=True) if snapshot is not None]
-    with phase(follower.name, "ask"):
-        inquiry = follower.ask([snapshot for _, snapshot in loaded], settings, now=now)
-    if inquiry.question is not None:
-        return
-    with phase(follower.name, "decide"):
-        decided = follower.decide_all(inquiry.snapshots, settings, now=now)
     for (ref, _), decision in zip(loaded, decided, strict=True):
         if isinstance(decision, Decision):
             yield ref, decision

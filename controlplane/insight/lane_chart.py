@@ -103,7 +103,7 @@ def _bar(lane: Lane, y: float, span: tuple[datetime, datetime], *, now: datetime
 def _area(lane: Lane, y: float, span: tuple[datetime, datetime], *, now: datetime) -> str:
     """Return the corners of the steps of `lane.counts()`, as tall as the bar where most failovers are in the phase.
 
-    "": the lane has fewer than two failovers, or none is ever in the phase.
+    "": the lane has fewer than two failovers, or no failover was ever in the phase.
     """
     counts = lane.counts()
     most = max(count for _, count in counts)

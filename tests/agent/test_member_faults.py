@@ -244,7 +244,7 @@ async def drift_story(site: Site, cluster: str, mode: str) -> None:
 
 
 async def one_without_the_kind_story(site: Site, cluster: str, mode: str) -> None:
-    """A kind that one member does not know concerns no other member, at no step; the binding says which one."""
+    """If one member does not know a kind, the other members go on at each step, and the binding names that member."""
     without, knowing = await site.join(cluster, mode=mode), f"{cluster}-knowing"
     await site.join(knowing, mode=mode)
     without.refusal = ROWS["no-kind"].refusal

@@ -29,6 +29,7 @@ from controlplane.apimachinery.meta import Object, Ref
 from controlplane.authentication.questions import Issued, NewTokens
 from controlplane.clusters.questions import Answer, Collect, Observe
 from controlplane.controllers import CONTROLLERS
+from controlplane.engine.cascade import followers
 from controlplane.engine.controller import Controller
 from controlplane.engine.decision import Decision, Save
 from controlplane.engine.run import World, run_batch
@@ -177,7 +178,9 @@ def looked(controller: Controller, store: DjangoStore, keys: Sequence[Ref], tall
     """Make the keys due; return what the next batch cost."""
     store.mark(controller.name, keys)
     tallies.append(Tally())
-    report = run_batch(controller, store, SETTINGS, world=World(answer=answer), limit=len(keys))
+    following = followers(controller, CONTROLLERS, SETTINGS)
+    world = World(answer=answer)
+    report = run_batch(controller, store, SETTINGS, world=world, limit=len(keys), following=following)
     tally = tallies.pop()
     assert not report.failures, report.failures[0].trace
     assert (report.claimed, report.lost) == (len(keys), 0)

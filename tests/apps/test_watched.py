@@ -103,7 +103,7 @@ def fail_over(running: Stack) -> None:
     lost = min(running.placed(names[0]))
     assert running.fleet is not None
     running.fleet.set_fault(lost, "down")
-    until(lambda: not any(lost in running.placed(name) for name in names), within=WITHIN)
+    until(lambda: all((placed := running.placed(name)) and lost not in placed for name in names), within=WITHIN)
 
 
 def scraped(port: int) -> dict[str, Metric]:

@@ -74,6 +74,7 @@ def _page(method: str, path: str) -> Any:
         assert refused.status_code == 422
         assert "Write the reason. The change log keeps it with your name." in refused.content.decode()
         assert "nothing has happened yet; effects: " in refused.content.decode()
+        assert "the same with kubectl: kubectl " in refused.content.decode()
         confirmed_url = f"{path}?reason=a%20test"
         found: list[str] = _api(method, confirmed_url, type="application/yaml", accept="text/html")(root, document)
         return found

@@ -114,7 +114,7 @@ BENT: dict[str, tuple[Document, list[str]]] = {
 def test_a_work_whose_manifest_is_no_object_is_refused_by_field_when_it_is_made_and_when_it_is_changed(
     case: str,
 ) -> None:
-    """The client of members reads manifests as objects, all of them: one that is none is in the way."""
+    """The client of members reads each manifest as an object, so it cannot read one that is something else."""
     more, expected = BENT[case]
     good = of_manifest(with_metadata())
 

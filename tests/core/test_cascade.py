@@ -116,15 +116,22 @@ def test_events_name_the_controller_that_decided() -> None:
     }
 
 
-@pytest.mark.parametrize("error", [ValueError("no clusters"), None])
-def test_a_follower_that_fails_is_due_and_the_template_keeps_its_binding(error: Exception | None) -> None:
+@pytest.mark.parametrize("fails", ["load", "ask", "decide_all", "one decision"])
+def test_a_follower_that_fails_is_due_and_the_template_keeps_its_binding(fails: str) -> None:
     class Broken(Scheduler):
         def load(self, state: State, refs: Sequence[Ref], *, enforcing: bool = True) -> Sequence[Any]:
-            if error is not None:
-                raise error
+            if fails == "load":
+                raise ValueError("no clusters")
             return super().load(state, refs, enforcing=enforcing)
 
+        def ask(self, snapshots: Any, settings: Any, *, now: Any) -> Any:
+            if fails == "ask":
+                raise ValueError("no question")
+            return super().ask(snapshots, settings, now=now)
+
         def decide_all(self, snapshots: Any, settings: Any, *, now: Any, answer: Any = None) -> Any:
+            if fails == "decide_all":
+                raise ValueError("no decisions")
             return [ValueError("no decision") for _ in snapshots]
 
     chain = Chain(Broken(), Policies(), Works())
@@ -164,6 +171,16 @@ def test_a_follower_writes_only_what_it_or_its_leader_owns() -> None:
 
     with pytest.raises(OwnershipError, match="may not write kind work"):
         Chain(Scheduler(), Policies(), Greedy()).batch("policies")
+
+
+def test_controllers_with_shards_have_several_leases_and_do_not_follow() -> None:
+    class Sharded(Scheduler):
+        shards = 2
+
+    leader, settings = Policies(), Settings()
+
+    assert [one.name for one in followers(leader, [Scheduler(), Works()], settings)] == ["scheduler", "works"]
+    assert [one.name for one in followers(leader, [Sharded(), Works()], settings)] == ["works"]
 
 
 def test_a_controller_that_is_switched_off_does_not_follow() -> None:

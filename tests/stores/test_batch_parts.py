@@ -16,7 +16,7 @@ BY = Actor("test")
 
 
 def decision(number: int, objects: int, events: int = 0) -> Decision:
-    """Return a decision that makes some objects that no other decision touches and tells of some."""
+    """Return a decision that creates objects of its own, which no other decision writes, and reports Events."""
     made = [Template("v1", "ConfigMap", ObjectMeta(name=f"c{number}-{one}", namespace="a")) for one in range(objects)]
     reported = tuple(Event(made[0], f"Reason{one}", "reported") for one in range(events))
     return Decision(changes=tuple(Put(one, None) for one in made), events=reported)

@@ -73,8 +73,9 @@ from tests.core.test_scaled_replicas import autoscaler
 
 
 def policies(size: int) -> Case:
+    """New templates, whose bindings are placed and get their Works in the same batch."""
     found = [deployment(name) for name in many(size)]
-    return Case([policy(), *found], refs(found), 2 * size)
+    return Case([policy(), *clusters("spare"), *found], refs(found), 3 * size)
 
 
 def cluster_roles(size: int) -> Case:
