@@ -60,8 +60,8 @@ def _asked(call: Mapping[str, Any], spec: Document) -> Document:
         questions = {one for answer in found.get("answers", (found,)) for one in answer.get("undecided", ())}
         if not questions:
             return found
-        if len(decisions) + len(questions) > MAX_QUESTIONS:
-            return {"error": f"the expressions ask for more than {MAX_QUESTIONS} decisions of authorizer"}
+        if len(decisions) + len(questions) > MAX_QUESTIONS or questions <= decisions.keys():
+            return {"error": f"the expressions ask for more than {MAX_QUESTIONS} decisions of authorizer, or one twice"}
         for question in questions:
             caller, request = asked_of(orjson.loads(question), call["request"]["userInfo"])
             verdict = authorize_caller(caller, request)

@@ -54,6 +54,20 @@ def test_a_policy_is_answered_by_the_decisions(allowed: bool) -> None:
     assert [one["index"] for one in found["denied"]] == ([] if allowed else [0])
 
 
+@pytest.mark.parametrize("text", ["a};b", 'a"};undecided:{', "back\\slash", "line\nbreak", "Übergrößenträger"])
+def test_a_question_may_contain_any_text_of_an_object(text: str) -> None:
+    policy = Expressions(
+        {"validations": [{"expression": "authorizer.group('').resource(object.a).check('get').allowed()"}]}
+    )
+    asked = question(group="", resource=text, verb="get")
+
+    def answer(decisions: dict[str, Any]) -> Any:
+        return checked(policy, {**call(decisions), "object": {"a": text}}, [None], ignore)[0]
+
+    assert answer({}) == {"undecided": [asked]}
+    assert answer({asked: [True, ""]})["denied"] == []
+
+
 def test_a_decision_that_changes_nothing_is_not_asked_for() -> None:
     assert answers(f"object.a == 1 || {MAY_DELETE}") == {"matches": True, "denied": [], "annotations": []}
 

@@ -21,7 +21,7 @@ _AUTHORIZER, _PATH, _GROUP, _RESOURCE, _DECISION = (
     f"{_TYPE}{name}" for name in ("Authorizer", "PathCheck", "GroupCheck", "ResourceCheck", "Decision")
 )
 TYPES: Final = (_AUTHORIZER, _PATH, _GROUP, _RESOURCE, _DECISION)
-_UNDECIDED: Final = re.compile(r"undecided:(\{.*?\});")
+_UNDECIDED: Final = re.compile(r"undecided:([0-9a-f]+);")  # hexadecimal, because a question has texts of users
 
 Known = Mapping[str, Sequence[Any]]
 """For each question the answer: (whether it is allowed, the reason). A question is a JSON object."""
@@ -44,7 +44,7 @@ def authorizer_values(request: Mapping[str, Any], known: Known) -> dict[str, Any
 def undecided(error: str) -> str | None:
     """Return the question of which an expression needs the answer, by its error; None: it failed for another reason."""
     found = _UNDECIDED.search(error)
-    return None if found is None else found[1]
+    return None if found is None else bytes.fromhex(found[1]).decode()
 
 
 def _with(kind: str, target: Value, **more: Any) -> Value:
@@ -72,7 +72,7 @@ def _check(target: Value, verb: str) -> Value:
     question = json.dumps({**basis["asked"], "verb": verb}, sort_keys=True)
     answer = basis["known"].get(question)
     if answer is None:
-        raise ValueError(f"undecided:{question};")
+        raise ValueError(f"undecided:{question.encode().hex()};")
     allowed, reason = answer
     return {_DECISION: {"allowed": allowed, "reason": reason}}
 
