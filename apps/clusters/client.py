@@ -229,7 +229,9 @@ class MemberClient:
         body: dict[str, Any] = {"version": known, "apis": apis, "nodes": None, "pods": None}
         names = ("nodes", "pods") if question.resources else ()
         for name in (*names, "resourcequotas") if question.quotas else names:
-            found = await self.list(question.target, f"/api/v1/{name}", keep=inventory.packer(name))
+            found = await self.list(
+                question.target, f"/api/v1/{name}", keep=inventory.packer(name, whole_nodes=question.single_nodes)
+            )
             if isinstance(found, Answer):
                 return found
             body[name] = Packed(found[0])

@@ -55,14 +55,35 @@ class _NodeStatus(Struct, omit_defaults=True):
     conditions: list[_Condition] | None = None
 
 
+class _Taint(Struct, omit_defaults=True):
+    key: str = ""
+    effect: str = ""
+    value: str | None = None
+
+
 class _NodeSpec(Struct, omit_defaults=True):
     unschedulable: bool | None = None
+
+
+class _TaintedSpec(_NodeSpec, omit_defaults=True):
+    taints: list[_Taint] | None = None
+
+
+class _Labelled(_Named, omit_defaults=True):
+    labels: dict[str, str] | None = None
 
 
 class _Node(Struct, omit_defaults=True):
     metadata: _Named
     spec: _NodeSpec = msgspec.field(default_factory=_NodeSpec)
     status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
+
+
+class _WholeNode(_Node, omit_defaults=True):
+    """A node with what decides which pods it takes."""
+
+    metadata: _Labelled
+    spec: _TaintedSpec = msgspec.field(default_factory=_TaintedSpec)
 
 
 class _Requirements(Struct, omit_defaults=True):
@@ -144,13 +165,13 @@ def check_number(apis: list[dict[str, Any]]) -> None:
         raise TooMuch(f"the member has more than {RESOURCES:,} API resources")
 
 
-def packer(of: str) -> Callable[[dict[str, Any]], bytes]:
+def packer(of: str, *, whole_nodes: bool = False) -> Callable[[dict[str, Any]], bytes]:
     """Return a function that reduces each object of a list of a member to the needed fields, as JSON.
 
-    `of`: "nodes", "pods" or "resourcequotas".
+    `of`: "nodes", "pods" or "resourcequotas". `whole_nodes`: labels and taints of nodes are needed.
     The function raises TooMuch if all of them together are too large, and ValueError if one is malformed.
     """
-    kind = _KINDS[of]
+    kind = _WholeNode if whole_nodes and of == "nodes" else _KINDS[of]
     names, size = set[str](), 0
 
     def pack(item: dict[str, Any]) -> bytes:

@@ -54,6 +54,7 @@ class Collect(msgspec.Struct, frozen=True, gc=False):
     target: Target
     resources: bool  # False: nodes and pods are not read [resource-models]
     quotas: bool = False  # False: ResourceQuotas are not read
+    single_nodes: bool = False  # False: labels and taints of nodes are not kept [node-estimate]
 
 
 class Packed(Sequence[dict[str, Any]]):

@@ -85,7 +85,12 @@ class Collection(MemberController):
             return None
         resources = settings.enable_cluster_resource_modeling
         quotas = resources and settings.gate(ESTIMATE_GATE)
-        return Collect(endpoint_of(cluster, snapshot.secret), resources=resources, quotas=quotas)
+        return Collect(
+            endpoint_of(cluster, snapshot.secret),
+            resources=resources,
+            quotas=quotas,
+            single_nodes=resources and settings.enable_scheduler_estimator,
+        )
 
     def decide(
         self, snapshot: CollectionSnapshot, settings: Settings, *, now: datetime, answer: Answer | None = None
@@ -137,6 +142,7 @@ def collected(
                 nodes,
                 pods,
                 cluster.spec.resource_models if settings.gate("CustomizedClusterResourceModeling") else (),
+                single_nodes=settings.enable_scheduler_estimator,
             ),
             namespace_quotas=read_quotas(body.get("resourcequotas") or ()),
         ),
@@ -157,7 +163,15 @@ def _without_usage(row: Collected) -> Collected:
     if summary is not None:
         grades = tuple(replace(grade, count=0) for grade in summary.allocatable_modelings)
         quotas = tuple(replace(quota, free=dict.fromkeys(quota.free, "0")) for quota in summary.namespace_quotas)
-        summary = replace(summary, allocated={}, allocating={}, allocatable_modelings=grades, namespace_quotas=quotas)
+        pools = tuple(replace(pool, nodes=()) for pool in summary.node_pools)
+        summary = replace(
+            summary,
+            allocated={},
+            allocating={},
+            allocatable_modelings=grades,
+            namespace_quotas=quotas,
+            node_pools=pools,
+        )
     return replace(row, at=None, resource_summary=summary)
 
 

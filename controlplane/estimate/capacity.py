@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controlplane.apimachinery.quantities import Quantity, parse
+from controlplane.estimate import node_pools
 from controlplane.estimate.grades import Grades
+from controlplane.estimate.node_pools import PoolRoom
 from controlplane.estimate.request import PODS, Bundle, Request, scaled
 from controlplane.kinds.cluster import Cluster, ResourceModel, ResourceSummary
 
@@ -29,6 +31,8 @@ class FreeCapacity(msgspec.Struct, frozen=True):
     free: dict[str, int] = {}
     models: tuple[ResourceModel, ...] = ()
     graded: tuple[int, ...] = ()
+    pools: tuple[PoolRoom, ...] = ()  # what single nodes have free; empty: the cluster does not report it
+    unlisted: frozenset[str] = frozenset()  # labels of nodes that the pools leave out
 
 
 def free_capacity(cluster: Cluster) -> FreeCapacity:
@@ -37,7 +41,7 @@ def free_capacity(cluster: Cluster) -> FreeCapacity:
     if summary is None:
         return FreeCapacity()
     try:
-        free = _free(summary)
+        free, nodes = _free(summary), node_pools.read(summary.node_pools)
     except ValueError:
         return FreeCapacity()
     pods = free.get(PODS, 0)
@@ -47,7 +51,9 @@ def free_capacity(cluster: Cluster) -> FreeCapacity:
     # A negative count means that the modelings are wrong. Only the totals are used then.
     usable = bool(counts) and min(modeling.count for modeling in summary.allocatable_modelings) >= 0
     models = cluster.spec.resource_models if usable else ()
-    return FreeCapacity(True, max(0, pods), free, models, tuple(counts[model.grade] for model in models))
+    graded = tuple(counts[model.grade] for model in models)
+    unlisted = frozenset((*summary.unlisted_node_labels, node_pools.HOSTNAME))
+    return FreeCapacity(True, max(0, pods), free, models, graded, nodes, unlisted)
 
 
 def _free(summary: ResourceSummary) -> dict[str, int]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from controlplane.apimachinery.as_written import plain
 from controlplane.apimachinery.quantities import MAX_INT64, Quantity, parse
 from controlplane.kinds.binding import Component, ReplicaRequirements, ResourceBindingSpec
+from controlplane.kinds.policy import Toleration
 
 CPU, PODS = "cpu", "pods"
 
@@ -21,6 +24,28 @@ class QuotaScope(msgspec.Struct, frozen=True):
     priority_class: str = ""
 
 
+class NodeRequirement(msgspec.Struct, frozen=True):
+    """A condition on a label of a node, or on its name (`of_field`). `operator`: In, NotIn, Exists, DoesNotExist, Gt
+    or Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+    of_field: bool = False
+
+
+class NodeTerms(msgspec.Struct, frozen=True):
+    """Which nodes the pods of a replica may be placed on.
+
+    `selector`: labels that a node must have. `affinity`: a node must meet all requirements of one of these terms; None:
+    there is no affinity. `tolerations`: those of the pods.
+    """
+
+    selector: tuple[tuple[str, str], ...] = ()
+    affinity: tuple[tuple[NodeRequirement, ...], ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+
+
 class Request(msgspec.Struct, frozen=True):
     """Positive amounts by resource name, sorted: cpu in thousandths, everything else in whole units, rounded up."""
 
@@ -29,6 +54,8 @@ class Request(msgspec.Struct, frozen=True):
     """True: the workload states no requirements, so a replica needs a pod slot and nothing else."""
     quota: QuotaScope | msgspec.UnsetType = msgspec.UNSET
     """Unset: the quotas of members are not considered, because the gate ResourceQuotaEstimate is off."""
+    nodes: NodeTerms | msgspec.UnsetType = msgspec.UNSET
+    """Unset: single nodes are not considered, because `enable_scheduler_estimator` is off."""
 
     def of(self, resource: str) -> int:
         """Return the requested amount of a resource; 0 if it is not requested."""
@@ -105,7 +132,7 @@ def _limited(request: Request, namespace: str, requirements: ReplicaRequirements
     if not request.amounts:
         return request
     scope = QuotaScope(namespace, "" if requirements is None else requirements.priority_class_name)
-    return Request(request.amounts, request.slot_only, scope)
+    return replace(request, quota=scope)
 
 
 def namespace_of(asked: Asked) -> str:
@@ -118,8 +145,51 @@ def namespace_of(asked: Asked) -> str:
 def without_quota(asked: Asked) -> Asked:
     """Return a request as one that no quota limits. Requests of all namespaces are equal then."""
     if isinstance(asked, Request):
-        return Request(asked.amounts, asked.slot_only)
-    return Bundle(tuple((count, Request(request.amounts, request.slot_only)) for count, request in asked.parts))
+        return replace(asked, quota=msgspec.UNSET)
+    return Bundle(tuple((count, replace(request, quota=msgspec.UNSET)) for count, request in asked.parts))
+
+
+def on_nodes(asked: Asked, spec: ResourceBindingSpec) -> Asked:
+    """Return the request of a binding as one that only fits on the nodes that its pods may be placed on.
+
+    Raises ValueError if the node affinity or a toleration is malformed.
+    """
+    if isinstance(asked, Request):
+        return replace(asked, nodes=_terms(spec.replica_requirements))
+    parts = zip(asked.parts, spec.components, strict=True)
+    return Bundle(
+        tuple((count, replace(request, nodes=_terms(one.replica_requirements))) for (count, request), one in parts)
+    )
+
+
+def _terms(requirements: ReplicaRequirements | None) -> NodeTerms:
+    claim = None if requirements is None else requirements.node_claim
+    if claim is None:
+        return NodeTerms()
+    tolerations = tuple(_toleration(item) for item in claim.tolerations)
+    affinity = claim.hard_node_affinity
+    terms = None if not affinity else tuple(map(_requirements, affinity.get("nodeSelectorTerms") or ()))
+    return NodeTerms(tuple(sorted(claim.node_selector.items())), terms, tolerations)
+
+
+def _requirements(term: Mapping[str, Any]) -> tuple[NodeRequirement, ...]:
+    """Return the requirements of a term of a node affinity. Raises ValueError if one is malformed."""
+    try:
+        return tuple(
+            NodeRequirement(item["key"], item["operator"], tuple(item.get("values") or ()), of_field)
+            for name, of_field in (("matchExpressions", False), ("matchFields", True))
+            for item in term.get(name) or ()
+        )
+    except (AttributeError, KeyError, TypeError):
+        raise ValueError("nodeClaim.hardNodeAffinity: each requirement needs a key and an operator") from None
+
+
+def _toleration(item: Mapping[str, Any]) -> Toleration:
+    """Return a toleration of pods. Raises ValueError if it is malformed."""
+    try:
+        return msgspec.convert(item, Toleration)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"nodeClaim.tolerations: {error}") from None
 
 
 _encoder = msgspec.json.Encoder(enc_hook=plain)

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from controlplane.apimachinery.quantities import ZERO, Quantity, parse
 from controlplane.estimate.models import grade_of
+from controlplane.estimate.node_pools import pools_of
 from controlplane.estimate.request import PODS
-from controlplane.kinds.cluster import AllocatableModeling, NodeSummary, ResourceModel, ResourceSummary
+from controlplane.kinds.cluster import AllocatableModeling, NodePool, NodeSummary, ResourceModel, ResourceSummary
 
 Document = Mapping[str, Any]
 Amounts = dict[str, Quantity]
@@ -18,12 +19,17 @@ _FINISHED: Final = ("Succeeded", "Failed")
 
 
 def summarise(
-    nodes: Sequence[Document], pods: Iterable[Document], models: Sequence[ResourceModel] = ()
+    nodes: Sequence[Document],
+    pods: Iterable[Document],
+    models: Sequence[ResourceModel] = (),
+    *,
+    single_nodes: bool = False,
 ) -> ResourceSummary:
     """Return the member's capacity, what its pods request of it, and what pods without a node request.
 
     Nodes that are not Ready or are cordoned take no new pods, so they and their pods are not counted. Karmada counts
     all nodes. A node without a free pod slot has no grade. Without `models` no node is graded.
+    `single_nodes`: the summary also says what nodes have free, by their labels and taints [node-estimate].
     Raises QuantityError if an amount is not a quantity.
     """
     usable = {
@@ -45,12 +51,29 @@ def summarise(
     allocated: Amounts = {}
     for amounts in taken.values():
         _add(allocated, amounts)
+    pools, unlisted = _pools(nodes, usable, taken) if single_nodes else ((), ())
     return ResourceSummary(
+        node_pools=pools,
+        unlisted_node_labels=unlisted,
         allocatable=_texts(allocatable),
         allocating=_texts(allocating),
         allocated=_texts(allocated),
         allocatable_modelings=_grade(usable, taken, models) if models else (),
     )
+
+
+def _pools(
+    nodes: Sequence[Document], usable: Mapping[str, Amounts], taken: Mapping[str, Amounts]
+) -> tuple[tuple[NodePool, ...], tuple[str, ...]]:
+    documents = (node for node in nodes if node["metadata"]["name"] in usable)
+    return pools_of(
+        (node, _left(usable[name], taken.get(name, {}))) for node in documents for name in (node["metadata"]["name"],)
+    )
+
+
+def _left(allocatable: Amounts, taken: Amounts) -> Amounts:
+    """Return what a node has left of what it offers."""
+    return {name: amount - taken.get(name, ZERO) for name, amount in allocatable.items()}
 
 
 def count_nodes(nodes: Iterable[Document]) -> NodeSummary:
@@ -124,10 +147,7 @@ def _grade(
 ) -> tuple[AllocatableModeling, ...]:
     counts = [0] * len(models)
     for name, allocatable in nodes.items():
-        free = dict(allocatable)
-        for resource, amount in taken.get(name, {}).items():
-            if resource in free:
-                free[resource] = free[resource] - amount
+        free = _left(allocatable, taken.get(name, {}))
         if free.get(PODS, ZERO).sign() > 0 and (grade := grade_of(models, free)) >= 0:
             counts[grade] += 1
     return tuple([AllocatableModeling(model.grade, count) for model, count in zip(models, counts, strict=True)])

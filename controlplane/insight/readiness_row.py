@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from datetime import datetime
 from typing import Final
 
@@ -11,10 +12,11 @@ from msgspec.structs import replace
 
 from controlplane.estimate.capacity import free_capacity
 from controlplane.estimate.namespace_quotas import free_of
+from controlplane.estimate.node_pools import read
 from controlplane.eviction.capacity_digest import CapacityDigest, digest
 from controlplane.insight.readiness import Readiness, Situation, is_attached
 from controlplane.kinds.binding import Binding
-from controlplane.kinds.cluster import AllocatableModeling, Cluster, ResourceSummary
+from controlplane.kinds.cluster import AllocatableModeling, Cluster, NodePool, NodeRoom, ResourceSummary
 from controlplane.kinds.obstacle import BLOCKS, Obstacle
 from controlplane.kinds.rows import BindingReadiness
 from controlplane.scheduling.cluster_facts import facts
@@ -122,7 +124,21 @@ def _steps(cluster: Cluster) -> ResourceSummary | None:
         replace(quota, free={name: str(_step(amount)) for name, amount in free_of(quota).items()})
         for quota in (() if reported is None else reported.namespace_quotas)
     )
-    return ResourceSummary(allocatable=free, allocatable_modelings=graded, namespace_quotas=quotas)
+    return ResourceSummary(
+        allocatable=free,
+        allocatable_modelings=graded,
+        namespace_quotas=quotas,
+        node_pools=tuple(map(_pool_steps, () if reported is None else reported.node_pools)),
+    )
+
+
+def _pool_steps(pool: NodePool) -> NodePool:
+    """Return a node pool with the sums of what its nodes have free as numbers of steps."""
+    free: dict[str, int] = {}
+    for rooms in read((pool,)):
+        for name, amounts in rooms.free.items():
+            free[name] = sum(map(operator.mul, amounts, rooms.counts))
+    return replace(pool, nodes=(NodeRoom(1, {name: str(_step(free[name])) for name in sorted(free)}),))
 
 
 def _step(amount: int) -> int:

@@ -18,6 +18,7 @@ from controlplane.estimate.request import Bundle, Request
 from controlplane.kinds.cluster import NO_EXECUTE, PREFER_NO_EXECUTE, Cluster, NamespaceQuota, Taint
 from controlplane.kinds.policy import ClusterAffinity, Toleration
 from controlplane.kinds.policy.affinity import Condition, NameIn, NameNotIn, conditions, field_values
+from controlplane.scheduling.node_room import NodeRooms
 from controlplane.settings import Settings
 
 Mask = NDArray[np.bool_]
@@ -51,6 +52,7 @@ class Fleet:
         "index",
         "names",
         "namespace_quotas",
+        "nodes",
         "retaining",
         "settings",
         "size",
@@ -70,6 +72,7 @@ class Fleet:
         graded = settings.gate("CustomizedClusterResourceModeling")
         free = [capacity for _, capacity in self._read.values()]
         self.capacity = Capacity(free, settings.estimator.model_formula, graded=graded)
+        self.nodes = NodeRooms(free)
         self.namespace_quotas = _by_namespace(self.clusters)
         self._taints, self._taint_ids = _interned(
             tuple(Taint(taint.key, taint.effect, taint.value) for taint in cluster.spec.taints)
@@ -155,11 +158,17 @@ class Fleet:
 
     def replicas(self, request: Request) -> Counts:
         """Return how many replicas with this request fit on each cluster, by its report."""
-        return self.cached(request, lambda: self.capacity.replicas(request))
+        return self.cached(request, lambda: self.nodes.limit(self.capacity.replicas(request), request))
 
     def bundles(self, bundle: Bundle) -> Counts:
         """Return how many whole sets of components fit on each cluster, by its report."""
-        return self.cached(bundle, lambda: self.capacity.bundles(bundle))
+        return self.cached(bundle, lambda: self.nodes.limit(self.capacity.bundles(bundle), bundle))
+
+    def without_matching_node(self, asked: Request | Bundle) -> frozenset[int]:
+        """Return the places of the clusters on which no node takes the pods of a request [node-estimate]."""
+        return self.cached(
+            ("no node", asked), lambda: frozenset(np.flatnonzero(self.nodes.without_match(asked)).tolist())
+        )
 
     # What clusters are
 

@@ -29,6 +29,7 @@ class Attempt(msgspec.Struct, frozen=True):
     joined: str = ""  # how it joined its application: Followed or ForAll; "" if it was placed alone
     reserved: tuple[str, ...] = ()  # preferred clusters, on which an eviction had reserved capacity
     quotas: Mapping[int, str] = {}  # by place: the ResourceQuota that limits `capacity`, as namespace/name
+    unmatched: frozenset[int] = frozenset()  # places of clusters without a node that takes the pods
 
 
 class Explanation(msgspec.Struct, frozen=True):

@@ -40,6 +40,7 @@ class ClusterAccount(Struct, frozen=True):
     replicas_before: int = 0
     capacity: int | None = None  # additional replicas that fit; None: not computed, or not stored
     quota: str = ""  # the ResourceQuota of the member that limits it, as namespace/name; "": none does
+    nodeless: bool = False  # node selector, node affinity and tolerations select none of its nodes [node-estimate]
     capacity_reported_at: datetime | None = None  # the newest report; None: unknown
     capacity_age_seconds: int | None = None  # of the report at the decision; None: unknown, or a newer report came
     weight: int | None = None
@@ -148,6 +149,7 @@ def accounts(part: Part, reported_at: Mapping[str, datetime]) -> Iterator[Cluste
     taken = frozenset(chosen)
     capacities = {part.names[place]: room for place, room in zip(term.seen, term.room, strict=True) if part.names}
     quotas = {part.names[place]: quota for place, quota in term.quotas if part.names}
+    nodeless = {part.names[place] for place in term.nodeless if part.names}
     for name in part.names:
         reported = reported_at.get(name)
         filter_, value = refused.get(name, ("", ""))
@@ -169,6 +171,7 @@ def accounts(part: Part, reported_at: Mapping[str, datetime]) -> Iterator[Cluste
                 score=TARGET_SCORE if name in held else RESERVED_SCORE if name in reserved else 0,
                 capacity=capacities.get(name),
                 quota=quotas.get(name, ""),
+                nodeless=name in nodeless,
                 capacity_reported_at=reported if name in capacities else None,
                 capacity_age_seconds=_age(part.decision.at, reported) if name in capacities else None,
                 weight=weights.get(name),
@@ -294,6 +297,8 @@ def _sentence(account: ClusterAccount, detail: Detail, term: Term) -> str:
         reported = "" if age is None else f", reported {human_duration(age)} before"
         limited = f" in its ResourceQuota {account.quota}" if account.quota else ""
         facts.append(f"room for {account.capacity} more{limited}{reported}")
+    if account.nodeless:
+        facts.append("the node selector, node affinity and tolerations of the workload select none of its nodes")
     if account.weight is not None:
         facts.append(f"weight {account.weight}")
     seen = f" ({'; '.join(facts)})" if facts else ""

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controlplane.engine.decision import CapacityGuard
-from controlplane.estimate.request import Asked, Bundle, namespace_of, without_quota
+from controlplane.estimate.request import Asked, Bundle, NodeTerms, Request, namespace_of, without_quota
 from controlplane.kinds.rows import CapacityReservation
 from controlplane.scheduling.cluster_arrays import Counts, Fleet, Places
 from controlplane.scheduling.quota_ledger import QuotaLedger
 
+_PODS: Final = ""  # the name under which guards count pod slots
 RESERVATION_EXPIRY: Final = timedelta(seconds=300)
 """When a reservation expires that no report has counted. The Work may never have been applied."""
 
@@ -45,12 +46,13 @@ class Ledger:
     """The capacity that is reserved on the clusters of a fleet while a batch of bindings is scheduled. It is
     mutable."""
 
-    __slots__ = ("_amounts", "_fleet", "_free", "_log", "_pods", "_quotas")
+    __slots__ = ("_amounts", "_by_terms", "_fleet", "_free", "_log", "_pods", "_quotas")
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._pods: Counts = np.zeros(fleet.size, dtype=np.int64)
         self._amounts: dict[str, Counts] = {}
+        self._by_terms: dict[NodeTerms, dict[str, Counts]] = {}  # the part of it that only fits on some nodes
         self._log: list[Places] = []
         self._free: dict[Asked, tuple[int, Counts]] = {}
         self._quotas = QuotaLedger(fleet)
@@ -89,7 +91,31 @@ class Ledger:
             if taken is None:
                 taken = self._amounts[name] = np.zeros(self._fleet.size, dtype=np.int64)
             taken[places] += amount * replicas
+        self._reserve_on_nodes(places, replicas, asked)
         self._log.append(places)
+
+    def _reserve_on_nodes(self, places: Places, replicas: Counts, asked: Asked) -> None:
+        """Note on which nodes capacity is reserved, so that it displaces nothing on other nodes [node-estimate]."""
+        for count, request in asked.parts if isinstance(asked, Bundle) else ((1, asked),):
+            if isinstance(request.nodes, NodeTerms):
+                amounts = self._by_terms.setdefault(request.nodes, {})
+                for name, amount in ((_PODS, 1), *request.amounts):
+                    if name not in amounts:
+                        amounts[name] = np.zeros(self._fleet.size, dtype=np.int64)
+                    amounts[name][places] += amount * count * replicas
+
+    def _taken(self, total: Counts, name: str, asked: Asked, places: Places) -> Counts:
+        """Return what is reserved of a resource on clusters, without reservations on nodes that `asked` does not use.
+
+        `total`: what is reserved of it in all.
+        """
+        taken: Counts = total[places]
+        if isinstance(asked, Bundle) or not isinstance(asked.nodes, NodeTerms):
+            return taken
+        for terms, amounts in self._by_terms.items():
+            if terms != asked.nodes and name in amounts:
+                taken = taken - np.where(self._fleet.nodes.apart(terms, asked.nodes)[places], amounts[name][places], 0)
+        return taken
 
     def capacity_guards(self, places: Places, asked: Asked, *, seen: int) -> tuple[CapacityGuard, ...]:
         """Return the guards of a decision that has just reserved capacity on these clusters: how much is left there.
@@ -99,10 +125,10 @@ class Ledger:
         newest reservation that the ledger contains.
         """
         pods, amounts = (asked.pods, asked.total.amounts) if isinstance(asked, Bundle) else (1, asked.amounts)
-        columns = {"": (self._fleet.capacity.pods[places] - self._pods[places]).tolist()} if pods else {}
+        columns = {_PODS: (self._fleet.capacity.pods[places] - self._pods[places]).tolist()} if pods else {}
         reported = self._reported(without_quota(asked))[places].tolist()
         for name, amount in amounts:
-            used = self._amounts[name][places].tolist()
+            used = self._taken(self._amounts[name], name, asked, places).tolist()
             columns[name] = [count * amount - some for count, some in zip(reported, used, strict=True)]
         found = []
         for place, values in zip(places.tolist(), zip(*columns.values(), strict=True), strict=True):
@@ -154,9 +180,11 @@ class Ledger:
         reported = self._reported(asked)[places]
         pods, amounts = (asked.pods, asked.total.amounts) if isinstance(asked, Bundle) else (1, asked.amounts)
         left = np.minimum(reported, (self._fleet.capacity.pods[places] - self._pods[places]) // max(pods, 1))
+        if isinstance(asked, Request) and isinstance(asked.nodes, NodeTerms):
+            left = np.minimum(left, reported - self._taken(self._pods, _PODS, asked, places))
         for name, amount in amounts:
-            taken = self._amounts.get(name)
-            if taken is not None:
-                left = np.minimum(left, reported + (-taken[places] // amount))
+            total = self._amounts.get(name)
+            if total is not None:
+                left = np.minimum(left, reported + (-self._taken(total, name, asked, places) // amount))
         found: Counts = np.maximum(left, 0)
         return found

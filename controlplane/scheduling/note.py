@@ -58,6 +58,7 @@ class Term(Struct, frozen=True):
     seen: tuple[int, ...] = ()  # positions of the clusters whose free capacity is stored
     room: tuple[int, ...] = ()  # their free capacity in replicas
     quotas: tuple[tuple[int, str], ...] = ()  # positions of those that a ResourceQuota limits, and namespace/name of it
+    nodeless: tuple[int, ...] = ()  # positions of those without a node that takes the pods
 
 
 class Detail(Struct, frozen=True):
@@ -171,6 +172,7 @@ def _term(attempt: Attempt, question: Question) -> Term:
         seen=tuple(seen.tolist()),
         room=() if attempt.capacity is None else tuple(attempt.capacity[seen].tolist()),
         quotas=tuple((place, attempt.quotas[place]) for place in seen.tolist() if place in attempt.quotas),
+        nodeless=tuple(place for place in seen.tolist() if place in attempt.unmatched) if attempt.unmatched else (),
     )
 
 

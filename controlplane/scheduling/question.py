@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from controlplane.estimate.namespace_quotas import ESTIMATE_GATE
-from controlplane.estimate.request import Bundle, Request, bundle_of, in_namespace, request_of
+from controlplane.estimate.request import Bundle, Request, bundle_of, in_namespace, on_nodes, request_of
 from controlplane.kinds.binding import (
     TAINT_UNTOLERATED,
     GracefulEvictionTask,
@@ -86,6 +86,8 @@ def question_of(
     bundled = settings.gate("MultiplePodTemplatesScheduling") and bool(spec.components)
     fresh = reschedule_asked(spec, status)
     asked = bundle_of(spec.components) if bundled else request_of(spec.replica_requirements)
+    if settings.enable_scheduler_estimator:
+        asked = on_nodes(asked, spec)
     return Question(
         placement=spec.placement,
         api_version=spec.resource.api_version,

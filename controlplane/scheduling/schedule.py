@@ -5,7 +5,7 @@ The scheduler controller, the refuge check of evictions and dry runs all use the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -154,6 +154,7 @@ class _Trial:
         "reserved",
         "settings",
         "shares",
+        "unmatched",
     )
 
     def __init__(
@@ -168,6 +169,7 @@ class _Trial:
         self.picked: Places | None = None  # the chosen clusters in the order of selection
         self.capacity: Counts | None = None
         self.quotas: Mapping[int, str] = {}  # by place: the ResourceQuota that limits the capacity
+        self.unmatched: frozenset[int] = frozenset()  # places of clusters without a node that takes the pods
         self.shares: Counts | None = None
         self.joined = ""
         self.held = _on_each(question.targets, plan.fleet)
@@ -185,6 +187,7 @@ class _Trial:
             self.joined,
             tuple(sorted(self.reserved)),
             self.quotas,
+            self.unmatched,
         )
 
     def run(self) -> tuple[TargetCluster, ...]:
@@ -224,6 +227,7 @@ class _Trial:
             if self.question.replicas > 0 or self.question.bundled:
                 self.capacity = self.ledger.free(self.question.asked)
                 self.quotas = self.ledger.limiting_quotas(self.question.asked)
+                self.unmatched = self.plan.fleet.without_matching_node(self.question.asked)
             else:
                 self.capacity = np.full(self.plan.fleet.size, _UNBOUNDED, dtype=np.int64)
         return self.capacity
@@ -327,11 +331,15 @@ class _Trial:
             raise _Failed(UNSCHEDULABLE, f"{failure}{self._limits(chosen)}", part) from None
 
     def _limits(self, places: Places) -> str:
-        """Return which ResourceQuotas limit these clusters, to be added to a message; "": none does."""
+        """Return what limits these clusters besides free capacity, to be added to a message; "": nothing does."""
         names = self.plan.fleet.names
         limits = [f"{names[place]} ({self.quotas[place]})" for place in places.tolist() if place in self.quotas]
-        more = f" and {len(limits) - _LIMITS_NAMED} more" if len(limits) > _LIMITS_NAMED else ""
-        return f"; ResourceQuotas limit {', '.join(limits[:_LIMITS_NAMED])}{more}" if limits else ""
+        nodeless = [names[place] for place in places.tolist() if place in self.unmatched]
+        return (f"; ResourceQuotas limit {_first_of(limits)}" if limits else "") + (
+            f"; node selector, node affinity and tolerations select no node of {_first_of(nodeless)}"
+            if nodeless
+            else ""
+        )
 
     def _order(self, chosen: Places) -> Places:
         """Return the order in which an aggregated division fills the selected clusters, as positions in `chosen`.
@@ -356,3 +364,9 @@ def _on_each(targets: Iterable[tuple[str, int]], fleet: Fleet) -> Counts:
         if place is not None:
             found[place] = replicas
     return found
+
+
+def _first_of(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - _LIMITS_NAMED} more" if len(names) > _LIMITS_NAMED else ""
+    return f"{', '.join(names[:_LIMITS_NAMED])}{more}"

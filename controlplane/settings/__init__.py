@@ -317,6 +317,14 @@ class Settings(Struct, frozen=True):
     enable_cluster_resource_modeling: Annotated[
         bool, Meta(description="Read nodes and pods of members to compute their resource summary.")
     ] = True
+    enable_scheduler_estimator: Annotated[
+        bool,
+        Meta(
+            description="Estimate how many replicas fit on a cluster by its single nodes: what each has free, and "
+            "whether the node selector, the node affinity and the tolerations of the workload select it. Off: only the "
+            "sums and the resource models count."
+        ),
+    ] = False
     enable_empty_workload_propagation: Annotated[
         bool,
         Meta(

@@ -226,3 +226,32 @@ def test_quotas_of_namespaces_are_read_only_while_the_gate_is_open() -> None:
     assert read_quotas(asked.body["resourcequotas"]) == (expected,)
     assert spared.ok
     assert "resourcequotas" not in spared.body
+
+
+def test_labels_and_taints_of_nodes_are_kept_only_if_single_nodes_are_asked_for() -> None:
+    labelled = {
+        "metadata": {"name": "n1", "labels": {"zone": "a"}, "annotations": {"kept": "no"}},
+        "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}], "podCIDR": "10.0.0.0/24"},
+        "status": {"allocatable": {"cpu": "4", "pods": "9"}},
+    }
+    nodes = {"items": [labelled], "metadata": {"resourceVersion": "1"}}
+
+    async def story() -> list[Any]:
+        client = MemberClient(ANYWHERE)
+        try:
+            async with member({**WHOLE, "/api/v1/nodes": nodes}) as target:
+                return [
+                    (await client.collect(Collect(target, resources=True, single_nodes=single))).body["nodes"][0]
+                    for single in (True, False)
+                ]
+        finally:
+            await client.close()
+
+    single, summed = asyncio.run(story())
+
+    assert single == {
+        "metadata": {"name": "n1", "labels": {"zone": "a"}},
+        "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]},
+        "status": {"allocatable": {"cpu": "4", "pods": "9"}},
+    }
+    assert summed == {**single, "metadata": {"name": "n1"}, "spec": {}}

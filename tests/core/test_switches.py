@@ -15,7 +15,7 @@ from controlplane.controllers.collection import Collection, CollectionSnapshot
 from controlplane.controllers.fleet_watch import FleetWatch
 from controlplane.estimate.request import request_from
 from controlplane.kinds.binding import GracefulEvictionTask
-from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.cluster import Cluster, NodePool, NodeRoom, NodeTaint, ResourceSummary
 from controlplane.kinds.policy import Placement, Toleration
 from controlplane.kinds.policy.placement_rules import with_default_tolerations
 from controlplane.kinds.rows import Observation
@@ -159,6 +159,19 @@ def collected(settings: Settings) -> bool:
     return asked_ is not None and asked_.resources
 
 
+def by_nodes(settings: Settings) -> dict[str, int]:
+    """Divide two replicas among a cluster whose only node has a taint, and another cluster."""
+    tainted = ResourceSummary(
+        allocatable={"pods": "9", "cpu": "9"},
+        node_pools=(
+            NodePool(taints=(NodeTaint("gpu", "NoSchedule"),), nodes=(NodeRoom(1, {"pods": "9", "cpu": "9"}),)),
+        ),
+    )
+    wanted = scheduling.spec(placements.by_room("a", "b"), replicas=2)
+    members = [cluster("a", summary=tainted), cluster("b", room=9)]
+    return scheduling.shares(scheduling.ask(members, wanted, settings=settings))
+
+
 def looked_again(settings: Settings) -> float:
     decision = Collection().decide(
         CollectionSnapshot(cluster("member1"), None, None), settings, now=START, answer=Answer(503)
@@ -231,6 +244,7 @@ TURNED: dict[str, Turned] = {
         STATEFUL,
     ),
     "enable_cluster_resource_modeling": Turned(False, collected, True, False),
+    "enable_scheduler_estimator": Turned(True, by_nodes, {"a": 1, "b": 1}, {"b": 2}),
     "enable_empty_workload_propagation": Turned(True, shares(replicas=0), {}, {"a": 0, "b": 0}),
     "skipped_propagating_namespaces": Turned(("skipped",), propagated, False, True),
     "compat.auto_no_execute_taints": Turned(True, taints(301), {NOT_READY}, {NOT_READY, "not-ready:NoExecute"}),

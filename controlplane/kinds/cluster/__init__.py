@@ -131,6 +131,29 @@ class NamespaceQuota(Struct, frozen=True):
     priority_classes: tuple[PriorityClassTerm, ...] = ()
 
 
+class NodeTaint(Struct, frozen=True):
+    """A taint of nodes with the effect NoSchedule or NoExecute."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+
+class NodeRoom(Struct, frozen=True):
+    """Nodes with equal free amounts: how many there are, and what each has free, by resource name."""
+
+    count: int = 0
+    free: dict[str, QuantityText] = {}
+
+
+class NodePool(Struct, frozen=True):
+    """Nodes of the member with equal labels and equal taints."""
+
+    labels: dict[str, str] = {}
+    taints: tuple[NodeTaint, ...] = ()
+    nodes: tuple[NodeRoom, ...] = ()
+
+
 class ResourceSummary(Struct, frozen=True):
     """Quantities by resource name."""
 
@@ -139,6 +162,8 @@ class ResourceSummary(Struct, frozen=True):
     allocated: dict[str, QuantityText] = {}
     allocatable_modelings: tuple[AllocatableModeling, ...] = ()
     namespace_quotas: tuple[NamespaceQuota, ...] = ()
+    node_pools: tuple[NodePool, ...] = ()
+    unlisted_node_labels: tuple[str, ...] = ()
 
 
 class ClusterStatus(Struct, frozen=True):

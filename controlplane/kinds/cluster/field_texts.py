@@ -12,7 +12,10 @@ from controlplane.kinds.cluster import (
     ClusterSpec,
     ClusterStatus,
     NamespaceQuota,
+    NodePool,
+    NodeRoom,
     NodeSummary,
+    NodeTaint,
     PriorityClassTerm,
     ResourceModel,
     ResourceModelRange,
@@ -65,7 +68,16 @@ allocating: Resources of pods that are not scheduled yet.
 allocated: Resources of pods that are scheduled.
 allocatable_modelings: Number of nodes by grade.
 namespace_quotas: What ResourceQuotas leave free, with the feature gate ResourceQuotaEstimate.
+node_pools: What nodes have free, by their labels and taints, with enableSchedulerEstimator.
+unlisted_node_labels: Labels of nodes that nodePools leave out, because they have too many values.
 """,
+    NodePool: """
+labels: Labels of these nodes, without those that distinguish too many nodes.
+taints: Taints of these nodes with the effect NoSchedule or NoExecute.
+nodes: What these nodes have free.
+""",
+    NodeRoom: "count: Number of nodes with equal free amounts.\nfree: What each of them has free, by resource.",
+    NodeTaint: "key: Key of the taint.\neffect: NoSchedule or NoExecute.\nvalue: Value of the taint.",
     NamespaceQuota: """
 namespace: Namespace of the ResourceQuota.
 name: Name of the ResourceQuota.

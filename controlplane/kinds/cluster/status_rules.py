@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from controlplane.apimachinery import quantities
 from controlplane.apimachinery.causes import duplicate, invalid, required
 from controlplane.apimachinery.errors import Cause
-from controlplane.kinds.cluster import Cluster, NodeSummary, ResourceSummary
+from controlplane.kinds.cluster import Cluster, NodePool, NodeSummary, ResourceSummary
 
 NEGATIVE = "must be greater than or equal to 0; leave the field out if the number is unknown"
 
@@ -54,6 +54,17 @@ def _resources(reported: ResourceSummary) -> Iterator[Cause]:
         for name, amount in sorted(quota.free.items()):
             if quantities.parse(amount).nano < 0:
                 yield invalid(f"{path}.namespaceQuotas[{index}].free[{name}]", amount, NEGATIVE)
+    for index, pool in enumerate(reported.node_pools):
+        yield from _pool(f"{path}.nodePools[{index}]", pool)
+
+
+def _pool(path: str, reported: NodePool) -> Iterator[Cause]:
+    for index, room in enumerate(reported.nodes):
+        if room.count < 0:
+            yield invalid(f"{path}.nodes[{index}].count", room.count, NEGATIVE)
+        for name, amount in sorted(room.free.items()):
+            if quantities.parse(amount).nano < 0:
+                yield invalid(f"{path}.nodes[{index}].free[{name}]", amount, NEGATIVE)
 
 
 def _remedies(reported: tuple[str, ...]) -> Iterator[Cause]:
