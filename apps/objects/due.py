@@ -39,7 +39,10 @@ _GIVE_BACK = f"""
         due_at = CASE WHEN w.lost THEN %s WHEN d.seq = w.seq THEN coalesce(w.wake_at, d.due_at) ELSE d.due_at END
     FROM unnest(%s, %s, %s, %s, %s, %s, %s) AS w(controller, kind, namespace, name, seq, wake_at, lost)
     WHERE {_SAME}"""
-_DUE_NOW = """due_at <= clock_timestamp() AND (lease_until IS NULL OR lease_until <= clock_timestamp())"""
+# The time is a subquery: no index is searched for a function whose value may change from row to row. Without it, each
+# statement would read all rows of its controllers, also those that are due in minutes.
+_FREE_NOW = "(lease_until IS NULL OR lease_until <= clock_timestamp())"
+_DUE_NOW = f"due_at <= (SELECT clock_timestamp()) AND {_FREE_NOW}"
 _LOOK = f"""
     SELECT kind, namespace, name, seq, cursor, due_at, clock_timestamp() FROM objects_due
     WHERE lower(controller) = %s AND {_DUE_NOW} AND hash %% %s = %s
@@ -66,15 +69,22 @@ _FREE = """
     WHERE lower(d.controller) = w.controller AND d.lease_until IS NOT NULL AND d.hash %% w.shards = %s
       AND d.lease_until <= coalesce(%s, 'infinity'::timestamptz)"""
 _WITH_WORK = f"""
-    SELECT w.name FROM unnest(%s, %s) AS w(name, shards) WHERE EXISTS (
+    SELECT w.name FROM unnest(%s, %s) AS w(name, shards) CROSS JOIN LATERAL (
         SELECT 1 FROM objects_due WHERE lower(controller) = w.name AND {_DUE_NOW} AND hash %% w.shards = %s
-    )"""
-_NEXT = """
-    SELECT min(CASE WHEN lease_until IS NULL OR lease_until <= clock_timestamp() THEN due_at
-                    ELSE greatest(lease_until, due_at) END)
-    FROM objects_due WHERE lower(controller) = ANY(%s)"""
+        ORDER BY due_at LIMIT 1
+    ) first"""
+# Claimed rows count only before the first free row in the order of the index: a later one can be claimed later than it.
+_NEXT = f"""
+    SELECT min(least(free.due_at, claimed.free_at)) FROM unnest(%s) AS w(name)
+    LEFT JOIN LATERAL (
+        SELECT due_at FROM objects_due WHERE lower(controller) = w.name AND {_FREE_NOW} ORDER BY due_at LIMIT 1
+    ) free ON true
+    LEFT JOIN LATERAL (
+        SELECT min(greatest(lease_until, due_at)) AS free_at FROM objects_due
+        WHERE lower(controller) = w.name AND due_at < coalesce(free.due_at, 'infinity') AND NOT {_FREE_NOW}
+    ) claimed ON true"""
 _NEXT_IN = f"SELECT extract(epoch FROM next.at - clock_timestamp())::float8 FROM ({_NEXT}) AS next(at)"
-_COUNT = "SELECT count(*) FROM objects_due WHERE lower(controller) = ANY(%s) AND due_at <= clock_timestamp()"
+_COUNT = "SELECT count(*) FROM objects_due WHERE lower(controller) = ANY(%s) AND due_at <= (SELECT clock_timestamp())"
 _WHICH = "controller = %s AND kind = %s AND namespace = %s AND name = %s"
 _CURSOR = f"UPDATE objects_due SET lease_until = NULL, cursor = CASE WHEN seq = %s THEN %s ELSE '' END WHERE {_WHICH}"
 _END = f"DELETE FROM objects_due WHERE {_WHICH} AND seq = %s"

@@ -276,6 +276,16 @@ class TestNextDue:
 
         assert timedelta(seconds=90) < found - store.now() <= timedelta(seconds=100)
 
+    @pytest.mark.parametrize(("free_in", "expected"), [(50, 50), (150, 100)])
+    def test_of_a_claimed_row_and_a_free_one_the_earlier_counts(self, store: Any, free_in: int, expected: int) -> None:
+        store.mark("placer", [WEB])
+        claim(store, lease_seconds=100)
+        store.mark("placer", [API], due_at=store.now() + timedelta(seconds=free_in))
+
+        found = store.next_due(["placer"])
+
+        assert timedelta(seconds=expected - 10) < found - store.now() <= timedelta(seconds=expected)
+
 
 class TestFanningOut:
     def test_an_origin_is_worked_off_in_chunks(self, store: Any) -> None:

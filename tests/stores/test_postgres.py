@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -426,6 +426,36 @@ class TestPlans:
                 scans[name] = found[:2000]
 
         assert scans == {}
+
+    def test_what_is_due_later_is_not_read_to_find_what_is_due_now(
+        self, fleet: DjangoStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        read: dict[str, float] = {}
+        run = BinaryCursor.run
+
+        def counting(self: BinaryCursor, query: Any, params: Any = ()) -> Any:
+            [plan] = self.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}", params).fetchone()[0]
+            read[query] = _rows_read(plan["Plan"])
+            return run(self, query, params)
+
+        fleet.mark("c1", [Ref(RESOURCE_BINDING, "ns", "b1")])
+        monkeypatch.setattr(BinaryCursor, "run", counting)
+        fleet.with_work({f"c{n}": 1 for n in range(20)}, shard=0)
+        fleet.claim("c1", shard=0, shards=1, limit=100, lease_seconds=0)
+        fleet.next_due([f"c{n}" for n in range(20)])
+        fleet.seconds_until_due([f"c{n}" for n in range(20)])
+
+        assert len(read) == 4
+        assert all(rows <= 40 for rows in read.values()), read
+
+
+def _rows_read(node: Mapping[str, Any]) -> float:
+    """Return how many rows the scans of a plan have read."""
+    rows = sum(map(_rows_read, node.get("Plans", ())))
+    if node.get("Relation Name") != "objects_due":
+        return rows
+    removed = node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
+    return rows + (float(node["Actual Rows"]) + float(removed)) * float(node["Actual Loops"])
 
 
 def test_events_are_upserted_in_the_transaction_of_what_they_tell(store: DjangoStore) -> None:
