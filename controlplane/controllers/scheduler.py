@@ -116,6 +116,7 @@ class Scheduler(Controller):
     name: ClassVar[str] = "scheduler"
     group: ClassVar[str] = "scheduling"
     keys: ClassVar[tuple[str, ...]] = BINDINGS
+    followed_by: ClassVar[tuple[str, ...]] = ("works",)
     watches: ClassVar[tuple[Watch, ...]] = (
         *(Watch(kind, _binding_changed) for kind in BINDINGS),
         Watch(CLUSTER, _cluster_changed, fan_out=True),

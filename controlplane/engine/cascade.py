@@ -2,7 +2,8 @@
 
 A new template makes its binding due for the scheduler, and the placed binding is due for its Works. One after the
 other, these are three transactions, and the binding is written and logged twice. In a cascade the binding is written
-once, with its clusters and its Works.
+once, with its clusters and its Works. In the same way a binding that the scheduler places again, for example after an
+eviction, gets its Works at once.
 
 The followers are controllers of the same group, so they run under the same lease. None of their batches is therefore
 under way while a cascade is: what changes after a cascade has read it makes rows due that are claimed after it. A
@@ -65,7 +66,7 @@ class OverlaidState:
 
 
 def followers(controller: Controller, group: Sequence[Controller], settings: Settings) -> tuple[Controller, ...]:
-    """Return the controllers of a group that decide at once about what a controller creates, in order."""
+    """Return the controllers of a group that decide at once about what a controller writes, in order."""
     if not controller.followed_by:
         return ()
     by_name = {one.name: one for one in group if _shares_lease(one, controller) and settings.runs(one.name)}
@@ -79,6 +80,7 @@ def _shares_lease(one: Controller, other: Controller) -> bool:
 
 def with_following(
     decided: Sequence[Decision | Exception],
+    claimed: Sequence[Ref],
     following: Sequence[Controller],
     state: State,
     settings: Settings,
@@ -86,15 +88,20 @@ def with_following(
     now: datetime,
     phase: Phase,
 ) -> list[Decision | Exception]:
-    """Return decisions with those contained in them that follow from the objects that they create.
+    """Return decisions with those contained in them that follow from what they write.
 
-    One load and one decision of each follower serve all of them.
+    claimed: the object that each decision is about. Followed are this object and those that the decision creates. One
+    load and one decision of each follower serve all of them.
     """
     results = list(decided)
     if not following:
         return results
     router = Router(following)
-    places = {ref: place for place, decision in enumerate(results) for ref in _created(decision)}
+    places = {
+        ref: place
+        for place, (decision, own) in enumerate(zip(results, claimed, strict=True))
+        for ref in _followed_refs(decision, own)
+    }
     for follower in following:
         due = [ref for ref, place in places.items() if _is_due(follower, ref, cast(Decision, results[place]), router)]
         if not due:
@@ -108,12 +115,12 @@ def with_following(
     return results
 
 
-def _created(decision: Decision | Exception) -> Iterator[Ref]:
-    """Yield the objects that a decision creates, if others may be contained in it."""
+def _followed_refs(decision: Decision | Exception, own: Ref) -> Iterator[Ref]:
+    """Yield the objects that a decision creates, and its own if it writes it, if others may be contained in it."""
     if isinstance(decision, Exception) or decision.wake_at is not None or decision.separate_decisions:
         return
     for change in decision.changes:
-        if isinstance(change, Put) and change.old is None:
+        if isinstance(change, Put) and (change.old is None or (change.new.ref == own and not change.exact)):
             yield change.new.ref
 
 
@@ -127,11 +134,11 @@ def _objects(results: Sequence[Decision | Exception]) -> Iterator[tuple[Ref, Obj
 
 
 def _is_due(follower: Controller, ref: Ref, decision: Decision, router: Router) -> bool:
-    """Test whether a decision makes an object that it creates due for a follower at once."""
+    """Test whether a decision makes an object that it writes due for a follower at once."""
     if ref.kind not in follower.keys:
         return False
-    new = next(change.new for change in decision.changes if isinstance(change, Put) and change.new.ref == ref)
-    marks = router.marks(None, new, by=_READER)
+    put = next(change for change in decision.changes if isinstance(change, Put) and change.new.ref == ref)
+    marks = router.marks(put.old, put.new, by=_READER)
     return any(mark.controller == follower.name and mark.ref == ref and not mark.after for mark in marks)
 
 
@@ -172,9 +179,9 @@ def _folded(made: Decision, name: str, ref: Ref, following: Decision) -> Decisio
             changes.append(change)
         else:
             before = cast(Put, changes[place])
-            if before.old is not None or change.old is not before.new:
+            if change.old is not before.new or change.exact:
                 return None
-            changes[place] = Put(change.new, None)
+            changes[place] = Put(change.new, before.old, upon=tuple(dict.fromkeys((*before.upon, *change.upon))))
     events = tuple(event if event.by else replace(event, by=name) for event in following.events)
     return replace(
         made,

@@ -61,8 +61,8 @@ class Controller:
     batch: how many objects one turn claims at most.
     decides_in_fan_out: a fan-out decides its objects chunk by chunk instead of making each of them due.
     due_at_start: references that become due whenever a process starts, although nothing about them changed.
-    followed_by: controllers of the same group that decide at once about the objects that this one creates, in order.
-    Their decisions are stored with those of this one (`cascade`).
+    followed_by: controllers of the same group that decide at once, in order, about the objects that this one creates
+    and about the claimed object. Their decisions are stored with those of this one (`cascade`).
     """
 
     name: ClassVar[str]

@@ -103,7 +103,7 @@ def run_batch(
     reload_settings: reads the settings, and the rules of users, again. It is called if a change of them is among the
     due objects, because they may have been read before that change.
     has_time: asked before every fan-out but the first; fan-outs for which there is no time stay due.
-    following: controllers that decide at once about what the decisions create (`cascade.followers`).
+    following: controllers that decide at once about what the decisions write (`cascade.followers`).
     """
     claimed = store.claim(
         controller.name,
@@ -192,6 +192,7 @@ def _decide(
         snapshots = controller.load_for(store, [claim.ref for claim in claims], settings)
     loaded = list(zip(claims, snapshots, strict=True))
     present = [(claim, snapshot) for claim, snapshot in loaded if snapshot is not None]
+    refs = [claim.ref for claim, _ in present]
     about = [(claim, None) for claim, snapshot in loaded if snapshot is None]  # of each item of `batch`
     batch: list[tuple[Claim | None, Decision]] = [(claim, NOTHING) for claim, _ in about]
     with world.phase(controller.name, "ask"):
@@ -199,9 +200,9 @@ def _decide(
         answer = None if inquiry.question is None else world.answer(inquiry.question)
     with world.phase(controller.name, "decide"):
         decided = controller.decide_all(inquiry.snapshots, settings, now=now, answer=answer)
-        again = partial(_decide_again, controller, store, settings, [claim.ref for claim, _ in present], now, answer)
+        again = partial(_decide_again, controller, store, settings, refs, now, answer)
         decide_with_answers(decided, again, world.interpret)
-    results = cascade.with_following(decided, following, store, settings, now=now, phase=world.phase)
+    results = cascade.with_following(decided, refs, following, store, settings, now=now, phase=world.phase)
     made = {claim.ref: own for (claim, _), own in zip(present, decided, strict=True) if isinstance(own, Decision)}
     failures: list[Failure] = []
 
@@ -243,19 +244,24 @@ def _store_alone(
     by: Actor,
     lease: HeldLease | None,
 ) -> None:
-    """Store the decisions that cannot be stored with those that follow from them without these; replace the outcomes.
+    """Store without those that follow from them the decisions that were not stored with these; replace the outcomes.
 
-    The controllers that follow then fail on their own, and report it.
+    So a Work that conflicts with another one keeps no binding from being placed. The controllers that follow decide on
+    their own, and report what fails.
     """
     alone = [
         (place, claim, made[claim.ref])
         for place, (claim, decision) in enumerate(batch)
-        if claim is not None and decision.followed and isinstance(outcomes[place], Unstorable)
+        if claim is not None and decision.followed and _is_not_stored(outcomes[place])
     ]
     if alone:
         again = apply_decisions(store, [(claim, decision) for _, claim, decision in alone], by=by, lease=lease)
         for (place, _, _), outcome in zip(alone, again, strict=True):
             outcomes[place] = outcome
+
+
+def _is_not_stored(outcome: Outcome | Unstorable) -> bool:
+    return isinstance(outcome, Unstorable) or bool(outcome.lost)
 
 
 def _decide_again(

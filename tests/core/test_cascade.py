@@ -1,4 +1,7 @@
-"""A new template gets its binding, its placement and its Works in one step, or step by step where that is refused."""
+"""A new template gets its binding, its placement and its Works in one step, or step by step where that is refused.
+
+A binding that is placed again gets its Works in the same step.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from typing import Any
 import pytest
 
 from controlplane import kinds
-from controlplane.apimachinery.meta import Ref
+from controlplane.apimachinery.meta import ObjectMeta, Ref
+from controlplane.apimachinery.names import execution_namespace, work_name
 from controlplane.controllers.policies import Policies
 from controlplane.controllers.scheduler import Scheduler
 from controlplane.controllers.works import Works
@@ -19,8 +23,10 @@ from controlplane.engine.memory import MemoryStore
 from controlplane.engine.routing import OwnershipError
 from controlplane.engine.run import Failure, Report, World, run_batch
 from controlplane.engine.state import Actor, Claim, HeldLease, Outcome, State, Unstorable
-from controlplane.kinds.policy import Placement, ReplicaSchedulingStrategy
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.policy import ClusterAffinity, Placement, ReplicaSchedulingStrategy
 from controlplane.kinds.rows import CapacityReservation
+from controlplane.kinds.work import Work
 from controlplane.settings import Settings
 from tests.builders.objects import START, cluster, deployment, policy
 
@@ -58,6 +64,15 @@ class Chain:
         return [(line.actor, line.type, line.ref.kind) for line in self.store.log if line.ref.kind != "Event"]
 
 
+def content(chain: Chain) -> dict[Ref, Any]:
+    """Return the template, the binding and the Works without their versions."""
+    return {
+        ref: obj.with_meta(resource_version="")
+        for ref, obj in chain.store.objects.items()
+        if ref.kind in (kinds.RESOURCE_BINDING, kinds.WORK, "apps/Deployment")
+    }
+
+
 def test_a_new_template_is_placed_and_rendered_in_one_step() -> None:
     chain = Chain()
 
@@ -82,13 +97,6 @@ def test_one_step_ends_as_three_steps_do() -> None:
             apart.batch(name)
     finally:
         Policies.followed_by = before
-
-    def content(chain: Chain) -> dict[Ref, Any]:
-        return {
-            ref: obj.with_meta(resource_version="")
-            for ref, obj in chain.store.objects.items()
-            if ref.kind in (kinds.RESOURCE_BINDING, kinds.WORK, "apps/Deployment")
-        }
 
     assert content(together) == content(apart)
     assert len(apart.logged) == len(together.logged) + 1
@@ -181,6 +189,110 @@ def test_controllers_with_shards_have_several_leases_and_do_not_follow() -> None
 
     assert [one.name for one in followers(leader, [Scheduler(), Works()], settings)] == ["scheduler", "works"]
     assert [one.name for one in followers(leader, [Sharded(), Works()], settings)] == ["works"]
+
+
+@pytest.mark.parametrize("name", ["policies", "scheduler"])
+def test_a_foreign_work_keeps_no_binding_from_being_placed(name: str) -> None:
+    chain = placed() if name == "scheduler" else Chain()
+    namespace = execution_namespace("member3" if name == "scheduler" else "member1")
+    meta = ObjectMeta(name=work_name("Deployment", "web", "default"), namespace=namespace)
+    chain.store.create(Work("work.karmada.io/v1alpha1", "Work", meta))
+    chain.store.due.clear()
+    chain.store.mark(name, [BINDING if name == "scheduler" else WEB.ref])
+
+    report = chain.batch(name)
+
+    assert (report.stored, report.lost, report.failures) == (1, 0, ())
+    assert BINDING in chain.store.objects
+    assert chain.due == {("works" if name == "scheduler" else "scheduler", BINDING)}
+
+
+def edit(store: MemoryStore, **spec: Any) -> None:
+    old = store.objects[BINDING]
+    assert isinstance(old, Binding)
+    store.put(old.with_spec(**spec), old)
+
+
+def placed(store: Callable[..., MemoryStore] = MemoryStore) -> Chain:
+    """Return a chain whose template is placed and rendered, and whose binding is due because a third cluster joined."""
+    chain = Chain(store=store)
+    chain.batch("policies")
+    chain.store.create(cluster("member3"))
+    chain.store.due.clear()
+    chain.store.log.clear()
+    chain.store.mark("scheduler", [BINDING])
+    return chain
+
+
+def test_a_binding_that_is_placed_again_gets_its_works_in_one_step() -> None:
+    chain = placed()
+
+    chain.batch("scheduler")
+
+    assert chain.due == set()
+    assert chain.logged == [("scheduler", "MODIFIED", kinds.RESOURCE_BINDING), ("works", "ADDED", kinds.WORK)]
+
+
+def test_placing_again_ends_as_two_steps_do() -> None:
+    together, apart = placed(), placed()
+    together.batch("scheduler")
+    Scheduler.followed_by, before = (), Scheduler.followed_by
+    try:
+        for name in ("scheduler", "works"):
+            apart.batch(name)
+    finally:
+        Scheduler.followed_by = before
+
+    assert content(together) == content(apart)
+    assert together.logged == apart.logged
+
+
+def test_a_step_that_places_a_binding_removes_no_work() -> None:
+    chain = placed()
+    fewer = Placement(ClusterAffinity(cluster_names=("member1",)), replica_scheduling=ReplicaSchedulingStrategy())
+    edit(chain.store, placement=fewer)
+    chain.store.due.clear()
+    chain.store.mark("scheduler", [BINDING])
+
+    chain.batch("scheduler")
+
+    assert [target.name for target in chain.store.objects[BINDING].spec.clusters] == ["member1"]
+    assert leaving(chain) == []
+    assert ("works", BINDING) in chain.due
+    chain.batch("works")
+    assert leaving(chain) == [execution_namespace("member2")]
+
+
+def leaving(chain: Chain) -> list[str]:
+    """Return the namespaces of the Works that are being deleted."""
+    found = chain.store.list(kinds.WORK)
+    return [one.metadata.namespace for one in found if one.metadata.deletion_timestamp is not None]
+
+
+def test_a_binding_that_changes_before_its_step_is_stored_is_due_again() -> None:
+    class Overtaken(MemoryStore):
+        edited = False
+
+        def apply(
+            self,
+            decisions: Sequence[tuple[Claim | None, Decision]],
+            *,
+            by: Actor,
+            lease: HeldLease | None = None,
+            dry_run: bool = False,
+        ) -> Sequence[Outcome]:
+            if by.name == "scheduler" and not self.edited:
+                self.edited = True
+                edit(self, replicas=7)
+            return super().apply(decisions, by=by, lease=lease, dry_run=dry_run)
+
+    chain = placed(Overtaken)
+
+    report = chain.batch("scheduler")
+
+    assert (report.stored, report.lost) == (0, 1)
+    assert ("scheduler", BINDING) in chain.due
+    assert len(chain.store.list(kinds.WORK)) == 2
 
 
 def test_a_controller_that_is_switched_off_does_not_follow() -> None:
