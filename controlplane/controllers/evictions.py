@@ -62,7 +62,7 @@ from controlplane.scheduling.question import Groups
 from controlplane.settings import Settings
 
 HEADS = 512  # queue rows that are read at once
-MOST_AT_ONCE = HEADS  # evictions of one batch; with fewer, bindings would be read that the next look reads again
+MOST_HEADS = 2 * HEADS  # the same where a full bucket holds more tokens than that; all that are read can be evicted
 IDLE_LOOK = timedelta(seconds=1)
 HELD_LOOK = RESERVATION_EXPIRY  # held evictions are checked again after this time even if nothing has changed
 STALE = "stale"  # stored instead of a digest: held evictions have to be checked again
@@ -94,6 +94,7 @@ class EvictionsSnapshot(msgspec.Struct, frozen=True):
     groups: Groups = {}  # the workload affinity groups of these bindings
     stops: tuple[Stop, ...] = ()  # times in which nothing was evicted
     plan: eviction_plan.EvictionPlan | None = None  # made by `ask`; None: `decide` makes it
+    most: int = HEADS  # queue rows that were read at once, if there are so many
 
 
 class Evictions(Controller):
@@ -121,13 +122,17 @@ class Evictions(Controller):
     )
     due_at_start = (FLEET,)
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[EvictionsSnapshot | None]:
+    def load_for(self, state: State, refs: Sequence[Ref], settings: Settings) -> Sequence[EvictionsSnapshot | None]:
+        return self.load(state, refs, most=heads_at_once(settings))
+
+    def load(self, state: State, refs: Sequence[Ref], *, most: int = HEADS) -> Sequence[EvictionsSnapshot | None]:
+        """Return the snapshots. `most`: how many queue rows are read at once."""
         clusters = tuple(state.list(CLUSTER))
         fleet, tier, last_look = fleet_states(state, FLEET_ROW, TIER_ROW, QUEUE_ROW)
         capacity = self._capacity_digest.digest(clusters)
         check_held = last_look.cursor is not None or capacity != last_look.capacity.partition("/")[0]
         held = tuple(state.held_evictions(after=last_look.cursor, limit=HEADS)) if check_held else None
-        heads = tuple(state.queue_heads(limit=HEADS, per_cluster=last_look.scope == "Cluster"))
+        heads = tuple(state.queue_heads(limit=most, per_cluster=last_look.scope == "Cluster"))
         names = sorted({row.binding for row in (*heads, *(held or ()))})
         flapping = {cluster.metadata.name: for_flapping(cluster) for cluster in clusters if cluster.flapping}
         holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)), flapping)
@@ -150,6 +155,7 @@ class Evictions(Controller):
             holds=replace(holds, labels=workload_labels(state, bindings.values()) if holds.needs_labels() else {}),
             applications=applications(state, bindings.values()),
             groups=workload_groups(state, bindings.values()),
+            most=most,
         )
         return [snapshot if ref == FLEET else None for ref in refs]
 
@@ -219,6 +225,11 @@ class Evictions(Controller):
         )
 
 
+def heads_at_once(settings: Settings) -> int:
+    """Return how many queue rows are read at once: the tokens of a full bucket, but from HEADS to MOST_HEADS."""
+    return max(HEADS, min(MOST_HEADS, rate.capacity(settings.resource_eviction_rate)))
+
+
 def _clusters_to_ask_for(snapshot: EvictionsSnapshot, tier: health.Tier, settings: Settings) -> Iterable[str]:
     """Yield the clusters whose token buckets are asked.
 
@@ -252,7 +263,7 @@ def plan_of(
     if clocks_from is None:
         return eviction_plan.EvictionPlan()
     clusters = {cluster.metadata.name: cluster for cluster in snapshot.clusters}
-    scope, most = settings.eviction.bucket_scope, min(MOST_AT_ONCE, rate.capacity(tier.rate))
+    scope, most = settings.eviction.bucket_scope, min(snapshot.most, rate.capacity(tier.rate))
     taken_tokens = Counter[str]()  # tokens that planned evictions will take, by bucket
     dry_run = SchedulerDryRun(
         fleet,
@@ -263,7 +274,7 @@ def plan_of(
     )
 
     def tokens_for(cluster: str) -> int:
-        return min(most - taken_tokens[rate.bucket_of(cluster, scope)], MOST_AT_ONCE - taken_tokens.total())
+        return min(most - taken_tokens[rate.bucket_of(cluster, scope)], snapshot.most - taken_tokens.total())
 
     def place_without(binding: Binding, leaving: Collection[str]) -> DryRunResult:
         return dry_run.place_without(binding, leaving, now=now)
@@ -484,5 +495,5 @@ def _has_unread_rows(snapshot: EvictionsSnapshot, *, now: datetime) -> bool:
     per_cluster = snapshot.last_look.scope == "Cluster"
     due = [row for row in snapshot.heads if row.due_at is not None and row.due_at <= now]
     counts = Counter((row.cluster if per_cluster else "", row.priority) for row in due)
-    share = HEADS // max(1, len({row.cluster for row in snapshot.heads})) if per_cluster else HEADS
+    share = snapshot.most // max(1, len({row.cluster for row in snapshot.heads})) if per_cluster else snapshot.most
     return any(count >= max(1, share) for count in counts.values())

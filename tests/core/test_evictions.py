@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.controllers.eviction_queue import EvictionQueue
-from controlplane.controllers.evictions import HEADS, Evictions
+from controlplane.controllers.evictions import HEADS, MOST_HEADS, Evictions
 from controlplane.engine import run
 from controlplane.engine.decision import Decision, Save
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.state import Actor
-from controlplane.eviction.rate import Tokens
+from controlplane.eviction.rate import TakeTokens, Tokens
 from controlplane.kinds.binding import AggregatedStatusItem
 from controlplane.kinds.policy import (
     ClusterFailoverBehavior,
@@ -92,6 +92,25 @@ def test_a_queue_longer_than_one_look_is_read_on_at_once_while_there_are_tokens(
     run.run_until_idle(controllers, store, settings, world=world)
 
     assert len(store.rows(Eviction, "state", [EVICTED])[EVICTED]) == HEADS + 1
+
+
+@pytest.mark.parametrize(("tokens_a_second", "looks"), [(2000.0, 3), (10_000.0, 1), (100_000.0, 1)])
+def test_as_many_rows_are_read_at_once_as_a_full_bucket_has_tokens_for(tokens_a_second: float, looks: int) -> None:
+    settings, asked = replace(FAST, resource_eviction_rate=tokens_a_second), list[int]()
+
+    def answer(question: TakeTokens) -> Tokens:
+        asked.append(sum(question.wanted.values()))
+        return Tokens(dict(question.wanted), 0.0)
+
+    controllers = [EvictionQueue(), Evictions()]
+    store = MemoryStore(controllers=controllers, clock=lambda: START)
+    bindings = [binding(f"web{n}", ANYWHERE, on={"member1": 1}) for n in range(MOST_HEADS)]
+    store.create(cluster("member1").with_spec(taints=(no_execute(),)), cluster("member2"), *bindings)
+    store.apply([(None, Decision(changes=(Save(FleetState("default", failover_on_since=START)),)))], by=Actor("test"))
+
+    run.run_until_idle(controllers, store, settings, world=run.World(answer=answer))
+
+    assert [count for count in asked if count] == [500, 500, 24][:looks] if looks > 1 else [MOST_HEADS]
 
 
 # What is written
