@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
+from itertools import chain, islice
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ from psycopg.errors import (
 
 from apps.objects import change_log, creation, due
 from apps.objects.arrays import BinaryCursor, register_arrays
-from apps.objects.batch import Batch, Settled, Texts, batches
+from apps.objects.batch import Batch, Settled, Texts, batches, items_of, unknown
 from apps.objects.lookup import (
     Stored,
     generation_queries,
@@ -130,14 +131,16 @@ def apply(
 
     `written`: a list to which the outcomes of stored decisions are added, even if a later decision raises an error.
     """
+    items = items_of(decisions, by=by)
     texts = None if dry_run else Texts()
-    parts = [Batch(part, router=router, by=by, texts=texts) for part in batches(decisions, by=by, texts=texts)]
-    unknown = set[Ref]().union(*(batch.unknown() for batch in parts))
+    # A batch is checked and encoded when it is asked for: while the database writes the one before it.
+    parts = (Batch(part, router=router, by=by, texts=texts) for part in batches(items, texts=texts))
     known, now = dict[Ref, Object | None](), _BEFORE
-    if unknown or dry_run:
+    refs = unknown(items)
+    if refs or dry_run:
         with binary_cursor() as cursor:
-            if unknown:
-                known, now = load(cursor, unknown), _clock(cursor)
+            if refs:
+                known, now = load(cursor, refs), _clock(cursor)
             if dry_run:
                 return [outcome for batch in parts for outcome in _dry_run(cursor, batch, known)]
     return _Writer(known, now, lease=lease, observe=observe).write(parts, [] if written is None else written)
@@ -154,7 +157,7 @@ def _dry_run(cursor: BinaryCursor, batch: Batch, known: Stored) -> list[Outcome]
 
 def _assumed(batch: Batch, known: Stored) -> dict[Ref, Object | None]:
     """Return the objects that a batch assumes to be stored: those its decisions expect, and those in `known`."""
-    return {**batch.expected(), **{ref: known[ref] for ref in batch.unknown()}}
+    return {**batch.expected(), **{ref: known[ref] for ref in unknown(batch.items)}}
 
 
 class _Writer:
@@ -174,7 +177,7 @@ class _Writer:
         self.open = ExitStack()
         self.read_created = False  # an object that is to be created may exist
 
-    def write(self, parts: Sequence[Batch], outcomes: list[Outcome]) -> list[Outcome]:
+    def write(self, parts: Iterator[Batch], outcomes: list[Outcome]) -> list[Outcome]:
         """Write batches in order, add their outcomes to `outcomes` and return it.
 
         Raises LeaseLost. Batches that were committed before the error stay written; their outcomes are in `outcomes`.
@@ -182,38 +185,54 @@ class _Writer:
         if connection.in_atomic_block:
             raise RuntimeError("apply is a transaction of its own and cannot be a part of another")
         before: _Transaction | None = None
+        first = list(islice(parts, 2 if self.lease is None else 0))
         with _errors_of_django():
-            if self.lease is None and len(parts) == 1 and creation.creates_only(parts[0].items):
-                before = self._create(parts[0])
+            if len(first) == 1 and creation.creates_only(first[0].items):
+                before = self._create(first[0])
         if before is not None:
             outcomes += before.outcomes()
         else:
-            before = self._write_each(parts, outcomes)
+            before = self._write_each(chain(first, parts), outcomes)
         if before is not None and not change_log.has_room(before.newest):
             extend_log(before.newest)
         return outcomes
 
-    def _write_each(self, parts: Sequence[Batch], outcomes: list[Outcome]) -> _Transaction | None:
-        """Write batches in a pipeline; return the last transaction."""
+    def _write_each(self, parts: Iterator[Batch], outcomes: list[Outcome]) -> _Transaction | None:
+        """Write batches in a pipeline; return the last transaction. Outcomes are made while the database writes."""
         before: _Transaction | None = None
         with _errors_of_django():
             self._begin()
             try:
-                for batch in parts:
-                    try:
-                        current = _Transaction(self.raw, batch, self.known, now=self.now)
-                    finally:
-                        if before is not None:
-                            outcomes += self._end(before)
-                    self._send(current)
+                while (current := self._after(before, parts, outcomes)) is not None:
                     before = current
-                if before is not None:
-                    outcomes += self._end(before)
                 self.open.close()
             except BaseException:
                 self._abandon()
                 raise
         return before
+
+    def _after(
+        self, before: _Transaction | None, parts: Iterator[Batch], outcomes: list[Outcome]
+    ) -> _Transaction | None:
+        """Pack the next batch, end the transaction before it, and send it; None: there is no other batch.
+
+        The outcomes of the transaction before are added when the next is sent, or failed.
+        """
+        ended: _Transaction | None = None
+        try:
+            try:
+                batch = next(parts, None)
+                current = None if batch is None else _Transaction(self.raw, batch, self.known, now=self.now)
+            finally:
+                if before is not None:
+                    self._end(before)
+                    ended = before
+            if current is not None:
+                self._send(current)
+            return current
+        finally:
+            if ended is not None:
+                outcomes += ended.outcomes()
 
     def _create(self, batch: Batch) -> _Transaction | None:
         """Write a batch that only creates objects by one statement; None: nothing is written, it needs several."""
@@ -251,7 +270,7 @@ class _Writer:
         except UniqueViolation:
             self._send_again(current)
 
-    def _end(self, current: _Transaction) -> list[Outcome]:
+    def _end(self, current: _Transaction) -> None:
         try:
             current.end(self.pipeline)
         except UniqueViolation:
@@ -259,7 +278,6 @@ class _Writer:
             current.end(self.pipeline)
         if self.observe is not None:
             self.observe(current.timing())
-        return current.outcomes()
 
     def _send_again(self, current: _Transaction) -> None:
         """Repeat a transaction that failed because an object it creates already existed; read those objects first."""

@@ -110,31 +110,36 @@ class Texts:
         return pair[1]
 
 
-def batches(
-    decisions: Sequence[tuple[Claim | None, Decision]], *, by: Actor, texts: Texts | None = None
-) -> Iterator[list[Item]]:
-    """Yield the decisions in order, in batches that fit a transaction. No batch writes an object twice.
-
-    Batches are of about the same size. While the database writes one, the next is packed, and neither waits for long.
-    `texts`: counts documents by their size; None: each counts as one object.
-    """
-    items = [
+def items_of(decisions: Sequence[tuple[Claim | None, Decision]], *, by: Actor) -> list[Item]:
+    """Return decisions with what they write."""
+    return [
         Item(
             claim, decision, refs_of(decision), [event_ref(event, by=event.by or by.name) for event in decision.events]
         )
         for claim, decision in decisions
     ]
-    weights = [_weight(item) + (0 if texts is None else _surplus(item, texts)) for item in items]
+
+
+def batches(items: Sequence[Item], *, texts: Texts | None = None) -> Iterator[list[Item]]:
+    """Yield decisions in order, in batches that fit a transaction. No batch writes an object twice.
+
+    Batches are of about the same size. While the database writes one, the next is packed, and neither waits for long.
+    `texts`: counts documents by their size, and encodes those of a batch when it is asked for; None: each document
+    counts as one object.
+    """
+    weights = [_weight(item) for item in items]
     limit = _size_of_parts(sum(weights))
     part: list[Item] = []
-    size, written = 0.0, set[Ref | None]()
+    size, surplus, written = 0.0, 0.0, set[Ref | None]()
     for item, weight in zip(items, weights, strict=True):
-        overlaps = not written.isdisjoint(item.refs) or any(guard.ref in written for guard in item.decision.guards)
-        if part and (size + weight > limit or overlaps):
-            yield part
-            part, size, written = [], 0.0, set()
-        part.append(item)
         size += weight
+        own = 0.0 if texts is None else _surplus(item, texts)
+        surplus += own
+        overlaps = not written.isdisjoint(item.refs) or any(guard.ref in written for guard in item.decision.guards)
+        if part and (size > limit or size + surplus > MAX_OBJECTS or overlaps):
+            yield part
+            part, size, surplus, written = [], weight, own, set()
+        part.append(item)
         written.update(item.refs)
         written.discard(None)
     if part:
@@ -160,6 +165,19 @@ def _size_of_parts(weight: float) -> float:
     return min(MAX_OBJECTS, weight / parts + SLACK)
 
 
+def unknown(items: Sequence[Item]) -> set[Ref]:
+    """Return the objects that have to be read first: Events, which are counted up, and objects of Deletes.
+
+    A Delete names the object that it wants to remove, and not the state in which the object was seen.
+    """
+    refs = {ref for item in items for ref in item.event_refs}
+    for item in items:
+        for ref, change in zip(item.refs, item.decision.changes, strict=True):
+            if isinstance(change, Delete) and ref is not None:
+                refs.add(ref)
+    return refs
+
+
 class Batch:
     """Decisions that are written in one transaction. No two of them write the same object."""
 
@@ -183,18 +201,6 @@ class Batch:
                 if isinstance(change, Put) and ref is not None:
                     objects.setdefault(ref, change.old)
         return objects
-
-    def unknown(self) -> set[Ref]:
-        """Return the objects that have to be read first: Events, which are counted up, and objects of Deletes.
-
-        A Delete names the object that it wants to remove, and not the state in which the object was seen.
-        """
-        refs = {ref for item in self.items for ref in item.event_refs}
-        for item in self.items:
-            for ref, change in zip(item.refs, item.decision.changes, strict=True):
-                if isinstance(change, Delete) and ref is not None:
-                    refs.add(ref)
-        return refs
 
     def created(self) -> set[Ref]:
         """Return the objects that are expected not to be stored yet: those of creating Puts, and Events."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from controlplane.apimachinery.meta import Object, Ref
+from controlplane.apimachinery.meta import Object, Ref, kind_key
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import Delete, Drop, Followed, Put, Save
 from controlplane.engine.state import Actor, Mark, Watch
@@ -29,6 +29,8 @@ class Router:
         self.controllers = {controller.name: controller for controller in controllers}
         self._by_kind: dict[str, list[tuple[str, Watch]]] = {}
         self._by_row: dict[type, Sequence[tuple[str, Watch]]] = {}
+        self._of_templates: dict[str, Sequence[tuple[str, Watch]]] = {}  # by kind, with those of every template
+        self._allowed: dict[tuple[tuple[str, ...], str, bool], frozenset[str]] = {}
         for controller in self.controllers.values():
             for watch in controller.watches:
                 self._by_kind.setdefault(watch.kind, []).append((controller.name, watch))
@@ -51,16 +53,22 @@ class Router:
         """
         present = new if new is not None else old
         assert present is not None, "a change has an old or a new side"
-        watches: Sequence[tuple[str, Watch]] = self._by_kind.get(present.ref.kind, ())
-        if isinstance(present, Template):
-            watches = (*watches, *self._by_kind.get("*", ()))
-        for name, watch in watches:
+        for name, watch in self._watches(present):
             for ref in watch.to(old, new):
                 if not merged and (
                     (name == by.name and ref == own) or (followed and _was_followed(followed, name, ref))
                 ):
                     continue
                 yield Mark(name, ref, watch.after)
+
+    def _watches(self, present: Object) -> Sequence[tuple[str, Watch]]:
+        """Return the watches of an object's kind, and of every template if it is one."""
+        kind = kind_key(present.api_version, present.kind)
+        if not isinstance(present, Template):
+            return self._by_kind.get(kind, ())
+        if (watches := self._of_templates.get(kind)) is None:
+            watches = self._of_templates[kind] = (*self._by_kind.get(kind, ()), *self._by_kind.get("*", ()))
+        return watches
 
     def row_marks(self, change: Save | Drop, *, by: Actor, own: Ref | None = None) -> Iterator[Mark]:
         """Yield what to make due because a row-native value was stored or removed. Watches name it "row/<Type>"."""
@@ -79,13 +87,30 @@ class Router:
 
         Each path of an object may be owned by a controller whose decision is contained in this one (`followed`).
         """
-        owned = [self._owned(controller)]
-        if followed:
-            owned += (self._owned(name) for name in dict.fromkeys(each.controller for each in followed))
-        refused = _violation(owned, change)
+        names = (controller, *dict.fromkeys(each.controller for each in followed)) if followed else (controller,)
+        refused = self._violation(names, change)
         if refused:
-            names = ", ".join(dict.fromkeys([controller, *(each.controller for each in followed)]))
-            raise OwnershipError(f"controller {names} may not write {refused}; declare it in {controller}.owns")
+            written_by = ", ".join(dict.fromkeys(names))
+            raise OwnershipError(f"controller {written_by} may not write {refused}; declare it in {controller}.owns")
+
+    def _violation(self, names: tuple[str, ...], change: Put | Delete | Save | Drop) -> str:
+        """Return what the change writes although none of the controllers may, for example "Cluster.spec.taints"."""
+        if isinstance(change, Save | Drop):
+            type_ = type(change.row)
+            return "" if any(type_ in self._owned(name).rows for name in names) else f"rows {type_.__name__}"
+        subject = change.old if isinstance(change, Delete) else change.new
+        kind = kind_key(subject.api_version, subject.kind)
+        is_template = isinstance(subject, Template)
+        if (allowed := self._allowed.get((names, kind, is_template))) is None:
+            allowed = self._allowed[names, kind, is_template] = self._paths(names, kind, is_template=is_template)
+        return _refused(allowed, kind, change)
+
+    def _paths(self, names: Sequence[str], kind: str, *, is_template: bool) -> frozenset[str]:
+        """Return what these controllers together may write of a kind."""
+        owned = [self._owned(name).kinds for name in names]
+        return frozenset(
+            path for kinds in owned for path in kinds.get(kind) or (kinds.get("*", ()) if is_template else ())
+        )
 
     def _owned(self, controller: str) -> Ownership:
         known = self.controllers.get(controller)
@@ -98,15 +123,8 @@ def _was_followed(followed: Sequence[Followed], controller: str, ref: Ref) -> bo
     return any(each.controller == controller and each.ref == ref for each in followed)
 
 
-def _violation(owned: Sequence[Ownership], change: Put | Delete | Save | Drop) -> str:
-    """Return what the change writes although none of the owners may, for example "Cluster.spec.taints"; "": nothing."""
-    if isinstance(change, Save | Drop):
-        return "" if any(type(change.row) in owns.rows for owns in owned) else f"rows {type(change.row).__name__}"
-    subject = change.old if isinstance(change, Delete) else change.new
-    kind = subject.ref.kind
-    allowed: tuple[str, ...] = ()
-    for owns in owned:
-        allowed += owns.kinds.get(kind) or (owns.kinds.get("*", ()) if isinstance(subject, Template) else ())
+def _refused(allowed: frozenset[str], kind: str, change: Put | Delete) -> str:
+    """Return what a change writes of a kind and may not, with only these paths allowed; "": nothing."""
     if not allowed:
         return f"kind {kind}"
     if "*" in allowed:

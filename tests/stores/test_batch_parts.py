@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from apps.objects.batch import BYTES_PER_OBJECT, MAX_OBJECTS, SLACK, Texts, batches
+from apps.objects.batch import BYTES_PER_OBJECT, MAX_OBJECTS, SLACK, Texts, batches, items_of
 from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.engine.decision import Decision, Event, Put
 from controlplane.engine.state import Actor
@@ -25,7 +25,7 @@ def decision(number: int, objects: int, events: int = 0) -> Decision:
 def weights(sizes: list[tuple[int, int]]) -> list[list[int]]:
     """Return what the parts of decisions of these (objects, events) weigh, decision by decision."""
     decisions = [(None, decision(number, *size)) for number, size in enumerate(sizes)]
-    return [[len(item.refs) + len(item.event_refs) for item in part] for part in batches(decisions, by=BY)]
+    return [[len(item.refs) + len(item.event_refs) for item in part] for part in batches(items_of(decisions, by=BY))]
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3)), max_size=900))
@@ -46,7 +46,7 @@ def test_a_decision_is_never_cut() -> None:
 
 def test_what_was_written_is_touched_again_in_the_next_part_only() -> None:
     one, other = decision(1, 1), decision(2, 1)
-    parts = list(batches([(None, found) for found in (one, other, one, other)], by=BY))
+    parts = list(batches(items_of([(None, found) for found in (one, other, one, other)], by=BY)))
     assert [[item.decision for item in part] for part in parts] == [[one, other], [one, other]]
 
 
@@ -58,6 +58,6 @@ def test_a_part_has_no_more_bytes_of_large_documents_than_of_many_small_ones() -
         content = {"data": {"file": "x" * large}}
         made = Template("v1", "ConfigMap", replace(name, name=f"large-{number}"), content)
         decisions.append((None, Decision(changes=(Put(made, None),))))
-    parts = list(batches(decisions, by=BY, texts=Texts()))
-    assert [len(part) for part in parts] == [6, 6, 6, 2]
+    parts = list(batches(items_of(decisions, by=BY), texts=Texts()))
+    assert [len(part) for part in parts] == [7, 7, 6]
     assert all(len(part) * large <= MAX_OBJECTS * BYTES_PER_OBJECT for part in parts)

@@ -23,7 +23,8 @@ def _leftover(work: Work) -> list[str]:
 
 
 def _binding(work: Work) -> list[str]:
-    return [] if work.made_for is None else [str(work.made_for)]
+    made_for = work.made_for
+    return [] if made_for is None else [str(made_for)]
 
 
 DECLARED = (
