@@ -19,8 +19,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from apps.api.client_certificates import CERTIFICATE, PEER
 from apps.api.direct import Direct
-from apps.api.outgoing import WRITE
+from apps.api.outgoing import LOST, WRITE
 from apps.api.tunnels import ABORT, TUNNEL, Tunnel
+from apps.api.wakeup import Wakeup
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +64,13 @@ class Connections:
 class GuardedProtocol(HttpToolsProtocol):
     """uvicorn's HTTP/1.1 protocol with limits. `guarded` returns the class for one process."""
 
-    connections_of_process: Connections
+    # uvicorn's attributes are in a dictionary with keys that all connections share. More than 30 are not shared.
+    __slots__ = (
+        *("certificate", "_in_headers", "_header_bytes", "_header_timer", "_arriving", "_without_body", "_body_timer"),
+        *("_tunnel", "_when_lost", "_is_switched"),
+    )
+
+    connections_of_process: ClassVar[Connections]
     direct: ClassVar[Direct | None] = None  # None: all requests go to the application
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -76,10 +83,12 @@ class GuardedProtocol(HttpToolsProtocol):
         self._without_body: Callable[[], None] | None = None  # begins a creation whose body has not arrived
         self._body_timer: asyncio.TimerHandle | None = None
         self._tunnel: Tunnel | None = None  # None: no request has asked for another protocol
+        self._when_lost: Callable[[], None] | None = None  # None: nothing but uvicorn has to know of the end
         self._is_switched = False  # True: what arrives is no HTTP any more
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow._is_writable_event = Wakeup(is_set=True)  # type: ignore[assignment]  # takes less memory
         if (tls := transport.get_extra_info("ssl_object")) is not None:
             self.certificate = tls.getpeercert(binary_form=True) or None
         if self.connections_of_process.admit(self):
@@ -95,6 +104,9 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._tunnel is not None:
             self._tunnel.end()
         super().connection_lost(exc)
+        when_lost, self._when_lost = self._when_lost, None
+        if when_lost is not None:
+            when_lost()
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
@@ -120,6 +132,7 @@ class GuardedProtocol(HttpToolsProtocol):
         extensions: dict[str, Any] = {ABORT: {"now": self.transport.abort}}
         extensions[PEER] = self.client[0] if self.client else ""
         extensions[WRITE] = self._write
+        extensions[LOST] = self._call_when_lost
         if self.certificate is not None:
             extensions[CERTIFICATE] = self.certificate
         self.scope["extensions"] = extensions
@@ -142,6 +155,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
         def begin() -> None:
             if self.direct is None or not self.direct.take(cycle, lambda: start(cycle, app)):
+                cycle.message_event = Wakeup(is_set=cycle.message_event.is_set())  # type: ignore[assignment]  # smaller
                 start(cycle, app)
 
         if self.direct is not None and cycle.more_body and self.direct.waits_for_body(cycle):
@@ -182,6 +196,13 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport.write(chunk)
         return True
 
+    def _call_when_lost(self, call: Callable[[], None] | None) -> None:
+        """Call a function when the client is gone, which may be now. None: call nothing."""
+        self._when_lost = call
+        if call is not None and self not in self.connections_of_process.open:
+            self._when_lost = None
+            call()
+
     def _open_tunnel(self) -> Tunnel:
         """Return the tunnel of this connection, which ends uvicorn's own answer: the caller sends all bytes."""
         assert self._tunnel is not None, "only a request that asks for another protocol has this extension"
@@ -209,5 +230,5 @@ class GuardedProtocol(HttpToolsProtocol):
 
 def guarded(limit: int, direct: Direct | None = None) -> type[GuardedProtocol]:
     """Return the protocol class for a process that allows `limit` connections. `direct`: answers some requests."""
-    members = {"connections_of_process": Connections(limit), "direct": direct}
+    members = {"connections_of_process": Connections(limit), "direct": direct, "__slots__": ()}
     return type("GuardedProtocol", (GuardedProtocol,), members)

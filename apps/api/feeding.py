@@ -92,7 +92,7 @@ class Feeding:
         if watcher.pending:
             await self._read_beside(watcher)
         while watcher.pending:
-            item = watcher.pending.popleft()
+            item = watcher.pending.pop(0)
             if isinstance(item, CatchUp):
                 await self._catch_up(watcher, item.version, lines, write)
             elif isinstance(item, Step):

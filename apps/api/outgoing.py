@@ -11,6 +11,7 @@ Headers = list[tuple[bytes, bytes]]
 
 SLICE = 256 * 1024  # bytes passed to uvicorn at once; uvicorn waits until the client has read most of them
 WRITE = "lifeboat.write"  # extension of a scope: a function that sends a part of the present answer at once
+LOST = "lifeboat.lost"  # extension of a scope: a function that takes what is called when the client is gone
 STALL_SECONDS = 60.0  # a client that reads nothing for this long is disconnected
 
 

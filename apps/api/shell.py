@@ -33,7 +33,7 @@ from apps.api.heartbeat_intake import Listening
 from apps.api.incoming import Disconnected, Incoming, Receive, Scope, body_of, environ_of
 from apps.api.last_use import LAST_USES
 from apps.api.oidc import PROVIDER
-from apps.api.outgoing import SLICE, WRITE, Headers, Send, Stalled, send_parts, send_whole
+from apps.api.outgoing import LOST, SLICE, WRITE, Headers, Send, Stalled, send_parts, send_whole
 from apps.api.permissions import check_probe
 from apps.api.proxy import PATTERN, Proxied, ProxyResponse
 from apps.api.proxying import Proxying
@@ -139,9 +139,9 @@ class Shell:
                 return
             reply = await self._reply(scope, receive)
             if reply.stream is not None:
-                await self._stream(reply.stream, scope, receive, send)
+                await self._stream(reply.stream, scope, send)
             elif reply.push is not None:
-                await self._push(reply.push, receive, send)
+                await self._push(reply.push, scope, send)
             else:
                 await self._send(reply, send)
         except Disconnected:
@@ -281,12 +281,13 @@ class Shell:
 
     # Streams
 
-    async def _stream(self, stream: Stream, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _stream(self, stream: Stream, scope: Scope, send: Send) -> None:
         assert self.feeding is not None, "the server has to run the lifespan protocol: uvicorn --lifespan on"
         watcher = Watcher(stream)
-        watcher.write = scope.get("extensions", {}).get(WRITE)
+        watcher.write = scope["extensions"].get(WRITE)
         await self.feeding.add(watcher)
-        listener = asyncio.create_task(_until_disconnect(receive, watcher))
+        when_lost = scope["extensions"][LOST]
+        when_lost(lambda: watcher.end(now=True))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
             await self.feeding.feed(watcher, _sender(watcher, send))
@@ -297,14 +298,15 @@ class Shell:
         finally:
             stream.initial = None  # also if the stream ended early: its bytes count until then
             self.feeding.remove(watcher)
-            listener.cancel()
+            when_lost(None)
 
-    async def _push(self, push: Push, receive: Receive, send: Send) -> None:
+    async def _push(self, push: Push, scope: Scope, send: Send) -> None:
         """Send the events of a push until its client, its login, its deadline or the server ends it."""
         assert self.tailer is not None, "the server has to run the lifespan protocol: uvicorn --lifespan on"
         watcher = Watcher(push)
         await self.tailer.add(watcher)
-        listener = asyncio.create_task(_until_disconnect(receive, watcher))
+        when_lost = scope["extensions"][LOST]
+        when_lost(lambda: watcher.end(now=True))
         loop, write = asyncio.get_running_loop(), _sender(watcher, send)
 
         def wake() -> None:
@@ -324,7 +326,7 @@ class Shell:
         finally:
             push.source.close()
             self.tailer.remove(watcher)
-            listener.cancel()
+            when_lost(None)
 
 
 def _writes_wait() -> ServiceUnavailable:
@@ -334,12 +336,6 @@ def _writes_wait() -> ServiceUnavailable:
         "the state of the database",
         retry_after_seconds=BUSY_SECONDS,
     )
-
-
-async def _until_disconnect(receive: Receive, watcher: Watcher) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    watcher.end(now=True)
 
 
 def _sender(watcher: Watcher, send: Send) -> Callable[[bytes], Awaitable[None]]:
