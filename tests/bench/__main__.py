@@ -1,5 +1,7 @@
 """`python -m tests.bench [name …]`: run benches, print their figures, append them to the file BENCH_OUT.
 
+A bench that fails does not stop the others: its error is printed with their figures, and the exit code is 1.
+
 Servers of our own are started where DATABASE_URL is not set; a database of its own is made and dropped either way.
 """
 
@@ -10,6 +12,8 @@ import logging
 import os
 import pkgutil
 import sys
+import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,7 +49,7 @@ def main(asked: list[str]) -> int:
         os.environ["BENCH_WHOLE"] = "1"  # benches with sizes choose small ones
     own = None if all(os.environ.get(name) for name in VARIABLES) else OwnServices(throwaway=False)
     try:
-        figures = with_database(lambda: _run(asked or sorted(set(names()) - _ONLY_BY_NAME)))
+        figures, failed = with_database(lambda: _run(asked or sorted(set(names()) - _ONLY_BY_NAME)))
     finally:
         if own is not None:
             own.stop()
@@ -54,7 +58,9 @@ def main(asked: list[str]) -> int:
     if out := os.environ.get("BENCH_OUT"):
         with Path(out).open("a") as file:
             file.write(figure.lines(figures, on=on))
-    return 0
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 def with_database(work: Callable[[], T]) -> T:
@@ -74,8 +80,18 @@ def with_database(work: Callable[[], T]) -> T:
         creation.destroy_test_db(before, verbosity=0)
 
 
-def _run(asked: list[str]) -> list[figure.Figure]:
-    return [found for name in asked for found in importlib.import_module(f"tests.bench.{name}").run()]
+def _run(asked: list[str]) -> tuple[list[figure.Figure], list[str]]:
+    """Return the figures of the benches, and the names of those that failed."""
+    figures, failed = list[figure.Figure](), list[str]()
+    for name in asked:
+        started = time.monotonic()
+        try:
+            figures += importlib.import_module(f"tests.bench.{name}").run()
+        except Exception:  # noqa: BLE001  # the figures of the others are worth minutes
+            traceback.print_exc()
+            failed.append(name)
+        print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+    return figures, failed
 
 
 def _keep_log_lines_out_of_the_figures() -> None:

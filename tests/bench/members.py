@@ -142,10 +142,14 @@ def run() -> list[Figure]:
 
 @contextmanager
 def _members(folder: Path) -> Iterator[tuple[list[Member], dict[str, list[int]], str]]:
-    """Give real members of the lab that run, or simulated ones that are started for the bench."""
-    lab = os.environ.get("LAB")
-    if lab:
-        running = Path(lab) / "run"
+    """Give real members of the lab that run, or simulated ones that are started for the bench.
+
+    `make bench` runs all benches with one lab. If only the kube-apiserver of other benches runs in it, members are
+    simulated.
+    """
+    running = Path(os.environ.get("LAB") or "/nonexistent", "run")
+    wanted = os.environ.get("LAB") and "BENCH_WHOLE" not in os.environ
+    if wanted or all((running / f"{name}.kcm.pid").is_file() for name in NAMES):
         members = [from_kubeconfig(name, running / f"{name}.config") for name in NAMES]
         parts = {SERVERS: ("apiserver", "etcd"), CONTROLLERS: ("kcm", "kubelet")}
         theirs = {

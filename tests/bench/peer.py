@@ -23,11 +23,12 @@ def peer() -> Served | None:
     """Return the kube-apiserver of LAB; None: LAB is not set, or no kube-apiserver was started there."""
     folder = Path(os.environ.get("LAB") or "/nonexistent", "run")
     kubeconfig = folder / "member1.config"
-    if not kubeconfig.is_file():
+    started = folder / "member1.apiserver.pid"
+    if not (kubeconfig.is_file() and started.is_file()):
         return None
     document = yaml.safe_load(kubeconfig.read_text())
     cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
     authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-    pid = int((folder / "member1.apiserver.pid").read_text())
+    pid = int(started.read_text())
     trusted = ssl.create_default_context(cadata=authority)
     return Served(urlsplit(cluster["server"]).port or 443, user["token"], pid, trusted)
