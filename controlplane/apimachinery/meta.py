@@ -61,7 +61,6 @@ class Ref(NamedTuple):
 
 
 @lru_cache(maxsize=4096)  # called for every reference; there are few kinds
-@lru_cache(maxsize=1024)  # asked for each reference of each change
 def kind_key(api_version: str, kind: str) -> str:
     """Return the key of a kind, which has no version: ("apps/v1", "Deployment") → "apps/Deployment"."""
     group, slash, _version = api_version.partition("/")

@@ -13,9 +13,11 @@ from controlplane.estimate.request import CPU, scaled
 from controlplane.kinds.cluster import NO_EXECUTE, NO_SCHEDULE, NodePool, NodeRoom, NodeTaint
 
 MAX_POOLS: Final = 64
-"""How many pools a cluster reports. If there are more, the label with the most values is left out, and so on."""
+"""How many pools a cluster reports. If there are more, the label with the most values is left out, and so on. If taints
+alone make more, the pools with the fewest nodes are left out."""
 MAX_ROOMS: Final = 256
-"""How many different free amounts a cluster reports. If there are more, amounts are rounded down."""
+"""How many different free amounts a cluster reports. If there are more, amounts are rounded down. If that is not
+enough, those of the fewest nodes are left out."""
 HOSTNAME: Final = "kubernetes.io/hostname"
 _DIGITS: Final = 8  # the significant binary digits with which rounding begins
 
@@ -46,13 +48,29 @@ def pools_of(nodes: Iterable[tuple[Document, Amounts]]) -> tuple[tuple[NodePool,
         pools[tuple(pair for pair in labels if pair[0] not in unlisted), taints][free] += 1
     digits = _DIGITS
     while sum(map(len, pools.values())) > MAX_ROOMS and digits:
-        pools = {kind: _rounded(rooms, digits) for kind, rooms in pools.items()}
+        pools = defaultdict(Counter, {kind: _rounded(rooms, digits) for kind, rooms in pools.items()})
         digits -= 1
+    largest = _largest(pools)
     found = tuple(
         NodePool(dict(labels), taints, tuple(NodeRoom(rooms[free], _texts(free)) for free in sorted(rooms)))
-        for (labels, taints), rooms in sorted(pools.items(), key=lambda item: (item[0][0], str(item[0][1])))
+        for (labels, taints), rooms in sorted(largest.items(), key=lambda item: (item[0][0], str(item[0][1])))
     )
     return found, tuple(sorted(unlisted))
+
+
+def _largest(pools: Mapping[_Kind, Counter[_Free]]) -> Mapping[_Kind, Counter[_Free]]:
+    """Return the MAX_POOLS pools with most nodes, and of these the MAX_ROOMS rooms with most nodes.
+
+    The other nodes count as full. They are few: each has taints, or free amounts, that nearly no other node has.
+    """
+    kinds = sorted(pools, key=lambda kind: (-pools[kind].total(), str(kind)))[:MAX_POOLS]
+    rooms = sorted(
+        ((kind, free) for kind in kinds for free in pools[kind]), key=lambda room: (-pools[room[0]][room[1]], str(room))
+    )
+    found: dict[_Kind, Counter[_Free]] = {kind: Counter() for kind in kinds}
+    for kind, free in rooms[:MAX_ROOMS]:
+        found[kind][free] = pools[kind][free]
+    return found
 
 
 def _kind(node: Document) -> _Kind:

@@ -149,6 +149,19 @@ def without_quota(asked: Asked) -> Asked:
     return Bundle(tuple((count, replace(request, quota=msgspec.UNSET)) for count, request in asked.parts))
 
 
+class _Requirement(msgspec.Struct):
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class _Term(msgspec.Struct, rename="camel"):
+    """A term of a node affinity as Kubernetes writes it."""
+
+    match_expressions: list[_Requirement] | None = None
+    match_fields: list[_Requirement] | None = None
+
+
 def on_nodes(asked: Asked, spec: ResourceBindingSpec) -> Asked:
     """Return the request of a binding as one that only fits on the nodes that its pods may be placed on.
 
@@ -168,20 +181,24 @@ def _terms(requirements: ReplicaRequirements | None) -> NodeTerms:
         return NodeTerms()
     tolerations = tuple(_toleration(item) for item in claim.tolerations)
     affinity = claim.hard_node_affinity
-    terms = None if not affinity else tuple(map(_requirements, affinity.get("nodeSelectorTerms") or ()))
+    listed = affinity.get("nodeSelectorTerms") or () if affinity else ()
+    if not isinstance(listed, (list, tuple)):
+        raise ValueError("nodeClaim.hardNodeAffinity: nodeSelectorTerms is not a list")
+    terms = tuple(map(_requirements, listed)) if affinity else None
     return NodeTerms(tuple(sorted(claim.node_selector.items())), terms, tolerations)
 
 
 def _requirements(term: Mapping[str, Any]) -> tuple[NodeRequirement, ...]:
     """Return the requirements of a term of a node affinity. Raises ValueError if one is malformed."""
     try:
-        return tuple(
-            NodeRequirement(item["key"], item["operator"], tuple(item.get("values") or ()), of_field)
-            for name, of_field in (("matchExpressions", False), ("matchFields", True))
-            for item in term.get(name) or ()
-        )
-    except (AttributeError, KeyError, TypeError):
-        raise ValueError("nodeClaim.hardNodeAffinity: each requirement needs a key and an operator") from None
+        found = msgspec.convert(term, _Term)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"nodeClaim.hardNodeAffinity: {error}") from None
+    return tuple(
+        NodeRequirement(item.key, item.operator, tuple(item.values or ()), of_field)
+        for items, of_field in ((found.match_expressions, False), (found.match_fields, True))
+        for item in items or ()
+    )
 
 
 def _toleration(item: Mapping[str, Any]) -> Toleration:

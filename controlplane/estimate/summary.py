@@ -65,10 +65,8 @@ def summarise(
 def _pools(
     nodes: Sequence[Document], usable: Mapping[str, Amounts], taken: Mapping[str, Amounts]
 ) -> tuple[tuple[NodePool, ...], tuple[str, ...]]:
-    documents = (node for node in nodes if node["metadata"]["name"] in usable)
-    return pools_of(
-        (node, _left(usable[name], taken.get(name, {}))) for node in documents for name in (node["metadata"]["name"],)
-    )
+    documents = {node["metadata"]["name"]: node for node in nodes}
+    return pools_of((documents[name], _left(offered, taken.get(name, {}))) for name, offered in usable.items())
 
 
 def _left(allocatable: Amounts, taken: Amounts) -> Amounts:

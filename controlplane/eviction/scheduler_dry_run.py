@@ -78,14 +78,17 @@ class SchedulerDryRun:
         key = frozenset(leaving)
         if key not in self._without:  # most bindings leave the same clusters, so the arrays of the others are shared
             self._without[key] = self._fleet.without(key)
-        question = question_of(
-            binding.spec,
-            binding.status,
-            settings=self._settings,
-            neighbours=self._groups.seen_by(binding),
-            application=self._applications.seen_by(binding, now=now),
-            left=left_for_taints(binding, self._fleet),
-        )
+        try:
+            question = question_of(
+                binding.spec,
+                binding.status,
+                settings=self._settings,
+                neighbours=self._groups.seen_by(binding),
+                application=self._applications.seen_by(binding, now=now),
+                left=left_for_taints(binding, self._fleet),
+            )
+        except ValueError as error:  # one binding with a malformed request must not stop the evictions of all others
+            return DryRunResult(refused=f"the scheduler cannot read what its pods need: {error}")
         reserved = self._reserved(binding)
         answers = self._lasting if ignores_capacity(question) else self._answers
         outcome = None if reserved else answers.get((key, question))

@@ -55,7 +55,7 @@ class NodeRooms:
         A cluster that does not report single nodes keeps the number in `fitting`.
         """
         for replicas, request in asked.parts if isinstance(asked, Bundle) else ((1, asked),):
-            if isinstance(request.nodes, NodeTerms) and replicas and len(self._counts):
+            if isinstance(request.nodes, NodeTerms) and replicas:
                 fitting = np.minimum(fitting, self._replicas(request, request.nodes) // replicas)
         return fitting
 
@@ -67,7 +67,7 @@ class NodeRooms:
             per_node = np.minimum(per_node, self._free.get(name, nothing) // amount)
         per_node[~self._matches(terms)] = 0
         found: Counts = np.where(self.reported, 0, UNLIMITED)
-        np.add.at(found, self._clusters, per_node * self._counts)
+        np.add.at(found, self._clusters, np.minimum(per_node, UNLIMITED) * np.minimum(self._counts, UNLIMITED))
         return found
 
     def _matches(self, terms: NodeTerms) -> Mask:
@@ -79,7 +79,10 @@ class NodeRooms:
         return mask
 
     def without_match(self, asked: Request | Bundle) -> Mask:
-        """Return the clusters that report nodes of which none is selected by a request, or by one of its parts."""
+        """Return the clusters on which no node takes the pods of a request, or those of one of its components.
+
+        A cluster that does not report single nodes is not among them.
+        """
         found: Mask = np.zeros(len(self.reported), dtype=np.bool_)
         for replicas, request in asked.parts if isinstance(asked, Bundle) else ((1, asked),):
             if isinstance(request.nodes, NodeTerms) and replicas:
@@ -97,9 +100,8 @@ class NodeRooms:
 
 def _column(name: str, pools: Sequence[tuple[int, PoolRoom]], rooms: Sequence[tuple[int, int]]) -> Counts:
     """Return what each room has free of a resource."""
-    free = [pool.free.get(name) for _, pool in pools]
-    amounts = (None if free[index] is None else free[index][room] for index, room in rooms)  # type: ignore[index]
-    return np.array([amount or 0 for amount in amounts], dtype=np.int64)
+    free = [pool.free.get(name) or (0,) * len(pool.counts) for _, pool in pools]
+    return np.array([free[index][room] for index, room in rooms], dtype=np.int64)
 
 
 def matches(terms: NodeTerms, pool: PoolRoom, unlisted: frozenset[str]) -> bool:

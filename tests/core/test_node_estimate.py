@@ -7,16 +7,19 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.clusters.questions import Collect
 from controlplane.controllers.collection import Collection, CollectionSnapshot
 from controlplane.estimate.node_pools import MAX_POOLS, MAX_ROOMS
 from controlplane.estimate.request import Bundle, NodeRequirement, NodeTerms, Request, decoded, encoded
 from controlplane.estimate.summary import summarise
+from controlplane.eviction.scheduler_dry_run import SchedulerDryRun
 from controlplane.insight.readiness_row import relevant_change
 from controlplane.interpret.requirements import of_pod
-from controlplane.kinds.binding import Component, NodeClaim, ReplicaRequirements, ResourceBindingStatus
-from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.binding import Binding, Component, NodeClaim, ReplicaRequirements, ResourceBindingStatus
+from controlplane.kinds.cluster import Cluster, NodePool, NodeRoom, ResourceSummary
 from controlplane.kinds.cluster.status_rules import validate_status
 from controlplane.kinds.policy import Toleration
 from controlplane.scheduling.batch import Batch, Item
@@ -278,6 +281,50 @@ def test_a_report_of_many_nodes_is_limited_and_never_says_more_than_is_free() ->
     assert 400 <= room(pod_spec(cpu="4100m"), large)[0] <= 900
 
 
+def test_a_report_has_a_limit_also_if_every_node_has_a_taint_and_free_amounts_of_its_own() -> None:
+    nodes = [
+        node(f"n{number}", {"key": f"t{number % 100}", "effect": "NoSchedule"}, cpu=str(2 ** (number % 40)))
+        for number in range(4000)
+    ]
+    for number, one in enumerate(nodes):
+        one["status"]["allocatable"] |= {"memory": str(2 ** (number % 37)), "pods": str(2 ** (number % 11))}
+
+    pools = summarise(nodes, (), single_nodes=True).node_pools
+
+    assert len(pools) == MAX_POOLS
+    assert sum(len(pool.nodes) for pool in pools) == MAX_ROOMS
+
+
+def test_absurd_numbers_of_a_report_do_not_stop_the_scheduler() -> None:
+    most = str(2**63 - 1)
+    pool = NodePool(nodes=(NodeRoom(2**31 - 1, {"cpu": most, "pods": most}),) * 2)
+    absurd = cluster("a", summary=ResourceSummary(allocatable={"cpu": "9", "pods": "9"}, node_pools=(pool,)))
+
+    assert room(pod_spec(cpu="1"), absurd) == [9]
+
+
+def test_a_malformed_claim_of_one_binding_holds_that_binding_and_evicts_the_others() -> None:
+    malformed = NodeClaim(hard_node_affinity={"nodeSelectorTerms": [term("zone", "In", "a") | {"matchFields": 1}]})
+    wanted = spec(by_room("a", "b"), on={"a": 1})
+    fields = {name: getattr(wanted, name) for name in ("resource", "replicas", "placement", "clusters")}
+    good, bad = (
+        Binding(
+            "work.karmada.io/v1alpha2",
+            "ResourceBinding",
+            ObjectMeta("web", "default"),
+            type(wanted)(**fields, replica_requirements=ReplicaRequirements(claim, {"cpu": "1"})),
+        )
+        for claim in (None, malformed)
+    )
+    fleet = Fleet.of([member("a", *MIXED), member("b", *MIXED)], settings=ON)
+    dry_run = SchedulerDryRun(lambda: fleet, ON, applications={}, groups={})
+
+    held, placed = (dry_run.place_without(one, ["a"]) for one in (bad, good))
+
+    assert "nodeClaim.hardNodeAffinity" in held.refused
+    assert [target.name for target in placed.clusters] == ["b"]
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 9000), st.integers(0, 12), st.sampled_from("ab"), st.booleans()), max_size=12),
     st.integers(1, 4000),
@@ -314,7 +361,8 @@ def test_labels_and_taints_of_nodes_are_read_only_if_the_estimator_is_on(setting
 
     assert isinstance(question, Collect)
     assert question.single_nodes == settings.enable_scheduler_estimator
-    assert bool(isinstance(asked(pod_spec(), settings).nodes, NodeTerms)) == settings.enable_scheduler_estimator  # type: ignore[union-attr]
+    request = Request((("cpu", 3000),))
+    assert asked(pod_spec(), settings) == (replace(request, nodes=NodeTerms()) if settings is ON else request)
 
 
 def test_readiness_is_computed_again_when_the_room_of_a_pool_changes_by_a_step() -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, field
 
-from controlplane.apimachinery.meta import Condition, Object, QuantityText, Struct, UserStruct, condition
+from controlplane.apimachinery.meta import Condition, Int32, Object, QuantityText, Struct, UserStruct, condition
 from controlplane.apimachinery.names import OBSERVE_ANNOTATION
 
 CLUSTER = "cluster.karmada.io/Cluster"
@@ -142,7 +142,7 @@ class NodeTaint(Struct, frozen=True):
 class NodeRoom(Struct, frozen=True):
     """Nodes with equal free amounts: how many there are, and what each has free, by resource name."""
 
-    count: int = 0
+    count: Int32 = 0
     free: dict[str, QuantityText] = {}
 
 
