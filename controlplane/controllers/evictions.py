@@ -277,7 +277,7 @@ def plan_of(
         return min(most - taken_tokens[rate.bucket_of(cluster, scope)], snapshot.most - taken_tokens.total())
 
     def place_without(binding: Binding, leaving: Collection[str]) -> DryRunResult:
-        return dry_run.place_without(binding, leaving, now=now)
+        return dry_run.place_or_refuse(binding, leaving, now=now)
 
     def reserve(row: Eviction, binding: Binding, refuge: Refuge) -> Reservation:
         taken_tokens[rate.bucket_of(row.cluster, scope)] += 1

@@ -70,6 +70,7 @@ class SchedulerDryRun:
 
         Capacity that is reserved for this binding is free for it, and the clusters with it are preferred. So a second
         eviction of the same binding finds the same refuge. `now`: see `Applications.seen_by`.
+        Raises ValueError if the request of the binding cannot be read.
         """
         if binding.spec.placement is None:
             return DryRunResult(refused=NO_PLACEMENT)
@@ -78,17 +79,14 @@ class SchedulerDryRun:
         key = frozenset(leaving)
         if key not in self._without:  # most bindings leave the same clusters, so the arrays of the others are shared
             self._without[key] = self._fleet.without(key)
-        try:
-            question = question_of(
-                binding.spec,
-                binding.status,
-                settings=self._settings,
-                neighbours=self._groups.seen_by(binding),
-                application=self._applications.seen_by(binding, now=now),
-                left=left_for_taints(binding, self._fleet),
-            )
-        except ValueError as error:  # one binding with a malformed request must not stop the evictions of all others
-            return DryRunResult(refused=f"the scheduler cannot read what its pods need: {error}")
+        question = question_of(
+            binding.spec,
+            binding.status,
+            settings=self._settings,
+            neighbours=self._groups.seen_by(binding),
+            application=self._applications.seen_by(binding, now=now),
+            left=left_for_taints(binding, self._fleet),
+        )
         reserved = self._reserved(binding)
         answers = self._lasting if ignores_capacity(question) else self._answers
         outcome = None if reserved else answers.get((key, question))
@@ -102,6 +100,18 @@ class SchedulerDryRun:
         if isinstance(outcome, Placed):
             return DryRunResult(outcome.clusters, asked=question.asked)
         return DryRunResult(refused=outcome.message, part=outcome.part or (), asked=question.asked)
+
+    def place_or_refuse(
+        self, binding: Binding, leaving: Collection[str], *, now: datetime | None = None
+    ) -> DryRunResult:
+        """Return the result of `place_without`, and a refusal if the request of the binding cannot be read.
+
+        So one malformed binding does not stop the evictions of all others.
+        """
+        try:
+            return self.place_without(binding, leaving, now=now)
+        except ValueError as error:
+            return DryRunResult(refused=f"the scheduler cannot read what it requests: {error}")
 
     def _reserved(self, binding: Binding) -> Sequence[CapacityReservation]:
         """Return the capacity that is reserved for a binding: by an earlier dry run here, else by a stored reservation

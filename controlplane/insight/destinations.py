@@ -32,7 +32,7 @@ def destinations(
         if binding is None or binding.spec.target(row.cluster) is None:
             continue
         leaving = clusters_left_together(row, rows_by_binding.get(row.binding, ()))
-        result = dry_run.place_without(binding, leaving)
+        result = dry_run.place_or_refuse(binding, leaving)
         source_ready = ready.get(row.cluster, False)
         found[row.key] = refuge_from(binding, leaving, result, settings, source_ready=source_ready)
     return found

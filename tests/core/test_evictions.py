@@ -15,13 +15,13 @@ from controlplane.engine.decision import Decision, Save
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.state import Actor
 from controlplane.eviction.rate import TakeTokens, Tokens
-from controlplane.kinds.binding import AggregatedStatusItem
+from controlplane.kinds.binding import AggregatedStatusItem, ReplicaRequirements
 from controlplane.kinds.policy import (
     ClusterFailoverBehavior,
     StatePreservation,
     StatePreservationRule,
 )
-from controlplane.kinds.rows import EVICTED, Eviction, FleetState
+from controlplane.kinds.rows import EVICTED, HELD, Eviction, FleetState
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
 from controlplane.settings import GATES
 from tests.builders.objects import START, binding, cluster, no_execute
@@ -111,6 +111,24 @@ def test_as_many_rows_are_read_at_once_as_a_full_bucket_has_tokens_for(tokens_a_
     run.run_until_idle(controllers, store, settings, world=run.World(answer=answer))
 
     assert [count for count in asked if count] == [500, 500, 24][:looks] if looks > 1 else [MOST_HEADS]
+
+
+def test_a_binding_whose_request_cannot_be_read_is_held_and_the_others_are_evicted() -> None:
+    controllers = [EvictionQueue(), Evictions()]
+    store = MemoryStore(controllers=controllers, clock=lambda: START)
+    good, broken = (binding(name, ANYWHERE, on={"member1": 1}) for name in ("good", "broken"))
+    broken = broken.with_spec(replica_requirements=ReplicaRequirements(resource_request={"cpu": "much"}))
+    store.create(cluster("member1").with_spec(taints=(no_execute(),)), cluster("member2"), good, broken)
+    store.apply([(None, Decision(changes=(Save(FleetState("default", failover_on_since=START)),)))], by=Actor("test"))
+
+    run.run_until_idle(controllers, store, FAST, world=run.World(answer=lambda asked: Tokens(dict(asked.wanted), 0.0)))
+
+    states = store.rows(Eviction, "state", [EVICTED, HELD])
+    assert {state: [row.binding.rpartition("/")[2] for row in rows] for state, rows in states.items()} == {
+        EVICTED: ["good-deployment"],
+        HELD: ["broken-deployment"],
+    }
+    assert "much" in states[HELD][0].message
 
 
 # What is written

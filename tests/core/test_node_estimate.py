@@ -319,7 +319,7 @@ def test_a_malformed_claim_of_one_binding_holds_that_binding_and_evicts_the_othe
     fleet = Fleet.of([member("a", *MIXED), member("b", *MIXED)], settings=ON)
     dry_run = SchedulerDryRun(lambda: fleet, ON, applications={}, groups={})
 
-    held, placed = (dry_run.place_without(one, ["a"]) for one in (bad, good))
+    held, placed = (dry_run.place_or_refuse(one, ["a"]) for one in (bad, good))
 
     assert "nodeClaim.hardNodeAffinity" in held.refused
     assert [target.name for target in placed.clusters] == ["b"]

@@ -117,7 +117,7 @@ class TaintEvictions:
             # A second eviction of a binding finds the refuge that the first has reserved, and room never grows here.
             key = (binding.ref, frozenset(clusters))
             if key not in answered:
-                answered[key] = dry_run.place_without(binding, clusters, now=now)
+                answered[key] = dry_run.place_or_refuse(binding, clusters, now=now)
             return answered[key]
 
         def reserve(row: Eviction, binding: Binding, refuge: Refuge) -> Reservation:
