@@ -9,7 +9,7 @@ from __future__ import annotations
 from rest_framework.request import Request
 
 from apps.api.pages import PageRenderer
-from apps.objects.confirmation import Confirmation, no_confirmation, problems
+from apps.objects.confirmation import REASON_LENGTH, Confirmation, no_confirmation, problems
 from apps.objects.preview import Preview
 from controlplane.apimachinery.causes import invalid
 from controlplane.apimachinery.errors import Invalid
@@ -42,7 +42,15 @@ def confirmation(request: Request, subject: str, kubectl: str) -> Confirmation:
 
 
 def reason_of(request: Request, way: str) -> str:
-    """Return the reason of a write for the change log: the way in, and what the person wrote on the page."""
+    """Return the reason of a write for the change log: the way in, and the `reason` of the query, if there is one.
+
+    Pages and `lifeboat --reason` send it. Raises Invalid if it is longer than REASON_LENGTH or contains control
+    characters.
+    """
     written = request.query_params.get("reason", "").strip()
-    asked = isinstance(request.accepted_renderer, PageRenderer) and written
-    return f"{way}: {written}"[:200] if asked else way
+    if not written:
+        return way
+    if len(written) > REASON_LENGTH or not written.isprintable():
+        rule = f"must have at most {REASON_LENGTH} characters, on one line and without control characters"
+        raise Invalid.of("Reason", "", [invalid("query.reason", written[:REASON_LENGTH], rule)])
+    return f"{way}: {written}"

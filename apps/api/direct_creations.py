@@ -48,7 +48,7 @@ CREATED: Final = 201
 PATIENCE_SECONDS: Final = 1.0  # while a statement takes longer, for example because the lock is held, threads wait
 # Their admission asks the database, or what is known of them has to be renewed after a write.
 _OTHERS: Final = frozenset((SERVICE, LEASE, DEFINITION, signing_request.KEY, *admission_kinds.KEYS, *CHECKS))
-_OTHER_WAY: Final = frozenset(("format", "watch", "dryRun"))  # query parameters
+_OTHER_WAY: Final = frozenset(("format", "watch", "dryRun", "reason"))  # query parameters
 
 Start = Callable[[], None]
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from django.urls import reverse
 from django.utils.html import escape
 from rest_framework.exceptions import APIException
+from rest_framework.permissions import SAFE_METHODS
 from rest_framework.renderers import BaseRenderer, BrowsableAPIRenderer
 
 from apps.api.answer import Answer, ListAnswer, ObjectAnswer
@@ -32,6 +34,7 @@ from apps.api.renderers import (
 from apps.api.target import Target
 from apps.objects.store import store
 from controlplane.apimachinery.errors import StatusError
+from controlplane.kinds import CLUSTER
 
 MAX_TEXT = 512 * 1024  # characters of YAML on a page
 
@@ -77,6 +80,7 @@ class PageRenderer(BrowsableAPIRenderer):
         elif isinstance(answer, ObjectAnswer) and target is not None and not target.subresource:
             context["related"] = related(target.kind.key, answer.document)
         context["notes"] = self.notes
+        context["watching"] = watching(renderer_context["request"], renderer_context["response"].status_code, target)
         return context
 
     def show_form_for_method(self, view: Any, method: str, request: Any, obj: Any) -> bool:
@@ -142,6 +146,20 @@ def rows_of(answer: ListAnswer) -> Rows:
         first.append(Link(name, f"{list_url(answer.resource, namespace=namespace)}/{name}"))
         rows.append(first + [Link("" if cells[number] is None else str(cells[number]), "") for number, _ in kept])
     return Rows([*(["Namespace"] if several else []), "Name", *(name for _, name in kept)], rows)
+
+
+def watching(request: Any, status: int, target: Target | None) -> list[Link]:
+    """Return links to the pages that show what a write does to workloads; []: no write was confirmed with a reason."""
+    if status >= 400 or request.method in SAFE_METHODS or not request.query_params.get("reason", "").strip():
+        return []
+    found = [
+        Link("Situation", reverse("console:situation")),
+        Link("Queue", reverse("console:queue")),
+        Link("Records", reverse("console:records")),
+    ]
+    if target is not None and target.kind.key == CLUSTER and target.name and request.method != "DELETE":
+        found.insert(0, Link(f"Cluster {target.name}", reverse("console:cluster", kwargs={"name": target.name})))
+    return found
 
 
 def _named(target: Target) -> str:

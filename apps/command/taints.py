@@ -64,14 +64,20 @@ def parsed(text: str) -> Edit:
 
 
 def _change(
-    run: Run, name: str, edit: Callable[[Taints], Taints], *, question: str = "", supposed: Sequence[Document] = ()
+    run: Run,
+    name: str,
+    edit: Callable[[Taints], Taints],
+    *,
+    reason: str,
+    question: str = "",
+    supposed: Sequence[Document] = (),
 ) -> Document | None:
     """Change the taints of a cluster after a dry run and a confirmation. None: they are already as wanted.
 
-    `question` "": the change is not dangerous. `supposed`: the changes of a WhatIf that is shown before the question.
-    A change by another writer in between is not lost.
+    `reason`: for the change log. `question` "": the change is not dangerous. `supposed`: the changes of a WhatIf that
+    is shown before the question. A change by another writer in between is not lost.
     """
-    confirmed = False
+    confirmed, query = False, dict[str, Any](reason=reason) if reason else {}
     for _ in range(ATTEMPTS):
         live = run.api.get(paths.cluster(name))
         before = live["spec"].get("taints") or []
@@ -82,13 +88,13 @@ def _change(
         body = {"metadata": version, "spec": {"taints": after}}
         try:
             if not confirmed:
-                run.api.patch(paths.cluster(name), body, dry_run=True)
+                run.api.patch(paths.cluster(name), body, dry_run=True, **query)
                 if supposed:
                     preview(run, *supposed)
                 if question or run.dry_run:
                     run.confirm(question)
                 confirmed = True
-            return run.api.patch(paths.cluster(name), body)
+            return run.api.patch(paths.cluster(name), body, **query)
         except Refused as error:
             if error.http != 409:
                 raise
@@ -103,16 +109,19 @@ def _report(run: Run, name: str, changed: Document | None, did: str, already: st
 
 
 @command(app, panel=PANEL, dangerous=True)
-def cordon(run: Run, cluster: Cluster) -> None:
+def cordon(run: Run, cluster: Cluster, reason: Reason = "") -> None:
     """Let nothing new be placed on a cluster. What runs there stays."""
-    _report(run, cluster, _change(run, cluster, CORDON.applied), "cordoned", "is already cordoned")
+    supposed = [{"type": "Cordoned", "names": [cluster]}]
+    question = f"Cordon {cluster}?"
+    changed = _change(run, cluster, CORDON.applied, reason=reason, question=question, supposed=supposed)
+    _report(run, cluster, changed, "cordoned", "is already cordoned")
 
 
 @command(app, panel=PANEL, dangerous=True)
-def uncordon(run: Run, cluster: Cluster) -> None:
+def uncordon(run: Run, cluster: Cluster, reason: Reason = "") -> None:
     """Let workloads be placed on a cluster again."""
     edit = CORDON._replace(remove=True)
-    _report(run, cluster, _change(run, cluster, edit.applied), "uncordoned", "is not cordoned")
+    _report(run, cluster, _change(run, cluster, edit.applied, reason=reason), "uncordoned", "is not cordoned")
 
 
 @command(app, panel=PANEL, dangerous=True)
@@ -120,6 +129,7 @@ def taint(
     run: Run,
     cluster: Cluster,
     taints: Annotated[list[str], typer.Argument(help="KEY=VALUE:EFFECT adds, KEY:EFFECT- and KEY- remove.")],
+    reason: Reason = "",
 ) -> None:
     """Add or remove taints of a cluster. NoExecute evicts what does not tolerate the taint."""
     edits = [parsed(text) for text in taints]
@@ -129,11 +139,14 @@ def taint(
             before = edit.applied(before)
         return before
 
-    evicting = [edit for edit in edits if not edit.remove and edit.effect.endswith("NoExecute")]
-    question = f"Taint {cluster}, and evict what does not tolerate it?" if evicting else ""
-    supposed = [added(cluster, edit) for edit in evicting]
-    changed = _change(run, cluster, edited, question=question, supposed=supposed)
+    new = [edit for edit in edits if not edit.remove]
+    evicting = any(edit.effect.endswith("NoExecute") for edit in new)
+    question = f"Taint {cluster}{', and evict what does not tolerate it' if evicting else ''}?" if new else ""
+    supposed = [added(cluster, edit) for edit in new]
+    changed = _change(run, cluster, edited, reason=reason, question=question, supposed=supposed)
     _report(run, cluster, changed, "tainted", "has these taints already")
+    if evicting and changed is not None:
+        run.remark("Watch the evictions: lifeboat queue -w")
 
 
 def added(cluster: str, edit: Edit) -> Document:

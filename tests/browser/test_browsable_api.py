@@ -56,6 +56,8 @@ def test_a_dangerous_write_shows_its_effects_and_is_done_with_the_reason_of_the_
     delete.click()
     expect(page.locator(".response-info")).to_contain_text("Success")
     assert not _stored(made.ref)
+    page.locator(".watching").get_by_role("link", name="Queue").click()
+    expect(page).to_have_url(f"{server.url}/queue")
     assert ChangeLog.objects.get(name="web", type="DELETED").reason == "API: not used"
 
 

@@ -133,14 +133,36 @@ def test_taints_are_added_and_removed_and_others_stay(
 ) -> None:
     name = join(api, server, f"{namespace}-a")
 
-    assert lifeboat("taint", name, "disk=slow:NoSchedule", "gpu:PreferNoSchedule").exit_code == 0
-    cordoned = lifeboat("cordon", name)
+    assert lifeboat("taint", name, "disk=slow:NoSchedule", "gpu:PreferNoSchedule", "--yes").exit_code == 0
+    cordoned = lifeboat("cordon", name, "--yes")
     assert (cordoned.exit_code, cordoned.stdout) == (0, f"{name} cordoned\n"), cordoned.stderr
     assert set(taints(api, name)) == {"disk=slow:NoSchedule", "gpu=:PreferNoSchedule", f"{UNSCHEDULABLE}=:NoSchedule"}
     assert lifeboat("cordon", name).stdout == f"{name} is already cordoned\n"
     assert lifeboat("uncordon", name, "-o", "json").stdout.startswith("{")
     assert lifeboat("taint", name, "disk-").stdout == f"{name} tainted\n"
     assert taints(api, name) == ["gpu=:PreferNoSchedule"]
+
+
+def test_a_cordon_shows_its_dry_run_is_confirmed_and_keeps_its_reason(
+    lifeboat: Lifeboat, api: Client, server: Server, namespace: str
+) -> None:
+    name = join(api, server, f"{namespace}-a")
+
+    asked = lifeboat("cordon", name)
+    tried = lifeboat("cordon", name, "--dry-run")
+    long = lifeboat("cordon", name, "--yes", "--reason", "x" * 181)
+
+    assert (asked.exit_code, taints(api, name)) == (7, [])
+    assert "oves nothing" in asked.stderr or "oves 0" in asked.stderr, asked.stderr
+    assert (tried.exit_code, "dry run: nothing was changed" in tried.stderr) == (0, True)
+    assert (long.exit_code, "query.reason" in long.stderr) == (3, True), long.stderr
+    assert taints(api, name) == []
+
+    assert lifeboat("cordon", name, "--yes", "--reason", "new disks").exit_code == 0
+    assert lifeboat("uncordon", name, "--reason", "disks are in").exit_code == 0
+    of_writes = f"FROM objects_changelog WHERE name = '{name}' AND reason LIKE 'API: %' ORDER BY version"
+    logged = server.sql(f"SELECT reason {of_writes}")
+    assert logged == [("API: new disks",), ("API: disks are in",)]
 
 
 def test_a_taint_that_evicts_is_confirmed_and_a_wrong_one_is_refused(
