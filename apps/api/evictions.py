@@ -34,7 +34,7 @@ from apps.objects.store import store
 from controlplane.apimachinery import causes as causes_of
 from controlplane.apimachinery.errors import BadRequest, Invalid, MethodNotAllowed, NotFound
 from controlplane.apimachinery.meta import Ref
-from controlplane.controllers.reads.situation import situation_of
+from controlplane.controllers.reads.readiness_state import situation_of
 from controlplane.eviction import operator_orders
 from controlplane.insight.forecast import Forecast, queue_end
 from controlplane.insight.preview_texts import order_text

@@ -29,7 +29,7 @@ from controlplane.kinds import CLUSTER, WORK
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.placement_review import KIND, RESOURCE
 from controlplane.kinds.rows import Collected, FleetNames, PlacementNote
-from controlplane.scheduling import explanation_text
+from controlplane.scheduling import placement_explanation
 from controlplane.scheduling.dry_run import Around
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY
 
@@ -37,9 +37,9 @@ from controlplane.scheduling.ledger import RESERVATION_EXPIRY
 class Explained(Answer):
     """A PlacementExplanation as a document and as sentences."""
 
-    def __init__(self, explanation: explanation_text.PlacementExplanation) -> None:
+    def __init__(self, explanation: placement_explanation.PlacementExplanation) -> None:
         super().__init__(msgspec.to_builtins(explanation))
-        self.sentences = explanation_text.text(explanation)
+        self.sentences = placement_explanation.text(explanation)
 
 
 class SentencesRenderer(renderers.FormRenderer):
@@ -75,7 +75,7 @@ class ExplainView(TargetView):
                 name=target.name,
             )
         works = reading.by_index(WORK, "binding", [str(ref)]).get(str(ref), ())
-        return Response(Explained(explanation_text.with_overrides(explanation, binding, works)))
+        return Response(Explained(placement_explanation.with_overrides(explanation, binding, works)))
 
 
 class PlacementReviewView(KubernetesView):
@@ -112,14 +112,14 @@ class PlacementReviewView(KubernetesView):
         return warning(Response(answer, status=201), warnings)
 
 
-def explained_placement(reading: Any, ref: Ref) -> explanation_text.PlacementExplanation | None:
+def explained_placement(reading: Any, ref: Ref) -> placement_explanation.PlacementExplanation | None:
     """Return the last scheduling decision about a binding; None: there was none yet. Three queries."""
     note = _first(reading.rows(PlacementNote, "key", [str(ref)]))
     if note is None:
         return None
     fleet = _first(reading.rows(FleetNames, "key", [note.fleet]))
     names = () if fleet is None else msgspec.json.decode(fleet.names, type=tuple[str, ...])
-    return explanation_text.explained(ref, note, fleet, _reported_at(names))
+    return placement_explanation.explained(ref, note, fleet, _reported_at(names))
 
 
 def _binding(review: Any, reading: Any) -> Binding | None:

@@ -18,7 +18,7 @@ from apps.objects.store import store
 from controlplane.apimachinery.errors import NotFound
 from controlplane.apimachinery.meta import ObjectMeta, to_seconds
 from controlplane.controllers.readiness import Readiness
-from controlplane.controllers.reads.situation import situation_of
+from controlplane.controllers.reads.readiness_state import situation_of
 from controlplane.insight.fleet_answer import fleet_status
 from controlplane.insight.readiness import fleet_obstacles, readiness
 from controlplane.kinds import fleet_readiness

@@ -27,9 +27,9 @@ from controlplane.engine.state import Outcome
 from controlplane.kind import text_of
 from controlplane.settings import Settings
 from controlplane.wire import scale
-from controlplane.wire.apply import server_side_apply
 from controlplane.wire.body import decode_body
 from controlplane.wire.builtin import is_builtin
+from controlplane.wire.managed_fields import server_side_apply
 from controlplane.wire.negotiate import media_type_of
 from controlplane.wire.patch import APPLY_PATCH, apply_patch, patch_type_of
 from controlplane.wire.prune import prune, validate_fields

@@ -18,7 +18,7 @@ from apps.command import (
     queue,
     reading,
     shell,
-    situation,
+    status,
     supposing,
     taints,
 )
@@ -32,7 +32,7 @@ app = typer.Typer(
     epilog="Exit codes: docs/command.md. Every command works through the API alone, with your kubeconfig.",
 )
 for _part in (
-    situation,
+    status,
     fleet,
     queue,
     moving,

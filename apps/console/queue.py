@@ -31,7 +31,7 @@ from apps.objects.configuration import configuration
 from apps.objects.store import store
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref
-from controlplane.controllers.reads.situation import situation_of
+from controlplane.controllers.reads.readiness_state import situation_of
 from controlplane.eviction.operator_orders import VERBS
 from controlplane.insight.readiness import Situation
 from controlplane.kind import KINDS

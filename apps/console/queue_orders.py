@@ -20,7 +20,7 @@ from apps.objects.configuration import configuration
 from apps.objects.store import store
 from controlplane.apimachinery.errors import BadRequest
 from controlplane.apimachinery.meta import Ref
-from controlplane.controllers.reads.situation import situation_of
+from controlplane.controllers.reads.readiness_state import situation_of
 from controlplane.eviction.operator_orders import EXPEDITE, HOLD, RELEASE, SKIP, VERBS
 from controlplane.eviction.refuge import Refuge
 from controlplane.insight.preview_texts import order_text

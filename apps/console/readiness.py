@@ -23,7 +23,7 @@ from apps.objects.configuration import configuration
 from apps.objects.store import store
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.readiness import Readiness
-from controlplane.controllers.reads.situation import situation_of
+from controlplane.controllers.reads.readiness_state import situation_of
 from controlplane.insight.fleet_answer import WAITING, fleet_status
 from controlplane.insight.readiness import fleet_obstacles
 from controlplane.insight.readiness_row import ATTACHED, BLOCKED, IMPAIRED, READY, VERDICTS

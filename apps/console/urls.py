@@ -13,7 +13,7 @@ from apps.console.queue_orders import OrderPage
 from apps.console.queue_rates import RatesPage
 from apps.console.readiness import ReadinessFile, ReadinessPage
 from apps.console.records import RecordPage, RecordReport, RecordsPage, RecordsReport
-from apps.console.situation import SituationPage
+from apps.console.situation_page import SituationPage
 from apps.console.stream import StreamView
 from apps.console.what_if import WhatIfPage, WhatIfRunPage
 from apps.console.workload import BindingPage, WorkloadPage

@@ -30,7 +30,7 @@ from controlplane.apimachinery.names import (
     PROPAGATION_POLICY_NAMESPACE_ANNOTATION,
     binding_name,
 )
-from controlplane.controllers.reads.situation import situation_of
+from controlplane.controllers.reads.readiness_state import situation_of
 from controlplane.insight.copies import ROLES, Copy, copies
 from controlplane.kind import KINDS
 from controlplane.kinds import (

@@ -11,10 +11,10 @@ from controlplane.insight.readiness import Situation
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.obstacle import Obstacle
 from controlplane.kinds.rows import Eviction
-from controlplane.scheduling import explanation_text
+from controlplane.scheduling import placement_explanation
 from controlplane.scheduling.cluster_arrays import Fleet
-from controlplane.scheduling.explanation_text import PlacementExplanation
 from controlplane.scheduling.filter_table import COLUMNS, KEEPS, REFUSES, ClusterRow, FilterTable, filter_table
+from controlplane.scheduling.placement_explanation import PlacementExplanation
 from controlplane.scheduling.question import question_of
 from controlplane.scheduling.workload_affinity import WorkloadGroups
 from controlplane.settings import Settings
@@ -49,7 +49,7 @@ def explained(
     sentences = {} if explanation is None else {one.name: one.sentence for one in explanation.clusters}
     shown: dict[str, Any] = {"explanation": explanation, "headline": "", "filters": (), "table": (), "terms": ()}
     if explanation is not None:
-        shown["headline"] = explanation_text.text(explanation).splitlines()[0].partition(": ")[2]
+        shown["headline"] = placement_explanation.text(explanation).splitlines()[0].partition(": ")[2]
     if binding.spec.placement is None:
         return shown
     fleet = Fleet.of(situation.clusters, settings=settings)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from apps.objects.store import DjangoStore
 from controlplane.apimachinery.meta import Ref
-from controlplane.controllers.reads.situation import with_bindings
+from controlplane.controllers.reads.readiness_state import with_bindings
 from controlplane.eviction.refuge import Refuge
 from controlplane.insight import destinations as insight
 from controlplane.insight.readiness import Situation

@@ -10,7 +10,7 @@ import msgspec
 
 from apps.objects.store import DjangoStore
 from controlplane.clusters import health
-from controlplane.controllers.reads.situation import situation_of
+from controlplane.controllers.reads.readiness_state import situation_of
 from controlplane.eviction.rate import bucket_of
 from controlplane.insight.figures import QueueFigures, queue_figures
 from controlplane.insight.forecast import Forecast, forecast

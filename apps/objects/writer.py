@@ -34,7 +34,7 @@ from controlplane.eviction import hold_events
 from controlplane.kind import KINDS, Kind, text_of
 from controlplane.kinds import DEFINITION
 from controlplane.settings import Settings
-from controlplane.wire.apply import differ_in_times_only, track
+from controlplane.wire.managed_fields import differ_in_times_only, track
 from controlplane.wire.patch import same
 
 Document = dict[str, Any]

@@ -23,7 +23,7 @@ from controlplane.kinds import CLUSTER, WORK
 from controlplane.kinds.binding import columns as binding_columns
 from controlplane.kinds.rows import Collected, FleetNames, PlacementNote
 from controlplane.kinds.work import columns as work_columns
-from controlplane.scheduling import explanation_text
+from controlplane.scheduling import placement_explanation
 from controlplane.wire.table import Beside
 
 SHOWN_CHANGES = 40
@@ -116,8 +116,8 @@ def why_there(ref: Ref, works: Sequence[kinds.work.Work]) -> str:
     names = () if fleet is None else msgspec.json.decode(fleet.names, type=tuple[str, ...])
     collected = store().rows(Collected, "key", names)
     reported_at = {name: rows[0].at for name, rows in collected.items() if rows[0].at is not None}
-    explanation = explanation_text.explained(ref, notes[0], fleet, reported_at)
-    return explanation_text.text(explanation_text.with_overrides(explanation, binding, works))
+    explanation = placement_explanation.explained(ref, notes[0], fleet, reported_at)
+    return placement_explanation.text(placement_explanation.with_overrides(explanation, binding, works))
 
 
 class WorkAdmin(ObjectAdmin):

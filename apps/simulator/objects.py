@@ -16,8 +16,8 @@ from apps.simulator.preparation import prepared
 from apps.simulator.store import Store, Stored, key_of
 from controlplane.apimachinery.errors import AlreadyExists, Conflict, Invalid, MethodNotAllowed, NotFound, StatusError
 from controlplane.wire import definition_rules, document_check
-from controlplane.wire.apply import server_side_apply, track
 from controlplane.wire.definition import CLEANUP_FINALIZER
+from controlplane.wire.managed_fields import server_side_apply, track
 from controlplane.wire.namespace_check import check_accepts_objects
 from controlplane.wire.resource import Resource
 from controlplane.wire.structural import filled

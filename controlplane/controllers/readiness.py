@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Object, Ref, condition
 from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.reads.paging import remaining_kinds
-from controlplane.controllers.reads.situation import situation_of
+from controlplane.controllers.reads.readiness_state import situation_of
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Save
 from controlplane.engine.state import State, Watch

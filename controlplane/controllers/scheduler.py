@@ -34,7 +34,7 @@ from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.federated_quota import ENFORCEMENT_GATE
 from controlplane.kinds.rows import CapacityReservation, FleetNames, PlacementHint, PlacementNote, Row
 from controlplane.propagation.bindings import template_of
-from controlplane.scheduling import binding_outcome, explanation_text
+from controlplane.scheduling import binding_outcome, placement_explanation
 from controlplane.scheduling.batch import Batch, Item, growth, ignores_capacity
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.cluster_facts import facts
@@ -350,11 +350,12 @@ class _BatchScheduler:
     def _refused(self, snapshot: SchedulerSnapshot, verdict: Verdict, outcome: Refused, trigger: str) -> Decision:
         """Keep the placement and report why no new one fits [placement-is-kept]. Retry later."""
         binding = snapshot.subject
-        part_of_message = explanation_text.Part(
+        part_of_message = placement_explanation.Part(
             summary_of(verdict, trigger=trigger, now=self.now), detail_of(verdict), self.fleet.names
         )
         outcome = replace(
-            outcome, message=explanation_text.message(outcome.message, explanation_text.accounts(part_of_message, {}))
+            outcome,
+            message=placement_explanation.message(outcome.message, placement_explanation.accounts(part_of_message, {})),
         )
         part = self._part(binding, outcome)
         new = binding_outcome.refused(binding, outcome, part=part, now=self.now)

@@ -40,10 +40,10 @@ from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.rows import CapacityReservation
 from controlplane.scheduling import binding_outcome, divide
 from controlplane.scheduling.cluster_arrays import Fleet
-from controlplane.scheduling.explain import Attempt
 from controlplane.scheduling.filters import refusal
 from controlplane.scheduling.placement_plan import AGGREGATED, DYNAMIC
 from controlplane.scheduling.question import Question
+from controlplane.scheduling.refusals import Attempt
 from controlplane.scheduling.schedule import Placed, schedule
 from controlplane.settings import Settings
 

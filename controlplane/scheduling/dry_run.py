@@ -13,7 +13,7 @@ from controlplane.apimachinery.meta import ObjectMeta, Struct
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.placement_review import PlacementReviewStatus
-from controlplane.scheduling import binding_outcome, explanation_text
+from controlplane.scheduling import binding_outcome, placement_explanation
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.colocation import Applications
 from controlplane.scheduling.note import detail_of, summary_of
@@ -83,8 +83,8 @@ def review(
         neighbours=WorkloadGroups(around.groups).seen_by(binding),
         application=Applications(around.applications, settings).seen_by(binding, now=now),
     )
-    part = explanation_text.Part(summary_of(verdict, trigger=trigger, now=now), detail_of(verdict), fleet.names)
-    explanation = explanation_text.document(
+    part = placement_explanation.Part(summary_of(verdict, trigger=trigger, now=now), detail_of(verdict), fleet.names)
+    explanation = placement_explanation.document(
         part,
         metadata=ObjectMeta(name=binding.metadata.name, namespace=binding.metadata.namespace),
         reported_at=reported_at,
@@ -98,7 +98,7 @@ def review(
             clusters=outcome.clusters,
             explanation=shown,
         )
-    message = explanation_text.message(outcome.message, explanation.clusters)
+    message = placement_explanation.message(outcome.message, explanation.clusters)
     return PlacementReviewStatus(outcome.reason, message, clusters=binding.spec.clusters, explanation=shown)
 
 

@@ -1,7 +1,7 @@
 """The stored note of a decision: for each cluster the first filter that refused it, its capacity and its share.
 
 A note is compact. Clusters are positions in the list of the fleet's names, which is stored once per fleet. What
-bindings with equal questions share is encoded once. `explanation_text` turns a note into words when it is read.
+bindings with equal questions share is encoded once. `placement_explanation` turns a note into words when it is read.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.rows import FleetNames, PlacementNote
 from controlplane.scheduling import filters
 from controlplane.scheduling.cluster_arrays import Fleet, Mask, Places
-from controlplane.scheduling.explain import Attempt
 from controlplane.scheduling.placement_plan import STATIC, Plan
 from controlplane.scheduling.question import Question
+from controlplane.scheduling.refusals import Attempt
 from controlplane.scheduling.schedule import Placed, Verdict
 
 CAPACITIES_KEPT: Final = 128

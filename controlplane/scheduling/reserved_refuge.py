@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.rows import CapacityReservation, PlacementHint
-from controlplane.scheduling.explain import Explanation
 from controlplane.scheduling.filters import refusal
+from controlplane.scheduling.refusals import Explanation
 
 
 class Reserved(msgspec.Struct, frozen=True):

@@ -23,10 +23,10 @@ from controlplane.scheduling import divide, filters
 from controlplane.scheduling.candidates import RESERVED_SCORE, TARGET_SCORE, Candidates, Unselectable, rank
 from controlplane.scheduling.cluster_arrays import Counts, Fleet, Places
 from controlplane.scheduling.colocation import NO_APPLICATION, Application
-from controlplane.scheduling.explain import Attempt, Explanation, headline
 from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.placement_plan import AGGREGATED, DUPLICATED, STATIC, Plan, plan_of
 from controlplane.scheduling.question import ALONE, Neighbours, Question, question_of
+from controlplane.scheduling.refusals import Attempt, Explanation, headline
 from controlplane.scheduling.select import select
 from controlplane.settings import Settings
 

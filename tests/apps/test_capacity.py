@@ -22,7 +22,7 @@ from controlplane.engine.state import Actor
 from controlplane.kinds.binding import SCHEDULED
 from controlplane.kinds.cluster import ResourceModel
 from controlplane.kinds.rows import FleetNames, PlacementNote
-from controlplane.scheduling.explanation_text import explained
+from controlplane.scheduling.placement_explanation import explained
 from tests.apps.stack import WITHIN, Stack, deployment, stack
 from tests.guide_fleet import ANYWHERE, ON_ONE_CLUSTER, TABLES, THREE_GRADES, Row, Shown, node
 from tests.processes import Process, family, until

@@ -11,7 +11,7 @@ from django.test import Client
 from apps.api.authorization import Attributes
 from apps.console.board import AWAY, BOARD, EVERYTHING, Board
 from apps.console.shared import SharedParts
-from apps.console.situation import Rights, SituationPart
+from apps.console.situation_page import Rights, SituationPart
 from apps.console.stream import Topics
 from controlplane.kinds import CLUSTER
 from tests.apps.pages import stored

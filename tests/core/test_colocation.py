@@ -24,7 +24,7 @@ from controlplane.kinds.cluster import APIEnablement, APIResource, Cluster
 from controlplane.kinds.policy import Placement, Policy
 from controlplane.kinds.rows import FleetNames, PlacementNote
 from controlplane.propagation import bindings as made_of
-from controlplane.scheduling import explanation_text
+from controlplane.scheduling import placement_explanation
 from controlplane.scheduling.colocation import Applications
 from controlplane.settings import Settings
 from tests.builders.documents import policy
@@ -88,8 +88,8 @@ def explained(run: Story, name: str) -> str:
     ref = run.binding(name).ref
     (note,) = run.store.rows(PlacementNote, "key", [str(ref)])[str(ref)]
     (names,) = run.store.rows(FleetNames, "key", [note.fleet])[note.fleet]
-    found = explanation_text.explained(ref, note, names, {})
-    assert not found.together or found.together in explanation_text.text(found)
+    found = placement_explanation.explained(ref, note, names, {})
+    assert not found.together or found.together in placement_explanation.text(found)
     return found.together
 
 

@@ -12,7 +12,7 @@ from controlplane.admission.admit import admit_create, admit_update
 from controlplane.apimachinery.meta import Object, Ref, kind_key
 from controlplane.kind import KINDS
 from controlplane.settings import Settings
-from controlplane.wire.apply import server_side_apply
+from controlplane.wire.managed_fields import server_side_apply
 from tests.builders.objects import policy
 from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS, Story
 

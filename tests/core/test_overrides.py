@@ -16,7 +16,7 @@ from controlplane.kinds.work.applied_overrides import applied_overrides
 from controlplane.propagation import overrides
 from controlplane.propagation.image_reference import ImageError, ImageReference
 from controlplane.propagation.overrides import OverrideFailed
-from controlplane.scheduling.explanation_text import PlacementExplanation, text, with_overrides
+from controlplane.scheduling.placement_explanation import PlacementExplanation, text, with_overrides
 from tests.builders.objects import binding, cluster
 
 Document = dict[str, Any]

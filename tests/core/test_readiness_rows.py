@@ -15,7 +15,7 @@ from controlplane.apimachinery.names import PROPAGATION_POLICY_NAME_ANNOTATION
 from controlplane.controllers.garbage import Garbage
 from controlplane.controllers.readiness import AFTER_CHANGE, BUSY_STEP, PAGE, PAUSE, ROUND, Readiness
 from controlplane.controllers.reads.fleet_state import FLEET
-from controlplane.controllers.reads.situation import situation_of
+from controlplane.controllers.reads.readiness_state import situation_of
 from controlplane.engine.decision import Decision, Delete, Save
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.run import World, run_batch, run_until_idle

@@ -25,11 +25,11 @@ from controlplane.kinds.policy import (
     Toleration,
 )
 from controlplane.scheduling.cluster_arrays import Fleet
-from controlplane.scheduling.explain import refusals
-from controlplane.scheduling.explanation_text import Part, clusters
 from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.note import detail_of, summary_of
+from controlplane.scheduling.placement_explanation import Part, clusters
 from controlplane.scheduling.question import Neighbours, neighbours_of
+from controlplane.scheduling.refusals import refusals
 from controlplane.settings import GATES, Compat, Settings
 from tests.builders.objects import cluster
 from tests.builders.placements import AGGREGATED, DYNAMIC, EVENLY, placement, weights

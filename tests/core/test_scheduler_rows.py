@@ -32,8 +32,8 @@ from controlplane.kinds.policy import (
 from controlplane.scheduling import filters, trigger
 from controlplane.scheduling.binding_outcome import SUCCESS
 from controlplane.scheduling.cluster_arrays import Fleet
-from controlplane.scheduling.explain import refusals
 from controlplane.scheduling.question import Neighbours
+from controlplane.scheduling.refusals import refusals
 from controlplane.scheduling.schedule import NO_CLUSTER_FIT, SCHEDULER_ERROR, UNSCHEDULABLE
 from controlplane.scheduling.trigger import needs_scheduling
 from controlplane.settings import GATES, Compat, Settings

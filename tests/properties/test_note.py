@@ -10,8 +10,9 @@ from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.kinds.binding import Binding, ResourceBindingSpec, ResourceBindingStatus
 from controlplane.kinds.cluster import Cluster
 from controlplane.scheduling.cluster_arrays import Fleet
-from controlplane.scheduling.explain import refusals
-from controlplane.scheduling.explanation_text import (
+from controlplane.scheduling.filters import Refusal
+from controlplane.scheduling.note import MESSAGE_KEPT, PLACED, Notes
+from controlplane.scheduling.placement_explanation import (
     CHOSEN,
     NOT_CHOSEN,
     REFUSED,
@@ -20,10 +21,9 @@ from controlplane.scheduling.explanation_text import (
     message,
     text,
 )
-from controlplane.scheduling.explanation_text import PlacementExplanation as Document
-from controlplane.scheduling.filters import Refusal
-from controlplane.scheduling.note import MESSAGE_KEPT, PLACED, Notes
+from controlplane.scheduling.placement_explanation import PlacementExplanation as Document
 from controlplane.scheduling.question import Neighbours
+from controlplane.scheduling.refusals import refusals
 from controlplane.scheduling.schedule import Placed, Verdict
 from tests.properties.test_schedule import SETTINGS, asked, bindings, clusters, neighbours, without_blocker
 

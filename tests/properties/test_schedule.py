@@ -28,11 +28,11 @@ from controlplane.kinds.cluster import PREFER_NO_EXECUTE, APIEnablement, Cluster
 from controlplane.kinds.policy import ClusterAffinity, ReplicaSchedulingStrategy, SpreadConstraint, Toleration
 from controlplane.scheduling.batch import Batch, Item
 from controlplane.scheduling.cluster_arrays import Fleet
-from controlplane.scheduling.explain import refusals
 from controlplane.scheduling.filters import Refusal
 from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.placement_plan import DUPLICATED, division_of
 from controlplane.scheduling.question import Neighbours
+from controlplane.scheduling.refusals import refusals
 from controlplane.scheduling.schedule import Placed, Verdict, schedule
 from controlplane.scheduling.webster import dispense
 from controlplane.scheduling.webster_arrays import divide

@@ -17,7 +17,7 @@ from controlplane.engine.decision import Decision, deleting
 from controlplane.engine.state import Actor
 from controlplane.kinds.binding import SCHEDULED
 from controlplane.kinds.rows import FleetNames, PlacementNote
-from controlplane.scheduling.explanation_text import explained
+from controlplane.scheduling.placement_explanation import explained
 from controlplane.settings import GATES, Settings
 from tests.guide_fleet import ANYWHERE, ON_ONE_CLUSTER, TABLES, Row, pod
 from tests.simulation.manifests import NGINX, admitted, cluster

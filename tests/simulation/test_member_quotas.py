@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.kinds.rows import FleetNames, PlacementNote
-from controlplane.scheduling.explanation_text import explained
+from controlplane.scheduling.placement_explanation import explained
 from controlplane.settings import Settings
 from tests.simulation.manifests import NGINX
 from tests.simulation.stories import NGINX_BINDING, QUICK, apply, joined, placed

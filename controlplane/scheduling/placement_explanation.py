@@ -1,4 +1,4 @@
-"""Turns the note of a decision into words: a PlacementExplanation document, and the same as lines of text."""
+"""PlacementExplanation: the stored note of a scheduling decision in words, as a document and as lines of text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Explanation: what one scheduling decision saw. The reasons in words are made from it only when they are needed."""
+"""What a scheduling decision found: each affinity term tried, the clusters that a filter refused, and the headline.
+
+A decision keeps only arrays (`Explanation`). The refusals and the headline are made from them when they are needed.
+"""
 
 from __future__ import annotations
 

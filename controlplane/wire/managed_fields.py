@@ -1,4 +1,4 @@
-"""Server-side apply, and the record of which manager owns which field (metadata.managedFields).
+"""metadata.managedFields, the record of which manager owns which field, and server-side apply, which uses it.
 
 A manager that applies an object owns the fields in it. A field that it no longer applies is removed, unless another
 manager owns the field too. A different value for a field of another manager is a conflict, unless the manager forces

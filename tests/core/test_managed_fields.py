@@ -11,7 +11,7 @@ from weakref import ref
 import pytest
 
 from controlplane.apimachinery.errors import BadRequest, Conflict
-from controlplane.wire.apply import ANCIENT, server_side_apply, track
+from controlplane.wire.managed_fields import ANCIENT, server_side_apply, track
 from controlplane.wire.schema import Schema
 from tests.builders.schemas import DEPLOYMENT, containers, deployment
 
