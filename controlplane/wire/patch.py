@@ -1,4 +1,4 @@
-"""JSON Patch, merge patch and strategic merge patch. Server-side apply is in `apply`.
+"""JSON Patch, merge patch and strategic merge patch. Server-side apply is in `managed_fields`.
 
 None of them mutates its arguments. All raise StatusErrors that name the path.
 """
