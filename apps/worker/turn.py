@@ -21,6 +21,7 @@ from apps.worker.clock import monotonic_seconds
 from apps.worker.groups import GROUPS
 from apps.worker.nudges import KeptNudges, Nudges
 from apps.worker.started_groups import StartedGroups
+from controlplane.controllers import CONTROLLERS
 from controlplane.engine.cascade import followers
 from controlplane.engine.controller import Controller
 from controlplane.engine.run import Report, World, mark_due_at_start, run_batch
@@ -149,7 +150,7 @@ class Turn:
                 limit=limit,
                 reload_settings=lambda: self.configuration.settings(reread=True),
                 has_time=lambda: monotonic_seconds() - began < self.lease_seconds / FAN_OUT_SHARE,
-                following=followers(controller, self.controllers, settings),
+                following=followers(controller, CONTROLLERS, settings),
             )
         except (LeaseLost, OperationalError):
             raise

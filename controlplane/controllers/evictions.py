@@ -121,6 +121,7 @@ class Evictions(Controller):
         rows=(Eviction, FleetState, PlacementHint, CapacityReservation),
     )
     due_at_start = (FLEET,)
+    followed_by = ("scheduler",)
 
     def load_for(self, state: State, refs: Sequence[Ref], settings: Settings) -> Sequence[EvictionsSnapshot | None]:
         return self.load(state, refs, most=heads_at_once(settings))

@@ -24,12 +24,13 @@ from controlplane.controllers.reads.namespace_quotas import (
     room_in_quota,
 )
 from controlplane.engine.controller import Controller, Ownership
-from controlplane.engine.decision import NOTHING, CapacityGuard, Decision, Drop, Event, Put, Save
+from controlplane.engine.decision import NOTHING, CapacityGuard, Decision, Drop, Event, Guard, Put, Save
 from controlplane.engine.state import ReservedCapacity, State, Watch
 from controlplane.estimate.quota import DENIED
 from controlplane.kinds import BINDINGS, CLUSTER, FEDERATED_QUOTA
 from controlplane.kinds.binding import SCHEDULED, TAINT_UNTOLERATED, Binding, TargetCluster
 from controlplane.kinds.binding.affinity_index import affine_values, follows, may_choose, pending
+from controlplane.kinds.binding.colocation_index import application
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.federated_quota import ENFORCEMENT_GATE
 from controlplane.kinds.rows import CapacityReservation, FleetNames, PlacementHint, PlacementNote, Row
@@ -192,6 +193,19 @@ class Scheduler(Controller):
             except Exception as error:  # noqa: BLE001  # an error about one binding must not affect the others
                 decisions[index] = error
         return decisions
+
+    def rests_on(self, snapshot: SchedulerSnapshot, decision: Decision) -> Sequence[Guard] | None:
+        """Return the clusters that a binding is placed on, as guards. None: the placement rests on other bindings.
+
+        Those are the other parts of its application, and the members of its workload affinity groups.
+        """
+        binding = snapshot.subject
+        if application(binding) or binding.spec.workload_affinity_groups is not None:
+            return None
+        written = [change.new for change in decision.changes if isinstance(change, Put)]
+        names = {target.name for new in written if isinstance(new, Binding) for target in new.spec.clusters}
+        chosen = (cluster for cluster in snapshot.clusters if cluster.metadata.name in names)
+        return tuple(Guard(cluster.ref, cluster.metadata.generation) for cluster in chosen)
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
         """Return the bindings that a changed cluster concerns.

@@ -5,15 +5,21 @@ other, these are three transactions, and the binding is written and logged twice
 once, with its clusters and its Works. In the same way a binding that the scheduler places again, for example after an
 eviction, gets its Works at once.
 
-The followers are controllers of the same group, so they run under the same lease. None of their batches is therefore
-under way while a cascade is: what changes after a cascade has read it makes rows due that are claimed after it. A
-decision that follows is left out if it cannot be stored like this. Its object is then due for its controller, as
+Followers of the same group run under the same lease. None of their batches is therefore under way while a cascade is:
+what changes after a cascade has read it makes rows due that are claimed after it.
+
+An evicted binding is due for the scheduler in the same way. The scheduler is a controller of another group, so its own
+process may decide at the same time. A decision of such a follower is stored only if what it rests on has not changed:
+the object itself, the capacity that it takes, and what `Controller.rests_on` names. If it is lost, the decision that
+it follows is stored alone.
+
+A decision that follows is left out if it cannot be stored like this. Its object is then due for its controller, as
 without a cascade.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, cast
@@ -22,60 +28,26 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine.controller import Controller
-from controlplane.engine.decision import Decision, Delete, Followed, Put
+from controlplane.engine.decision import Decision, Delete, Drop, Followed, Guard, Put, Save
+from controlplane.engine.overlaid_state import OverlaidState
 from controlplane.engine.routing import Router
 from controlplane.engine.state import Actor, State
-from controlplane.kind import KINDS
+from controlplane.kinds.rows import Row
 from controlplane.settings import Settings
 
 _READER = Actor("cascade")
 Phase = Callable[[str, str], AbstractContextManager[None]]
 
 
-class OverlaidState:
-    """A state in which objects that are not stored yet are found as if they were stored. Row-native values are not."""
+def followers(controller: Controller, others: Sequence[Controller], settings: Settings) -> tuple[Controller, ...]:
+    """Return those of other controllers that decide at once about what a controller writes, in order.
 
-    def __init__(self, state: State, objects: dict[Ref, Object]) -> None:
-        self._state = state
-        self._objects = objects
-        self._kinds = {ref.kind for ref in objects}
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._state, name)  # all that reads no object by reference or index
-
-    def get(self, refs: Collection[Ref]) -> dict[Ref, Any]:
-        """Return the objects that exist, by reference."""
-        found = {ref: self._objects[ref] for ref in refs if ref in self._objects}
-        rest = [ref for ref in refs if ref not in found]
-        return found | self._state.get(rest) if rest else found
-
-    def by_index(self, kind: str, index: str, values: Collection[str], *, limit: int = 0) -> dict[str, Sequence[Any]]:
-        """Return the objects under each value of a declared index, in (namespace, name) order."""
-        stored = self._state.by_index(kind, index, values, limit=limit)
-        if kind not in self._kinds:
-            return stored
-        found = {value: {obj.ref: obj for obj in objects} for value, objects in stored.items()}
-        for ref, obj in self._objects.items():
-            if ref.kind == kind:
-                for objects in found.values():
-                    objects.pop(ref, None)
-                for value in set(KINDS[kind].index_values(obj, index)).intersection(values):
-                    found.setdefault(value, {})[ref] = obj
-        listed = {value: [objects[ref] for ref in sorted(objects)] for value, objects in found.items()}
-        return {value: objects[:limit] if limit else objects for value, objects in listed.items() if objects}
-
-
-def followers(controller: Controller, group: Sequence[Controller], settings: Settings) -> tuple[Controller, ...]:
-    """Return the controllers of a group that decide at once about what a controller writes, in order."""
-    if not controller.followed_by:
+    Controllers with shards do not follow and are not followed, because each shard has a lease of its own.
+    """
+    if not controller.followed_by or controller.shards != 1:
         return ()
-    by_name = {one.name: one for one in group if _shares_lease(one, controller) and settings.runs(one.name)}
+    by_name = {one.name: one for one in others if one.shards == 1 and settings.runs(one.name)}
     return tuple(by_name[name] for name in controller.followed_by if name in by_name)
-
-
-def _shares_lease(one: Controller, other: Controller) -> bool:
-    """Test whether two controllers run under one lease for all objects. Shards of a group have a lease each."""
-    return one.group == other.group and one.shards == other.shards == 1
 
 
 def with_following(
@@ -85,13 +57,15 @@ def with_following(
     state: State,
     settings: Settings,
     *,
+    group: str,
     now: datetime,
     phase: Phase,
 ) -> list[Decision | Exception]:
     """Return decisions with those contained in them that follow from what they write.
 
-    claimed: the object that each decision is about. Followed are this object and those that the decision creates. One
-    load and one decision of each follower serve all of them.
+    claimed: the object that each decision is about. Followers of the same group follow about this object and those that
+    the decision creates. group: that of the controller that has decided; followers of other groups follow about what
+    its separate decisions change. One load and one decision of each follower serve all objects.
     """
     results = list(decided)
     if not following:
@@ -103,16 +77,71 @@ def with_following(
         for ref in _followed_refs(decision, own)
     }
     for follower in following:
-        due = [ref for ref, place in places.items() if _is_due(follower, ref, cast(Decision, results[place]), router)]
-        if not due:
-            continue
-        overlaid = cast(State, OverlaidState(state, dict(_objects(results))))
-        for ref, decision in _decided(follower, due, overlaid, settings, now=now, phase=phase):
-            place = places[ref]
-            folded = _folded(cast(Decision, results[place]), follower.name, ref, decision)
-            if folded is not None:
-                results[place] = folded
+        if follower.group == group:
+            _follow(results, places, follower, router, state, settings, now=now, phase=phase)
+        else:
+            results = _followed_elsewhere(results, follower, router, state, settings, now=now, phase=phase)
     return results
+
+
+def _follow(
+    results: list[Decision | Exception],
+    places: Mapping[Ref, int],
+    follower: Controller,
+    router: Router,
+    state: State,
+    settings: Settings,
+    *,
+    now: datetime,
+    phase: Phase,
+) -> None:
+    """Replace decisions by those that contain what a follower of the same group decides. `places`: of each object."""
+    due = [ref for ref, place in places.items() if _is_due(follower, ref, cast(Decision, results[place]), router)]
+    if not due:
+        return
+    overlaid = cast(State, OverlaidState(state, dict(_objects(results))))
+    for ref, _, decision in _decided(follower, due, overlaid, settings, now=now, phase=phase):
+        place = places[ref]
+        folded = _folded(cast(Decision, results[place]), follower.name, ref, decision)
+        if folded is not None:
+            results[place] = folded
+
+
+def _followed_elsewhere(
+    results: Sequence[Decision | Exception],
+    follower: Controller,
+    router: Router,
+    state: State,
+    settings: Settings,
+    *,
+    now: datetime,
+    phase: Phase,
+) -> list[Decision | Exception]:
+    """Return decisions whose separate decisions contain what a follower of another group decides."""
+    separate = [one for decision in results if isinstance(decision, Decision) for one in decision.separate_decisions]
+    places = {
+        change.new.ref: place
+        for place, decision in enumerate(separate)
+        for change in decision.changes
+        if isinstance(change, Put) and change.old is not None and not change.exact
+    }
+    due = [ref for ref, place in places.items() if _is_due(follower, ref, separate[place], router)]
+    if not due:
+        return list(results)
+    overlaid = OverlaidState(state, dict(_objects(separate)), _rows(separate))
+    for ref, snapshot, decision in _decided(follower, due, cast(State, overlaid), settings, now=now, phase=phase):
+        guards = follower.rests_on(snapshot, decision)
+        if guards is not None:
+            place = places[ref]
+            composed = _composed(separate[place], follower.name, ref, decision, guards, overlaid)
+            separate[place] = composed or separate[place]
+    left = iter(separate)
+    return [
+        replace(decision, separate_decisions=tuple(next(left) for _ in decision.separate_decisions))
+        if isinstance(decision, Decision) and decision.separate_decisions
+        else decision
+        for decision in results
+    ]
 
 
 def _followed_refs(decision: Decision | Exception, own: Ref) -> Iterator[Ref]:
@@ -124,13 +153,18 @@ def _followed_refs(decision: Decision | Exception, own: Ref) -> Iterator[Ref]:
             yield change.new.ref
 
 
-def _objects(results: Sequence[Decision | Exception]) -> Iterator[tuple[Ref, Object]]:
+def _objects(results: Iterable[Decision | Exception]) -> Iterator[tuple[Ref, Object]]:
     """Yield the objects that decisions write, as they will be."""
     for decision in results:
         if isinstance(decision, Decision):
             for change in decision.changes:
                 if isinstance(change, Put):
                     yield change.new.ref, change.new
+
+
+def _rows(results: Iterable[Decision]) -> Iterator[Save | Drop]:
+    """Yield the changes of row-native values in decisions."""
+    return (change for decision in results for change in decision.changes if isinstance(change, Save | Drop))
 
 
 def _is_due(follower: Controller, ref: Ref, decision: Decision, router: Router) -> bool:
@@ -144,8 +178,11 @@ def _is_due(follower: Controller, ref: Ref, decision: Decision, router: Router) 
 
 def _decided(
     follower: Controller, refs: Sequence[Ref], state: State, settings: Settings, *, now: datetime, phase: Phase
-) -> Iterator[tuple[Ref, Decision]]:
-    """Yield what a follower decides about objects. An object about which it cannot decide now is left out."""
+) -> Iterator[tuple[Ref, Any, Decision]]:
+    """Yield what a follower decides about objects, with its snapshots.
+
+    An object about which it cannot decide now is left out.
+    """
     try:
         with phase(follower.name, "load"):
             snapshots = follower.load_for(state, refs, settings)
@@ -158,9 +195,9 @@ def _decided(
             decided = follower.decide_all(inquiry.snapshots, settings, now=now)
     except Exception:  # noqa: BLE001  # the follower reports its failure itself when its own batch fails
         return
-    for (ref, _), decision in zip(loaded, decided, strict=True):
+    for (ref, snapshot), decision in zip(loaded, decided, strict=True):
         if isinstance(decision, Decision):
-            yield ref, decision
+            yield ref, snapshot, decision
 
 
 def _folded(made: Decision, name: str, ref: Ref, following: Decision) -> Decision | None:
@@ -182,6 +219,13 @@ def _folded(made: Decision, name: str, ref: Ref, following: Decision) -> Decisio
             if change.old is not before.new or change.exact:
                 return None
             changes[place] = Put(change.new, before.old, upon=tuple(dict.fromkeys((*before.upon, *change.upon))))
+    return _together(made, following, name, changes=changes, followed=Followed(name, ref, following.reason, tuple(own)))
+
+
+def _together(
+    made: Decision, following: Decision, name: str, *, changes: Iterable[Put | Delete | Save | Drop], followed: Followed
+) -> Decision:
+    """Return a decision with these changes, and with the Events and conditions of one that follows it."""
     events = tuple(event if event.by else replace(event, by=name) for event in following.events)
     return replace(
         made,
@@ -189,5 +233,47 @@ def _folded(made: Decision, name: str, ref: Ref, following: Decision) -> Decisio
         events=made.events + events,
         capacity_guards=made.capacity_guards + following.capacity_guards,
         quota_guards=made.quota_guards + following.quota_guards,
-        followed=(*made.followed, Followed(name, ref, following.reason, tuple(own))),
+        followed=(*made.followed, followed),
     )
+
+
+def _composed(
+    made: Decision, name: str, ref: Ref, following: Decision, guards: Sequence[Guard], overlaid: OverlaidState
+) -> Decision | None:
+    """Return a decision about a stored object that contains another one about it; None: they cannot be stored together.
+
+    `guards`: what the other one rests on.
+    """
+    if following.wake_at is not None or following.separate_decisions or following.guards:
+        return None
+    puts = [change for change in following.changes if not isinstance(change, Save | Drop)]
+    before = next(change for change in made.changes if isinstance(change, Put) and change.new.ref == ref)
+    if len(puts) != 1 or not isinstance(puts[0], Put) or puts[0].old is not before.new:
+        return None
+    both = Put(puts[0].new, before.old, upon=tuple(dict.fromkeys((*before.upon, *puts[0].upon))))
+    rows = [change for change in following.changes if isinstance(change, Save | Drop)]
+    later = {_key(change) for change in rows}
+    saved = {_key(change) for change in made.changes if isinstance(change, Save)}
+    kept = [
+        both if change is before else change
+        for change in made.changes
+        if not isinstance(change, Save | Drop) or _key(change) not in later
+    ]
+    followed = Followed(name, ref, following.reason)
+    found = _together(made, following, name, changes=[*kept, *_net(rows, saved, overlaid)], followed=followed)
+    return replace(found, guards=(*found.guards, *(guard for guard in guards if guard not in found.guards)))
+
+
+def _net(
+    rows: Iterable[Save | Drop], saved: Collection[tuple[type[Row], str]], overlaid: OverlaidState
+) -> Iterator[Save | Drop]:
+    """Yield changes of rows as they are without what the same decision saves before. `saved`: the keys of that."""
+    for change in rows:
+        if isinstance(change, Save) or _key(change) not in saved:
+            yield change
+        elif (stored := overlaid.stored.get(_key(change))) is not None:
+            yield Drop(stored)
+
+
+def _key(change: Save | Drop) -> tuple[type[Row], str]:
+    return type(change.row), change.row.key

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from controlplane.apimachinery.meta import Ref
-from controlplane.engine.decision import Decision
+from controlplane.engine.decision import Decision, Guard
 from controlplane.engine.state import State, Watch
 from controlplane.kinds import CLUSTER
 from controlplane.settings import Settings
@@ -61,8 +61,9 @@ class Controller:
     batch: how many objects one turn claims at most.
     decides_in_fan_out: a fan-out decides its objects chunk by chunk instead of making each of them due.
     due_at_start: references that become due whenever a process starts, although nothing about them changed.
-    followed_by: controllers of the same group that decide at once, in order, about the objects that this one creates
-    and about the claimed object. Their decisions are stored with those of this one (`cascade`).
+    followed_by: controllers that decide at once about what this one writes, in order. Their decisions are stored with
+    those of this one (`cascade`): controllers of the same group about the objects that it creates and about the claimed
+    object, controllers of other groups about the objects that its separate decisions change.
     """
 
     name: ClassVar[str]
@@ -75,6 +76,13 @@ class Controller:
     decides_in_fan_out: ClassVar[bool] = False
     due_at_start: ClassVar[tuple[Ref, ...]] = ()
     followed_by: ClassVar[tuple[str, ...]] = ()
+
+    def rests_on(self, snapshot: Any, decision: Decision) -> Sequence[Guard] | None:
+        """Return what must not have changed for a decision to be stored without the lease of this controller's group.
+
+        None: it cannot be, because it rests on more than guards can compare.
+        """
+        return None
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Any]:
         """Return one snapshot per reference, in order, in a constant number of queries; None: nothing to decide."""

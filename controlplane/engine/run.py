@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -193,8 +193,7 @@ def _decide(
     loaded = list(zip(claims, snapshots, strict=True))
     present = [(claim, snapshot) for claim, snapshot in loaded if snapshot is not None]
     refs = [claim.ref for claim, _ in present]
-    about = [(claim, None) for claim, snapshot in loaded if snapshot is None]  # of each item of `batch`
-    batch: list[tuple[Claim | None, Decision]] = [(claim, NOTHING) for claim, _ in about]
+    batch = [_Item(claim, claim, None, NOTHING, NOTHING) for claim, snapshot in loaded if snapshot is None]
     with world.phase(controller.name, "ask"):
         inquiry = controller.ask([snapshot for _, snapshot in present], settings, now=now)
         answer = None if inquiry.question is None else world.answer(inquiry.question)
@@ -202,8 +201,9 @@ def _decide(
         decided = controller.decide_all(inquiry.snapshots, settings, now=now, answer=answer)
         again = partial(_decide_again, controller, store, settings, refs, now, answer)
         decide_with_answers(decided, again, world.interpret)
-    results = cascade.with_following(decided, refs, following, store, settings, now=now, phase=world.phase)
-    made = {claim.ref: own for (claim, _), own in zip(present, decided, strict=True) if isinstance(own, Decision)}
+    results = cascade.with_following(
+        decided, refs, following, store, settings, group=controller.group, now=now, phase=world.phase
+    )
     failures: list[Failure] = []
 
     def failed(claim: Claim, snapshot: Any, error: Exception) -> Decision:
@@ -214,20 +214,17 @@ def _decide(
         world.report(failure)
         return Decision(wake_at=now + RETRY_AFTER_FAILURE, events=_failure_events(snapshot, failure))
 
-    for (claim, snapshot), result in zip(present, results, strict=True):
-        decision = failed(claim, snapshot, result) if isinstance(result, Exception) else result
-        batch.append((claim, decision))
-        about.append((claim, snapshot))
-        if decision.separate_decisions:
-            batch += [(None, separate) for separate in decision.separate_decisions]
-            about += [(claim, snapshot)] * len(decision.separate_decisions)
+    for (claim, snapshot), result, own in zip(present, results, decided, strict=True):
+        if isinstance(result, Exception) or isinstance(own, Exception):
+            result = own = failed(claim, snapshot, own if isinstance(own, Exception) else cast(Exception, result))
+        batch += _items(claim, snapshot, result, own)
     by = Actor(controller.name, controller=True)
     with world.phase(controller.name, "apply"):
-        outcomes = apply_decisions(store, batch, by=by, lease=lease)
-        _store_alone(store, batch, outcomes, made, by=by, lease=lease)
+        outcomes = apply_decisions(store, [(item.claim, item.decision) for item in batch], by=by, lease=lease)
+        _store_alone(store, batch, outcomes, by=by, lease=lease)
     refused = [
-        (own_claim, failed(claim, snapshot, outcome))
-        for (own_claim, _), (claim, snapshot), outcome in zip(batch, about, outcomes, strict=True)
+        (item.about, failed(item.about, item.snapshot, outcome))
+        for item, outcome in zip(batch, outcomes, strict=True)
         if isinstance(outcome, Unstorable)
     ]
     if refused:
@@ -235,28 +232,39 @@ def _decide(
     return failures, [outcome for outcome in outcomes if isinstance(outcome, Outcome)]
 
 
+class _Item(NamedTuple):
+    """A decision that is to be stored. `claim` None: it is a separate decision of the one about the claim `about`."""
+
+    claim: Claim | None
+    about: Claim
+    snapshot: Any  # that the decision was made from; None: the object is gone
+    decision: Decision
+    alone: Decision  # the same without decisions that follow from it
+
+
+def _items(claim: Claim, snapshot: Any, decision: Decision, alone: Decision) -> Iterator[_Item]:
+    """Yield a decision and its separate decisions."""
+    yield _Item(claim, claim, snapshot, decision, alone)
+    for separate, own in zip(decision.separate_decisions, alone.separate_decisions, strict=True):
+        yield _Item(None, claim, snapshot, separate, own)
+
+
 def _store_alone(
-    store: Store,
-    batch: Sequence[tuple[Claim | None, Decision]],
-    outcomes: list[Outcome | Unstorable],
-    made: Mapping[Ref, Decision],
-    *,
-    by: Actor,
-    lease: HeldLease | None,
+    store: Store, batch: Sequence[_Item], outcomes: list[Outcome | Unstorable], *, by: Actor, lease: HeldLease | None
 ) -> None:
     """Store without those that follow from them the decisions that were not stored with these; replace the outcomes.
 
-    So a Work that conflicts with another one keeps no binding from being placed. The controllers that follow decide on
-    their own, and report what fails.
+    So a Work that conflicts with another one keeps no binding from being placed, and a cluster that changes keeps no
+    copy from being evicted. The controllers that follow decide on their own, and report what fails.
     """
-    alone = [
-        (place, claim, made[claim.ref])
-        for place, (claim, decision) in enumerate(batch)
-        if claim is not None and decision.followed and _is_not_stored(outcomes[place])
+    again = [
+        (place, item)
+        for place, (item, outcome) in enumerate(zip(batch, outcomes, strict=True))
+        if item.decision.followed and _is_not_stored(outcome)
     ]
-    if alone:
-        again = apply_decisions(store, [(claim, decision) for _, claim, decision in alone], by=by, lease=lease)
-        for (place, _, _), outcome in zip(alone, again, strict=True):
+    if again:
+        stored = apply_decisions(store, [(item.claim, item.alone) for _, item in again], by=by, lease=lease)
+        for (place, _), outcome in zip(again, stored, strict=True):
             outcomes[place] = outcome
 
 

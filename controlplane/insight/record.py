@@ -383,15 +383,14 @@ def _wait_steps(task: GracefulEvictionTask, failover: Failover) -> Iterator[Step
 def _binding_steps(failover: Failover) -> Iterator[Step]:
     """Yield the steps that the changes of the binding report after the eviction."""
     healthy = _healthy_targets(failover.first.new)
+    if failover.tasks[0].reason == TAINT_UNTOLERATED and _gained(failover.first):
+        yield _step(failover.first.change, kind.SCHEDULED, "", _placed_text(failover.first.new))
     for decoded in failover.since:
         old, new = decoded.old, decoded.new
         if old is None or new is None:
             continue
         if new.spec.clusters != old.spec.clusters and not new_tasks(decoded):
-            placed = ", ".join(
-                f"{target.name}:{target.replicas}" if target.replicas else target.name for target in new.spec.clusters
-            )
-            yield _step(decoded.change, kind.SCHEDULED, "", placed or "nowhere")
+            yield _step(decoded.change, kind.SCHEDULED, "", _placed_text(new))
         yield from _condition_steps(decoded)
         now_healthy = _healthy_targets(new)
         for name in sorted(now_healthy - healthy):
@@ -400,6 +399,21 @@ def _binding_steps(failover: Failover) -> Iterator[Step]:
         for task in failover.tasks:
             if old.spec.task(task.from_cluster) is not None and new.spec.task(task.from_cluster) is None:
                 yield _step(decoded.change, kind.CLEARED, task.from_cluster, "the old copy may be removed")
+
+
+def _gained(decoded: DecodedChange) -> bool:
+    """Test whether a change gave a binding replicas, or a copy, on some cluster: it was evicted and placed at once."""
+    before = {target.name: target.replicas for target in decoded.old.spec.clusters}
+    return any(target.replicas > before.get(target.name, -1) for target in decoded.new.spec.clusters)
+
+
+def _placed_text(binding: Binding) -> str:
+    return (
+        ", ".join(
+            f"{target.name}:{target.replicas}" if target.replicas else target.name for target in binding.spec.clusters
+        )
+        or "nowhere"
+    )
 
 
 def _healthy_targets(binding: Binding) -> set[str]:

@@ -146,7 +146,8 @@ def _figures(size: int, lost: str, others: list[str], *, spent: tuple[float, flo
     tainted, scheduled = (
         _logged(CLUSTER, [""], lost, "bench"),
         _moment(
-            "SELECT max(at) FROM objects_changelog WHERE actor = 'scheduler' AND kind LIKE %s", "%%ResourceBinding"
+            "SELECT max(at) FROM objects_changelog WHERE actor IN ('evictions', 'scheduler') AND kind LIKE %s",
+            "%%ResourceBinding",
         ),
     )
     queued, evicted = _query("SELECT max(queued_at), max(ended_at) FROM failover_eviction WHERE cluster = %s", lost)

@@ -1,0 +1,202 @@
+"""An evicted binding is placed in the same write, or evicted alone where something it rests on has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane.apimachinery.meta import Object, Ref
+from controlplane.controllers.eviction_queue import EvictionQueue
+from controlplane.controllers.evictions import Evictions
+from controlplane.controllers.scheduler import Scheduler
+from controlplane.engine import run
+from controlplane.engine.cascade import followers
+from controlplane.engine.decision import Decision, Drop, Save
+from controlplane.engine.memory import MemoryStore
+from controlplane.engine.overlaid_state import OverlaidState
+from controlplane.engine.run import Report, World, run_batch
+from controlplane.engine.state import Actor, Claim, HeldLease, Outcome, State
+from controlplane.eviction.rate import Tokens
+from controlplane.kinds import RESOURCE_BINDING
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import Cluster, Taint
+from controlplane.kinds.rows import EVICTED, CapacityReservation, Eviction, FleetState, PlacementHint, PlacementNote
+from controlplane.settings import Settings
+from tests.builders.objects import START, binding, cluster, no_execute
+from tests.core.eviction_fleet import ANYWHERE, FAST
+
+BY = Actor("test")
+WORLD = World(answer=lambda question: Tokens(dict(question.wanted), 0.0))
+CONTROLLERS = (EvictionQueue(), Evictions(), Scheduler())
+
+
+def queued(*bindings: Binding, store: Callable[..., MemoryStore] = MemoryStore) -> MemoryStore:
+    """Return a store in which these bindings are in the eviction queue of member1, and the token bucket is full."""
+    made = store(controllers=CONTROLLERS, clock=lambda: START)
+    made.create(cluster("member1").with_spec(taints=(no_execute(),)), cluster("member2"), cluster("member3"), *bindings)
+    made.apply([(None, Decision(changes=(Save(FleetState("default", failover_on_since=START)),)))], by=BY)
+    run.run_until_idle([EvictionQueue()], made, FAST, world=WORLD)
+    made.due["scheduler"].clear()
+    made.log.clear()
+    return made
+
+
+def evict(store: MemoryStore, *, settings: Settings = FAST, alone: bool = False) -> Report:
+    """Run one batch of evictions. `alone`: no controller follows."""
+    evictions = CONTROLLERS[1]
+    following = () if alone else followers(evictions, CONTROLLERS, settings)
+    return run_batch(evictions, store, settings, world=WORLD, following=following)
+
+
+def evicted(store: MemoryStore) -> list[str]:
+    return [row.binding for row in store.rows(Eviction, "state", [EVICTED]).get(EVICTED, ())]
+
+
+def placed(store: MemoryStore) -> dict[str, list[str]]:
+    """Return the target clusters of each binding, by its name."""
+    found = cast(Sequence[Binding], store.list(RESOURCE_BINDING))
+    return {one.metadata.name: [target.name for target in one.spec.clusters] for one in found}
+
+
+def content(store: MemoryStore) -> dict[str, Any]:
+    """Return bindings and rows, without versions of objects and without the writers of rows."""
+    objects = {one.ref: one.with_meta(resource_version="") for one in store.list(RESOURCE_BINDING)}
+    reserved = (cast(CapacityReservation, row) for row in store._rows.get(CapacityReservation, {}).values())
+    return {
+        "objects": objects,
+        "reserved": {row.key: replace(row, writer="") for row in reserved},
+        "hints": store._rows.get(PlacementHint, {}),
+    }
+
+
+def test_an_evicted_binding_is_placed_in_the_same_write() -> None:
+    store = queued(binding("web", ANYWHERE, on={"member1": 2}))
+
+    evict(store)
+
+    (target,) = placed(store)["web-deployment"]
+    assert target in ("member2", "member3")
+    assert [line.actor for line in store.log if line.ref.kind == RESOURCE_BINDING] == ["evictions"]
+    assert not store.due["scheduler"]
+    (task,) = cast(Binding, store.list(RESOURCE_BINDING)[0]).spec.graceful_eviction_tasks
+    assert task.from_cluster == "member1"
+
+
+def test_one_step_ends_as_two_steps_do() -> None:
+    bindings = [binding(f"web{number}", ANYWHERE, on={"member1": number + 1}) for number in range(5)]
+    together, apart = queued(*bindings), queued(*bindings)
+    evict(together)
+    evict(apart, alone=True)
+    assert set(map(len, placed(apart).values())) == {0}
+    run_batch(CONTROLLERS[2], apart, FAST, world=WORLD)
+
+    assert content(together) == content(apart)
+    keys = [str(ref) for ref in content(together)["objects"]]
+    notes = [store.rows(PlacementNote, "key", keys) for store in (together, apart)]
+    assert set(notes[0]) == set(notes[1]) == set(keys)
+
+
+class Overtaken(MemoryStore):
+    """A store in which something changes between the look and the first write of evictions."""
+
+    change: Callable[[MemoryStore], None] | None = None
+
+    def apply(
+        self,
+        decisions: Sequence[tuple[Claim | None, Decision]],
+        *,
+        by: Actor,
+        lease: HeldLease | None = None,
+        dry_run: bool = False,
+    ) -> Sequence[Outcome]:
+        change, self.change = self.change, None
+        if change is not None:
+            change(self)
+        return super().apply(decisions, by=by, lease=lease, dry_run=dry_run)
+
+
+def close(store: MemoryStore) -> None:
+    """Put a taint on the clusters that are left."""
+    for name in ("member2", "member3"):
+        old = cast(Cluster, store.objects[Ref("cluster.karmada.io/Cluster", "", name)])
+        store.put(old.with_spec(taints=(Taint("closed", "NoSchedule"),)), old)
+
+
+def test_a_binding_whose_place_changes_meanwhile_is_evicted_and_due_for_the_scheduler() -> None:
+    store = queued(binding("web", ANYWHERE, on={"member1": 2}), store=Overtaken)
+    cast(Overtaken, store).change = close
+
+    evict(store)
+
+    assert len(evicted(store)) == 1
+    assert placed(store) == {"web-deployment": []}
+    assert [ref.name for ref in store.due["scheduler"] if ref.kind == RESOURCE_BINDING] == ["web-deployment"]
+
+
+def test_a_binding_that_changes_meanwhile_is_not_evicted_by_the_old_decision() -> None:
+    def edit(store: MemoryStore) -> None:
+        old = cast(Binding, store.list(RESOURCE_BINDING)[0])
+        store.put(old.with_spec(clusters=()), old)
+
+    store = queued(binding("web", ANYWHERE, on={"member1": 2}), store=Overtaken)
+    cast(Overtaken, store).change = edit
+
+    evict(store)
+
+    assert evicted(store) == []
+    assert placed(store) == {"web-deployment": []}
+
+
+def test_a_scheduler_that_is_switched_off_does_not_follow() -> None:
+    store = queued(binding("web", ANYWHERE, on={"member1": 2}))
+
+    evict(store, settings=replace(FAST, controllers=("*", "-scheduler")))
+
+    assert len(evicted(store)) == 1
+    assert placed(store) == {"web-deployment": []}
+
+
+# The state that decisions leave
+
+
+def reservation(key: str, name: str, replicas: int, *, age: int = 0) -> CapacityReservation:
+    made_at = START - timedelta(seconds=age)
+    return CapacityReservation(key, f"b/{key}", name, replicas, made_at=made_at)
+
+
+STORED = (reservation("a", "member1", 3), reservation("b", "member2", 2), reservation("old", "member2", 7, age=86_400))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (),
+        (Save(reservation("new", "member1", 5)),),
+        (Save(reservation("a", "member2", 1)),),
+        (Drop(STORED[0]),),
+        (Drop(STORED[2]), Save(reservation("b", "member2", 4))),
+    ],
+    ids=["nothing", "new", "another cluster", "dropped", "old dropped and another raised"],
+)
+def test_reserved_capacity_is_what_it_will_be_when_the_decisions_are_stored(changes: tuple[Save | Drop, ...]) -> None:
+    before = MemoryStore(controllers=(), clock=lambda: START)
+    before.apply([(None, Decision(changes=tuple(map(Save, STORED))))], by=BY)
+    after = MemoryStore(controllers=(), clock=lambda: START)
+    after.apply([(None, Decision(changes=tuple(map(Save, STORED))))], by=BY)
+    if changes:
+        after.apply([(None, Decision(changes=changes))], by=BY)
+    bindings = ["b/a", "b/b", "b/new", "b/old"]
+
+    overlaid = OverlaidState(cast(State, before), dict[Ref, Object](), changes)
+
+    found, wanted = (one.reserved_capacity(within=timedelta(hours=1), bindings=bindings) for one in (overlaid, after))
+    assert sorted(found.totals) == sorted(wanted.totals)
+    assert _plain(found.own) == _plain(wanted.own)
+
+
+def _plain(own: Mapping[str, Sequence[CapacityReservation]]) -> dict[str, list[CapacityReservation]]:
+    return {key: [replace(row, writer="") for row in rows] for key, rows in own.items() if rows}
