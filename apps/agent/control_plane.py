@@ -43,8 +43,8 @@ class ControlPlane:
         return f"/apis/work.karmada.io/v1alpha1/namespaces/{execution_namespace(self.cluster)}/works"
 
     @property
-    def own(self) -> str:
-        """The path of the Cluster."""
+    def cluster_path(self) -> str:
+        """The path of the Cluster of this agent."""
         return f"/apis/cluster.karmada.io/v1alpha1/clusters/{self.cluster}"
 
     @property

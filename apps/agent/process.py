@@ -182,7 +182,7 @@ class Agent:
         seconds = self.settings.cluster_lease_duration * self.settings.cluster_lease_renew_fraction
         away, other = False, ""
         while True:
-            found = await self.control_plane.get(self.control_plane.own)
+            found = await self.control_plane.get(self.control_plane.cluster_path)
             if found.ok:
                 await self.core.in_thread(self.mirror.cluster, found.body)
                 before, other = other, differences(found.body["spec"], self.options.expected)

@@ -76,7 +76,7 @@ async def _check_login(access: Access, cluster: str, folder: Path) -> None:
     """Raise NotTrusted if the control plane signs certificates and does not accept them as logins."""
     control_plane = ControlPlane(access, cluster, folder)
     try:
-        found = await control_plane.get(control_plane.own)
+        found = await control_plane.get(control_plane.cluster_path)
     finally:
         await control_plane.close()
     if found.code == 401:

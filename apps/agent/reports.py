@@ -108,7 +108,7 @@ class Reports:
     async def _cluster(self, ref: Ref) -> bool:
         """Send what is known of the member. Conditions of others stay. Returns whether it needs not be sent again."""
         kept = (await self._in_thread(self._store.get, [ref])).get(ref)
-        found = await self._control_plane.get(self._control_plane.own)
+        found = await self._control_plane.get(self._control_plane.cluster_path)
         if kept is None or found.code == _GONE:
             return True
         if not found.ok:
@@ -119,7 +119,7 @@ class Reports:
         others = [one for one in status.get("conditions") or () if one["type"] not in _REPORTED]
         collected = {name: own[name] for name in _COLLECTED if own.get(name)}
         document["status"] = {**status, **collected, "conditions": [*others, *conditions]}
-        answer = await self._control_plane.put(self._control_plane.own + "/status", document)
+        answer = await self._control_plane.put(self._control_plane.cluster_path + "/status", document)
         return self._arrived(answer, ref) or await self._again(ref)
 
     async def _event(self, event: Any) -> bool:
@@ -153,4 +153,4 @@ class Reports:
         return not temporary or quietly
 
     def _path(self, ref: Ref) -> str:
-        return f"{self._control_plane.works}/{ref.name}" if ref.kind == WORK else self._control_plane.own
+        return f"{self._control_plane.works}/{ref.name}" if ref.kind == WORK else self._control_plane.cluster_path

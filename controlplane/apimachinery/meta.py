@@ -74,7 +74,7 @@ def to_seconds(moment: datetime) -> datetime:
 
 
 def compact(value: T) -> T:
-    """Return an equal value in which empty values that a user wrote count as absent, so that they are not encoded."""
+    """Return an equal value in which empty values that a user wrote are the defaults, which the encoder leaves out."""
     if isinstance(value, tuple):
         items = tuple(map(compact, value))
         return items if any(map(is_not, items, value)) else value  # type: ignore[return-value]

@@ -32,8 +32,10 @@ class FleetNamesSnapshot(Struct, frozen=True):
 class FleetNamesCleanup(Controller):
     """Key: the fleet. Drops FleetNames rows.
 
-    This controller runs in the group of the scheduler, so that no explanation is written between load and decision. No
-    change makes it due: there is one list for each cluster that joined or left, and the lists are small.
+    This controller runs in the group of the scheduler, so that the scheduler writes no explanation between load and
+    decision. A placement that is written with an eviction may, in these milliseconds, if the fleet has become what it
+    was before. Its explanation then has no names until the binding is placed again. No change makes this controller
+    due: there is one list for each cluster that joined or left, and the lists are small.
     """
 
     name: ClassVar[str] = "fleet_names"

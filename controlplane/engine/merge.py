@@ -72,7 +72,7 @@ _STAGED = "staged"  # stands for the version that an object gets with this decis
 
 
 def stage(changes: Iterable[Put | Delete | Save | Drop], stored: Callable[[Ref], Object | None]) -> Staged | str:
-    """Return what the changes of a decision make of the stored objects. A text: why a change is lost, and whose.
+    """Return the stored objects as the changes of a decision make them. A text: the object of a conflict, and why.
 
     Several changes of one object are merged, although each was made from the object as it was read. It is written once.
     """

@@ -143,7 +143,7 @@ def namespace_of(asked: Asked) -> str:
 
 @lru_cache(maxsize=65_536)
 def without_quota(asked: Asked) -> Asked:
-    """Return a request as one that no quota limits. Requests of all namespaces are equal then."""
+    """Return a request without namespace and priority class, so equal requests of all namespaces share a result."""
     if isinstance(asked, Request):
         return replace(asked, quota=msgspec.UNSET)
     return Bundle(tuple((count, replace(request, quota=msgspec.UNSET)) for count, request in asked.parts))

@@ -123,7 +123,7 @@ def decide_late_removal(
     overdue: bool = True,
     needed: bool = False,
 ) -> LateRemoval:
-    """Return how to treat the copy of a binding on a cluster whose removal, or that of some replicas, comes late.
+    """Return whether a copy that was to be removed earlier may be removed now, and how many replicas it keeps.
 
     `overdue`: the removal comes late, so other copies may have failed since it was decided. `needed`: a workload that
     still has a copy on the cluster needs this object (propagateDeps).
