@@ -31,7 +31,7 @@ def records(fleet: Live, ns: str) -> list[dict[str, Any]]:
     return fleet.items(RECORDS.format(ns))
 
 
-def test_a_record_tells_a_failover_with_seconds_and_without_events(fleet: Live, ns: str) -> None:
+def test_a_record_reports_a_failover_with_seconds_and_without_events(fleet: Live, ns: str) -> None:
     divided(fleet, ns)
     fleet.fail("member1")
     fleet.until(lambda: fleet.placed(ns, NGINX) == {"member2": 3})

@@ -62,7 +62,7 @@ def version(fleet: Live) -> str:
     return found
 
 
-def test_an_outside_client_taints_a_cluster_and_nobody_fights_it(fleet: Live, ns: str) -> None:
+def test_an_outside_client_taints_a_cluster_and_no_controller_removes_it(fleet: Live, ns: str) -> None:
     monitoring = fleet.user("monitoring")
     fleet.apply(taint_policy())
     web(fleet, ns)
@@ -90,7 +90,7 @@ def test_an_outside_client_taints_a_cluster_and_nobody_fights_it(fleet: Live, ns
     assert HOME not in fleet.placed(ns, WEB), "nothing goes back by itself"
 
 
-def test_a_policys_windows_bear_a_short_trouble_and_time_a_long_one(fleet: Live, ns: str) -> None:
+def test_a_policys_windows_ignore_a_short_failure_and_time_a_long_one(fleet: Live, ns: str) -> None:
     fleet.apply(taint_policy(add=4, remove=3))
     web(fleet, ns)
     ours = {"key": KEY, "effect": "NoExecute"}

@@ -74,7 +74,7 @@ def test_story_1_an_operator_sees_switch_rule_and_strategy(fleet: Live, ns: str)
     assert (closed["bindings"], "featureGates.Failover" in closed["remedy"]) == (2, True)
 
 
-def test_story_2_a_hard_failure_moves_all_but_those_that_bear_it(fleet: Live, ns: str) -> None:
+def test_story_2_a_hard_failure_moves_all_but_those_that_tolerate_it(fleet: Live, ns: str) -> None:
     names = {f"app-{number}" for number in range(6)}
     fleet.apply(taint_policy(effect="NoExecute"))
     for name in names:

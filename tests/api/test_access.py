@@ -28,7 +28,7 @@ _NOWHERE = ["/api/v1/nothings", "/no/such/page", "/livez/more"]
 
 
 @pytest.mark.parametrize("path", _CLOSED + _NOWHERE)
-def test_nobody_is_let_in_without_a_token(server: Server, path: str) -> None:
+def test_no_request_is_answered_without_a_token(server: Server, path: str) -> None:
     answer = server.client("").get(path)
 
     assert (answer.status, answer.document["reason"]) == (401, "Unauthorized")

@@ -97,7 +97,7 @@ def test_a_binding_that_never_failed_over_has_nothing_to_take_back(api: Client, 
     assert "no failover" in refused.document["message"]
 
 
-def test_what_was_made_anew_is_not_taken_back_to_where_another_one_was(api: Client, namespace: str) -> None:
+def test_what_was_recreated_is_not_taken_back_to_where_its_predecessor_was(api: Client, namespace: str) -> None:
     url = leave(api, namespace)
     made = api.get(url).document
     assert api.delete(url).status == 200
@@ -151,7 +151,7 @@ def test_actions_and_records_are_discovered(api: Client) -> None:
     assert [one["verbs"] for one in lifeboat if one["name"] == "failoverrecords"] == [["get", "list", "watch"]]
 
 
-def test_a_cluster_with_workloads_is_not_deleted_unless_somebody_says_to_keep_them(api: Client, namespace: str) -> None:
+def test_a_cluster_with_workloads_is_not_deleted_without_an_order_to_keep_them(api: Client, namespace: str) -> None:
     leave(api, namespace)
     where = f"{CLUSTERS}/{namespace}-b"
 

@@ -151,7 +151,7 @@ def test_an_agent_puts_no_finalizer_on_its_lease(agent: Client, team: str) -> No
 
 
 @pytest.mark.parametrize("other", ["-b", "-a-not"])
-def test_an_agent_speaks_for_no_other_cluster(api: Client, agent: Client, team: str, other: str) -> None:
+def test_an_agent_may_act_for_no_other_cluster(api: Client, agent: Client, team: str, other: str) -> None:
     name = f"{team}{other}"
     api.post(LEASES, lease(name))
     before = api.get(f"{LEASES}/{name}").document

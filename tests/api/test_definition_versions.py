@@ -91,7 +91,7 @@ def test_every_served_version_is_discovered_and_described_with_its_own_schema_an
     assert shown["rows"][0]["cells"][:2] == ["a", 7]
 
 
-def test_objects_of_an_earlier_storage_version_are_served_and_stored_anew_when_they_are_written(
+def test_objects_of_an_earlier_storage_version_are_served_and_converted_when_they_are_written(
     api: Client, renamed: str
 ) -> None:
     url = f"{DEFINED}/{renamed}.{GROUP}"

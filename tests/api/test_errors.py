@@ -97,7 +97,7 @@ def test_a_body_as_large_as_allowed_goes_in_and_a_larger_one_does_not(server: Se
     assert (answer.status, answer.document["reason"]) == (413, "RequestEntityTooLarge")
 
 
-def test_what_nobody_can_answer_in_is_not_acceptable(api: Client) -> None:
+def test_an_unknown_media_type_is_not_acceptable(api: Client) -> None:
     answer = api.get("/api/v1/namespaces/default", accept="image/png")
 
     assert (answer.status, answer.document["reason"]) == (406, "NotAcceptable")

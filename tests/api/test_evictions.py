@@ -39,7 +39,7 @@ def queue(server: Server, namespace: str, name: str, *, state: str = "Queued", r
     return f"{GROUP}/namespaces/{namespace}/evictions/{name}.member1"
 
 
-def test_an_eviction_tells_state_position_and_estimate(api: Client, server: Server, namespace: str) -> None:
+def test_an_eviction_has_state_position_and_estimate(api: Client, server: Server, namespace: str) -> None:
     path = queue(server, namespace, "web")
 
     found = api.get(path).document

@@ -141,7 +141,7 @@ def unread(server: Server, query: dict[str, str]) -> socket.socket:
     return opened(server, token=server.token, request=f"GET {path}")
 
 
-def test_watches_nobody_reads_share_what_they_begin_with(small: Server, other: Client) -> None:
+def test_unread_watches_share_what_they_begin_with(small: Server, other: Client) -> None:
     before = resident(small)
 
     connections = [unread(small, {"watch": "true"}) for _ in range(60)]
@@ -171,7 +171,7 @@ def _watches(client: Client) -> bool:
         return stream.status == 200 and stream.next()["type"] == "ADDED"
 
 
-def test_lists_nobody_reads_are_bounded_and_cost_other_users_nothing(small: Server, other: Client) -> None:
+def test_unread_lists_are_bounded_and_cost_other_users_nothing(small: Server, other: Client) -> None:
     connections = [unread(small, {}) for _ in range(6)]  # 36 MiB; 16 MiB are allowed
     answers = [status_of(connection) for connection in connections]
 
@@ -181,7 +181,7 @@ def test_lists_nobody_reads_are_bounded_and_cost_other_users_nothing(small: Serv
         connection.close()
 
 
-def test_idle_connections_keep_nobody_out(small: Server) -> None:
+def test_idle_connections_keep_no_client_out(small: Server) -> None:
     idle = [socket.create_connection(("127.0.0.1", small.port), timeout=60) for _ in range(CONNECTIONS + 20)]
 
     assert small.client().get("/api/v1/namespaces/default").status == 200

@@ -54,14 +54,14 @@ def test_fields_choose(api: Client, maps: str, selector: str, expected: list[str
     assert names(api, config_maps(maps), fieldSelector=selector) == expected
 
 
-def test_a_selector_nobody_can_read_is_reported_with_its_place(api: Client, maps: str) -> None:
+def test_an_unreadable_selector_is_reported_with_its_place(api: Client, maps: str) -> None:
     for query in ({"labelSelector": "tier in (x"}, {"fieldSelector": "metadata.name"}, {"labelSelector": "a" * 9000}):
         answer = api.get(config_maps(maps), **query)
         assert (answer.status, answer.document["reason"]) == (400, "BadRequest"), answer.body
 
 
 @pytest.mark.parametrize("method", ["get", "delete", "watch"])
-def test_a_field_nobody_can_select_by_is_refused_with_those_that_can(api: Client, maps: str, method: str) -> None:
+def test_a_field_without_selector_is_refused_with_those_that_have_one(api: Client, maps: str, method: str) -> None:
     query = {"fieldSelector": "data.k=v"} | ({"watch": "true"} if method == "watch" else {})
 
     answer = api.delete(config_maps(maps), **query) if method == "delete" else api.get(config_maps(maps), **query)

@@ -76,7 +76,7 @@ def test_orphans_stay_without_their_owner(server: Server, api: Client, namespace
         {"propagationPolicy": "Orphan", "orphanDependents": True},
     ],
 )
-def test_what_nobody_can_do_is_refused(api: Client, namespace: str, options: dict[str, Any]) -> None:
+def test_impossible_requests_are_refused(api: Client, namespace: str, options: dict[str, Any]) -> None:
     api.post(config_maps(namespace), config_map("top"))
 
     refused = api.delete(config_maps(namespace, "top"), {"kind": "DeleteOptions", "apiVersion": "v1", **options})

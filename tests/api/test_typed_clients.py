@@ -44,7 +44,7 @@ def test_a_network_policy_for_every_pod_is_taken(api: Client, namespace: str) ->
     assert made.document["spec"] == {"podSelector": {}, "policyTypes": ["Ingress"]}
 
 
-def test_a_status_nobody_may_send_there_is_no_reason_to_refuse_a_write(api: Client, namespace: str) -> None:
+def test_a_status_that_may_not_be_sent_there_is_no_reason_to_refuse_a_write(api: Client, namespace: str) -> None:
     url = f"/api/v1/namespaces/{namespace}/pods"
     read = api.post(url, POD).document
 

@@ -46,9 +46,7 @@ def test_a_cluster_is_held_until_it_has_been_emptied(api: Client, namespace: str
 
 
 @pytest.mark.parametrize("wish", ["keep", "delete"])
-def test_a_cluster_with_bindings_goes_only_when_somebody_says_what_becomes_of_them(
-    api: Client, namespace: str, wish: str
-) -> None:
+def test_a_cluster_with_bindings_goes_only_after_an_order_about_them(api: Client, namespace: str, wish: str) -> None:
     where = join(api, f"{namespace}-a")
     place(api, namespace, f"{namespace}-a")
 
@@ -86,7 +84,7 @@ def test_a_collection_is_deleted_whole_or_not_at_all(api: Client, namespace: str
     assert is_leaving(api, free)
 
 
-def test_a_proxy_header_nobody_would_send_is_warned_of_and_a_bad_one_refused(api: Client, namespace: str) -> None:
+def test_an_unusual_proxy_header_is_warned_of_and_a_bad_one_refused(api: Client, namespace: str) -> None:
     useless = api.post(CLUSTERS, cluster(f"{namespace}-a", proxyHeader={"X-Tenant": "blue"}))
     bad = api.post(CLUSTERS, cluster(f"{namespace}-b", proxyURL="http://proxy", proxyHeader={"a b": "x", "c": "d\ne"}))
 

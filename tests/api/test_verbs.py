@@ -145,7 +145,7 @@ def test_kinds_of_ours_take_no_strategic_merge_patch(api: Client, namespace: str
 
 
 @pytest.mark.parametrize("subresource", ["", "/scale", "/status"])
-def test_a_patch_nobody_takes_is_refused_before_anything_is_looked_for(
+def test_a_patch_of_an_unknown_type_is_refused_before_anything_is_looked_for(
     api: Client, namespace: str, subresource: str
 ) -> None:
     path = deployments(namespace, "nobody") + subresource
@@ -176,7 +176,7 @@ def test_patches_without_a_version_do_not_cost_each_other_anything(server: Serve
     assert len(server.client().get(config_maps(namespace, "one")).document["data"]) == 24
 
 
-def test_an_applied_field_of_somebody_else_is_a_conflict_unless_forced(api: Client, namespace: str) -> None:
+def test_an_applied_field_of_another_manager_is_a_conflict_unless_forced(api: Client, namespace: str) -> None:
     path, intent = config_maps(namespace, "one"), {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "mine"}}
     apply = "application/apply-patch+yaml"
     assert api.patch(path, intent, apply, fieldManager="first").status == 201

@@ -367,7 +367,7 @@ def test_clusters_are_cordoned_and_uncordoned(root: Client) -> None:
     assert found(made.ref).spec.taints == ()
 
 
-def test_the_page_of_a_binding_tells_its_story_with_its_works(root: Client) -> None:
+def test_the_page_of_a_binding_shows_its_history_with_its_works(root: Client) -> None:
     made = stored(binding("web", "member1"))[0]
     stored(work("web-1", "member1", of=made))
     change(made, made.with_spec(replicas=5), by="scheduler")
@@ -416,5 +416,5 @@ def test_the_staff_reads_and_does_not_write(clerk: Client) -> None:
     assert found(made.ref).spec.taints == ()
 
 
-def test_nobody_gets_in_without_logging_in(client: Client, transactional_db: None) -> None:
+def test_no_page_is_shown_without_a_login(client: Client, transactional_db: None) -> None:
     assert client.get(list_of(CLUSTER)).status_code == 302

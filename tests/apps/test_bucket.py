@@ -75,7 +75,7 @@ def test_tokens_come_with_time_and_not_before(redis_client: redis.Redis) -> None
     assert 1.9 < next_in <= 2.0
 
 
-def test_a_bucket_tells_what_it_holds_by_now(redis_client: redis.Redis) -> None:
+def test_a_bucket_reports_its_present_tokens(redis_client: redis.Redis) -> None:
     bucket = RedisBucket(redis_client)
     assert bucket.levels(["fleet", "cluster/a"]) == {"fleet": 0.0, "cluster/a": 0.0}
     bucket.take(0, 1000.0)

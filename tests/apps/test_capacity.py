@@ -131,7 +131,7 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path, redis_url: str, redis
     indirect=["ledger"],
     ids=["1 worker, no report", "4 workers, no report", "4 workers, reports twice a second"],
 )
-def test_workers_killed_at_any_moment_promise_no_room_twice(ledger: Stack, workers: int) -> None:
+def test_workers_killed_at_any_moment_reserve_no_room_twice(ledger: Stack, workers: int) -> None:
     chance = random.Random(4711)
     with ledger.processes.at_once():
         crowd = {f"worker{number}": ledger.processes.worker(f"worker{number}") for number in range(workers)}

@@ -117,7 +117,7 @@ async def test_a_late_answer_counts_until_the_probes_time_is_over(fleet: Fleet, 
 
 
 @on_a_fleet
-async def test_hundreds_that_never_answer_are_asked_at_once_and_delay_nobody(
+async def test_hundreds_that_never_answer_are_asked_at_once_and_delay_no_other(
     fleet: Fleet, client: MemberClient
 ) -> None:
     """A round of them takes as long as one, and who answers is heard while they are silent."""

@@ -128,7 +128,7 @@ def test_checks_that_take_too_long_hide_no_problem_that_was_known() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_is_due_later_or_claimed_by_somebody_does_not_wait() -> None:
+def test_what_is_due_later_or_claimed_does_not_wait() -> None:
     lease(GROUP, 0, ended=-10)
     due(GROUP, "in-a-minute", waits=-60)
     due(GROUP, "claimed", waits=200, claimed_for=60)

@@ -23,7 +23,7 @@ def rows(root: Client, url: str = URL, *, include: str = "None") -> list[dict[st
     return [dict(zip(names, row["cells"], strict=True)) for row in answer.json()["rows"]]
 
 
-def test_the_settings_in_force_are_shown_although_nobody_wrote_the_object(root: Client) -> None:
+def test_the_settings_in_force_are_shown_although_the_object_is_not_stored(root: Client) -> None:
     stored(cluster("member1"))
 
     (row,) = rows(root)
@@ -34,7 +34,7 @@ def test_the_settings_in_force_are_shown_although_nobody_wrote_the_object(root: 
     assert root.get(URL, HTTP_ACCEPT="application/json").json()["items"] == []
 
 
-def test_what_somebody_wrote_shows_at_once_and_is_read_as_it_was_written(root: Client) -> None:
+def test_what_was_written_shows_at_once_and_is_read_as_it_was_written(root: Client) -> None:
     stored(cluster("member1"))
     written = {"metadata": {"name": "default"}, "spec": {"resourceEvictionRate": 2.0}}
     assert root.post(URL, written, content_type="application/json").status_code == 201

@@ -71,7 +71,7 @@ def test_a_workload_runs_on_every_member_and_its_health_comes_back(two: Stack) -
     assert held["metadata"]["labels"]["karmada.io/managed"] == "true"
 
 
-def test_an_object_deleted_on_the_member_comes_back_also_where_nobody_watched(two: Stack) -> None:
+def test_an_object_deleted_on_the_member_comes_back_also_without_a_watch(two: Stack) -> None:
     two.create(deployment("back"))
     until(lambda: two.healthy("back") == set(BOTH), within=WITHIN)
     before = two.member("member1", "GET", path("back"))["metadata"]["uid"]
@@ -92,7 +92,7 @@ def test_an_object_deleted_on_the_member_comes_back_also_where_nobody_watched(tw
     until(lambda: two.member("member1", "GET", path("back")), within=WITHIN)
 
 
-def test_an_object_somebody_else_made_is_reported_and_left_alone(two: Stack) -> None:
+def test_a_foreign_object_is_reported_and_left_alone(two: Stack) -> None:
     theirs = yaml.safe_load(deployment("theirs", replicas=7))
     two.member("member1", "POST", "/apis/apps/v1/namespaces/default/deployments", theirs)
 
@@ -159,7 +159,7 @@ def test_a_member_is_asked_more_often_as_soon_as_that_is_wanted(two: Stack) -> N
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_silent_member_delays_nobody(tmp_path: Path, redis_url: str, redis_client: object) -> None:
+def test_a_silent_member_delays_no_other(tmp_path: Path, redis_url: str, redis_client: object) -> None:
     """Half a period is late: who waits for a black hole's answer waits a whole one, whenever it does not come.
 
     A machine that stands still shows once, so it is enough that a number of questions in a row came in time.

@@ -55,7 +55,7 @@ def die(one: Presence) -> None:
         cursor.execute(query, [one.lease.shard])
 
 
-def test_whoever_comes_alone_takes_up_what_a_dead_process_had_claimed(store: DjangoStore) -> None:
+def test_a_process_alone_takes_up_what_a_dead_process_had_claimed(store: DjangoStore) -> None:
     killed = presence(store)
     claimed(store, "member1", "member2")
     die(killed)
@@ -65,7 +65,7 @@ def test_whoever_comes_alone_takes_up_what_a_dead_process_had_claimed(store: Dja
     assert claim(store) == ["member1", "member2"]
 
 
-def test_whoever_is_not_alone_leaves_the_others_claims_alone(store: DjangoStore) -> None:
+def test_a_process_beside_others_leaves_their_claims(store: DjangoStore) -> None:
     living = presence(store)
     claimed(store, "member1")
 

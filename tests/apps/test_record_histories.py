@@ -57,7 +57,7 @@ def pages(limit: int) -> Iterator[FailoverRecord]:
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(HAPPENINGS, st.integers(1, 3))
-def test_lists_pages_and_single_reads_tell_what_the_whole_history_tells(
+def test_lists_pages_and_single_reads_say_what_the_whole_history_says(
     db: None, happenings: list[tuple[str, int]], limit: int
 ) -> None:
     log = history(happenings).store.log

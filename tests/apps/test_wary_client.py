@@ -316,7 +316,7 @@ def test_only_what_is_ours_is_deleted_or_released(release: bool, labels: dict[st
     on_a_fleet(story)()
 
 
-def test_an_object_made_anew_while_it_was_being_deleted_stays() -> None:
+def test_an_object_recreated_while_it_was_being_deleted_stays() -> None:
     """The uid that was looked at is a precondition of the deletion."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -392,7 +392,7 @@ async def test_an_object_that_is_released_stays_without_our_marks(fleet: Fleet, 
 
 
 @on_a_fleet
-async def test_an_object_of_somebody_else_is_not_applied_over(fleet: Fleet, client: MemberClient) -> None:
+async def test_a_foreign_object_is_not_applied_over(fleet: Fleet, client: MemberClient) -> None:
     member = target(fleet)
     theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "theirs", "namespace": "default"}}
     assert (await client.call(member, "POST", CONFIG_MAPS, body=theirs)).code == 201

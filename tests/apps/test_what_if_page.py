@@ -104,7 +104,7 @@ def test_a_run_shows_its_progress_and_asks_for_more_until_it_has_ended(fleet: Cl
     assert "hx-get" not in text.partition("<main")[2]
 
 
-def test_nobody_else_reads_an_answer_and_an_expired_one_is_not_found(fleet: Client) -> None:
+def test_no_other_user_reads_an_answer_and_an_expired_one_is_not_found(fleet: Client) -> None:
     others = what_if_runs.keep([ClustersLost(("member1",))], WhatIfStatus("Running"), user="jane")
 
     for name in (others, "of-yesterday"):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.config.prose import prose, relative, tracked
 
+SAYS_SO = r"says? so|said so"  # allowed in names of tests, which stand beside the message
 # A word that is not to be used, and what to write instead.
 WORDS = {
     r"doorbells?": "name the process or message that starts the work",
@@ -17,12 +18,13 @@ WORDS = {
     r"nobody|somebody|whoever|whomever": "name the user, controller, policy or cluster",
     r"anew": "again",
     r"bears?|bearing|borne": "tolerate",
-    r"says? so|said so": "name the message or condition that reports it",
+    SAYS_SO: "name the message or condition that reports it",
     r"speaks?|speaking": "name the protocol or the rights",
 }
 # Names that contain such a word: a user of the operating system, a page of the admin.
 NAMES = re.compile(r'"nobody"|\(postgres or nobody\)')
 FORBIDDEN = re.compile("|".join(rf"\b(?:{word})\b" for word in WORDS), re.IGNORECASE)
+IN_NAMES = re.compile("|".join(rf"\b(?:{word})\b" for word in WORDS if word != SAYS_SO), re.IGNORECASE)
 LONGEST_FILE, LONGEST_FUNCTION = 500, 60  # lines
 
 CODE = [path for path in tracked("controlplane/*.py", "apps/*.py", "config/*.py") if "migrations" not in path.parts]
@@ -38,6 +40,20 @@ def test_no_forbidden_word_is_used() -> None:
     }
 
     assert used == {}
+
+
+def test_no_function_or_class_has_a_forbidden_word_in_its_name() -> None:
+    named = {
+        relative(path): found
+        for path in [*CODE, *TESTS]
+        if (found := [name for name in _defined(path.read_text()) if IN_NAMES.search(name.replace("_", " "))])
+    }
+
+    assert named == {}
+
+
+def _defined(text: str) -> list[str]:
+    return re.findall(r"^ *(?:async )?(?:def|class) (\w+)", text, re.MULTILINE)
 
 
 def test_nothing_is_called_told() -> None:

@@ -141,7 +141,7 @@ def test_a_work_that_is_applied_again_is_marked_as_when_it_was_made() -> None:
 
 
 @pytest.mark.parametrize("name", [BINDING_ANNOTATION, LEFTOVER_ANNOTATION, REDUCED_ANNOTATION])
-def test_nobody_writes_the_annotations_that_say_what_a_work_is_made_for(name: str) -> None:
+def test_no_user_writes_the_annotations_that_say_what_a_work_is_made_for(name: str) -> None:
     """A Work that named another binding would keep that one from being deleted."""
     forged = of_manifest(with_metadata(), annotations={name: "work.karmada.io/ResourceBinding:default/web-deployment"})
     plain = created(of_manifest(with_metadata()), namespace="karmada-es-member1").object

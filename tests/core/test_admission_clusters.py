@@ -85,7 +85,7 @@ def test_a_status_as_members_have_it_is_taken() -> None:
     assert after.status.node_summary.ready_num == 2
 
 
-def test_a_push_cluster_without_an_address_is_taken_and_said_to_be_asked_by_nobody() -> None:
+def test_a_push_cluster_without_an_address_is_accepted_and_reported_as_never_asked() -> None:
     """As in the original: a Cluster may be made first and get its address and credentials later."""
     reported = {
         mode: created(cluster(syncMode=mode, apiEndpoint=""), namespace="").warnings for mode in ("Push", "Pull")

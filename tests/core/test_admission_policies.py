@@ -224,7 +224,7 @@ def test_a_policy_that_is_replaced_whole_keeps_its_id_and_its_finalizer() -> Non
     assert kept.metadata.finalizers == old.metadata.finalizers
 
 
-def test_a_policy_that_goes_is_let_go_by_whoever_holds_it() -> None:
+def test_a_policy_that_goes_is_released_by_its_finalizers() -> None:
     old = created(policy()).object.with_meta(deletion_timestamp=NOW)
 
     assert updated(policy(), old).object.metadata.finalizers == ()
@@ -274,7 +274,9 @@ def test_what_nothing_here_acts_on_is_an_unknown_field(field: str, value: object
         ([("batch/v1", "CronJob"), ("example.io/v1", "Gadget")], True),
     ],
 )
-def test_application_failover_of_what_is_never_ill_is_warned_of(kinds: list[tuple[str, str]], warned: bool) -> None:
+def test_application_failover_of_what_is_never_unhealthy_is_warned_of(
+    kinds: list[tuple[str, str]], warned: bool
+) -> None:
     selectors = [{"apiVersion": api_version, "kind": kind} for api_version, kind in kinds]
     behaviour = {"application": {"decisionConditions": {"tolerationSeconds": 30}, "purgeMode": "Directly"}}
 

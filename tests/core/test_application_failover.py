@@ -41,7 +41,7 @@ def app(mode: str = GRACEFULLY, seconds: int = 60, state: StatePreservation | No
     return made.with_spec(failover=FailoverBehavior(application=behaviour), propagate_deps=True)
 
 
-class Ailing(Story):
+class UnhealthyMembers(Story):
     """A fleet in which copies fail although their clusters are well."""
 
     def __init__(self, *objects: object, settings: Settings = GATE_OFF) -> None:
@@ -55,7 +55,7 @@ class Ailing(Story):
         self.work()
 
 
-def test_a_status_that_tells_of_a_copy_twice_lets_it_leave_once() -> None:
+def test_a_status_that_lists_a_copy_twice_lets_it_leave_once() -> None:
     ailing = AggregatedStatusItem("member1", applied=True, health="Unhealthy")
     reported_twice = app().with_status(aggregated_status=(ailing, ailing))
 
@@ -68,7 +68,7 @@ def test_a_status_that_tells_of_a_copy_twice_lets_it_leave_once() -> None:
 
 
 def test_it_leaves_once_it_has_been_unhealthy_for_longer_than_it_is_tolerated() -> None:
-    story = Ailing(app())
+    story = UnhealthyMembers(app())
     story.report("member1", "Unhealthy")
 
     story.pass_seconds(60)
@@ -79,8 +79,8 @@ def test_it_leaves_once_it_has_been_unhealthy_for_longer_than_it_is_tolerated() 
     assert story.placed("web")
 
 
-def test_a_copy_that_recovers_in_time_stays_and_counts_anew() -> None:
-    story = Ailing(app())
+def test_a_copy_that_recovers_in_time_stays_and_its_clock_restarts() -> None:
+    story = UnhealthyMembers(app())
     story.report("member1", "Unhealthy")
     story.pass_seconds(50)
 
@@ -93,7 +93,7 @@ def test_a_copy_that_recovers_in_time_stays_and_counts_anew() -> None:
 
 
 def test_the_time_is_kept_in_a_row_and_survives_a_restart() -> None:
-    story = Ailing(app())
+    story = UnhealthyMembers(app())
     story.report("member1", "Unhealthy")
 
     key = str(story.binding("web").ref)
@@ -105,7 +105,7 @@ def test_the_time_is_kept_in_a_row_and_survives_a_restart() -> None:
 @pytest.mark.parametrize(
     ("api_version", "kind", "leaves"), [("apps/v1", "Deployment", True), ("batch/v1", "CronJob", False)]
 )
-def test_only_a_kind_with_a_rule_of_health_can_be_ill(api_version: str, kind: str, leaves: bool) -> None:
+def test_only_a_kind_with_a_rule_of_health_can_be_unhealthy(api_version: str, kind: str, leaves: bool) -> None:
     ill = app(seconds=0).with_status(aggregated_status=(AggregatedStatusItem("member1", health="Unhealthy"),))
     ill = ill.with_spec(resource=replace(ill.spec.resource, api_version=api_version, kind=kind))
 
@@ -158,7 +158,7 @@ def test_unknown_health_of_a_lost_cluster_counts_neither_as_unhealthy_nor_as_hea
 
 
 def test_without_a_policy_for_it_nothing_leaves() -> None:
-    story = Ailing(binding("web", duplicated(least=1, most=1), on={"member1": 2}))
+    story = UnhealthyMembers(binding("web", duplicated(least=1, most=1), on={"member1": 2}))
     story.report("member1", "Unhealthy")
 
     story.pass_seconds(3600)
@@ -166,7 +166,7 @@ def test_without_a_policy_for_it_nothing_leaves() -> None:
     assert story.placed("web") == {"member1": 2}
 
 
-def _moves(story: Ailing) -> str:
+def _moves(story: UnhealthyMembers) -> str:
     """Let the only copy be unhealthy for longer than is tolerated; return where it is then."""
     (where,) = story.placed("web")
     story.report(where, "Unhealthy")
@@ -175,8 +175,8 @@ def _moves(story: Ailing) -> str:
     return now
 
 
-def test_a_version_that_is_ill_on_two_clusters_moves_no_further() -> None:
-    story = Ailing(app(), _template("bad"))
+def test_a_version_that_is_unhealthy_on_two_clusters_moves_no_further() -> None:
+    story = UnhealthyMembers(app(), _template("bad"))
     second = _moves(story)
     third = _moves(story)
 
@@ -186,7 +186,7 @@ def test_a_version_that_is_ill_on_two_clusters_moves_no_further() -> None:
 
 
 def test_another_version_may_move_again_and_is_given_its_time() -> None:
-    story = Ailing(app(), _template("bad"))
+    story = UnhealthyMembers(app(), _template("bad"))
     _moves(story)
     third = _moves(story)
     assert _moves(story) == third
@@ -201,8 +201,8 @@ def test_another_version_may_move_again_and_is_given_its_time() -> None:
     assert set(story.placed("web")) != {third}
 
 
-def test_a_version_that_became_healthy_counts_anew() -> None:
-    story = Ailing(app(), _template("good"))
+def test_a_version_that_became_healthy_counts_from_the_start() -> None:
+    story = UnhealthyMembers(app(), _template("good"))
     _moves(story)
     third = _moves(story)
 

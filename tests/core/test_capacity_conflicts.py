@@ -41,7 +41,7 @@ def rooms(seen: Fleet, asked: Asked, count: int, *before: tuple[str, int, Asked]
     return ledger.capacity_guards(places, asked, seen=7)
 
 
-def promised(replicas: int, asked: Asked, *, on: str = "a", number: int = 8) -> NewReservation:
+def reserved_row(replicas: int, asked: Asked, *, on: str = "a", number: int = 8) -> NewReservation:
     return NewReservation(on, number, replicas, msgspec.json.encode(asked).decode())
 
 
@@ -55,27 +55,25 @@ def test_a_set_of_components_counts_as_all_its_pods() -> None:
     (room,) = rooms(fleet(pods="10", cpu="8"), PAIR, 1)
 
     assert dict(room.spare)[""] == 7
-    assert overcommitted_cluster([room], NewReservations([promised(2, PAIR)])) == ""
-    assert overcommitted_cluster([room], NewReservations([promised(3, PAIR)])) == "a"
+    assert overcommitted_cluster([room], NewReservations([reserved_row(2, PAIR)])) == ""
+    assert overcommitted_cluster([room], NewReservations([reserved_row(3, PAIR)])) == "a"
 
 
 @pytest.mark.parametrize(
     ("others", "taken"),
     [
         ([], ""),
-        ([promised(3, CORE)], ""),
-        ([promised(4, CORE)], "a"),
-        ([promised(2, CORE), promised(2, CORE)], "a"),
-        ([promised(9, CORE, on="b")], ""),
-        ([promised(9, CORE, number=7)], ""),
-        ([promised(5, Request())], ""),
-        ([promised(6, Request())], "a"),
-        ([promised(3, CORE), promised(1, SMALL)], "a"),
+        ([reserved_row(3, CORE)], ""),
+        ([reserved_row(4, CORE)], "a"),
+        ([reserved_row(2, CORE), reserved_row(2, CORE)], "a"),
+        ([reserved_row(9, CORE, on="b")], ""),
+        ([reserved_row(9, CORE, number=7)], ""),
+        ([reserved_row(5, Request())], ""),
+        ([reserved_row(6, Request())], "a"),
+        ([reserved_row(3, CORE), reserved_row(1, SMALL)], "a"),
     ],
 )
-def test_a_decision_holds_as_long_as_what_others_promised_since_leaves_it_room(
-    others: list[NewReservation], taken: str
-) -> None:
+def test_a_decision_holds_while_later_reservations_leave_it_room(others: list[NewReservation], taken: str) -> None:
     found = rooms(fleet(pods="10", cpu="8"), CORE, 3, ("a", 2, CORE))
 
     assert overcommitted_cluster(found, NewReservations(others)) == taken
@@ -137,7 +135,9 @@ def test_a_decision_is_compared_with_what_others_stored_since_its_oldest_reading
 
 
 def test_what_others_stored_is_summed_up_once_for_all_decisions_of_one_reading() -> None:
-    others = NewReservations([promised(2, CORE, number=8), promised(1, CORE, number=9), promised(4, CORE, on="b")])
+    others = NewReservations(
+        [reserved_row(2, CORE, number=8), reserved_row(1, CORE, number=9), reserved_row(4, CORE, on="b")]
+    )
 
     assert others.used("a", after=7) == {"": 3, "cpu": 3000}
     assert others.used("a", after=8) == {"": 1, "cpu": 1000}
@@ -149,7 +149,7 @@ def test_a_decision_that_takes_the_last_room_leaves_none_to_others() -> None:
     (room,) = rooms(fleet(pods="10", cpu="3"), CORE, 3)
 
     assert dict(room.spare) == {"": 7, "cpu": 0}
-    assert overcommitted_cluster([room], NewReservations([promised(1, SMALL)])) == "a"
+    assert overcommitted_cluster([room], NewReservations([reserved_row(1, SMALL)])) == "a"
 
 
 def test_a_reservation_on_a_cluster_that_is_gone_takes_no_room() -> None:

@@ -277,7 +277,7 @@ def test_a_priority_class_that_is_missing_is_said_and_found_once_it_is_there() -
     assert binding.spec.schedule_priority.priority == 7
 
 
-def test_a_claim_and_a_first_work_are_events_as_the_original_tells_them_and_a_scaling_is_none() -> None:
+def test_a_claim_and_a_first_work_are_events_as_in_the_original_and_a_scaling_is_none() -> None:
     web, preempting = deployment(), Settings(feature_gates={**GATES, "PropagationPolicyPreemption": True})
     story = Story(*MEMBERS, policy("low"), web, settings=preempting)
     story.place(web, member1=3)

@@ -40,7 +40,7 @@ def story(*objects: Any, members: int = 3) -> Story:
     return Story(*(serving(f"member{n}") for n in range(1, members + 1)), *objects, settings=Settings())
 
 
-def falls_ill(fleet: Story, name: str) -> None:
+def becomes_unhealthy(fleet: Story, name: str) -> None:
     old = fleet.binding(name)
     item = AggregatedStatusItem(HOME, applied=True, health="Unhealthy")
     fleet.store.put(old.with_status(aggregated_status=(item,)), old)
@@ -66,7 +66,7 @@ def test_what_has_no_pods_follows_the_last_that_does_and_all_do_where_the_policy
     notes = {} if said is None else {TOGETHER_ANNOTATION: said}
     fleet = story(*online("server", *beside, mode=mode, **notes))
 
-    falls_ill(fleet, "server")
+    becomes_unhealthy(fleet, "server")
 
     (refuge,) = fleet.placed("server")
     assert refuge != HOME
@@ -81,10 +81,10 @@ def test_what_has_no_pods_follows_the_last_that_does_and_all_do_where_the_policy
         assert any("follows server-deployment" in one for one in reasons)
 
 
-def test_nobody_follows_a_part_that_has_no_place() -> None:
+def test_no_part_follows_one_that_has_no_place() -> None:
     fleet = story(*online("server", "front"), members=1)
 
-    falls_ill(fleet, "server")
+    becomes_unhealthy(fleet, "server")
 
     assert fleet.leaving("server") == [HOME]
     assert fleet.leaving("front") == []
@@ -95,7 +95,7 @@ def test_a_part_without_application_failover_of_its_own_stays() -> None:
     (server, front) = online("server", "front", **{TOGETHER_ANNOTATION: "true"})
     fleet = story(server, front.with_spec(failover=None))
 
-    falls_ill(fleet, "server")
+    becomes_unhealthy(fleet, "server")
 
     assert HOME not in fleet.placed("server")
     assert set(fleet.placed("front")) == {HOME}
@@ -103,7 +103,7 @@ def test_a_part_without_application_failover_of_its_own_stays() -> None:
 
 def test_who_followed_does_not_follow_twice() -> None:
     fleet = story(*online("server", "front"))
-    falls_ill(fleet, "server")
+    becomes_unhealthy(fleet, "server")
     before = fleet.binding("front")
 
     fleet.pass_seconds(600)

@@ -212,7 +212,7 @@ def test_what_is_placed_stays_where_it_is() -> None:
     assert (homes(run, "server"), homes(run, "database")) == ({"member1"}, {"member2"})
 
 
-def test_nobody_follows_onto_a_cluster_whose_taints_want_nobody_new() -> None:
+def test_no_part_follows_onto_a_cluster_whose_taints_refuse_it() -> None:
     run = story(part("server", 5, on="member1"), member1=99, member2=50, member3=60)
     run.taint("member1", replace(no_execute("full"), effect="PreferNoSchedule"))
 

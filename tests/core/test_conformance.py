@@ -264,7 +264,7 @@ def _graceful(health: str, ready: int, *, grace: int | None = None) -> dict[str,
     return _case(given, {"evictedClusters": ["member1"], "keptTasks": None, "nextRetrySeconds": 0})
 
 
-def _ill(on: int, expected: int, *, leaving: tuple[str, ...] = ()) -> dict[str, object]:
+def _unhealthy(on: int, expected: int, *, leaving: tuple[str, ...] = ()) -> dict[str, object]:
     names = [f"member{number}" for number in range(1, on + 1)]
     application = {"decisionConditions": {"tolerationSeconds": 0}, "purgeMode": "Directly"}
     spec: dict[str, Any] = {
@@ -308,10 +308,14 @@ NARROW = {
     "the last healthy copy": ("graceful_eviction", _graceful("Unhealthy", 3, grace=30), (0, 1, 0)),
     "the last copy, another not ready": ("graceful_eviction", _graceful("Healthy", 2, grace=30), (0, 1, 0)),
     "a healthy copy elsewhere": ("graceful_eviction", _graceful("Healthy", 3, grace=30), (1, 0, 0)),
-    "unhealthy on two": ("app_failover", _ill(2, 2), (1, 0, 0)),
-    "unhealthy on three": ("app_failover", _ill(3, 3), (0, 1, 0)),
-    "unhealthy on three, one wanted where it leaves": ("app_failover", _ill(3, 3, leaving=("member9",)), (0, 1, 0)),
-    "unhealthy on three, two left behind": ("app_failover", _ill(3, 1), (0, 0, 1)),
+    "unhealthy on two": ("app_failover", _unhealthy(2, 2), (1, 0, 0)),
+    "unhealthy on three": ("app_failover", _unhealthy(3, 3), (0, 1, 0)),
+    "unhealthy on three, one wanted where it leaves": (
+        "app_failover",
+        _unhealthy(3, 3, leaving=("member9",)),
+        (0, 1, 0),
+    ),
+    "unhealthy on three, two left behind": ("app_failover", _unhealthy(3, 1), (0, 0, 1)),
 }
 
 

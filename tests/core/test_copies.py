@@ -51,7 +51,7 @@ def test_only_a_copy_of_a_workload_keeps_what_the_workload_needs_on_a_cluster(na
 
 
 @pytest.mark.parametrize(("name", "applied"), [(COPY, {str(WEB.ref)}), ("forged", set())])
-def test_only_a_copy_ends_a_promise_of_its_binding_early(name: str, applied: set[str]) -> None:
+def test_only_a_copy_ends_a_reservation_of_its_binding_early(name: str, applied: set[str]) -> None:
     controller = Reservations()
     store = MemoryStore(controllers=[controller], clock=lambda: START)
     summary = ResourceSummary(allocatable={"pods": "10"})

@@ -103,7 +103,7 @@ def test_a_definition_whose_names_are_free_is_established() -> None:
         ("Work", "jobs", "work.karmada.io"),
     ],
 )
-def test_a_name_somebody_has_is_not_accepted_and_brings_nothing(kind: str, plural: str, group: str) -> None:
+def test_a_name_that_is_taken_is_not_accepted_and_serves_nothing(kind: str, plural: str, group: str) -> None:
     story = Story()
     late = definition(kind, plural, group=group)
     story.create(definition(age=10))

@@ -64,7 +64,7 @@ def test_the_binding_says_what_it_waits_for_until_the_source_is_fenced() -> None
     assert "fenced by ana" in story.events("DirectlyProceeded")[0]
 
 
-def test_a_source_that_lets_nobody_in_is_waited_for_like_one_that_does_not_answer() -> None:
+def test_a_source_that_refuses_all_logins_is_waited_for_like_one_that_does_not_answer() -> None:
     web = deployment()
     story = Story(*MEMBERS, policy("all"), web)
     story.place(web, (), member1=3)
@@ -89,7 +89,7 @@ def test_a_fence_that_has_expired_lets_nothing_go_on() -> None:
     assert "member2" not in story.works()
 
 
-def test_a_source_that_answered_after_it_was_fenced_is_waited_for_before_anybody_has_taken_the_fence_away() -> None:
+def test_a_source_that_answered_after_it_was_fenced_is_waited_for_although_the_fence_is_still_there() -> None:
     story, web = unreachable()
     confirm_down(story, 600)
     story.later(seconds=30)

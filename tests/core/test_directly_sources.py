@@ -49,7 +49,7 @@ def fence(seconds: int = 60) -> Cluster:
     return fenced(SILENT, FenceRequest("no power", seconds), by="ana", now=START)
 
 
-def test_a_source_that_nobody_can_reach_is_waited_for() -> None:
+def test_an_unreachable_source_is_waited_for() -> None:
     assert found(web(), SILENT) == [DirectlySource(TASK, False)]
     assert found(web(), SILENT)[0].waits
 

@@ -77,7 +77,7 @@ def movable(count: int) -> list[Binding]:
     return [binding(f"z{number:04}", duplicated(least=1, most=1), on={"full": 2}) for number in range(count)]
 
 
-def test_what_cannot_leave_is_in_nobodys_way_however_much_it_is() -> None:
+def test_what_cannot_leave_blocks_no_other_however_much_it_is() -> None:
     site = Site(cluster("spare"), *stuck(1100), *movable(3), rate=10)
 
     site.pass_seconds(30)

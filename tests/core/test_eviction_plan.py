@@ -148,7 +148,7 @@ def test_a_row_waits_until_its_judgement_is_due_and_not_longer() -> None:
     assert check(row(judged=(judged(60.0),)), seconds=60) == judged(60.0)
 
 
-def test_clocks_that_started_anew_count_from_then_on() -> None:
+def test_restarted_clocks_count_from_then_on() -> None:
     begun = START + timedelta(seconds=50)
     waiting = recheck(row(judged=(judged(30.0),)), WEB, LOST, clocks_from=begun, now=NOW)
 
@@ -192,7 +192,7 @@ def test_a_row_that_moves_takes_its_room_and_leaves_with_the_moves_before_it() -
     assert (found.saved, found.dropped, found.held, found.exhausted) == ((), (), (), True)
 
 
-def test_a_row_that_nobody_wants_is_dropped_and_asks_for_no_dry_run() -> None:
+def test_an_unwanted_row_is_dropped_and_asks_for_no_dry_run() -> None:
     asked = Asked(clusters=(cluster("a"),))
 
     found = asked.plan(row())

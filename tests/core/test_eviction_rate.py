@@ -44,7 +44,7 @@ def test_the_fleets_health_sets_the_rate(total: int, failed: int, moved: int) ->
     assert len(gone(story, "member00")) == moved
 
 
-def test_after_blindness_tolerations_start_anew_and_there_is_no_burst() -> None:
+def test_after_blindness_tolerations_restart_and_there_is_no_burst() -> None:
     placement = tolerating(Toleration("gone", "Exists", toleration_seconds=100))
     story = fleet(*(binding(f"web{n}", placement, on={"member1": 1}) for n in range(5)))
     for name in CLUSTERS:
@@ -91,7 +91,7 @@ def test_without_redis_nothing_leaves() -> None:
     assert "member1" not in story.placed("web")
 
 
-def test_what_waited_for_redis_says_so_and_nobody_else() -> None:
+def test_what_waited_for_redis_says_so_and_no_other_does() -> None:
     story = fleet(binding("web", ANYWHERE, on={"member1": 2}), binding("api", ANYWHERE, on={"member5": 2}))
     story.members.healthy = False  # tasks stay, with what they say
     story.redis_away = True
@@ -140,7 +140,7 @@ def test_higher_priority_goes_first_and_age_lets_the_low_one_through() -> None:
     assert "low" in gone(story)
 
 
-def test_a_flood_of_high_priority_starves_nobody() -> None:
+def test_a_flood_of_high_priority_starves_no_other_binding() -> None:
     settings = replace(FAILOVER, eviction=EvictionSettings(ageing_seconds=10))
     story = fleet(
         binding("low", ANYWHERE, on={"member1": 1}),

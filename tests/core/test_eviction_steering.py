@@ -143,7 +143,7 @@ def test_a_cluster_that_recovers_leaves_abandoned_evictions_and_no_records() -> 
     assert row(story, "quick") is None
 
 
-def test_a_binding_nobody_wants_away_says_nothing() -> None:
+def test_a_binding_that_is_not_to_leave_reports_nothing() -> None:
     story = fleet(web(duplicated(least=1, most=1, tolerations=[Toleration(operator="Exists")])))
 
     story.taint("member1", no_execute())

@@ -177,7 +177,7 @@ def test_with_the_gate_off_nothing_leaves_not_even_for_a_persons_taint() -> None
     assert story.queue() == {}
 
 
-def test_closing_the_gate_drops_the_queue_and_opening_it_starts_the_clocks_anew() -> None:
+def test_closing_the_gate_drops_the_queue_and_opening_it_restarts_the_clocks() -> None:
     placement = tolerating(Toleration("gone", "Exists", toleration_seconds=100))
     story = fleet(binding("web", placement, on={"member1": 2}))
     story.taint("member1", no_execute())

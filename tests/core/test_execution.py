@@ -121,7 +121,7 @@ def test_an_object_that_its_member_is_deleting_is_removing_and_warns_only_after_
     assert [(type_, reason) for type_, reason, _ in story.events()] == [("Warning", "CleanupWorkFailed")]
 
 
-def test_a_work_goes_as_soon_as_the_watch_tells_that_its_object_is_gone() -> None:
+def test_a_work_goes_as_soon_as_the_watch_reports_that_its_object_is_gone() -> None:
     """Asking again takes as long as the removal has lasted: minutes for a large Namespace."""
     story = Story(Member())
     story.delete()
@@ -155,7 +155,7 @@ def test_a_namespace_that_was_on_the_member_before_is_used_and_said_once() -> No
     assert story.work is None
 
 
-def test_a_namespace_of_somebody_else_that_is_gone_after_an_hour_is_created() -> None:
+def test_a_foreign_namespace_that_is_gone_after_an_hour_is_created() -> None:
     story = Story(Member(theirs=True))
     story.member.theirs = False
 

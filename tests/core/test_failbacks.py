@@ -56,7 +56,7 @@ def reported(*bindings: Binding, seconds: float, at_once: int = 100) -> Failback
     return status
 
 
-def test_what_cannot_go_back_is_in_nobodys_way_however_much_it_is() -> None:
+def test_what_cannot_go_back_blocks_no_other_however_much_it_is() -> None:
     stuck = [away(f"a{number:04}", suspended=True) for number in range(2 * PAGE + 100)]
 
     status = reported(*stuck, away("z0"), away("z1"), seconds=20)

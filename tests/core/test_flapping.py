@@ -79,7 +79,7 @@ def test_the_clock_alone_ends_it() -> None:
     assert found.wake_at == START + timedelta(seconds=400)
 
 
-def test_the_condition_speaks_of_few_counts_so_that_it_is_seldom_written() -> None:
+def test_the_condition_names_few_counts_so_that_it_is_seldom_written() -> None:
     row, messages = Observation("member1", "True"), set()
     for second in range(0, 3600, 10):
         row = turned(row, START + timedelta(seconds=second))

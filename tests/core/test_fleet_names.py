@@ -38,7 +38,7 @@ class Clerk:
         return {row.names for rows in self.store.rows(FleetNames, "key", keys).values() for row in rows}
 
 
-def test_names_stay_while_a_note_speaks_of_them_and_go_after_it() -> None:
+def test_names_stay_while_a_note_uses_them_and_go_after_it() -> None:
     clerk = Clerk()
     web = pending("web", Placement(replica_scheduling=DYNAMIC))
     clerk.store.create(cluster("a", room=9), web)

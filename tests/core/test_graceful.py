@@ -411,7 +411,7 @@ def test_i1_the_old_copy_stays_until_the_new_one_is_healthy() -> None:
     assert fleet.leaving("web") == []
 
 
-def test_the_last_word_of_a_cluster_that_lets_nobody_in_any_more_does_not_count() -> None:
+def test_the_last_report_of_a_cluster_that_refuses_all_logins_does_not_count() -> None:
     one = binding("web", duplicated("member1", "member2", least=1, most=2), on={"member1": 2, "member2": 2})
     fleet = story(one)
     fleet.access_lost("member2", "True")

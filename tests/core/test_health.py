@@ -95,7 +95,7 @@ def test_a_cluster_that_flaps_faster_than_the_threshold_is_never_published() -> 
 
 
 @pytest.mark.parametrize(("seconds", "status"), [(605, "True"), (609.999, "True"), (610, "False")])
-def test_time_in_which_nobody_looked_counts_for_nothing(seconds: float, status: str) -> None:
+def test_unobserved_time_counts_for_nothing(seconds: float, status: str) -> None:
     """Down since 0 s, no process looks from 5 s (which counts until 25 s) to 605 s: 580 s are taken out."""
     row = probed((-10, UP), (0, DOWN), (5, DOWN), (605, DOWN))
 
@@ -109,7 +109,7 @@ def test_false_and_unknown_change_places_at_once() -> None:
     assert published(cluster("member1", ready="False"), row, 10) == "Unknown"
 
 
-def test_unknown_after_false_does_not_start_the_debounce_anew() -> None:
+def test_unknown_after_false_does_not_restart_the_debounce() -> None:
     row = probed((-10, UP), (0, DOWN), (10, UNKNOWN), (20, DOWN))
 
     assert published(cluster("member1"), row, 30) == "False"

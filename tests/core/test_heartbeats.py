@@ -124,7 +124,7 @@ def test_a_condition_changed_when_its_report_arrived(skew: float) -> None:
     assert agent.ready.last_transition_time == START + timedelta(seconds=7)
 
 
-def test_nobody_says_himself_when_his_heartbeat_arrived() -> None:
+def test_no_agent_sets_the_arrival_of_its_heartbeat() -> None:
     agent = Agent()
     agent.renew(received_at=AHEAD.isoformat())
     assert received(agent.lease) == START
@@ -137,7 +137,7 @@ def test_nobody_says_himself_when_his_heartbeat_arrived() -> None:
     assert received(agent.lease) == START  # it renewed nothing
 
 
-def test_a_lease_elsewhere_is_nobodys_heartbeat() -> None:
+def test_a_lease_elsewhere_is_no_heartbeat() -> None:
     doc = {"metadata": {"name": "member1", "namespace": "default"}, "spec": {"renewTime": AHEAD.isoformat()}}
 
     made = admit_create(KINDS[LEASE], doc, namespace="default", settings=Settings(), now=START, uid="lease")
@@ -156,7 +156,7 @@ def test_an_agent_that_never_reports_is_unknown_after_the_startup_grace_period()
 
 
 @pytest.mark.parametrize("away", [30, 60, 3600])
-def test_silence_while_no_api_was_there_to_hear_blames_nobody(away: int) -> None:
+def test_silence_while_no_api_ran_makes_no_cluster_unready(away: int) -> None:
     agent = Agent()
     agent.say("True")
     agent.listen(58, renewing=True)
@@ -243,7 +243,7 @@ def test_time_in_which_the_control_plane_was_away_is_no_silence() -> None:
     assert agent.ready.status == "True"
 
 
-def test_silence_that_began_while_nobody_listened_is_counted_from_when_somebody_does() -> None:
+def test_silence_that_began_unobserved_is_counted_from_when_it_is_observed() -> None:
     agent = Agent()
     agent.renew()
     agent.pass_seconds(30, renewing=True)

@@ -105,7 +105,7 @@ def test_a_cluster_that_serves_the_kind_by_now_is_a_refuge_at_once() -> None:
     assert story.placed("web") == {"member2": 2}
 
 
-def test_capacity_that_was_promised_and_never_taken_is_found_in_time() -> None:
+def test_capacity_that_was_reserved_and_never_taken_is_found_in_time() -> None:
     """Two want to go where there is room for one; that one is deleted before the cluster ever reports it."""
     room = by_room("member1", "member2")
     first, second = (binding(name, room, on={"member1": 2}) for name in ("first", "second"))

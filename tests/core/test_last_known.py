@@ -125,7 +125,7 @@ def test_the_column_eviction_says_how_far_an_eviction_is(
     assert binding_columns.eviction(doc, NOW) == expected
 
 
-def test_the_wide_message_tells_the_age_and_what_is_waited_for() -> None:
+def test_the_wide_message_names_the_age_and_what_is_waited_for() -> None:
     items = [{"clusterName": "a", "outOfReachSince": "2026-03-01T11:45:00Z", "lastKnownHealth": "Healthy"}]
     held = {"type": "EvictionPending", "status": "True", "reason": "Held", "message": "cluster a: NoRefuge"}
     doc = {"status": {"aggregatedStatus": items, "conditions": [held]}}

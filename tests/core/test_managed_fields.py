@@ -68,7 +68,7 @@ def test_applying_the_same_again_changes_nothing_not_even_the_time() -> None:
     assert apply(made, deployment(replicas=2, zones=["a"]), now=LATER) is made
 
 
-def test_a_field_no_longer_applied_goes_when_nobody_else_owns_it() -> None:
+def test_a_field_no_longer_applied_goes_when_no_other_manager_owns_it() -> None:
     made = apply(None, deployment(replicas=2, paused=True, template=containers({"name": "web"}, {"name": "side"})))
 
     after = apply(made, deployment(replicas=2, template=containers({"name": "web"})))
@@ -88,7 +88,7 @@ def test_a_field_two_appliers_agree_on_belongs_to_both_and_stays_until_both_let_
     assert not owned(none, "bob")
 
 
-def test_another_value_for_somebody_elses_field_is_a_conflict_that_names_owner_and_path() -> None:
+def test_another_value_for_a_field_of_another_manager_is_a_conflict_that_names_owner_and_path() -> None:
     made = apply(None, deployment(replicas=2))
 
     with pytest.raises(Conflict) as caught:
@@ -223,7 +223,7 @@ def test_an_update_owns_what_it_changed_and_takes_it_from_the_applier() -> None:
 @pytest.mark.parametrize(
     "fields", ["f:spec", {"f:spec": ["x"]}, {"f:spec": {"k:{nojson": {}}}, {"f:spec": {"k:5": {}}}, {"odd": {}}]
 )
-def test_bookkeeping_a_client_wrote_and_nobody_can_read_is_left_out(fields: Any) -> None:
+def test_unreadable_bookkeeping_of_a_client_is_left_out(fields: Any) -> None:
     made = apply(None, deployment(replicas=1))
     entry = {**made["metadata"]["managedFields"][0], "manager": "odd", "fieldsV1": fields}
     sent = {**made, "spec": {"replicas": 2}, "metadata": {**made["metadata"], "managedFields": [entry]}}

@@ -68,7 +68,7 @@ def test_everything_in_a_deleted_namespace_goes_and_then_the_namespace() -> None
     assert story.get("ConfigMap", "kept", "one") is not None
 
 
-def test_a_namespace_waits_for_what_somebody_else_holds() -> None:
+def test_a_namespace_waits_for_foreign_finalizers() -> None:
     story = Story()
     story.put(a_namespace("doomed"))
     story.put(a_config_map("held", namespace="doomed", finalizers=("example.org/hold",)))
@@ -85,7 +85,7 @@ def test_a_namespace_waits_for_what_somebody_else_holds() -> None:
     assert story.get(NAMESPACE, "", "doomed") is None
 
 
-def test_a_namespace_nobody_deletes_keeps_what_it_holds() -> None:
+def test_a_namespace_that_is_not_deleted_keeps_what_it_holds() -> None:
     story = Story()
     story.put(a_namespace("kept"))
     story.put(a_config_map("one", namespace="kept"))

@@ -147,7 +147,7 @@ def test_a_part_of_an_image_is_changed(image: str, overrider: tuple[str, str, st
     assert made["spec"]["template"]["spec"]["containers"][0]["image"] == becomes
 
 
-def test_the_image_at_a_predicate_is_changed_also_of_kinds_that_nobody_knows() -> None:
+def test_the_image_at_a_predicate_is_changed_also_of_unknown_kinds() -> None:
     custom = {"apiVersion": "example.io/v1", "kind": "App", "metadata": {"name": "a"}, "spec": {"images": ["a/b:1"]}}
     overrider = {"component": "Tag", "operator": "replace", "value": "2", "predicate": {"path": "/spec/images/0"}}
 

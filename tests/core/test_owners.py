@@ -143,7 +143,7 @@ def test_what_has_another_owner_stays_with_that_one(policy: str) -> None:
     assert [one.name for one in story.live(shared).metadata.owner_references] == ["second"]
 
 
-def test_an_owner_made_anew_under_the_same_name_owns_nothing_of_the_old_one() -> None:
+def test_an_owner_recreated_under_the_same_name_owns_nothing_of_the_old_one() -> None:
     story = Story()
     first, again = config("top"), config("top", uid="uid-again")
     low, new = config("low", first), config("new", again)
@@ -167,7 +167,7 @@ def test_who_names_an_owner_that_is_not_there_goes() -> None:
     assert story.there(low, late) == []
 
 
-def test_an_owner_nobody_serves_holds_what_it_owns() -> None:
+def test_an_owner_of_an_unserved_kind_holds_what_it_owns() -> None:
     story = Story()
     stranger = Template("example.io/v1", "Boat", ObjectMeta(name="ferry", namespace="shop", uid="uid-ferry"))
     low = config("low", stranger)

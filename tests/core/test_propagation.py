@@ -28,7 +28,7 @@ def test_deleting_the_template_removes_binding_and_copies_in_order() -> None:
     assert story.works() == {}
 
 
-def test_a_template_made_anew_while_its_binding_goes_gets_a_binding_of_its_own() -> None:
+def test_a_template_recreated_while_its_binding_goes_gets_a_binding_of_its_own() -> None:
     web = deployment()
     story = Story(*MEMBERS, policy("all"), web)
     story.place(web, member1=3)

@@ -48,7 +48,7 @@ def test_the_message_names_the_taint_and_when_it_came() -> None:
         (stop(90, None), "evictions to resume, 10 s: stopped from 2026-01-01T00:01:30Z until 2026-01-01T00:01:40Z"),
     ],
 )
-def test_the_message_tells_each_stop_since_the_taint(given: Stop, said: str) -> None:
+def test_the_message_lists_each_stop_since_the_taint(given: Stop, said: str) -> None:
     assert message_parts(given)[1:] == [f"{said}, tier Stopped"]
 
 
@@ -73,7 +73,7 @@ def test_several_stops_are_reported_in_their_order() -> None:
         (0.0, ["its turn in the queue, which came 100 s after it was due at 2026-01-01T00:00:00Z"]),
     ],
 )
-def test_the_message_tells_how_long_its_turn_took(due: float | None, said: list[str]) -> None:
+def test_the_message_says_how_long_its_turn_took(due: float | None, said: list[str]) -> None:
     assert message_parts(due=due)[1:] == said
 
 

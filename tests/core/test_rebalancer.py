@@ -124,7 +124,7 @@ def test_a_request_in_the_second_of_the_last_result_counts_as_later() -> None:
     assert desk.asked("web") == START + timedelta(seconds=1)
 
 
-def test_editing_the_list_never_places_a_handled_workload_anew() -> None:
+def test_editing_the_list_never_places_a_handled_workload_again() -> None:
     desk = Desk(bound("web"), bound("more"), rebalancer("web"))
     generation = desk.store.get([binding_ref(Ref("apps/Deployment", "default", "web"))])
     desk.now += timedelta(minutes=5)
@@ -137,7 +137,7 @@ def test_editing_the_list_never_places_a_handled_workload_anew() -> None:
     assert set(desk.results()) == {"web", "more"}
 
 
-def test_a_workload_that_is_no_longer_listed_goes_from_the_status_unless_it_was_placed_anew() -> None:
+def test_a_workload_that_is_no_longer_listed_goes_from_the_status_unless_it_was_placed_again() -> None:
     desk = Desk(bound("web"), rebalancer("web", "missing"))
     assert desk.results() == {"web": ("Successful", ""), "missing": ("Failed", "ReferencedBindingNotFound")}
 
@@ -169,7 +169,7 @@ def test_a_finished_rebalancer_goes_when_its_time_is_up() -> None:
     assert desk.store.get([REBALANCER]) == {}
 
 
-def test_a_selector_places_what_it_matches_anew_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_selector_places_what_it_matches_again_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebalancing, "AT_ONCE", 2)
     front = [template(f"front-{number}", tier="front") for number in range(5)]
     back = [template(f"back-{number}", tier="back") for number in range(3)]

@@ -50,7 +50,7 @@ def test_a_held_eviction_goes_on_when_its_policy_finds_it_a_place() -> None:
 
 
 @pytest.mark.parametrize("mode", ["Directly", "Gracefully"])
-def test_what_nobody_may_place_anew_stays_until_somebody_may(mode: str) -> None:
+def test_what_may_not_be_placed_again_stays_until_it_may(mode: str) -> None:
     behaviour = ClusterFailoverBehavior(purge_mode=mode)
     story = fleet(binding("web", ANYWHERE, on={"member1": 2}, failover=behaviour))
     old = story.binding("web")
@@ -121,7 +121,7 @@ def test_divided_moves_onto_a_cluster_of_the_old_result() -> None:
     assert story.placed("web") == {"member2": 3}
 
 
-def test_what_is_promised_to_one_is_not_promised_to_the_next() -> None:
+def test_what_is_reserved_for_one_is_not_reserved_for_the_next() -> None:
     story = Story(
         cluster("member1"),
         cluster("member2", room=10),

@@ -92,7 +92,7 @@ def test_what_is_reserved_is_given_back_where_nothing_comes_of_it() -> None:
     assert (late.story.placed("web"), late.reserved()) == ({}, {})
 
 
-def test_a_reservation_is_no_promise_of_the_binding_itself() -> None:
+def test_a_reservation_does_not_count_against_the_binding_itself() -> None:
     """Two more replicas on a cluster that has two: four are reserved there in the end, not six."""
     late = Late(web(member1=2, member2=2), slots=10)
     late.story.taint("member1", no_execute())

@@ -149,7 +149,7 @@ def revert_now(story: Story, name: str) -> None:
     story.pass_seconds(60)
 
 
-def test_whoever_reverts_twice_stays_where_it_was_before_the_failover() -> None:
+def test_a_second_revert_stays_where_it_was_before_the_failover() -> None:
     story, _before = failed_over()
     story.untaint("member1")
 

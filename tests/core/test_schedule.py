@@ -75,7 +75,7 @@ def test_shares_that_are_placed_stay(on: dict[str, int], replicas: int, expected
     assert shares(ask(three(), spec(placement(how=DYNAMIC), replicas=replicas, on=on))) == expected
 
 
-def test_a_reschedule_divides_everything_anew() -> None:
+def test_a_reschedule_divides_everything_again() -> None:
     wanted = spec(placement(how=DYNAMIC), replicas=6, on={"a": 6}, reschedule_triggered_at=HOUR)
     status = ResourceBindingStatus(last_scheduled_time=HOUR.replace(hour=9))
 

@@ -75,7 +75,7 @@ def test_who_deletes_a_taint_policy_is_warned_what_goes_with_it() -> None:
 
 
 @pytest.mark.parametrize("owners", [("policy/other",), ("policy/detect", "policy/other"), ()])
-def test_a_taint_somebody_else_wants_does_not_go_with_a_policy(owners: tuple[str, ...]) -> None:
+def test_a_taint_with_another_owner_does_not_go_with_a_policy(owners: tuple[str, ...]) -> None:
     assert state_checks.deletion_warnings(outage(*owners), POLICY) == ()
 
 

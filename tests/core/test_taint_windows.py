@@ -44,7 +44,7 @@ def test_a_short_recovery_keeps_the_taint_and_its_time() -> None:
     assert before in story.cluster("member1").spec.taints
 
 
-def test_a_short_failure_adds_nothing_and_the_window_begins_anew() -> None:
+def test_a_short_failure_adds_nothing_and_restarts_the_window() -> None:
     story = fleet(windowed())
     for _ in range(3):
         story.ready("member1", "False")
@@ -69,7 +69,7 @@ def test_false_to_unknown_does_not_reset_the_window() -> None:
 @pytest.mark.parametrize(
     ("ready", "at", "ends"), [("False", 200, 500), ("Unknown", 200, 300), ("False", 0, 300)], ids=str
 )
-def test_a_recovery_nobody_saw_begins_the_window_anew(ready: str, at: int, ends: int) -> None:
+def test_an_unobserved_recovery_restarts_the_window(ready: str, at: int, ends: int) -> None:
     """Ready was True for a moment while our controller was away; False and Unknown in a row are one match."""
     turned = cluster("member1", ready=ready, at=START + timedelta(seconds=at))
     windows: dict[str, MatchWindow] = {}
@@ -99,7 +99,7 @@ def test_no_match_conditions_means_always_counted_from_when_both_exist() -> None
 
 
 @pytest.mark.parametrize("again", ["policy", "cluster"])
-def test_a_policy_or_cluster_made_anew_under_its_name_begins_anew(again: str) -> None:
+def test_a_policy_or_cluster_recreated_under_its_name_starts_over(again: str) -> None:
     """What is kept of the one before may still be there: its garbage is collected a moment later."""
     always = policy(taints_to_add=(TaintToAdd("every", "NoSchedule", "", 60, 60),))
     story = fleet(always)
@@ -116,7 +116,7 @@ def test_a_policy_or_cluster_made_anew_under_its_name_begins_anew(again: str) ->
     assert shown(story) == {"every:NoSchedule"}
 
 
-def test_a_window_as_long_as_a_number_can_be_never_ends_and_is_in_nobodys_way() -> None:
+def test_the_longest_possible_window_never_ends_and_blocks_nothing() -> None:
     story = fleet(
         windowed("never", add=2**63 - 1), policy(taints_to_add=(TaintToAdd("every", "NoSchedule", "", 60, 60),))
     )
@@ -127,7 +127,7 @@ def test_a_window_as_long_as_a_number_can_be_never_ends_and_is_in_nobodys_way() 
     assert shown(story) == {"not-ready:NoSchedule", "every:NoSchedule"}
 
 
-def test_time_in_which_nobody_observed_the_cluster_does_not_count() -> None:
+def test_time_in_which_the_cluster_was_not_observed_does_not_count() -> None:
     story = fleet(windowed())
     story.ready("member1", "False")
     seen = Observation("member1", status="False", since=START, observed_at=START)
@@ -139,9 +139,7 @@ def test_time_in_which_nobody_observed_the_cluster_does_not_count() -> None:
 
 
 @pytest.mark.parametrize(("looked_again", "seconds"), [(None, 300), (200, 500)])
-def test_a_window_that_is_opened_late_does_not_count_what_nobody_observed(
-    looked_again: int | None, seconds: int
-) -> None:
+def test_a_window_that_is_opened_late_does_not_count_unobserved_time(looked_again: int | None, seconds: int) -> None:
     """Ready turned at START; our controller was away, and so were the probes, until they looked again."""
     resumed = None if looked_again is None else START + timedelta(seconds=looked_again)
     sick = cluster("member1", ready="False", at=START)

@@ -459,7 +459,7 @@ def test_when_all_clusters_fail_no_taint_that_moves_workloads_is_added() -> None
     assert len(story.events("FleetBlind")) == 1
 
 
-def test_after_blindness_the_windows_begin_anew() -> None:
+def test_after_blindness_the_windows_restart() -> None:
     story = fleet(windowed())
     for name in ("member1", "member2", "member3"):
         story.ready(name, "False")

@@ -95,7 +95,7 @@ def test_a_status_may_not_bring_a_moment_without_a_zone_either() -> None:
     assert reported.status.last_scheduled_time == GIVEN
 
 
-def test_a_fence_somebody_wrote_by_hand_without_a_zone_confirms_nothing() -> None:
+def test_a_fence_written_by_hand_without_a_zone_confirms_nothing() -> None:
     text = f'{{"by":"ana","reason":"no power","madeAt":"{NAIVE}","expiresAt":"2999-01-01T00:00:00"}}'
     down = typed_cluster("member1", ready="False")
 

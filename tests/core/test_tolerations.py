@@ -32,7 +32,7 @@ DOWN = Taint("down", "NoExecute", time_added=EARLIER)
         (Toleration("down", "Gt"), False),
     ],
 )
-def test_what_a_toleration_bears(toleration: Toleration, tolerated: bool) -> None:
+def test_what_a_toleration_tolerates(toleration: Toleration, tolerated: bool) -> None:
     assert tolerates(toleration, DOWN) is tolerated
 
 
@@ -67,7 +67,7 @@ def test_a_toleration_with_seconds_ends_that_long_after_the_taint_was_added(seco
     assert leaves_at([DOWN], [bears]) == at
 
 
-def test_the_first_toleration_that_bears_a_taint_is_the_one_used() -> None:
+def test_the_first_toleration_that_tolerates_a_taint_is_the_one_used() -> None:
     for_ever, short = Toleration("down", "Exists"), Toleration("down", "Exists", toleration_seconds=10)
 
     assert leaves_at([DOWN], [for_ever, short]) is None
@@ -75,7 +75,7 @@ def test_the_first_toleration_that_bears_a_taint_is_the_one_used() -> None:
 
 
 @pytest.mark.parametrize("added", [NOW, None])
-def test_a_used_toleration_runs_for_every_taint_it_bears(added: datetime | None) -> None:
+def test_a_used_toleration_runs_for_every_taint_it_tolerates(added: datetime | None) -> None:
     full = Taint("full", "NoExecute", time_added=added)
     tolerations = [Toleration("down", "Exists"), Toleration("", "Exists", toleration_seconds=90)]
 

@@ -164,7 +164,7 @@ def test_keep_leaves_the_objects_on_the_member() -> None:
     assert change.new.metadata.deletion_timestamp == START
 
 
-def test_the_last_thing_to_go_is_our_finalizer_and_nobody_elses() -> None:
+def test_the_last_thing_to_go_is_our_finalizer_and_no_other() -> None:
     decision = decided(UnjoinSnapshot(leaving(), lease=LEASE))
 
     (freed, lease) = decision.changes

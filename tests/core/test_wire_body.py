@@ -72,7 +72,7 @@ MERGED_NINE_TIMES = (
         ("application/vnd.kubernetes.protobuf", b"k8s", UnsupportedMediaType, "protobuf"),
     ],
 )
-def test_a_body_nobody_should_take_is_refused_with_its_place(
+def test_a_harmful_body_is_refused_with_its_place(
     content_type: str, raw: bytes, error: type[StatusError], words: str
 ) -> None:
     with pytest.raises(error) as caught:
@@ -139,7 +139,7 @@ def test_a_document_without_unknown_fields_comes_back_as_it_is() -> None:
     assert prune(document, DEPLOYMENT) is document
 
 
-def test_a_kind_nobody_described_knows_every_field_but_metadata_is_metadata() -> None:
+def test_a_kind_without_schema_has_every_field_but_metadata_is_metadata() -> None:
     document = {"spec": {"x": 1}, "metadata": {"name": "a", "nmae": "b"}}
 
     assert validate_fields(document, Schema.OPEN) == ['unknown field "metadata.nmae"']

@@ -25,14 +25,14 @@ def test_no_two_resources_share_a_url_or_a_key():
     assert len(set(keys)) == len(keys)
 
 
-def test_whoever_can_be_scaled_has_replicas():
+def test_a_kind_that_can_be_scaled_has_replicas():
     for resource in builtin.RESOURCES:
         if "scale" in resource.subresources:
             spec = builtin.schema(resource.group, resource.version, resource.kind).property("spec")
             assert spec.property("replicas").type == "integer", resource.key
 
 
-def test_whoever_has_a_status_subresource_has_a_status():
+def test_a_kind_with_a_status_subresource_has_a_status():
     for resource in builtin.RESOURCES:
         schema = builtin.schema(resource.group, resource.version, resource.kind)
         if "status" in resource.subresources:
@@ -89,7 +89,7 @@ def test_a_misspelled_field_is_unknown_and_raw_values_are_open():
     assert builtin.schema("apps", "v1", "ControllerRevision").property("data").property("anything") is Schema.OPEN
 
 
-def test_a_kind_that_is_not_built_in_is_open_and_nobodys():
+def test_a_kind_that_is_not_built_in_is_open_and_has_no_owner():
     assert builtin.schema("example.io", "v1", "Thing") is Schema.OPEN
     assert builtin.resource("example.io", "v1", "Thing") is None
     assert not builtin.is_builtin("example.io", "v1", "Thing")

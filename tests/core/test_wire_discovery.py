@@ -121,7 +121,7 @@ def test_what_is_not_served_is_not_answered():
     assert discovery.api_resource_list(RESOURCES, "apps", "v2") is None
 
 
-def test_the_version_tells_kubernetes_release_and_ours():
+def test_the_version_names_kubernetes_release_and_ours():
     document = discovery.version_document("0.1.0", commit="abc", kubernetes="1.32")
 
     assert (document["major"], document["minor"]) == ("1", "32")

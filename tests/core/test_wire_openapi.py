@@ -104,7 +104,7 @@ def test_scale_is_served_as_the_kind_it_is(api):
     assert scale["get"]["x-kubernetes-group-version-kind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
 
 
-def test_a_kind_somebody_brought_gets_the_metadata_every_kind_has(api):
+def test_a_kind_of_a_user_gets_the_metadata_every_kind_has(api):
     thing = load(api, "apis/example.io/v1")["components"]["schemas"]["io.example.v1.Thing"]
 
     meta = REF_PREFIX + "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -114,7 +114,7 @@ def test_a_kind_somebody_brought_gets_the_metadata_every_kind_has(api):
     assert thing["required"] == ["spec"]
 
 
-def test_a_kind_nobody_described_is_still_a_kind():
+def test_a_kind_without_schema_is_still_a_kind():
     api = OpenAPI([THING], lambda resource: Schema.OPEN)
 
     thing = load(api, "apis/example.io/v1")["components"]["schemas"]["io.example.v1.Thing"]

@@ -191,7 +191,7 @@ def test_lists_of_words_and_retained_keys_merge_by_their_directives(spec: Any, c
         ({"spec": {"zones": [["a"]]}}, "spec.zones: items are identified by a plain value, not by ['a']"),
     ],
 )
-def test_a_strategic_merge_patch_nobody_can_read_is_refused(changes: Any, words: str) -> None:
+def test_an_unreadable_strategic_merge_patch_is_refused(changes: Any, words: str) -> None:
     with pytest.raises(BadRequest) as caught:
         strategic_merge_patch({"spec": {"template": {"containers": [{"name": "web"}]}}}, changes, DEPLOYMENT)
 

@@ -72,7 +72,7 @@ def test_any_key_of_a_map_has_the_schema_of_its_values():
     assert tree().property("labels").preserves_unknown is False
 
 
-def test_a_kind_nobody_described_allows_everything():
+def test_a_kind_without_schema_allows_everything():
     field = Schema.OPEN.property("spec").property("anything")
 
     assert field is Schema.OPEN

@@ -60,7 +60,7 @@ def test_editing_the_template_renews_its_works() -> None:
     assert work.metadata.generation == 2
 
 
-def test_a_work_somebody_edited_is_put_right_and_one_somebody_deleted_comes_back() -> None:
+def test_an_edited_work_is_put_right_and_a_deleted_one_comes_back() -> None:
     web = deployment()
     story = Story(*MEMBERS, policy("all"), web)
     story.place(web, member1=3)
@@ -328,7 +328,7 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("case", STRANGE)
-def test_what_a_users_own_work_says_of_itself_keeps_nobody_from_being_propagated(case: str) -> None:
+def test_what_a_users_own_work_says_of_itself_keeps_no_template_from_being_propagated(case: str) -> None:
     """Its annotations are copied with it, and anybody may write one into a namespace of theirs."""
     place, said = STRANGE[case]
     web, known = deployment(), {BINDING_ANNOTATION: said, LEFTOVER_ANNOTATION: "true"}

@@ -75,7 +75,7 @@ def test_a_new_or_flushed_bucket_is_empty(rate: float, wanted: int, at: float) -
 
 
 @given(RATES.filter(bool), st.floats(0, 1))
-def test_the_promised_wait_is_long_enough_and_not_longer(rate: float, share: float) -> None:
+def test_the_wait_that_is_named_is_long_enough_and_not_longer(rate: float, share: float) -> None:
     bucket = Bucket(share * 0.999, rate, 0.0)
     wait = take_tokens(bucket, 1, rate=rate, at=0.0).next_in
 

@@ -198,7 +198,7 @@ def test_shares_on_clusters_that_fit_are_kept_when_nothing_shrinks(
 
 
 @given(clusters(), bindings(), st.sampled_from([DYNAMIC, AGGREGATED]))
-def test_shrinking_gives_nobody_more(
+def test_shrinking_gives_no_cluster_more(
     members: list[Cluster], wanted: ResourceBindingSpec, how: ReplicaSchedulingStrategy
 ) -> None:
     assert wanted.placement is not None

@@ -104,7 +104,7 @@ class EvictionWatch:
                     key = (str(ref), target.name, taint.key, taint.effect, taint.time_added)
                     if back or key not in self._bears:
                         met = True
-                        self._bears[key] = bears(binding, taint)
+                        self._bears[key] = tolerates(binding, taint)
         return met
 
     def _judged_once(self, row: Eviction) -> None:
@@ -196,7 +196,7 @@ def _waited(judged: Judgement) -> timedelta:
     return FOR_EVER if judged.wait_seconds is None else timedelta(seconds=judged.wait_seconds)
 
 
-def bears(binding: Binding, taint: Taint) -> timedelta:
+def tolerates(binding: Binding, taint: Taint) -> timedelta:
     """Return how long a binding tolerates a taint [prefer-no-execute] [judged-once]."""
     spec = binding.spec
     if taint.effect == "PreferNoExecute":

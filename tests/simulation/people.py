@@ -100,7 +100,7 @@ def taint_policy_edited(crowd: Crowd) -> None:
 # Workloads
 
 
-def workload_made_anew(crowd: Crowd) -> None:
+def workload_recreated(crowd: Crowd) -> None:
     """A workload is deleted, and another of its name made at once, or after a while."""
     name = crowd.app()
     crowd.excuse(name)
@@ -289,7 +289,7 @@ ACTS: dict[str, Callable[[Crowd], None]] = {
         preempted,
         taint_policy_deleted,
         taint_policy_edited,
-        workload_made_anew,
+        workload_recreated,
         scaled_to_nothing,
         ordered,
         held_twice,

@@ -88,7 +88,7 @@ def test_story_1_an_operator_sees_switch_rule_and_strategy_at_a_glance() -> None
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_story_2_a_hard_failure_moves_all_but_those_that_bear_it(seed: int) -> None:
+def test_story_2_a_hard_failure_moves_all_but_those_that_tolerate_it(seed: int) -> None:
     world = joined(*FIVE, seed=seed)
     names = [f"app{number}" for number in range(6)]
     for name in names:

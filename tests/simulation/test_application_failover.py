@@ -60,7 +60,7 @@ def online(seed: int, *parts: str, annotations: str = "") -> tuple[Simulation, s
     return world, home
 
 
-def falls_ill(world: Simulation, home: str) -> None:
+def becomes_unhealthy(world: Simulation, home: str) -> None:
     """From now on the server's pods are not ready there; the member tells."""
     held = world.members[home].objects[WORKLOAD]
     held.since, held.before = world.now + timedelta(days=1), 0
@@ -68,7 +68,7 @@ def falls_ill(world: Simulation, home: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_an_ill_workload_needs_and_what_stands_beside_it_leave_with_it(seed: int) -> None:
+def test_what_an_unhealthy_workload_needs_and_what_stands_beside_it_leave_with_it(seed: int) -> None:
     world, home = online(seed, SERVER, SERVICE)
     assert all(places == {home} for places in where(world, {"server-deployment", *BESIDE}).values())
     assert NEEDED in world.members[home].objects
@@ -80,7 +80,7 @@ def test_what_an_ill_workload_needs_and_what_stands_beside_it_leave_with_it(seed
             stayed.append(NEEDED in held and ("v1", "Service", "default", "server") in held)
 
     world.checks.append(note)
-    falls_ill(world, home)
+    becomes_unhealthy(world, home)
     world.run(300)
 
     (refuge,) = placed(world, part("server-deployment"))
@@ -101,7 +101,7 @@ def test_a_healthy_part_with_pods_follows_only_where_the_policy_says_so(
     world, home = online(seed, SERVER, SERVICE, DATABASE, annotations=annotations)
     assert where(world, PODS) == {name: {home} for name in PODS}
 
-    falls_ill(world, home)
+    becomes_unhealthy(world, home)
     world.run(300)
 
     (refuge,) = placed(world, part("server-deployment"))

@@ -136,7 +136,7 @@ def test_fifteen_workloads_fill_two_clusters_exactly_and_the_sixteenth_is_held()
 
 @pytest.mark.parametrize("settings", [SILENT, QUICK], ids=["no report between", "reports every second"])
 @pytest.mark.parametrize("seed", range(12))
-def test_four_workers_that_die_at_any_write_promise_no_room_twice(seed: int, settings: Settings) -> None:
+def test_four_workers_that_die_at_any_write_reserve_no_room_twice(seed: int, settings: Settings) -> None:
     world = small_fleet(settings=settings, seed=seed, workers=4, kill_rate=0.05)
 
     apply(world, *deployments(1, 16))

@@ -72,7 +72,7 @@ def _failure(seed: int) -> str:
     return ""
 
 
-def test_the_replay_command_tells_the_timeline() -> None:
+def test_the_replay_command_prints_the_timeline() -> None:
     reported = subprocess.run([sys.executable, *chaos.replay(3).split()[1:]], cwd=ROOT, **_TEXT)
 
     assert reported.returncode == 0

@@ -37,18 +37,18 @@ COVERED: dict[str, tuple[str, ...]] = {
     "debounce-boundary": ("test_a_failing_cluster_is_published_exactly_when_the_threshold_has_passed",),
     "flapping-cluster": (
         "test_a_cluster_that_flaps_faster_than_the_threshold_is_never_published",
-        "test_a_cluster_that_flaps_every_20_s_for_an_hour_is_counted_and_moves_nobody",
+        "test_a_cluster_that_flaps_every_20_s_for_an_hour_is_counted_and_moves_no_workload",
         "test_what_a_policy_would_evict_from_a_flapping_cluster_is_held_until_it_is_calm",
     ),
-    "restart-during-debounce": ("test_time_in_which_nobody_looked_counts_for_nothing",),
+    "restart-during-debounce": ("test_unobserved_time_counts_for_nothing",),
     "rotated-credential": (
-        "test_a_member_that_lets_nobody_in_any_more_loses_nothing",
+        "test_a_member_that_refuses_all_logins_loses_nothing",
         "test_lost_access_adds_no_schedule_and_nothing_else",
         "test_a_cluster_with_lost_access_is_not_faulty",
     ),
     "slow-member": (
         "test_a_late_answer_counts_until_the_probes_time_is_over",
-        "test_a_silent_member_delays_nobody",
+        "test_a_silent_member_delays_no_other",
     ),
     "expired-certificate": (
         "test_an_expired_certificate_has_a_reason_of_its_own_and_ready_says_it_too",
@@ -60,8 +60,8 @@ COVERED: dict[str, tuple[str, ...]] = {
     ),
     "all-clusters-fail": ("test_when_all_clusters_fail_no_taint_that_moves_workloads_is_added",),
     "all-clusters-return": (
-        "test_after_blindness_the_windows_begin_anew",
-        "test_after_blindness_tolerations_start_anew_and_there_is_no_burst",
+        "test_after_blindness_the_windows_restart",
+        "test_after_blindness_tolerations_restart_and_there_is_no_burst",
     ),
     "most-clusters-fail": ("test_faults_11_and_12_tiers_by_whole_numbers",),
     "tier-boundary": ("test_faults_11_and_12_tiers_by_whole_numbers",),
@@ -85,7 +85,7 @@ COVERED: dict[str, tuple[str, ...]] = {
     "killed-after-member-delete": ("test_what_a_worker_removed_before_it_died_is_found_gone_and_recorded_once",),
     "repeated-task": (
         "test_a_decision_applied_twice_happens_once",
-        "test_a_write_somebody_else_already_made_keeps_the_version",
+        "test_a_write_that_changes_nothing_more_keeps_the_version",
     ),
     "two-beats": (
         "test_one_holder_at_a_time",
@@ -108,20 +108,20 @@ COVERED: dict[str, tuple[str, ...]] = {
     ),
     "refuge-fails": ("test_a_second_failover_before_the_new_copy_ran_carries_what_the_first_one_saved",),
     "broken-release": (
-        "test_a_version_that_is_ill_on_two_clusters_moves_no_further",
+        "test_a_version_that_is_unhealthy_on_two_clusters_moves_no_further",
         "test_another_version_may_move_again_and_is_given_its_time",
     ),
     "stale-estimates": (
-        "test_what_is_promised_to_one_is_not_promised_to_the_next",
+        "test_what_is_reserved_for_one_is_not_reserved_for_the_next",
         "test_room_for_one_lets_one_leave_however_late_the_scheduler_is",
     ),
     "unknown-capacity": (
-        "test_a_member_nobody_could_read_has_no_room",
+        "test_a_member_that_could_not_be_read_has_no_room",
         "test_a_member_that_can_no_longer_be_read_keeps_what_was_read",
         "test_what_is_unknown_or_unreadable_is_room_for_nothing",
     ),
     "directly-without-source": (
-        "test_a_lost_cluster_is_waited_for_until_somebody_fences_it",
+        "test_a_lost_cluster_is_waited_for_until_it_is_fenced",
         "test_directly_goes_on_after_the_time_the_policy_gives_it",
     ),
     "missing-state": ("test_missing_state_holds_the_eviction_or_lets_it_go_without",),
@@ -135,7 +135,7 @@ COVERED: dict[str, tuple[str, ...]] = {
         "test_it_gives_way_while_the_fleet_is_not_well",
         "test_what_leaves_a_cluster_that_fails_meanwhile_goes_first",
     ),
-    "priority-flood": ("test_a_flood_of_high_priority_starves_nobody",),
+    "priority-flood": ("test_a_flood_of_high_priority_starves_no_other_binding",),
     "large-cluster-lost": ("test_a_lost_cluster_is_queued_chunk_by_chunk_and_not_one_by_one",),
     "late-report": (
         "test_a_report_based_on_an_older_version_loses",
@@ -151,7 +151,7 @@ COVERED: dict[str, tuple[str, ...]] = {
         "test_only_a_person_ends_the_hold",
     ),
     "foreign-heartbeat": (
-        "test_an_agent_speaks_for_no_other_cluster",
+        "test_an_agent_may_act_for_no_other_cluster",
         "test_an_agent_does_nothing_else_to_its_own_cluster",
     ),
     "hostile-patterns": (
@@ -283,7 +283,7 @@ def test_a_report_based_on_an_older_version_loses() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_member_that_lets_nobody_in_any_more_loses_nothing(seed: int) -> None:
+def test_a_member_that_refuses_all_logins_loses_nothing(seed: int) -> None:
     """Its credential was rotated: it answers every question with 401, and policies would empty what is not Ready."""
     world = serving("member1", "member2", seed=seed)
     before = running(world)
@@ -380,7 +380,7 @@ SPREAD_OUT = ANYWHERE.replace("tolerationSeconds: 4", "tolerationSeconds: 0")
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_member_nobody_could_read_has_no_room(seed: int) -> None:
+def test_a_member_that_could_not_be_read_has_no_room(seed: int) -> None:
     """What a member reports about its nodes stands for an estimator here: without a report there is room for nothing,
     and the others get all of it at once."""
     world = joined("member1", "member2", "member3", seed=seed, faults={"member2": UNREAD})

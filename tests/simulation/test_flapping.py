@@ -76,7 +76,7 @@ def queued(world: Simulation) -> list[Eviction]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_cluster_that_flaps_every_20_s_for_an_hour_is_counted_and_moves_nobody(seed: int) -> None:
+def test_a_cluster_that_flaps_every_20_s_for_an_hour_is_counted_and_moves_no_workload(seed: int) -> None:
     world = fleet(seed)
     published: list[str] = []
     world.checks.append(lambda one: published.append(member1(one).ready))
@@ -145,7 +145,7 @@ def test_a_person_may_empty_a_flapping_cluster() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_flapping_cluster_that_somebody_deletes_is_emptied_all_the_same(seed: int) -> None:
+def test_a_flapping_cluster_that_is_deleted_is_emptied_all_the_same(seed: int) -> None:
     """Its deletion is the word of a person, though the taint that follows from it is ours."""
     world = fleet(seed, replace(PRODUCTION, compat=Compat(terminating_taint=True)))
     flaps(world, until=60 + HOUR)
@@ -159,7 +159,7 @@ def test_a_flapping_cluster_that_somebody_deletes_is_emptied_all_the_same(seed: 
     assert world.store.get([FLAPS]) == {}
 
 
-def test_time_in_which_nobody_looks_calms_nothing() -> None:
+def test_unobserved_time_calms_nothing() -> None:
     world = fleet()
     flaps(world, until=60 + 600)
     world.run(60 + 600)

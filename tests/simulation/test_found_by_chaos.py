@@ -128,7 +128,7 @@ def test_fewer_replicas_that_come_late_mind_who_has_failed_since(seed: int) -> N
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("known", [False, True], ids=["believed Ready", "known to be away"])
-def test_fewer_replicas_nobody_tried_to_bring_come_late_all_the_same(seed: int, known: bool) -> None:
+def test_fewer_replicas_that_were_never_applied_come_late_all_the_same(seed: int, known: bool) -> None:
     """1 of 2 replicas is asked of member1, and it goes away before anybody gets there; when it is back, member2 has
     failed."""
     world = serving("member1", "member2", seed=seed, replicas=6)
@@ -170,7 +170,7 @@ def test_a_copy_that_is_left_again_before_it_was_removed_has_a_work_until_it_is_
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_i1_a_copy_that_may_go_stays_where_the_other_fails_before_anybody_removed_it(seed: int) -> None:
+def test_i1_a_copy_that_may_go_stays_where_the_other_fails_before_it_is_removed(seed: int) -> None:
     """Seeds 672 and 825: its task is cleared, who removes it sleeps, and meanwhile the cluster it went to fails."""
     world = serving("member1", "member2", seed=seed)
     taint(world, "member1")

@@ -30,7 +30,7 @@ def edit(world: Simulation, *tolerations: Toleration) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_policy_edited_between_a_taint_and_its_judgement_keeps_nobody(seed: int) -> None:
+def test_a_policy_edited_between_a_taint_and_its_judgement_keeps_no_copy(seed: int) -> None:
     world = serving("member1", "member2", seed=seed)
 
     taint(world, "member1")
@@ -43,7 +43,7 @@ def test_a_policy_edited_between_a_taint_and_its_judgement_keeps_nobody(seed: in
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_policy_edited_between_a_taint_and_its_judgement_moves_nobody(seed: int) -> None:
+def test_a_policy_edited_between_a_taint_and_its_judgement_moves_no_copy(seed: int) -> None:
     world = joined("member1", "member2", seed=seed)
     apply(world, DIVIDED, NGINX % 3)
     world.run(20)

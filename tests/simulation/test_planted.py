@@ -65,7 +65,7 @@ def takes_any_copy_for_healthy(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(graceful, "unhealthy_reason", lambda binding, target, task, places: "")
 
 
-def begins_windows_anew_on_restart(patch: pytest.MonkeyPatch) -> None:
+def restarts_windows_on_restart(patch: pytest.MonkeyPatch) -> None:
     def load(self: Any, state: Any, refs: Sequence[Ref]) -> list[Any]:
         known = self.__dict__.setdefault("known", set())
         found = list(zip(refs, real(self, state, refs), strict=True))
@@ -137,7 +137,7 @@ CAUGHT: dict[Plant, int] = {
     evicts_without_token: 0,
     purges_on_empty_targets: 898,
     takes_any_copy_for_healthy: 2,
-    begins_windows_anew_on_restart: 15,
+    restarts_windows_on_restart: 15,
     creates_tokens_at_a_tier_change: 0,
     starts_a_bucket_full: 0,
     goes_on_when_blind: 1,

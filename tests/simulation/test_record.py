@@ -68,7 +68,7 @@ def test_the_divided_example_is_reported_as_it_was(seed: int) -> None:
     assert plain(found) == yaml.safe_load(GOLDEN.read_text())
 
 
-def test_replicas_that_are_ready_before_anybody_saw_that_they_were_not_are_reported_as_healthy() -> None:
+def test_replicas_that_were_never_seen_unready_are_reported_as_healthy() -> None:
     """member2 is healthy all the time: with two of its replicas, then with three."""
     world = serving("member1", "member2")
     world.members["member2"].ready_after = timedelta(0)

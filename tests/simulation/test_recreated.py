@@ -41,7 +41,7 @@ def delete(world: Simulation) -> None:
     wait(world, 1)
 
 
-def made_anew(world: Simulation) -> None:
+def recreate(world: Simulation) -> None:
     """As `kubectl replace --force` does."""
     delete(world)
     second = admitted(NGINX % 4, world.settings, now=world.now)
@@ -56,7 +56,7 @@ def reported(world: Simulation, reason: str) -> list[str]:
 def test_it_runs_elsewhere_and_the_lost_cluster_is_cleaned_when_it_is_back(seed: int) -> None:
     world = lost(seed, ANYWHERE)
 
-    made_anew(world)
+    recreate(world)
     wait(world, 20)
     assert sum(placed(world).values()) == sum(running(world).values()) == 4
     assert "member2" not in placed(world)
@@ -72,7 +72,7 @@ def test_it_runs_elsewhere_and_the_lost_cluster_is_cleaned_when_it_is_back(seed:
 def test_where_it_is_wanted_on_the_lost_cluster_again_that_takes_its_copy_over(seed: int) -> None:
     world = lost(seed, DIVIDED.replace("weight: 1", "weight: 2"))
 
-    made_anew(world)
+    recreate(world)
     wait(world, 20)
     world.fault("member2", UP)
     wait(world, 120)
@@ -82,10 +82,10 @@ def test_where_it_is_wanted_on_the_lost_cluster_again_that_takes_its_copy_over(s
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_with_directly_it_waits_until_somebody_says_that_the_cluster_is_down(seed: int) -> None:
+def test_with_directly_it_waits_until_the_cluster_is_confirmed_down(seed: int) -> None:
     world = lost(seed, DIRECTLY)
 
-    made_anew(world)
+    recreate(world)
     wait(world, 60)
     assert running(world) == {"member2": 0}, "it is not known what runs there"
     assert "member2 cannot be reached" in reported(world, "CleanupWaiting")[0]
@@ -99,7 +99,7 @@ def test_with_directly_it_waits_until_somebody_says_that_the_cluster_is_down(see
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_where_nobody_makes_it_anew_the_binding_stays_and_says_what_it_waits_for(seed: int) -> None:
+def test_a_binding_that_is_not_recreated_stays_and_says_what_it_waits_for(seed: int) -> None:
     world = lost(seed, ANYWHERE)
 
     delete(world)

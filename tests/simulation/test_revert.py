@@ -60,7 +60,7 @@ def test_a_divided_workload_goes_back_and_serves_with_all_replicas_meanwhile(see
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_whoever_reverts_twice_changes_nothing_the_second_time(seed: int) -> None:
+def test_a_second_revert_changes_nothing(seed: int) -> None:
     world = failed_over(seed)
 
     taken_back(world)

@@ -188,7 +188,7 @@ def test_without_the_state_the_eviction_is_held_and_says_what_is_missing(seed: i
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_lost_cluster_is_waited_for_until_somebody_fences_it(seed: int) -> None:
+def test_a_lost_cluster_is_waited_for_until_it_is_fenced(seed: int) -> None:
     world, home = started(seed)
 
     world.fault(home, "down")

@@ -157,7 +157,7 @@ def test_kubectl_applies_rolls_out_shows_and_deletes(member1: Kubectl) -> None:
 
 
 @pytest.mark.kubectl
-def test_kubectl_applies_server_side_and_tells_of_conflicts(member1: Kubectl) -> None:
+def test_kubectl_applies_server_side_and_reports_conflicts(member1: Kubectl) -> None:
     server_side = ("apply", "--server-side", "-f", "-")
     assert member1(*server_side, stdin=manifest("owned")) == "deployment.apps/owned serverside-applied\n"
 

@@ -227,7 +227,7 @@ class TestRehearsing:
         assert store.rows(CapacityReservation, "key", ["x"]) == {}
         assert len(store.changes(0)) == 1
 
-    def test_a_dry_run_tells_who_would_lose(self, store: Any) -> None:
+    def test_a_dry_run_names_who_would_lose(self, store: Any) -> None:
         (old,) = create(store, binding("web"))
         write(store, Put(old.with_spec(replicas=5), old))
         decision = Decision(changes=(Put(old.with_spec(replicas=6), old),))

@@ -55,12 +55,12 @@ class TestMarking:
 
         assert due_refs(store) == [WEB]
 
-    def test_what_nobody_watches_makes_nobody_due(self, store: Any) -> None:
+    def test_what_is_not_watched_makes_nothing_due(self, store: Any) -> None:
         create(store, template("a"))
 
         assert due_refs(store) == []
 
-    def test_a_lost_change_makes_nobody_due(self, store: Any) -> None:
+    def test_a_lost_change_makes_nothing_due(self, store: Any) -> None:
         create(store, binding("web"))
         finish(store, claim(store))
 
@@ -124,7 +124,7 @@ class TestClaiming:
         assert [one.ref for one in claim(store)] == [WEB]
         assert claim(store) == []
 
-    def test_a_claim_nobody_finished_comes_back(self, ground: Ground) -> None:
+    def test_an_unfinished_claim_comes_back(self, ground: Ground) -> None:
         ground.store.mark("placer", [WEB])
         claim(ground.store, lease_seconds=30)
 
@@ -196,7 +196,7 @@ class TestFinishing:
 
         assert due_refs(store) == [WEB]
 
-    def test_a_row_made_anew_is_not_finished_by_an_old_claim(self, ground: Ground) -> None:
+    def test_a_recreated_row_is_not_finished_by_an_old_claim(self, ground: Ground) -> None:
         store = ground.store
         store.mark("placer", [WEB])
         slow = claim(store, lease_seconds=10)
@@ -304,7 +304,7 @@ class TestFanningOut:
         assert [one.ref for one in claim(store)] == [API]
 
     @pytest.mark.parametrize("cursor", [None, "shop/web"])
-    def test_an_origin_marked_meanwhile_starts_anew(self, store: Any, cursor: str | None) -> None:
+    def test_an_origin_marked_meanwhile_starts_over(self, store: Any, cursor: str | None) -> None:
         """Whichever chunk it was at: those before have not seen what it was marked for."""
         origin = Ref(CLUSTER, "", "member1")
         store.mark("placer", [origin])
@@ -316,7 +316,7 @@ class TestFanningOut:
         (again,) = claim(store)
         assert (again.ref, again.cursor) == (origin, "")
 
-    def test_an_origin_marked_between_two_chunks_starts_anew(self, store: Any) -> None:
+    def test_an_origin_marked_between_two_chunks_starts_over(self, store: Any) -> None:
         """Seed 386: a taint went after the first chunk had seen it, and what it had queued stayed queued."""
         origin = Ref(CLUSTER, "", "member1")
         store.mark("placer", [origin])
@@ -385,7 +385,7 @@ class TestLeases:
 
         assert store.take_lease("fleet", 0, holder="b", seconds=10) is not None
 
-    def test_nobody_drops_the_lease_of_another(self, ground: Ground) -> None:
+    def test_no_holder_drops_the_lease_of_another(self, ground: Ground) -> None:
         old = ground.store.take_lease("fleet", 0, holder="a", seconds=10)
         ground.pass_time(11)
         ground.store.take_lease("fleet", 0, holder="b", seconds=10)
@@ -434,7 +434,7 @@ class TestLeases:
         store.apply([(None, Decision(changes=(Put(binding("web"), None),)))], by=USER, lease=other)
         assert stored(store, WEB) is not None
 
-    def test_a_lease_nobody_took_fences(self, store: Any) -> None:
+    def test_a_lease_that_was_never_taken_fences(self, store: Any) -> None:
         with pytest.raises(LeaseLost):
             store.apply([(None, Decision())], by=USER, lease=HeldLease("fleet", 0, 1))
 

@@ -138,7 +138,7 @@ def test_the_history_names_only_fields_that_changed(filled: DjangoStore) -> None
     assert newest.fields == ["metadata.labels.changed"] or newest.fields == ["metadata.labels"]
 
 
-def test_the_keys_can_be_changed_without_anybody_hearing_of_it(filled: DjangoStore, settings: Settings) -> None:
+def test_the_keys_can_be_changed_without_any_watch_event(filled: DjangoStore, settings: Settings) -> None:
     old, new = settings.ENCRYPTION_KEYS, Fernet.generate_key().decode()
     before = (filled.current_version(), text_of(*SECRET), stored(filled, CARRIER))
 

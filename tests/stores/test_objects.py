@@ -52,7 +52,7 @@ class TestCreating:
 
         assert stored(store, template("a", namespace="two")).metadata.uid == "second"
 
-    def test_a_kind_nobody_declared_is_kept_as_it_is(self, store: Any) -> None:
+    def test_an_undeclared_kind_is_kept_as_it_is(self, store: Any) -> None:
         gadget = template("a", {"spec": {"size": 3}}).__class__(
             "example.io/v1", "Gadget", template("a").metadata, content={"spec": {"size": 3}}
         )
@@ -177,14 +177,14 @@ class TestChanging:
         assert write(store, order).lost.startswith("conflict")
         assert stored(store, old).metadata.annotations == {}
 
-    def test_a_part_nobody_has_cannot_be_rested_upon(self, store: Any) -> None:
+    def test_an_unknown_part_cannot_be_rested_upon(self, store: Any) -> None:
         (old,) = create(store, binding("web"))
         write(store, Put(old.with_spec(replicas=5), old))
 
         with pytest.raises(AssertionError, match="parts of an object"):
             write(store, Put(old.with_status(scheduler_observed_generation=1), old, upon=("annotation",)))
 
-    def test_an_object_that_was_made_anew_is_not_changed(self, store: Any) -> None:
+    def test_a_recreated_object_is_not_changed(self, store: Any) -> None:
         (old,) = create(store, binding("web"))
         write(store, Delete(old))
         create(store, binding("web", uid="another"))
@@ -202,7 +202,7 @@ class TestChanging:
         assert stored(store, old) == old
         assert len(store.changes(0)) == 1
 
-    def test_a_write_somebody_else_already_made_keeps_the_version(self, store: Any) -> None:
+    def test_a_write_that_changes_nothing_more_keeps_the_version(self, store: Any) -> None:
         (old,) = create(store, template("a"))
         write(store, Put(old.with_meta(labels={"a": "1"}), old))
         before = stored(store, old)

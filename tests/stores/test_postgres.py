@@ -186,7 +186,7 @@ class TestListingAsOfAVersion:
 
         assert [*first, *rest] == list(before)
 
-    def test_what_was_deleted_and_made_anew_is_shown_as_it_was(self, store: DjangoStore) -> None:
+    def test_what_was_deleted_and_recreated_is_shown_as_it_was(self, store: DjangoStore) -> None:
         (old,) = create(store, template("a"))
         before = store.documents("ConfigMap")
         write(store, Delete(old))

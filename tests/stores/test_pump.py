@@ -45,10 +45,12 @@ def pump(settings: Any, tmp_path: Path) -> Iterator[Pump]:
     settings.LIFEBOAT_HOME = tmp_path
     controller = Execution()
     with ThreadPoolExecutor(1) as executor:
-        yield Pump(controller, DatabaseHost(DjangoStore(controllers=[controller]), configuration()), _nobody, executor)
+        yield Pump(
+            controller, DatabaseHost(DjangoStore(controllers=[controller]), configuration()), _never_answered, executor
+        )
 
 
-async def _nobody(question: Question) -> Answer:
+async def _never_answered(question: Question) -> Answer:
     raise AssertionError("no member is asked")
 
 
@@ -57,7 +59,9 @@ def test_what_a_process_that_slept_had_heard_counts_for_nothing() -> None:
     store = DjangoStore(controllers=[controller := Probes()])
     create(store, cluster("member1").with_spec(api_endpoint="http://member1"))
     with ThreadPoolExecutor(1) as executor:
-        sleeper, other = (Pump(controller, DatabaseHost(store, configuration()), _nobody, executor) for _ in range(2))
+        sleeper, other = (
+            Pump(controller, DatabaseHost(store, configuration()), _never_answered, executor) for _ in range(2)
+        )
 
         asked, _ = sleeper.claim()
         for one in asked:
@@ -74,7 +78,7 @@ def test_what_a_process_that_slept_had_heard_counts_for_nothing() -> None:
     assert seen.status == "True"
 
 
-def test_a_work_nobody_can_make_a_question_of_keeps_no_other_from_being_brought(pump: Pump, tmp_path: Path) -> None:
+def test_a_malformed_work_keeps_no_other_from_being_applied(pump: Pump, tmp_path: Path) -> None:
     """Such a Work may have been stored before its manifest was looked at."""
     ready = (
         cluster("member1")

@@ -185,7 +185,7 @@ def kept_in(request: pytest.FixtureRequest) -> type:
 
 @pytest.mark.parametrize("moving", [False, True], ids=["steady", "capacity moves"])
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_held_keeps_nobody_waiting(kept_in: type, case: str, moving: bool) -> None:
+def test_what_is_held_keeps_no_other_waiting(kept_in: type, case: str, moving: bool) -> None:
     """Also while capacity moves with every look, so that what is held is looked at again and again."""
     keep, replicas, looks = CASES[case]
     fleet = Fleet(kept_in, *many(replicas=replicas), on("zz-behind", "second"))

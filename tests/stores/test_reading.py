@@ -393,7 +393,7 @@ class TestRows:
         assert set(store.values(Eviction, "state")) == {"Queued", HELD}
         assert len(set(store.values(Eviction, "key"))) == 3
 
-    def test_an_index_nobody_declared_is_refused(self, store: Any) -> None:
+    def test_an_undeclared_index_is_refused(self, store: Any) -> None:
         with pytest.raises(AssertionError, match="message"):
             store.rows(Eviction, "message", ["x"])
         with pytest.raises(AssertionError, match="message"):

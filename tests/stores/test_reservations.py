@@ -189,7 +189,7 @@ def test_a_decision_that_only_drops_a_reservation_leaves_what_an_eviction_stores
 
 
 @pytest.mark.parametrize("read", range(5))
-def test_what_is_reserved_anew_while_an_old_reservation_ends_is_kept(kept_in: type, read: int) -> None:
+def test_what_is_reserved_again_while_an_old_reservation_ends_is_kept(kept_in: type, read: int) -> None:
     """An earlier one of the same binding and refuge, which was not taken for 300 s, has the same key."""
     race = Race(kept_in, web=ANEW)
     forgotten = race.store.now() - RESERVATION_EXPIRY

@@ -152,7 +152,7 @@ def test_what_a_member_says_of_one_object_does_not_hide_what_is_said_of_others(s
     found = {one.ref: one for one in made}
     said = {claim.ref: Answer(1 << 63 if claim.ref.name == "bad" else 200) for claim in claims}
     with ThreadPoolExecutor(1) as executor:
-        pump = Pump(controller, DatabaseHost(store, configuration()), _nobody, executor)
+        pump = Pump(controller, DatabaseHost(store, configuration()), _never_answered, executor)
         pump.flush([Asked(claim, store.now(), found[claim.ref], None, said[claim.ref]) for claim in claims])
 
     assert {
@@ -181,7 +181,7 @@ def test_what_was_written_before_it_in_a_transaction_of_its_own_is_not_reported_
     assert {one.count for one in reported} == {1}
 
 
-async def _nobody(question: Question) -> Answer:
+async def _never_answered(question: Question) -> Answer:
     raise AssertionError("no member is asked")
 
 

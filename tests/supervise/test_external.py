@@ -28,7 +28,7 @@ TABLES = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'p
 
 
 @dataclass(frozen=True)
-class Somebodys:
+class GivenServers:
     """Servers that were not started here, on TCP, with a password each, and with something in them."""
 
     database_port: int
@@ -53,10 +53,10 @@ class Somebodys:
 
 
 @pytest.fixture(scope="module")
-def somebodys() -> Iterator[Somebodys]:
+def given_servers() -> Iterator[GivenServers]:
     """PostgreSQL and Redis as an administrator sets them up, with a database, a table and a key of their own."""
     account = postgres.server_account()
-    folder = Path(tempfile.mkdtemp(prefix="somebodys-"))
+    folder = Path(tempfile.mkdtemp(prefix="given_servers-"))
     os.chown(folder, account.uid, account.gid)
     binaries, _ = postgres.find_binaries(account, folder)
     (folder / "password").write_text(PASSWORD)
@@ -75,7 +75,7 @@ def somebodys() -> Iterator[Somebodys]:
             subprocess.Popen(server, cwd="/", stdout=log, stderr=log, **user),  # type: ignore[call-overload]
             subprocess.Popen(store, cwd="/", stdout=log, stderr=log),
         )
-    made_here = Somebodys(database_port, redis_port, processes)
+    made_here = GivenServers(database_port, redis_port, processes)
     try:
         eventually(lambda: answers(made_here))
         for name in ("fleet", "others"):
@@ -90,7 +90,7 @@ def somebodys() -> Iterator[Somebodys]:
         shutil.rmtree(folder)
 
 
-def answers(servers: Somebodys) -> bool:
+def answers(servers: GivenServers) -> bool:
     try:
         return servers.ask("SELECT true", database="postgres") is True and bool(servers.store(0).ping())
     except (psycopg.OperationalError, redis.RedisError):
@@ -101,8 +101,8 @@ def everything_said(supervise: CommandLine) -> str:
     return "".join(log.read_text(errors="replace") for log in supervise.home.logs.glob("*.log"))
 
 
-def test_servers_of_somebody_are_used_and_left_running_and_clean(supervise: CommandLine, somebodys: Somebodys) -> None:
-    said = supervise("up", **somebodys.urls).stdout
+def test_given_servers_are_used_and_left_running_and_clean(supervise: CommandLine, given_servers: GivenServers) -> None:
+    said = supervise("up", **given_servers.urls).stdout
     facts = supervise.home.published()
     assert facts is not None
     listing = subprocess.run(["ps", "-A", "-o", "args"], capture_output=True, text=True, check=True).stdout
@@ -117,12 +117,12 @@ def test_servers_of_somebody_are_used_and_left_running_and_clean(supervise: Comm
 
     supervise("down")
 
-    assert [process.poll() for process in somebodys.processes] == [None, None]
-    assert int(str(somebodys.ask(TABLES, database="fleet"))) > 20
-    assert somebodys.ask("SELECT answer FROM kept", database="others") == 42
-    assert [somebodys.ask(TABLES, database=name) for name in ("others", "postgres")] == [1, 0]
-    assert somebodys.store(0).keys() == [b"kept"]
-    assert "up after" in supervise("up", **somebodys.urls).stdout
+    assert [process.poll() for process in given_servers.processes] == [None, None]
+    assert int(str(given_servers.ask(TABLES, database="fleet"))) > 20
+    assert given_servers.ask("SELECT answer FROM kept", database="others") == 42
+    assert [given_servers.ask(TABLES, database=name) for name in ("others", "postgres")] == [1, 0]
+    assert given_servers.store(0).keys() == [b"kept"]
+    assert "up after" in supervise("up", **given_servers.urls).stdout
     assert set(clusters(supervise)) == {"member1", "member2", "member3"}
 
 
@@ -145,8 +145,8 @@ def test_a_server_that_is_not_there_is_named_by_its_variable_without_its_passwor
     assert not any(record.alive() for record in records.read_records(supervise.home.run))
 
 
-def test_a_wrong_password_is_said_so(supervise: CommandLine, somebodys: Somebodys) -> None:
-    wrong = {name: url.replace(QUOTED, "guessed") for name, url in somebodys.urls.items()}
+def test_a_wrong_password_is_said_so(supervise: CommandLine, given_servers: GivenServers) -> None:
+    wrong = {name: url.replace(QUOTED, "guessed") for name, url in given_servers.urls.items()}
 
     store = supervise("run", ok=False, REDIS_URL=wrong["REDIS_URL"])
     database = supervise("run", ok=False, DATABASE_URL=wrong["DATABASE_URL"])

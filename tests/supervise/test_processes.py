@@ -239,7 +239,7 @@ def test_a_folder_that_is_not_ours_is_neither_used_nor_removed(supervise: Comman
     assert (supervise.home.root / "thesis.txt").read_text() == "years of work"
 
 
-def test_a_private_folder_somebody_else_made_first_is_refused(tmp_path: Path) -> None:
+def test_a_private_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     elsewhere, link, wide = tmp_path / "elsewhere", tmp_path / "link", tmp_path / "open"
     elsewhere.mkdir(mode=0o700)
     link.symlink_to(elsewhere)

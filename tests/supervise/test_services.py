@@ -95,7 +95,7 @@ def test_stopping_ends_both_and_a_later_start_finds_the_data(supervise: CommandL
     assert ask(supervise.environment()["DATABASE_URL"], "SELECT answer FROM kept") == 42
 
 
-def test_redis_wants_the_password_and_nobody_reads_it_from_the_process_list(up: CommandLine) -> None:
+def test_redis_wants_the_password_and_the_process_list_does_not_show_it(up: CommandLine) -> None:
     url = up.environment()["REDIS_URL"]
     client = redis.Redis.from_url(url)
     password, port = client.get_connection_kwargs()["password"], client.get_connection_kwargs()["port"]
@@ -237,7 +237,7 @@ def test_binaries_the_servers_user_may_not_read_are_copied_not_opened(supervise:
 
 
 @as_root
-def test_data_of_a_run_somebody_removed_by_hand_is_swept(supervise: CommandLine, tmp_path: Path) -> None:
+def test_data_of_a_run_removed_by_hand_is_swept(supervise: CommandLine, tmp_path: Path) -> None:
     removed = CommandLine(tmp_path / "removed")
     removed("services")
     kept = (removed.home.root / "postgres").resolve()
