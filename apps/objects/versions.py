@@ -18,6 +18,7 @@ from controlplane.apimachinery.meta import Object
 from controlplane.kind import KINDS, Kind, decode, text_of
 from controlplane.settings import MemberSettings
 from controlplane.wire.conversion import ConversionFailed, converted, renamed, review_of
+from controlplane.wire.field_versions import Version, Versions, with_metadata
 from controlplane.wire.prune import prune
 
 Document = dict[str, Any]
@@ -94,6 +95,22 @@ def stored_version(kind: Kind, obj: Object, old: Any = None) -> Any:
     if old is None or home.convert is None or not home.has_generation or made.spec == old.spec:
         return made
     return made.with_meta(generation=old.metadata.generation + 1)
+
+
+def field_versions(kind: Kind) -> Versions | None:
+    """Return the served versions of a kind for the comparison of field ownership. None: it has a single version."""
+    home = KINDS.get(kind.key) if kind.converts or kind.versions else None
+    if home is None:
+        return None
+    served = {one.resource.api_version: one for one in (*((home,) if home.is_served else ()), *home.versions)}
+
+    def version(api_version: str) -> Version | None:
+        found = served.get(api_version)
+        if found is None:
+            return None
+        return Version(with_metadata(found.schema()), lambda document: in_version(found, [document])[0])
+
+    return version
 
 
 def _asked(kind: Kind, conversion: Document, documents: list[Document], version: str) -> list[Document]:

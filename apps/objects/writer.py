@@ -21,7 +21,7 @@ from apps.objects.definitions import definitions
 from apps.objects.preview import Preview, preview
 from apps.objects.store import DjangoStore
 from apps.objects.type_checking import with_type_checks
-from apps.objects.versions import stored_version
+from apps.objects.versions import field_versions, stored_version
 from controlplane.admission import orphan_policy, quota_checks, state_checks
 from controlplane.admission.admit import Admitted
 from controlplane.apimachinery.errors import AlreadyExists, Conflict, Invalid, NotFound
@@ -439,19 +439,19 @@ class Writer:
         return obj.with_meta(managed_fields=tuple(done["metadata"].get("managedFields", ())))
 
     def tracking(self, kind: Kind, *, subresource: str = "") -> dict[str, Any]:
-        """Return the arguments for field ownership: manager, schema, time, version and subresource."""
+        """Return the arguments for field ownership: manager, schema, time, version, subresource, other versions."""
         return {
             "manager": self.author.manager,
             "schema": kind.schema(),
             "now": self.now,
             "api_version": kind.resource.api_version,
             "subresource": subresource,
+            "versions": field_versions(kind),
         }
 
     def conflict(self, ref: Ref, why: str = "") -> Conflict:
         """Return the error for a write that lost against other writes."""
-        resource = KINDS[ref.kind].resource
-        return Conflict.of(resource.plural, ref.name, group=resource.group, why=why)
+        return Conflict.of((of := KINDS[ref.kind].resource).plural, ref.name, group=of.group, why=why)
 
 
 def document_of(obj: Object) -> Document:

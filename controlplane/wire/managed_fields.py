@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
-from weakref import WeakKeyDictionary
 
 import msgspec
 
 from controlplane.apimachinery.errors import BadRequest, Cause, Conflict
+from controlplane.wire.field_versions import Differences, Versions, only_version, pruned, with_metadata
 from controlplane.wire.fieldset import Fields, difference, fields_of, intersection, is_readable, paths_in, union
 from controlplane.wire.schema import Schema
-from controlplane.wire.structured import METADATA, compare, merge, prune, refuse_duplicates, without_nulls
+from controlplane.wire.structured import merge, refuse_duplicates, without_nulls
 
 Document = dict[str, Any]
 
@@ -68,6 +68,7 @@ def server_side_apply(
     api_version: str,
     subresource: str = "",
     resets: tuple[str, ...] = (),
+    versions: Versions | None = None,
 ) -> Document:
     """Return the document after `manager` has applied `applied`; the same object as `live` if nothing changes.
 
@@ -75,11 +76,13 @@ def server_side_apply(
     force: take over fields that other managers own with another value. Without it, Conflict is raised, with a cause
     for each of these fields.
     resets: top-level fields that this endpoint does not write, for example "status".
+    versions: the served versions of the kind. None: it has a single version.
     Raises BadRequest if `applied` has managedFields or lists an item twice.
     """
     if (applied.get("metadata") or {}).get("managedFields"):
         raise BadRequest("metadata.managedFields must be nil: the server keeps them, an applied object leaves them out")
-    schema_ = _with_metadata(schema)
+    schema_ = with_metadata(schema)
+    versions = versions or only_version(schema_)
     intent = _intent(applied, schema_, subresource, resets)
     refuse_duplicates(intent, schema_)
     fields = difference(fields_of(intent, schema_), _UNOWNED)
@@ -93,16 +96,15 @@ def server_side_apply(
     before = managers.pop(key, None)
     wanted = merge(live, intent, schema_)
     if before is not None:
-        lost = difference(before.fields, fields)
+        is_same_version = before.api_version == api_version
+        lost = difference(before.fields, fields) if is_same_version else before.fields
         if lost:
-            kept = [fields, *(owned.fields for owned in managers.values())]
-            wanted = prune(wanted, lost, kept, schema_)
-    changed, removed = compare(live, wanted, schema_)
-    if changed:
-        _resolve_conflicts(managers, changed, force=force)
-    if removed:
-        _disown(managers, removed)
-    if wanted == live and before is not None and before.fields == fields:
+            kept = [(api_version, fields), *((owned.api_version, owned.fields) for owned in managers.values())]
+            wanted = pruned(wanted, lost, before.api_version, kept, versions, api_version)
+    differences = Differences(live, wanted, versions)
+    _resolve_conflicts(managers, differences, force=force)
+    _disown(managers, differences)
+    if wanted == live and before is not None and (before.fields, before.api_version) == (fields, api_version):
         return live
     if fields:
         managers[key] = OwnedFields(fields, _stamp(now), api_version)
@@ -119,10 +121,12 @@ def track(
     api_version: str,
     operation: Literal["Update"] = "Update",
     subresource: str = "",
+    versions: Versions | None = None,
 ) -> Document:
     """Return `new` with its managedFields after a create, update or patch: `manager` owns the changed fields.
 
     live: the document before; None: the object is created. A client clears all managedFields by sending an empty list.
+    versions: the served versions of the kind. None: it has a single version.
     """
     sent = (new.get("metadata") or {}).get("managedFields")
     if live is not None and sent is not None and not any(sent):
@@ -130,16 +134,15 @@ def track(
     managers = _managers(new) if sent else {}
     if not managers and live is not None:
         managers = _managers(live)
-    schema_ = _with_metadata(schema)
-    changed, removed = compare(live if live is not None else {}, new, schema_)
+    versions = versions or only_version(with_metadata(schema))
+    differences = Differences(live or {}, new, versions)
+    changed, removed = differences.in_version(api_version) or ({}, {})
     changed = difference(changed, _UNOWNED)
     key = Manager(manager, operation, api_version, subresource)
     mine = managers.pop(key, None)
-    if changed:
-        for other, owned in list(managers.items()):
-            _replace(managers, other, owned, difference(owned.fields, changed))
-    if removed:
-        _disown(managers, removed)
+    for other, owned, taken in _disputes(managers, differences):
+        _replace(managers, other, owned, difference(owned.fields, taken))
+    _disown(managers, differences)
     if not changed and mine is not None and not (removed and intersection(mine.fields, removed)):
         managers[key] = mine
     else:
@@ -168,19 +171,33 @@ def _intent(applied: Document, schema: Schema, subresource: str, resets: tuple[s
     return intent
 
 
-def _resolve_conflicts(managers: dict[Manager, OwnedFields], changed: Fields, *, force: bool) -> None:
+def _resolve_conflicts(managers: dict[Manager, OwnedFields], differences: Differences, *, force: bool) -> None:
     """Raise Conflict if other managers own changed fields; with `force`, remove these fields from their sets."""
     conflicts: list[tuple[str, str]] = []
-    for other, owned in list(managers.items()):
-        disputed = intersection(owned.fields, changed)
-        if not disputed:
-            continue
+    for other, owned, disputed in _disputes(managers, differences):
         if force:
             _replace(managers, other, owned, difference(owned.fields, disputed))
         else:
             conflicts += [(_described(other, owned), path) for path in paths_in(disputed)]
     if conflicts:
         raise _conflict(conflicts)
+
+
+def _disputes(
+    managers: dict[Manager, OwnedFields], differences: Differences
+) -> list[tuple[Manager, OwnedFields, Fields]]:
+    """Return the managers that own changed fields, with these fields.
+
+    A manager whose version is no longer served is removed: its fields cannot be compared.
+    """
+    found = []
+    for other, owned in list(managers.items()):
+        compared = differences.in_version(owned.api_version)
+        if compared is None:
+            del managers[other]
+        elif disputed := intersection(owned.fields, compared[0]):
+            found.append((other, owned, disputed))
+    return found
 
 
 def _conflict(conflicts: list[tuple[str, str]]) -> Conflict:
@@ -207,10 +224,12 @@ def _described(key: Manager, owned: OwnedFields) -> str:
     return text
 
 
-def _disown(managers: dict[Manager, OwnedFields], removed: Fields) -> None:
+def _disown(managers: dict[Manager, OwnedFields], differences: Differences) -> None:
     """Remove the removed fields, and all fields below them, from the sets of all managers."""
     for other, owned in list(managers.items()):
-        _replace(managers, other, owned, difference(owned.fields, removed, with_subtrees=True))
+        _, removed = differences.in_version(owned.api_version) or ({}, {})
+        if removed:
+            _replace(managers, other, owned, difference(owned.fields, removed, with_subtrees=True))
 
 
 def _replace(managers: dict[Manager, OwnedFields], key: Manager, owned: OwnedFields, fields: Fields) -> None:
@@ -278,21 +297,6 @@ def _with_managers(document: Document, managers: dict[Manager, OwnedFields]) -> 
     else:
         metadata.pop("managedFields", None)
     return {**document, "metadata": metadata}
-
-
-_merged_schemas: WeakKeyDictionary[Schema, Schema] = WeakKeyDictionary()  # weak: custom schemas come and go
-
-
-def _with_metadata(schema: Schema) -> Schema:
-    """Return the schema with the merge rules for lists and maps in metadata, which schemas of custom kinds lack."""
-    declared = schema.properties.get("metadata")
-    if declared is not None and "finalizers" in declared.properties:
-        return schema
-    found = _merged_schemas.get(schema)
-    if found is None:
-        node = {**schema.node, "properties": {**schema.node.get("properties", {}), "metadata": METADATA.node}}
-        found = _merged_schemas[schema] = Schema(node, schema.components)
-    return found
 
 
 def _stamp(now: datetime) -> str:

@@ -87,6 +87,35 @@ def test_an_autoscaler_of_v1_is_applied_and_its_status_is_not(api: Client, names
     assert not api.get(scalers(V2, namespace, "web")).document.get("status", {}).get("conditions")
 
 
+def applied(api: Client, namespace: str, document: dict[str, Any], manager: str, *, force: bool = False) -> Any:
+    version = document["apiVersion"].rpartition("/")[2]
+    path = (
+        f"{scalers(f'/apis/autoscaling/{version}', namespace, 'web')}?fieldManager={manager}&force={str(force).lower()}"
+    )
+    return api.patch(path, document, "application/apply-patch+yaml")
+
+
+def test_owners_of_fields_are_compared_in_the_version_that_they_wrote(api: Client, namespace: str) -> None:
+    first = scaler("v1", "web", targetCPUUtilizationPercentage=50)
+    assert applied(api, namespace, first, "first").status == 201
+    target = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}}
+    second = scaler("v2", "web", metrics=[{"type": "Resource", "resource": target}])
+    refused = applied(api, namespace, second, "second")
+    causes = [(cause["message"], cause["field"]) for cause in refused.document["details"]["causes"]]
+    assert (refused.status, causes) == (409, [('conflict with "first"', ".spec.targetCPUUtilizationPercentage")])
+    forced = applied(api, namespace, second, "second", force=True).document
+    fields = {one["manager"]: one["fieldsV1"]["f:spec"] for one in forced["metadata"]["managedFields"]}
+    assert sorted(fields["first"]) == ["f:maxReplicas", "f:scaleTargetRef"]
+    assert "f:metrics" in fields["second"]
+    again = applied(api, namespace, first, "first")
+    assert (again.status, again.document["details"]["causes"][0]["field"]) == (409, ".spec.metrics")
+
+    moved = scaler("v2", "web")
+    assert applied(api, namespace, moved, "second").status == 200
+    metrics = api.get(scalers(V2, namespace, "web")).document["spec"]["metrics"]
+    assert metrics[0]["resource"]["target"]["averageUtilization"] == 80  # the default: nothing else owns the field
+
+
 def events(group: str, namespace: str, query: str = "") -> str:
     return f"{group}/namespaces/{namespace}/events{query}"
 
