@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from django.contrib import admin
 from django.contrib.admin.apps import AdminConfig
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.options import TO_FIELD_VAR
 from django.core.exceptions import BadRequest, PermissionDenied, ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -121,6 +122,9 @@ def _with_keys(view: Any) -> Any:
         for name in request.GET:
             if name.endswith(_PATTERNS):
                 raise BadRequest(f'"{name[:100]}": rows cannot be chosen by a pattern; use the field for searching')
+        for given in (request.GET, request.POST):
+            if given.get(TO_FIELD_VAR) == "":
+                raise BadRequest(f"{TO_FIELD_VAR} is empty: name the field that the key belongs to, or leave it out")
         return view(request, *args, **kwargs)
 
     return checked

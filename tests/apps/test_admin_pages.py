@@ -258,3 +258,11 @@ def test_rows_are_not_chosen_by_a_pattern_of_the_url(root: Client, table: str) -
     answer = root.get(reverse(f"admin:{table}_changelist"), {"name__regex": "{0}"})
 
     assert answer.status_code == 400
+
+
+@pytest.mark.parametrize("send", ["get", "head", "post"])
+@pytest.mark.parametrize("page", ["change", "delete"])
+def test_an_empty_name_of_the_field_of_a_key_is_a_bad_request(root: Client, send: str, page: str) -> None:
+    address = reverse(f"admin:api_token_{page}", args=["x"])
+    answer = getattr(root, send)(f"{address}?_to_field=")
+    assert answer.status_code == 400
