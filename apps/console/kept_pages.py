@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import zlib
 from collections import OrderedDict
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -18,22 +19,24 @@ from django.template.loader import render_to_string
 
 from apps.api.clock import ticks
 
-MAX_BYTES: Final = 16 * 1024 * 1024  # of all kept pages of a process; the oldest are dropped first
+MAX_BYTES: Final = 8 * 1024 * 1024  # of all kept pages of a process, compressed; the oldest are dropped first
+_LEVEL: Final = 1  # of the compression: the fastest, which leaves about an eighth of a page
 MAX_SECONDS: Final = 3600.0
 NOTICE_PLACE: Final = "<!-- notice -->"  # where base.html takes a notice
 
 
 class KeptPage(NamedTuple):
-    """A page as it was shown at a time of the database (`at`)."""
+    """A page as it was shown at a time of the database (`at`). `packed`: its text in UTF-8, compressed."""
 
-    text: str
+    packed: bytes
     at: datetime
     shown_at: float  # seconds of the monotonic clock
 
     def text_with(self, why: str) -> str:
         """Return the page with a notice that says why it is old."""
         notice = render_to_string("console/away.html", {"at": self.at, "why": why})
-        return self.text.replace(NOTICE_PLACE, notice, 1).replace("data-stream=", "data-kept data-stream=", 1)
+        text = zlib.decompress(self.packed).decode()
+        return text.replace(NOTICE_PLACE, notice, 1).replace("data-stream=", "data-kept data-stream=", 1)
 
 
 class KeptPages:
@@ -48,10 +51,11 @@ class KeptPages:
         """Keep the page that a session was shown. Callers without a session have no kept page."""
         if (key := _key(request)) is None:
             return
+        packed = zlib.compress(text.encode(), _LEVEL)
         with self._lock:
             self._drop(key)
-            self._pages[key] = KeptPage(text, at, ticks())
-            self._bytes += len(text)
+            self._pages[key] = KeptPage(packed, at, ticks())
+            self._bytes += len(packed)
             while self._bytes > MAX_BYTES and len(self._pages) > 1:
                 self._drop(next(iter(self._pages)))
 
@@ -64,7 +68,7 @@ class KeptPages:
 
     def _drop(self, key: tuple[str, str]) -> None:
         if (dropped := self._pages.pop(key, None)) is not None:
-            self._bytes -= len(dropped.text)
+            self._bytes -= len(dropped.packed)
 
 
 def _key(request: HttpRequest) -> tuple[str, str] | None:
