@@ -61,7 +61,7 @@ def drill(
     if real:
         preview(run, {"type": "ClustersDrained", "names": names, "rate": rate})
     if real or run.dry_run:
-        run.confirm(f"Really drain {', '.join(names)}?")
+        run.confirm(f"Really drain {', '.join(names)}?", subject=" ".join(names))
     made = run.api.post(collection, {**head, "spec": spec})
     name = made["metadata"]["name"]
     if not wait:

@@ -156,7 +156,7 @@ def unjoin(
     else:
         run.api.delete(path, dry_run=True)
         preview(run, {"type": "ClusterRemoved", "name": cluster})
-    run.confirm(f"Unjoin {cluster}?")
+    run.confirm(f"Unjoin {cluster}?", subject=cluster)
     if keep or delete:
         run.api.patch(path, wish)
     deleted = run.api.delete(path)

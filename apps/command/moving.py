@@ -64,7 +64,7 @@ def drain(
         }
         run.api.post(collection, body, dry_run=True)
         preview(run, {"type": "ClustersDrained", "names": [cluster], "rate": rate})
-        run.confirm(f"Drain {cluster}?")
+        run.confirm(f"Drain {cluster}?", subject=cluster)
         made = run.api.post(collection, body)
         name = made["metadata"]["name"]
         if not wait:

@@ -54,8 +54,16 @@ def preview(run: Run, *changes: Document) -> None:
         run.remark(f"what would happen is not known: {error.message}", style="yellow")
         return
     run.effects_known = True
+    run.concerned = concerned(status["effects"])
     run.remark(sentence(status), style="bold")
     _list(run, status["effects"], ("withoutPlace", "waitsForPerson", "held", "removed"), run.remark)
+
+
+def concerned(effects: Document) -> int:
+    """Return the number of workloads that move, stop, are held, change or have no place, as the pages count them."""
+    fields = ("moves", "withoutPlace", "held", "removed", "overridden")
+    shown = {one["binding"] for field in fields for one in effects.get(field) or ()}
+    return len(shown) + sum(effects.get("hidden", {}).get(field, 0) for field in fields)
 
 
 def sentence(status: Document) -> str:

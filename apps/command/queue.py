@@ -154,7 +154,9 @@ def _order(run: Run, verb: str, names: list[str] | None, *, cluster: str, reason
             where = f"{one['metadata'].get('namespace', '')}/{one['metadata']['name']}".lstrip("/")
             run.remark(f"{verb} {where}: {one['status'].get('message', '')}")
     if asks or run.dry_run or len(chosen) > 1:
-        run.confirm(asks.format(count=_count(len(chosen))) if asks else f"{verb} {_count(len(chosen))}?")
+        run.concerned = len(chosen)
+        question = asks.format(count=_count(len(chosen))) if asks else f"{verb} {_count(len(chosen))}?"
+        run.confirm(question, subject=cluster or str(len(chosen)))
     ordered, failed = [], None
     for one in chosen:
         try:

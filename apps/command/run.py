@@ -20,6 +20,7 @@ from apps.command.output import Output
 EFFECTS: Final = "effects: "  # with this begins the warning of the API about what a write does to the workloads
 
 MOST_EFFECTS: Final = 10  # of many orders, those of the first are printed
+LARGE: Final = 10  # workloads; an act that concerns more is confirmed by typing its subject, as on the pages
 
 
 class Run:
@@ -41,6 +42,7 @@ class Run:
         self._kubeconfig, self._context, self._yes = kubeconfig, context, yes
         self._warned: dict[str, None] = {}  # warnings that were printed
         self._effects: dict[str, None] = {}  # what the act does, as the API warns; printed before the question
+        self.concerned = 0  # workloads that the act moves, stops or leaves without a place, as far as is known
         self.effects_known = False  # they were printed, or a preview has said more
 
     @cached_property
@@ -125,8 +127,11 @@ class Run:
             return
         self.rows(columns, rows)
 
-    def confirm(self, question: str) -> None:
+    def confirm(self, question: str, *, subject: str = "") -> None:
         """Return if the user confirms. With --dry-run the command ends here, successfully; --yes confirms.
+
+        subject: what is typed to confirm an act that concerns more than LARGE workloads. "": such an act is confirmed
+        as every other one.
 
         Raises CommandError if the answer is no, or if no terminal can ask.
         """
@@ -142,6 +147,9 @@ class Run:
                 code=exit_codes.NOT_CONFIRMED,
                 advice="repeat the command with --yes",
             )
-        self.err.print(f"{question} [y/N] ", end="")
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        typed = subject if self.concerned > LARGE else ""
+        many = f"{self.concerned} workloads are concerned: type {typed} to confirm:" if typed else "[y/N]"
+        self.err.print(f"{question} {many} ", end="")
+        answer = sys.stdin.readline().strip()
+        if answer != typed if typed else answer.lower() not in ("y", "yes"):
             raise CommandError("not confirmed, nothing was changed", code=exit_codes.NOT_CONFIRMED)

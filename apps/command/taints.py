@@ -92,7 +92,7 @@ def _change(
                 if supposed:
                     preview(run, *supposed)
                 if question or run.dry_run:
-                    run.confirm(question)
+                    run.confirm(question, subject=name)
                 confirmed = True
             return run.api.patch(paths.cluster(name), body, **query)
         except Refused as error:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+
+import pytest
 
 from tests.api.server import Client, Server
 from tests.api.test_actions import leave
 from tests.api.test_evictions import queue
 from tests.command.conftest import Lifeboat
+from tests.command.test_moving import SECONDS, started
 
 
 def test_the_queue_is_a_sentence_and_a_table_in_its_order(lifeboat: Lifeboat, server: Server, namespace: str) -> None:
@@ -84,6 +89,33 @@ def test_skip_and_expedite_ask_first_and_nothing_happens_without_a_terminal(
     assert not before
     assert (done.exit_code, done.stdout) == (0, "skip: 2 evictions\n"), done.stderr
     assert (expedited.exit_code, expedited.stdout) == (0, "expedite: 1 eviction\n"), expedited.stderr
+
+
+@pytest.mark.parametrize(
+    ("count", "given", "typed", "code"),
+    [
+        pytest.param(11, ("--cluster", "member1"), "y", 7, id="many, y"),
+        pytest.param(11, ("--cluster", "member1"), "member1", 0, id="many, the cluster"),
+        pytest.param(11, (), "11", 0, id="many chosen ones, their number"),
+        pytest.param(10, ("--cluster", "member1"), "y", 0, id="ten, y"),
+    ],
+)
+def test_an_order_about_more_than_ten_evictions_is_confirmed_by_typing(
+    server: Server, namespace: str, count: int, given: tuple[str, ...], typed: str, code: int
+) -> None:
+    names = [f"web{number}" for number in range(count)]
+    for name in names:
+        queue(server, namespace, name)
+    chosen = given or tuple(f"{name}.member1" for name in names)
+    terminal, inside = pty.openpty()
+
+    asking = started(server, "skip", *chosen, "-n", namespace, "--reason", "planned", stdin=inside)
+    os.write(terminal, f"{typed}\n".encode())
+    out, err = asking.communicate(timeout=SECONDS)
+    os.close(terminal), os.close(inside)
+
+    assert (asking.returncode, out) == (code, "" if code else f"skip: {count} evictions\n"), err
+    assert (f"{count} workloads are concerned: type" in err) == (count > 10), err
 
 
 def test_an_eviction_that_does_not_exist_is_named(lifeboat: Lifeboat, namespace: str) -> None:

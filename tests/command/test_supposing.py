@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from apps.command.preview import concerned
 from tests.api.controllers import work
 from tests.api.server import Client, Server
 from tests.api.test_failback import join
@@ -102,3 +103,15 @@ def test_resume_ends_the_only_pause_of_the_fleet(lifeboat: Lifeboat) -> None:
     assert (two.exit_code, "2 pauses hold the fleet" in two.stderr) == (2, True)
     assert (second.exit_code, only.exit_code) == (0, 0), only.stderr
     assert lifeboat("resume", "--yes").exit_code == 4
+
+
+def test_the_workloads_that_an_act_concerns_are_counted_once() -> None:
+    effects = {
+        "moves": [{"binding": "a/web"}, {"binding": "a/db"}],
+        "removed": [{"binding": "a/web"}],
+        "placed": [{"binding": "a/new"}],
+        "stays": [{"binding": "a/other"}],
+        "hidden": {"moves": 3, "stays": 5},
+    }
+    assert concerned(effects) == 5
+    assert concerned({"moves": [], "hidden": {}}) == 0
