@@ -20,7 +20,7 @@ from django.template.loader import render_to_string
 from apps.api.clock import ticks
 
 MAX_BYTES: Final = 8 * 1024 * 1024  # of all kept pages of a process, compressed; the oldest are dropped first
-_LEVEL: Final = 1  # of the compression: the fastest, which leaves about an eighth of a page
+_LEVEL: Final = 1  # of the compression: the fastest
 MAX_SECONDS: Final = 3600.0
 NOTICE_PLACE: Final = "<!-- notice -->"  # where base.html takes a notice
 

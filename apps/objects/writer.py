@@ -270,9 +270,8 @@ class Writer:
             for (ref, obj), outcome in zip(live.items(), outcomes, strict=True)
             if not outcome.lost
         }
-        if (
-            effects or self._reviewed
-        ) and deleted:  # they are those of all deletions together, so one of these carries them
+        # The warnings are about all deletions together, so the first deletion carries them.
+        if (effects or self._reviewed) and deleted:
             first, found = next(iter(deleted.items()))
             deleted[first] = found._replace(warnings=(*found.warnings, *self._reviewed, *effects))
         return deleted
@@ -451,7 +450,8 @@ class Writer:
 
     def conflict(self, ref: Ref, why: str = "") -> Conflict:
         """Return the error for a write that lost against other writes."""
-        return Conflict.of((of := KINDS[ref.kind].resource).plural, ref.name, group=of.group, why=why)
+        resource = KINDS[ref.kind].resource
+        return Conflict.of(resource.plural, ref.name, group=resource.group, why=why)
 
 
 def document_of(obj: Object) -> Document:

@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from apps.command.preview import concerned
+from apps.command.run import LARGE
+from apps.objects.confirmation import THRESHOLD
 from tests.api.controllers import work
 from tests.api.server import Client, Server
 from tests.api.test_failback import join
@@ -115,3 +117,7 @@ def test_the_workloads_that_an_act_concerns_are_counted_once() -> None:
     }
     assert concerned(effects) == 5
     assert concerned({"moves": [], "hidden": {}}) == 0
+
+
+def test_the_command_and_the_pages_call_the_same_acts_large() -> None:
+    assert LARGE == THRESHOLD
