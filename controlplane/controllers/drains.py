@@ -51,6 +51,7 @@ class DrainSnapshot(msgspec.Struct, frozen=True):
     subject: Drain
     page: tuple[Ref, ...]
     bindings: Mapping[Ref, Binding]  # those of the page
+    not_evicted: int  # number of bindings in status.departing that are still on the cluster
     placed: int  # number of bindings on the cluster, those that are leaving it included
     leaving: int  # number of bindings that are leaving the cluster
     clusters: Mapping[str, Cluster]
@@ -103,7 +104,9 @@ class Drains(Controller):
     def _snapshot(self, state: State, drain: Drain) -> DrainSnapshot:
         name = drain.spec.cluster
         page = paging.next_bindings(state, "placed", name, after=drain.status.after, limit=PAGE)
-        bindings: dict[Ref, Binding] = state.get(page)
+        departing = tuple(map(Ref.parse, drain.status.departing))
+        found: dict[Ref, Binding] = state.get((*page, *departing))
+        bindings = {ref: found[ref] for ref in page if ref in found}
         holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)))
         if holds.needs_labels():
             holds = replace(holds, labels=workload_labels(state, bindings.values()))
@@ -111,6 +114,7 @@ class Drains(Controller):
             drain,
             page,
             bindings,
+            sum(ref in found and found[ref].spec.target(name) is not None for ref in departing),
             paging.count_bindings(state, "placed", name),
             paging.count_bindings(state, "leaving", name),
             {cluster.metadata.name: cluster for cluster in state.list(CLUSTER)},
@@ -127,7 +131,12 @@ class Drains(Controller):
         if drain.metadata.deletion_timestamp is not None or status.phase == FINISHED:
             return NOTHING
         name, cluster = drain.spec.cluster, snapshot.clusters.get(drain.spec.cluster)
-        counts = {"leaving": snapshot.leaving, "remaining": snapshot.placed - snapshot.leaving}
+        counts = {
+            "moved": status.moved - snapshot.not_evicted,
+            "departing": (),
+            "leaving": snapshot.leaving,
+            "remaining": snapshot.placed - snapshot.leaving,
+        }
         if cluster is None:
             return _with_phase(drain, FINISHED, f"cluster {name} does not exist any more", now=now, **counts)
         if drain.spec.stop:
@@ -173,7 +182,8 @@ def _move_next(snapshot: DrainSnapshot, cluster: Cluster, settings: Settings, *,
         RUNNING,
         f"{blocked} bindings cannot leave: see status.cannotLeave" if blocked else "",
         now=now,
-        moved=status.moved + len(page.departures),
+        moved=status.moved - snapshot.not_evicted + len(page.departures),
+        departing=tuple(str(departure.binding.ref) for departure in page.departures),
         leaving=snapshot.leaving + len(page.departures),
         remaining=snapshot.placed - snapshot.leaving - len(page.departures),
         cannot_leave=(*(status.cannot_leave if round_goes_on else ()), *page.staying)[:SHOWN],

@@ -48,6 +48,13 @@ class DrainStatus(Struct, frozen=True):
         str, Meta(description="Why the drain is paused or finished, or how many bindings cannot be evicted.")
     ] = ""
     moved: Annotated[int, Meta(description="Bindings whose eviction has started.")] = 0
+    departing: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Bindings whose eviction the last look has decided. Moved counts them; the next look takes out "
+            "those that are still on the cluster, because their eviction was not stored."
+        ),
+    ] = ()
     leaving: Annotated[int, Meta(description="Bindings whose old copy still exists.")] = 0
     remaining: Annotated[int, Meta(description="Bindings whose eviction has not started.")] = 0
     cannot_leave: Annotated[

@@ -16,7 +16,7 @@ from controlplane.engine.decision import Decision, deleting
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER, KINDS, RESOURCE_BINDING
-from controlplane.kinds.binding import Binding
+from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.drain import DRAIN, Drain, DrainSpec, DrainStatus
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
@@ -175,3 +175,20 @@ def test_what_is_said_after_the_decision_and_before_its_writing_counts(word: str
 
     assert all(one.lost for one in outcomes), "nothing left, and nothing is counted as having left"
     assert site.left() == []
+
+
+def test_an_eviction_that_was_not_stored_is_counted_once_when_it_is_repeated() -> None:
+    first, *rest = movable(3)
+    site = Site(cluster("spare"), first, *rest, rate=1000)
+    (snapshot,) = Drains().load(site.store, [ASKED])
+    assert snapshot is not None
+    decision = Drains().decide(snapshot, Settings(), now=site.now + timedelta(seconds=2))
+    scaled = first.with_spec(replicas=3, clusters=[TargetCluster("full", 3)])
+    site.store.put(scaled, first)  # a write of the same part, so that the eviction of this binding conflicts
+
+    outcomes = site.store.apply([(None, one) for one in (decision, *decision.separate_decisions)], by=Actor("drains"))
+
+    assert [bool(one.lost) for one in outcomes] == [False, True, False, False]
+    site.pass_seconds(30)
+    assert len(site.left()) == 3
+    assert (site.status.moved, site.status.remaining, site.status.departing) == (3, 0, ())
