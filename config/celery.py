@@ -42,7 +42,7 @@ app.conf.update(
         name: {"task": "lifeboat.tick", "schedule": INTERVAL_SECONDS, "args": (name,), "options": TICK_OPTIONS}
         for name in tick_names()
     },
-    beat_scheduler="apps.worker.beat_schedule:TickScheduler",
+    beat_scheduler="apps.worker.tick_scheduler:TickScheduler",
     beat_max_loop_interval=1,
 )
 # Otherwise Celery closes the database pool of a process after each tick, and PostgreSQL starts a new session for

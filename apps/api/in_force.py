@@ -14,7 +14,7 @@ from apps.objects.configuration import configuration
 from apps.objects.store import store
 from controlplane import kinds
 from controlplane.apimachinery.errors import NotFound
-from controlplane.clusters import health
+from controlplane.clusters import eviction_tier
 from controlplane.controllers.reads.fleet_state import fleet_state
 from controlplane.kinds.configuration import NAME
 from controlplane.kinds.configuration.columns import IN_FORCE
@@ -70,8 +70,8 @@ def in_force() -> Document:
     windows: list[MaintenanceWindow] = list(state.list(kinds.MAINTENANCE_WINDOW))
     now = state.now()
     maintained = {name for window in windows if window.open(now=now) for name in window.spec.clusters}
-    fleet = health.fleet_health(tuple(state.list(kinds.CLUSTER)), maintained=maintained)
-    tier = health.in_force(fleet, fleet_state(state), settings)
+    fleet = eviction_tier.fleet_health(tuple(state.list(kinds.CLUSTER)), maintained=maintained)
+    tier = eviction_tier.in_force(fleet, fleet_state(state), settings)
     return {
         "gate": "On" if settings.gate("Failover") else "Off",
         "tier": tier.name,

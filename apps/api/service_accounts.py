@@ -1,7 +1,7 @@
-"""Tokens of ServiceAccounts: they end with the ServiceAccount, and with the object to which they are bound.
+"""Tokens of ServiceAccounts: makes them, and decides whether they are valid.
 
-Requested tokens also expire. `controllers.token_secrets` issues a token in a Secret, which is valid until the Secret is
-deleted.
+They end with the ServiceAccount, and with the object to which they are bound. Requested tokens also expire.
+`controllers.token_secrets` issues a token in a Secret, which is valid until the Secret is deleted.
 """
 
 from __future__ import annotations

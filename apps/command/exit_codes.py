@@ -1,4 +1,7 @@
-"""The exit codes of the command. `docs/command.md` has the same table, and a test compares both."""
+"""The exit codes of the command, and their meaning. Each command raises the code that applies, as `moving.drain` does.
+
+`docs/command.md` has the same table, and a test compares both.
+"""
 
 from __future__ import annotations
 

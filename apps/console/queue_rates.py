@@ -18,7 +18,7 @@ from apps.failover.rates import rates_of, set_rates
 from apps.objects.configuration import REF, configuration
 from apps.objects.store import store
 from controlplane.apimachinery.times import in_words
-from controlplane.clusters import health
+from controlplane.clusters import eviction_tier
 from controlplane.kind import KINDS
 from controlplane.kinds import FAILOVER_CONFIGURATION
 from controlplane.settings import MAX_RATE, MIN_RATE, Settings
@@ -107,9 +107,9 @@ def effects(rate: float, secondary: float) -> Effects:
     return Effects(sentence + f"{_words(ended, fleet.now)}.", counts.waiting, tuple(lines))
 
 
-def rate_of(tier: health.Tier, rate: float, secondary: float) -> float:
+def rate_of(tier: eviction_tier.Tier, rate: float, secondary: float) -> float:
     """Return the rate that a tier has with these two rates. Stopped and Blind have 0, whatever the rates are."""
-    return {health.NORMAL: rate, health.SECONDARY: secondary}.get(tier.name, 0.0)
+    return {eviction_tier.NORMAL: rate, eviction_tier.SECONDARY: secondary}.get(tier.name, 0.0)
 
 
 def _end(rate: float, settings: Settings, counts: QueueCounts, now: datetime) -> datetime | None:

@@ -17,7 +17,7 @@ from controlplane.apimachinery.meta import Condition, Object, ObjectMeta, to_sec
 from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.engine.decision import Decision, Put
 from controlplane.engine.state import Actor, Store
-from controlplane.estimate.models import DEFAULT_MODELS
+from controlplane.estimate.resource_models import DEFAULT_MODELS
 from controlplane.kinds.cluster import (
     AllocatableModeling,
     APIEnablement,

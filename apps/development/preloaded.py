@@ -29,7 +29,7 @@ MODULES = (
     "apps.simulator.members",
     "apps.worker.audit_delivery",
     "apps.worker.beat_presence",
-    "apps.worker.beat_schedule",
+    "apps.worker.tick_scheduler",
     "apps.worker.notices",
     "apps.worker.outside_world",
     "apps.worker.turn",

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from apps.objects.store import DjangoStore
-from controlplane.clusters import health
+from controlplane.clusters import eviction_tier
 from controlplane.controllers.reads.readiness_state import situation_of
 from controlplane.eviction.rate import bucket_of
 from controlplane.insight.figures import QueueFigures, queue_figures
@@ -24,8 +24,8 @@ class Queue(msgspec.Struct, frozen=True):
     """The items of the queue, waiting and ended ones, with the health of the fleet and the tier of the rate."""
 
     rows: tuple[Eviction, ...]
-    fleet: health.FleetHealth
-    tier: health.Tier
+    fleet: eviction_tier.FleetHealth
+    tier: eviction_tier.Tier
     eviction: EvictionSettings
     now: datetime
 
@@ -58,20 +58,20 @@ class Queue(msgspec.Struct, frozen=True):
 class FleetTier(NamedTuple):
     """The health of the fleet, the tier of the eviction rate, and the time at which both were read."""
 
-    fleet: health.FleetHealth
-    tier: health.Tier
+    fleet: eviction_tier.FleetHealth
+    tier: eviction_tier.Tier
     now: datetime
 
 
-def stopped_by(tier: health.Tier) -> Stopped | None:
+def stopped_by(tier: eviction_tier.Tier) -> Stopped | None:
     """Return why nothing is evicted in a tier of the rate; None: evictions go on."""
     return None if tier.rate > 0 else Stopped(tier.name, tier.why or "the rate of evictions is 0")
 
 
 def tier_of(situation: Situation, settings: Settings, *, now: datetime) -> FleetTier:
     """Return the health of the fleet and the tier of the eviction rate in a situation."""
-    fleet = health.fleet_health(situation.clusters, maintained=situation.holds.maintained(now=now))
-    return FleetTier(fleet, health.in_force(fleet, situation.fleet, settings), now)
+    fleet = eviction_tier.fleet_health(situation.clusters, maintained=situation.holds.maintained(now=now))
+    return FleetTier(fleet, eviction_tier.in_force(fleet, situation.fleet, settings), now)
 
 
 def read_tier(store: DjangoStore, settings: Settings) -> FleetTier:

@@ -1,8 +1,9 @@
 """The process that runs scripts: `python -m apps.interpretation.lua_process`. It reads calls from its standard input
 and writes an answer to each, in order.
 
-A call has the script, the name of its function, its arguments,
-how many results are read, and the references for the shapes of empty tables. An answer has `values` or `error`.
+A call has the script, the name of its function, its arguments, how many results are read, and the references for the
+shapes of empty tables. An answer has `values` or `error`. `sandbox.lua` stops a script that has used its processor
+time. A timer here ends the process if a script does not let the sandbox look at the clock.
 """
 
 from __future__ import annotations

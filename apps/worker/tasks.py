@@ -28,13 +28,13 @@ from apps.objects.outbox import channels
 from apps.objects.store import store
 from apps.worker.audit_delivery import AuditDelivery
 from apps.worker.beat_presence import BeatPresence
-from apps.worker.beat_schedule import TickScheduler
 from apps.worker.clock import monotonic_seconds
 from apps.worker.groups import INTERVAL_SECONDS, tick_names
 from apps.worker.leased_thread import LeasedThread
 from apps.worker.notices import Sender
 from apps.worker.nudges import KeptNudges
 from apps.worker.outside_world import world
+from apps.worker.tick_scheduler import TickScheduler
 from apps.worker.tick_times import TickTimes
 from apps.worker.turn import Turn
 from apps.worker.watchdog import Watchdog

@@ -23,7 +23,7 @@ from controlplane.apimachinery.names import safe_hash
 from controlplane.apimachinery.times import in_utc
 from controlplane.clusters import fence, heartbeats
 from controlplane.clusters.taints import OWNERS_ANNOTATION, kept, stays_because
-from controlplane.estimate import models
+from controlplane.estimate import resource_models
 from controlplane.kind import Kind
 from controlplane.kinds import CLUSTER, DEFINITION, LEASE, POLICIES, WORK
 from controlplane.kinds.cluster import EVICTING_EFFECTS, PUBLISHED, Cluster, Taint
@@ -381,9 +381,9 @@ def _cluster(
     stays = kept(old, cluster, settings, now=now) if old is not None else ()
     spec, warnings, causes = replace(cluster.spec, taints=(*taints, *stays)), list[str](), list[Cause]()
     if settings.gate(_MODELS_GATE) and (old is None or spec.resource_models):
-        warnings = models.warnings(spec.resource_models)
-        spec = replace(spec, resource_models=models.standardise(spec.resource_models))
-        causes = models.violations(spec.resource_models)
+        warnings = resource_models.warnings(spec.resource_models)
+        spec = replace(spec, resource_models=resource_models.standardise(spec.resource_models))
+        causes = resource_models.violations(spec.resource_models)
     causes += fence.written_by_hand(cluster, old)
     staying = [f"spec.taints: {stays_because(taint)}" for taint in stays]
     return _with_taint_owners(replace(cluster, spec=spec), old), [*staying, *warnings], causes

@@ -1,4 +1,6 @@
-"""Drift: what a change on a member did to fields that a manifest sets [member-drift].
+"""Finds what a change on a member did to fields that a manifest sets [member-drift].
+
+Whether the change is put back is decided in `clusters.changed_objects`.
 
 Only fields of the manifest are compared, so what others add to an object stays. An object may differ from its manifest
 right after an apply, for example because the member writes a quantity in another form. `apps.members.answers` remembers

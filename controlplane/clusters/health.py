@@ -1,11 +1,10 @@
-"""Computes the debounced Ready condition of a cluster from its observations, and the health of the whole fleet.
+"""Computes the debounced Ready condition of a cluster from its observations.
 
-Rules: [cluster-status] (thresholds), [heartbeat-leases] (grace periods), [lost-access], [eviction-tier], [blind-fleet].
+Rules: [cluster-status] (thresholds), [heartbeat-leases] (grace periods), [lost-access].
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 
 import msgspec
@@ -18,12 +17,11 @@ from controlplane.kinds.cluster import (
     ACCESS_LOST,
     ACCESS_REFUSED,
     ESTABLISHED,
-    EVICTING_EFFECTS,
     PULL,
     READY,
     Cluster,
 )
-from controlplane.kinds.rows import FleetState, Observation
+from controlplane.kinds.rows import Observation
 from controlplane.settings import Settings
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
@@ -234,94 +232,9 @@ def _silence(
     return (silent, None) if now >= deadline else (None, deadline)
 
 
-# The fleet
-
-NORMAL, SECONDARY, STOPPED, BLIND = "Normal", "Secondary", "Stopped", "Blind"
-
-
-class FleetHealth(msgspec.Struct, frozen=True):
-    """How many clusters count, and which of them are faulty [eviction-tier]."""
-
-    total: int
-    faulty: tuple[str, ...]
-
-    @property
-    def blind(self) -> bool:
-        """Whether all clusters are faulty: the control plane itself may be cut off [blind-fleet]."""
-        return self.total > 0 and len(self.faulty) == self.total
-
-
-class Tier(msgspec.Struct, frozen=True):
-    """The eviction rate that applies, in resources per second, and why. `why` "": the fleet is healthy."""
-
-    name: str
-    rate: float
-    why: str = ""
-
-
 def established(cluster: Cluster) -> bool:
     """Test whether a cluster is Ready or has been Ready once."""
     if cluster.ready == TRUE:
         return True
     found = condition(cluster.status.conditions, ESTABLISHED)
     return found is not None and found.status == TRUE
-
-
-def counted(cluster: Cluster) -> bool:
-    """Test whether a cluster counts in the health of the fleet: it has been Ready once and is not being deleted."""
-    return established(cluster) and not cluster.terminating
-
-
-def faulty(cluster: Cluster) -> bool:
-    """Test whether a cluster that counts is faulty: it is not Ready, or it has a taint that evicts [eviction-tier].
-
-    Lost access does not make a cluster faulty, because Ready keeps its last status then [lost-access].
-    """
-    return cluster.ready != TRUE or cluster.has_taint(*EVICTING_EFFECTS)
-
-
-def fleet_health(clusters: Iterable[Cluster], *, maintained: Collection[str] = ()) -> FleetHealth:
-    """Return the health of the fleet. Clusters in a MaintenanceWindow (`maintained`) are left out [eviction-tier]."""
-    members = [cluster for cluster in clusters if counted(cluster) and cluster.metadata.name not in maintained]
-    return FleetHealth(len(members), tuple(cluster.metadata.name for cluster in members if faulty(cluster)))
-
-
-def tier(fleet: FleetHealth, settings: Settings) -> Tier:
-    """Return the tier of a fleet [eviction-tier].
-
-    The fleet is unhealthy if 10000 · faulty > threshold · total, with the threshold as an integer of four decimals.
-    Example: threshold 0.55 → 5500, so 11 of 20 faulty clusters are still Normal.
-    """
-    broken, total = len(fleet.faulty), fleet.total
-    if fleet.blind:
-        return Tier(BLIND, 0, f"all {total} clusters are faulty, so the control plane itself may be cut off")
-    threshold = round(10_000 * settings.unhealthy_cluster_threshold)
-    if 10_000 * broken <= threshold * total:
-        return Tier(NORMAL, settings.resource_eviction_rate)
-    share = f"{broken} of {total} clusters are faulty, more than {settings.unhealthy_cluster_threshold:.2%}"
-    if total <= settings.large_cluster_num_threshold:
-        return Tier(STOPPED, 0, f"{share}; fleets of at most {settings.large_cluster_num_threshold} clusters stop")
-    return Tier(SECONDARY, settings.secondary_resource_eviction_rate, share)
-
-
-def in_force(health: FleetHealth, fleet: FleetState, settings: Settings) -> Tier:
-    """Return the tier that evictions obey.
-
-    A blind fleet stays blind until the controller fleet-watch has stored that it is not blind any more [blind-fleet].
-    """
-    current = tier(health, settings)
-    if fleet.blind_since is not None and current.name != BLIND:
-        return Tier(BLIND, 0, "the fleet was blind until now; evictions go on once its new health is stored")
-    return current
-
-
-def clock_start(fleet: FleetState) -> datetime | None:
-    """Return from when the clocks of evictions count: since the gate Failover is on, and since the end of blindness.
-
-    None: the gate is off, or it is not stored yet that it is on. Then no clock runs [failover-gate] [blind-fleet].
-    """
-    if fleet.failover_on_since is None:
-        return None
-    if fleet.sighted_at is None:
-        return fleet.failover_on_since
-    return max(fleet.failover_on_since, fleet.sighted_at)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from controlplane.apimachinery.meta import Ref
-from controlplane.clusters import health, taint_policies, taints
+from controlplane.clusters import eviction_tier, health, taint_policies, taints
 from controlplane.controllers.reads.fleet_state import FLEET, fleet_state, fleet_state_changed
 from controlplane.engine.controller import Controller, Ownership, all_clusters
 from controlplane.engine.decision import Decision, Drop, Event, Put, Save
@@ -86,7 +86,7 @@ class ClusterTaints(Controller):
         policies = tuple(state.list(CLUSTER_TAINT_POLICY))
         windows = state.rows(MatchWindow, "cluster", names)
         observations = state.rows(Observation, "key", names)
-        stored_fleet, blind = fleet_state(state), health.fleet_health(fleet).blind
+        stored_fleet, blind = fleet_state(state), eviction_tier.fleet_health(fleet).blind
         return [
             ClusterTaintsSnapshot(
                 clusters[ref],
@@ -107,7 +107,7 @@ class ClusterTaints(Controller):
         cluster, gate = snapshot.subject, settings.gate("Failover")
         opened = snapshot.fleet.failover_on_since if gate else None
         blind = snapshot.blind or snapshot.fleet.blind_since is not None
-        moving_since = health.clock_start(snapshot.fleet) if opened is not None and not blind else None
+        moving_since = eviction_tier.clock_start(snapshot.fleet) if opened is not None and not blind else None
 
         automatic = taints.automatic(cluster, settings, moving_since=moving_since, now=now)
         policies = taint_policies.Policies(taints.Wanted())

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref
-from controlplane.clusters import health
+from controlplane.clusters import eviction_tier
 from controlplane.clusters.taints import ending
 from controlplane.controllers.reads.bindings_on_clusters import bindings_on_clusters
 from controlplane.controllers.reads.fleet_state import (
@@ -173,7 +173,7 @@ class EvictionQueue(Controller):
         if not stored and not any(target.name in snapshot.clusters for target in binding.spec.clusters):
             return NOTHING
         gate = settings.gate("Failover")
-        clocks_from = health.clock_start(snapshot.fleet) if gate else None
+        clocks_from = eviction_tier.clock_start(snapshot.fleet) if gate else None
         if gate and clocks_from is None:
             return Decision(wake_at=now + SOON)
         wants = queue.wanted_rows(

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref
-from controlplane.clusters import health
+from controlplane.clusters import eviction_tier
 from controlplane.clusters.taints import for_flapping
 from controlplane.controllers.reads.binding_groups import applications, workload_groups
 from controlplane.controllers.reads.fleet_state import (
@@ -176,7 +176,7 @@ class Evictions(Controller):
         return self._settings_digest[1]
 
     def _plan(
-        self, snapshot: EvictionsSnapshot, tier: health.Tier, settings: Settings, *, now: datetime
+        self, snapshot: EvictionsSnapshot, tier: eviction_tier.Tier, settings: Settings, *, now: datetime
     ) -> eviction_plan.EvictionPlan:
         return plan_of(snapshot, settings, tier, fleet=lambda: self._cluster_arrays(snapshot, settings), now=now)
 
@@ -231,7 +231,7 @@ def heads_at_once(settings: Settings) -> int:
     return max(HEADS, min(MOST_HEADS, rate.capacity(settings.resource_eviction_rate)))
 
 
-def _clusters_to_ask_for(snapshot: EvictionsSnapshot, tier: health.Tier, settings: Settings) -> Iterable[str]:
+def _clusters_to_ask_for(snapshot: EvictionsSnapshot, tier: eviction_tier.Tier, settings: Settings) -> Iterable[str]:
     """Yield the clusters whose token buckets are asked.
 
     These are the clusters with queued evictions. While the rate is lowered, all faulty clusters are added: their
@@ -239,19 +239,19 @@ def _clusters_to_ask_for(snapshot: EvictionsSnapshot, tier: health.Tier, setting
     """
     yield from (row.cluster for row in snapshot.heads)
     if tier.rate < settings.resource_eviction_rate:
-        yield from (cluster.metadata.name for cluster in snapshot.clusters if health.faulty(cluster))
+        yield from (cluster.metadata.name for cluster in snapshot.clusters if eviction_tier.faulty(cluster))
 
 
-def tier_of(snapshot: EvictionsSnapshot, settings: Settings, *, now: datetime) -> health.Tier:
+def tier_of(snapshot: EvictionsSnapshot, settings: Settings, *, now: datetime) -> eviction_tier.Tier:
     """Return the eviction tier that is in force now [eviction-tier]."""
-    maintained = snapshot.holds.maintained(now=now)
-    return health.in_force(health.fleet_health(snapshot.clusters, maintained=maintained), snapshot.fleet, settings)
+    fleet = eviction_tier.fleet_health(snapshot.clusters, maintained=snapshot.holds.maintained(now=now))
+    return eviction_tier.in_force(fleet, snapshot.fleet, settings)
 
 
 def plan_of(
     snapshot: EvictionsSnapshot,
     settings: Settings,
-    tier: health.Tier,
+    tier: eviction_tier.Tier,
     *,
     fleet: Callable[[], Fleet],
     now: datetime,
@@ -260,7 +260,7 @@ def plan_of(
 
     `fleet` returns all clusters as arrays. It is called only if at least one eviction needs a dry run.
     """
-    clocks_from = health.clock_start(snapshot.fleet)
+    clocks_from = eviction_tier.clock_start(snapshot.fleet)
     if clocks_from is None:
         return eviction_plan.EvictionPlan()
     clusters = {cluster.metadata.name: cluster for cluster in snapshot.clusters}
@@ -435,7 +435,7 @@ def _queue_state(
     true_now = replace(last_look, capacity=capacity, holds=snapshot.holds.digest(now=now), cursor=None)
     if snapshot.held is None:
         return last_look if last_look == true_now else replace(last_look, capacity=STALE)
-    if health.clock_start(snapshot.fleet) is None:
+    if eviction_tier.clock_start(snapshot.fleet) is None:
         return last_look  # the gate is off: nothing was checked
     begun = true_now if last_look.cursor is None else last_look
     last = snapshot.held[-1] if len(snapshot.held) == HEADS else None
@@ -465,7 +465,7 @@ def _wake_at(
     queue_state: FleetState,
     short: bool,
     answer: rate.Tokens | None,
-    tier: health.Tier,
+    tier: eviction_tier.Tier,
     now: datetime,
 ) -> datetime | None:
     """Return when to look at the queue again: at the next token, due row, or change of a hold.

@@ -16,12 +16,12 @@ from controlplane.apimachinery.names import (
     WORK_FINALIZER,
     cluster_of_execution_namespace,
 )
+from controlplane.clusters import changed_objects, lost_objects
+from controlplane.clusters.changed_objects import is_changed, is_put_back
+from controlplane.clusters.lost_objects import OBJECT_LOST
 from controlplane.clusters.questions import NOT_OURS, Answer, Compare, Discard, Ensure, endpoint_of
 from controlplane.clusters.questions import REMOVING as STILL_REMOVING
-from controlplane.controllers.reads import changed_objects, lost_objects
 from controlplane.controllers.reads.bindings_on_clusters import clusters_where_needed
-from controlplane.controllers.reads.changed_objects import is_changed, is_put_back
-from controlplane.controllers.reads.lost_objects import OBJECT_LOST
 from controlplane.controllers.reads.member_access import connection_fields, credentials
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.engine.controller import Ownership, cursor_after, page

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref
-from controlplane.clusters import health
+from controlplane.clusters import eviction_tier
 from controlplane.controllers.reads.fleet_state import (
     FLEET,
     FLEET_ROW,
@@ -68,13 +68,13 @@ class FleetWatch(Controller):
 
     def decide(self, snapshot: FleetSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
         maintained = {name for window in snapshot.windows if window.open(now=now) for name in window.spec.clusters}
-        fleet, old = health.fleet_health(snapshot.clusters, maintained=maintained), snapshot.state
+        fleet, old = eviction_tier.fleet_health(snapshot.clusters, maintained=maintained), snapshot.state
         new, events = old, []
         if settings.gate("Failover") != (old.failover_on_since is not None):
             new = replace(new, failover_on_since=now if settings.gate("Failover") else None)
         if fleet.blind and old.blind_since is None:
             new = replace(new, blind_since=now)
-            why = health.tier(fleet, settings).why
+            why = eviction_tier.tier(fleet, settings).why
             events.append(
                 Event(snapshot.subject, "FleetBlind", f"{why}; nothing is evicted until one of them recovers", True)
             )
@@ -82,14 +82,14 @@ class FleetWatch(Controller):
             new = replace(new, blind_since=None, sighted_at=now)
             message = "a cluster is no longer faulty; the times of taints and tolerations start again"
             events.append(Event(snapshot.subject, "FleetSighted", message))
-        tier = health.in_force(fleet, new, settings)
+        tier = eviction_tier.in_force(fleet, new, settings)
         tier_row = _with_stop(snapshot.tier_row, tier, settings, now=now)
-        before = snapshot.tier_row.tier or health.NORMAL
+        before = snapshot.tier_row.tier or eviction_tier.NORMAL
         if settings.gate("Failover") and tier.name != before:
             tier_row = replace(tier_row, tier=tier.name)
             message = f"at most {tier.rate:g} evictions per second: the tier is {tier.name}, it was {before}"
             message = f"{message}: {tier.why}" if tier.why else message
-            events.append(Event(snapshot.subject, "EvictionTierChanged", message, tier.name != health.NORMAL))
+            events.append(Event(snapshot.subject, "EvictionTierChanged", message, tier.name != eviction_tier.NORMAL))
         rows = ((new, old), (tier_row, snapshot.tier_row))
         return Decision(
             changes=tuple(Save(row) for row, stored in rows if row != stored),
@@ -99,7 +99,7 @@ class FleetWatch(Controller):
         )
 
 
-def _with_stop(row: FleetState, tier: health.Tier, settings: Settings, *, now: datetime) -> FleetState:
+def _with_stop(row: FleetState, tier: eviction_tier.Tier, settings: Settings, *, now: datetime) -> FleetState:
     """Return the row with the present stop of evictions begun or ended. Evictions report what they have waited for."""
     last = row.stops[-1] if row.stops else None
     is_stopped = last is not None and last.until is None

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from controlplane import interpret, kinds
 from controlplane.apimachinery.meta import Condition, Ref, Struct, condition, with_condition
+from controlplane.clusters import changed_objects
+from controlplane.clusters.changed_objects import is_changed, is_put_back, wait_before_repair
+from controlplane.clusters.lost_objects import OBJECT_LOST, wait_before_reapply
 from controlplane.clusters.questions import Answer, Observe
-from controlplane.controllers.reads import changed_objects
-from controlplane.controllers.reads.changed_objects import is_changed, is_put_back, wait_before_repair
 from controlplane.controllers.reads.interpreted_bindings import RULES_CHANGED, bindings_of_kind
-from controlplane.controllers.reads.lost_objects import OBJECT_LOST, wait_before_reapply
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.engine.controller import Ownership
 from controlplane.engine.decision import NOTHING, Decision, Event, Put

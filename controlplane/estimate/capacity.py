@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from controlplane.apimachinery.quantities import Quantity, parse
 from controlplane.estimate import node_pools
-from controlplane.estimate.grades import Grades
 from controlplane.estimate.node_pools import PoolRoom
 from controlplane.estimate.request import PODS, Bundle, Request, scaled
+from controlplane.estimate.resource_model_room import Grades
 from controlplane.kinds.cluster import Cluster, ResourceModel, ResourceSummary
 
 Counts = NDArray[np.int64]

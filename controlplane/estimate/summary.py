@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from controlplane.apimachinery.quantities import ZERO, Quantity, parse
-from controlplane.estimate.models import grade_of
 from controlplane.estimate.node_pools import pools_of
 from controlplane.estimate.request import PODS
+from controlplane.estimate.resource_models import grade_of
 from controlplane.kinds.cluster import AllocatableModeling, NodePool, NodeSummary, ResourceModel, ResourceSummary
 
 Document = Mapping[str, Any]

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from controlplane.apimachinery.times import in_words
-from controlplane.clusters import health
+from controlplane.clusters import eviction_tier
 from controlplane.kinds.fleet_status import BAD, WARN, Attention, MemberStatus, Pause, QueueStatus
 from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, NO_REFUGE, ON_HOLD, STATE_MISSING, UNSTEADY
 
@@ -47,13 +47,13 @@ def needs(
 
 
 def _of_fleet(queue: QueueStatus, pauses: Sequence[Pause], *, gate_is_on: bool) -> Iterator[Attention]:
-    if queue.tier == health.BLIND:
+    if queue.tier == eviction_tier.BLIND:
         yield Attention(
             *("Blind", BAD, queue.why[:1].upper() + queue.why[1:] + "."),
             "check from another network whether the clusters are down; evictions go on once a cluster is Ready",
             "kubectl get clusters",
         )
-    elif queue.tier == health.STOPPED:
+    elif queue.tier == eviction_tier.STOPPED:
         yield Attention(
             *("Stopped", BAD, f"Nothing is evicted: {queue.why}."),
             "repair clusters, or raise unhealthyClusterThreshold in FailoverConfiguration/default",

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from controlplane.apimachinery.meta import Ref
-from controlplane.clusters import health
+from controlplane.clusters import eviction_tier
 from controlplane.eviction.eligibility import earliest_judgement
 from controlplane.insight.forecast import forecast, queue_end
 from controlplane.kinds.rows import ENDED, EVICTED, HELD, Eviction
@@ -56,8 +56,8 @@ class QueueFigures(msgspec.Struct, frozen=True):
 
 def queue_figures(
     rows: Iterable[Eviction],
-    fleet: health.FleetHealth,
-    tier: health.Tier,
+    fleet: eviction_tier.FleetHealth,
+    tier: eviction_tier.Tier,
     *,
     ageing_seconds: float = 300.0,
     scope: str = "Fleet",

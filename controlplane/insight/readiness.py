@@ -14,7 +14,7 @@ import msgspec
 
 from controlplane.apimachinery.meta import Condition, Struct, with_condition
 from controlplane.apimachinery.names import DIRECTLY_UNREACHABLE_ANNOTATION
-from controlplane.clusters import health, taint_policies
+from controlplane.clusters import eviction_tier, taint_policies
 from controlplane.engine.state import ReservedCapacity
 from controlplane.eviction.eligibility import wait_seconds
 from controlplane.eviction.holds import Holds
@@ -48,10 +48,12 @@ REQUIRED_CONTROLLERS = (
 )
 
 TIER_REMEDIES = {
-    health.NORMAL: "set resourceEvictionRate in FailoverConfiguration/default above 0",
-    health.SECONDARY: "repair clusters, or set secondaryResourceEvictionRate in FailoverConfiguration/default above 0",
-    health.STOPPED: "repair clusters, or raise unhealthyClusterThreshold or lower largeClusterNumThreshold",
-    health.BLIND: "check from another network whether the clusters are down; evictions resume once one is Ready",
+    eviction_tier.NORMAL: "set resourceEvictionRate in FailoverConfiguration/default above 0",
+    eviction_tier.SECONDARY: (
+        "repair clusters, or set secondaryResourceEvictionRate in FailoverConfiguration/default above 0"
+    ),
+    eviction_tier.STOPPED: "repair clusters, or raise unhealthyClusterThreshold or lower largeClusterNumThreshold",
+    eviction_tier.BLIND: "check from another network whether the clusters are down; evictions resume once one is Ready",
 }
 """What to do if no evictions take place, by tier."""
 HOLD_REMEDIES = {
@@ -164,7 +166,7 @@ def fleet_obstacles(situation: Situation, settings: Settings, *, now: datetime) 
     return (*_switched_off(settings), *_tier_obstacles(situation, settings, now=now))
 
 
-def nothing_fails_over(tier: health.Tier, settings: Settings) -> bool:
+def nothing_fails_over(tier: eviction_tier.Tier, settings: Settings) -> bool:
     """Test whether no binding at all would fail over in a tier of the eviction rate, as `fleet_obstacles` finds."""
     return tier.rate <= 0 or any(True for _ in _switched_off(settings))
 
@@ -289,8 +291,8 @@ def _waits_for(binding: Binding, cluster: str, settings: Settings) -> str:
 
 def _tier_obstacles(situation: Situation, settings: Settings, *, now: datetime) -> Iterator[Obstacle]:
     maintained = situation.holds.maintained(now=now)
-    fleet = health.fleet_health(situation.clusters, maintained=maintained)
-    tier = health.in_force(fleet, situation.fleet, settings)
+    fleet = eviction_tier.fleet_health(situation.clusters, maintained=maintained)
+    tier = eviction_tier.in_force(fleet, situation.fleet, settings)
     if tier.rate <= 0:
         why = tier.why or "resourceEvictionRate is 0"
         yield Obstacle("RateStopped", BLOCKS, f"no evictions take place at present: {why}", TIER_REMEDIES[tier.name])

@@ -15,7 +15,7 @@ import msgspec
 
 from controlplane.apimachinery.meta import condition
 from controlplane.apimachinery.times import in_words, later
-from controlplane.clusters import health
+from controlplane.clusters import eviction_tier, health
 from controlplane.insight import attention
 from controlplane.insight.readiness import nothing_fails_over
 from controlplane.kinds.cluster import ACCESS_LOST, READY, Cluster
@@ -113,8 +113,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 def situation(facts: Facts, settings: Settings, *, now: datetime) -> FleetStatusStatus:
     """Return the state of the fleet at `now`."""
     maintained = {name for one in facts.windows if one.open(now=now) for name in one.spec.clusters}
-    fleet = health.fleet_health(facts.clusters, maintained=maintained)
-    tier = health.in_force(fleet, facts.fleet, settings)
+    fleet = eviction_tier.fleet_health(facts.clusters, maintained=maintained)
+    tier = eviction_tier.in_force(fleet, facts.fleet, settings)
     members = _members(facts, maintained)
     pauses = tuple(_pause(one) for one in facts.holds if pauses_fleet(one) and one.open(now=now))
     queue = _queue(facts, fleet, tier, members, settings, paused=bool(pauses), now=now)
@@ -147,7 +147,7 @@ def situation(facts: Facts, settings: Settings, *, now: datetime) -> FleetStatus
     return msgspec.structs.replace(status, severity=severity, sentence=sentence(status, now=now))
 
 
-def _prepared(stored: Prepared | None, tier: health.Tier, settings: Settings) -> Prepared | None:
+def _prepared(stored: Prepared | None, tier: eviction_tier.Tier, settings: Settings) -> Prepared | None:
     """Return how many workloads would fail over now. The stored answers leave out what prevents every failover."""
     if stored is not None and nothing_fails_over(tier, settings):
         return msgspec.structs.replace(stored, ready=0)
@@ -245,8 +245,8 @@ def _group(one: Tally) -> str:
 
 def _queue(
     facts: Facts,
-    fleet: health.FleetHealth,
-    tier: health.Tier,
+    fleet: eviction_tier.FleetHealth,
+    tier: eviction_tier.Tier,
     members: Sequence[MemberStatus],
     settings: Settings,
     *,
@@ -278,13 +278,13 @@ def _queue(
     )
 
 
-def _why(fleet: health.FleetHealth, tier: health.Tier, settings: Settings) -> str:
+def _why(fleet: eviction_tier.FleetHealth, tier: eviction_tier.Tier, settings: Settings) -> str:
     """Return why the rate applies: "1 of 3 clusters faulty ≤ 55 %"."""
     threshold = f"{settings.unhealthy_cluster_threshold * 100:g} %"
     share = f"{len(fleet.faulty)} of {fleet.total} faulty"
-    if tier.name == health.NORMAL:
+    if tier.name == eviction_tier.NORMAL:
         return f"{share} ≤ {threshold}" if tier.rate > 0 else "resourceEvictionRate is 0"
-    return f"{share} > {threshold}" if tier.name in (health.SECONDARY, health.STOPPED) else tier.why
+    return f"{share} > {threshold}" if tier.name in (eviction_tier.SECONDARY, eviction_tier.STOPPED) else tier.why
 
 
 def _ends_at(facts: Facts, rate: float, settings: Settings, *, now: datetime) -> datetime | None:

@@ -9,7 +9,7 @@ from time import perf_counter
 
 from controlplane.apimachinery.meta import Condition, ObjectMeta
 from controlplane.apimachinery.selectors import LabelSelector, LabelSelectorRequirement
-from controlplane.estimate.models import DEFAULT_MODELS
+from controlplane.estimate.resource_models import DEFAULT_MODELS
 from controlplane.kinds.binding import (
     Binding,
     ObjectReference,

@@ -10,7 +10,7 @@ import pytest
 from controlplane.clusters.questions import Answer
 from controlplane.controllers.collection import Collection, CollectionSnapshot
 from controlplane.engine.decision import Save
-from controlplane.estimate.models import DEFAULT_MODELS
+from controlplane.estimate.resource_models import DEFAULT_MODELS
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import Collected

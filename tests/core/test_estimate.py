@@ -10,8 +10,8 @@ import pytest
 from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.apimachinery.quantities import parse
 from controlplane.estimate.capacity import Capacity, free_capacity
-from controlplane.estimate.models import DEFAULT_MODELS, grade_of, standardise, violations, warnings
 from controlplane.estimate.request import bundle_of, request_from, request_of
+from controlplane.estimate.resource_models import DEFAULT_MODELS, grade_of, standardise, violations, warnings
 from controlplane.estimate.summary import count_nodes, summarise
 from controlplane.kinds.binding import Component, ReplicaRequirements
 from controlplane.kinds.cluster import (

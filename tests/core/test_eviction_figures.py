@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.apimachinery.times import END_OF_TIME
-from controlplane.clusters import health
+from controlplane.clusters import eviction_tier
 from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.insight.figures import QueueFigures, cumulative_buckets, queue_figures
 from controlplane.insight.forecast import STOPPED, forecast, queue_end
@@ -22,8 +22,8 @@ from tests.core.fleet_story import FAILOVER, Story
 
 ONE = duplicated(least=1, most=1)
 HALF = replace(FAILOVER, resource_eviction_rate=0.5)
-NORMAL = health.Tier(health.NORMAL, 0.5)
-FLEET_OF_FIVE = health.FleetHealth(5, ("member1",))
+NORMAL = eviction_tier.Tier(eviction_tier.NORMAL, 0.5)
+FLEET_OF_FIVE = eviction_tier.FleetHealth(5, ("member1",))
 
 
 def row(number: int, **fields: object) -> Eviction:
@@ -92,8 +92,8 @@ def of(story: Story) -> QueueFigures:
     rows = [
         one for name in ("member1", "member2") for one in story.store.rows(Eviction, "cluster", [name]).get(name, [])
     ]
-    fleet = health.fleet_health(story.cluster(f"member{n}") for n in range(1, 6))
-    return queue_figures(rows, fleet, health.tier(fleet, story.settings), now=story.now)
+    fleet = eviction_tier.fleet_health(story.cluster(f"member{n}") for n in range(1, 6))
+    return queue_figures(rows, fleet, eviction_tier.tier(fleet, story.settings), now=story.now)
 
 
 def waiting_fleet(count: int, *, tolerates: int = 0) -> Story:
@@ -146,7 +146,7 @@ def test_metrics_of_an_outage_and_their_end_with_recovery() -> None:
     assert cumulative_buckets(mine.latency_counts)["5.0"] == 2
     assert cumulative_buckets(mine.latency_counts)["+Inf"] == 5
     assert (now.faulty, now.total, now.fault_rate) == (1, 5, 0.2)
-    assert (now.tier, now.tier_rate) == (health.NORMAL, 0.5)
+    assert (now.tier, now.tier_rate) == (eviction_tier.NORMAL, 0.5)
     assert now.eta_seconds == pytest.approx(10, abs=2.1)
 
     story.untaint("member1")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import ObjectMeta, condition
 from controlplane.apimachinery.selectors import LabelSelector
-from controlplane.clusters import health
+from controlplane.clusters import eviction_tier
 from controlplane.engine.decision import Decision as Decided
 from controlplane.engine.decision import Delete
 from controlplane.engine.state import Actor
@@ -267,7 +267,7 @@ def test_a_window_that_begins_while_the_queue_runs_stops_it() -> None:
 def test_a_cluster_in_maintenance_counts_in_neither_number() -> None:
     clusters = [cluster("member1"), cluster("member2", ready="False"), cluster("member3", ready="False")]
 
-    counted = health.fleet_health(clusters, maintained={"member3"})
+    counted = eviction_tier.fleet_health(clusters, maintained={"member3"})
 
     assert (counted.total, counted.faulty) == (2, ("member2",))
 

@@ -11,9 +11,9 @@ import pytest
 from controlplane import kinds
 from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref, condition
 from controlplane.apimachinery.names import WORK_FINALIZER
+from controlplane.clusters.lost_objects import wait_before_reapply
 from controlplane.clusters.questions import NOT_OURS, REMOVING, Answer, Discard, Ensure, Observe, Question
 from controlplane.controllers.execution import Execution
-from controlplane.controllers.reads.lost_objects import wait_before_reapply
 from controlplane.controllers.work_status import WorkStatus
 from controlplane.engine import run
 from controlplane.engine.decision import Decision, deleting

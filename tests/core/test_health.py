@@ -8,20 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition, condition
-from controlplane.clusters.health import (
-    BLIND,
-    NORMAL,
-    SECONDARY,
-    STOPPED,
-    FleetHealth,
-    Seen,
-    fleet_health,
-    heartbeat,
-    observe,
-    seen,
-    settle,
-    tier,
-)
+from controlplane.clusters.eviction_tier import BLIND, NORMAL, SECONDARY, STOPPED, FleetHealth, fleet_health, tier
+from controlplane.clusters.health import Seen, heartbeat, observe, seen, settle
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import Observation
 from controlplane.settings import Settings

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from controlplane.clusters import health
+from controlplane.clusters import eviction_tier, health
 from controlplane.clusters.questions import Answer
 from controlplane.controllers.collection import Collection, CollectionSnapshot
 from controlplane.controllers.fleet_watch import FleetWatch
@@ -78,8 +78,8 @@ def ready(member: Cluster, row: Observation | None, settings: Settings, seconds:
 
 
 def rate(total: int, faulty: int) -> Callable[[Settings], float]:
-    fleet = health.FleetHealth(total, tuple(f"member{n}" for n in range(faulty)))
-    return lambda settings: health.tier(fleet, settings).rate
+    fleet = eviction_tier.FleetHealth(total, tuple(f"member{n}" for n in range(faulty)))
+    return lambda settings: eviction_tier.tier(fleet, settings).rate
 
 
 def taints(seconds: float, **changes: Any) -> Callable[[Settings], set[str]]:

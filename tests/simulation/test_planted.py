@@ -17,7 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref
-from controlplane.clusters import health, taint_policies
+from controlplane.clusters import eviction_tier, taint_policies
 from controlplane.controllers import drains, evictions, failbacks
 from controlplane.controllers.cluster_taints import ClusterTaints
 from controlplane.controllers.evictions import Evictions
@@ -96,10 +96,10 @@ def starts_a_bucket_full(patch: pytest.MonkeyPatch) -> None:
 
 
 def goes_on_when_blind(patch: pytest.MonkeyPatch) -> None:
-    def in_force(fleet: Any, known: Any, settings: Any) -> health.Tier:
-        return health.Tier(health.NORMAL, settings.resource_eviction_rate)
+    def in_force(fleet: Any, known: Any, settings: Any) -> eviction_tier.Tier:
+        return eviction_tier.Tier(eviction_tier.NORMAL, settings.resource_eviction_rate)
 
-    patch.setattr(health, "in_force", in_force)
+    patch.setattr(eviction_tier, "in_force", in_force)
     patch.setattr(eviction_plan, "refuge_from", lambda *args, **kwargs: Refuge(True, "anywhere"))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from controlplane.apimachinery.meta import ObjectMeta, Ref
-from controlplane.clusters import health
+from controlplane.clusters import eviction_tier
 from controlplane.engine.state import State
 from controlplane.eviction.holds import Holds
 from controlplane.kinds import CLUSTER, FAILOVER_CONFIGURATION
@@ -87,6 +87,6 @@ def reason_to_pause(
     """
     if next_eviction is not None and next_eviction <= now:
         return "evictions from failed clusters are due: they go first"
-    seen = health.fleet_health(clusters, maintained=holds.maintained(now=now))
-    tier = health.in_force(seen, fleet, settings)
-    return "" if tier.name == health.NORMAL else f"the eviction tier is {tier.name}: {tier.why}"
+    seen = eviction_tier.fleet_health(clusters, maintained=holds.maintained(now=now))
+    tier = eviction_tier.in_force(seen, fleet, settings)
+    return "" if tier.name == eviction_tier.NORMAL else f"the eviction tier is {tier.name}: {tier.why}"

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref
-from controlplane.clusters import health
+from controlplane.clusters import eviction_tier
 from controlplane.eviction.drain_refuge import drain_refuge
 from controlplane.eviction.purge import purge_mode, with_task
 from controlplane.eviction.scheduler_dry_run import SchedulerDryRun
@@ -37,7 +37,7 @@ def plan_drains(
     `evictions_end`: when the last eviction takes place that goes first. None: there is none.
     """
     tier, ends = fleet.tier(now), [datetime.min.replace(tzinfo=now.tzinfo)]
-    pause = "" if tier.name == health.NORMAL else f"the eviction tier is {tier.name}: {tier.why}"
+    pause = "" if tier.name == eviction_tier.NORMAL else f"the eviction tier is {tier.name}: {tier.why}"
     present: dict[Ref, Binding] = {}
     for name, rate in fleet.drained.items():
         cluster, moved = fleet.clusters[name], 0

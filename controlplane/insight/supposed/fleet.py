@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition, Ref, condition, to_seconds, with_condition
 from controlplane.apimachinery.names import UNJOIN_ANNOTATION, UNSCHEDULABLE_TAINT
-from controlplane.clusters import health, taint_policies, unjoin
+from controlplane.clusters import eviction_tier, health, taint_policies, unjoin
 from controlplane.eviction import failback
 from controlplane.eviction.holds import Holds
 from controlplane.insight.changes import (
@@ -63,12 +63,12 @@ class SupposedFleet(msgspec.Struct, frozen=True):
     remarks: tuple[str, ...] = ()
 
     @property
-    def tier(self) -> Callable[[datetime], health.Tier]:
+    def tier(self) -> Callable[[datetime], eviction_tier.Tier]:
         """Return the function that returns the eviction tier at a moment."""
 
-        def at(now: datetime) -> health.Tier:
-            seen = health.fleet_health(self.clusters.values(), maintained=self.holds.maintained(now=now))
-            return health.in_force(seen, self.state, self.settings)
+        def at(now: datetime) -> eviction_tier.Tier:
+            seen = eviction_tier.fleet_health(self.clusters.values(), maintained=self.holds.maintained(now=now))
+            return eviction_tier.in_force(seen, self.state, self.settings)
 
         return at
 
@@ -264,14 +264,14 @@ class _Supposing:
 
     def _tier_stops(self) -> bool:
         """Test whether the eviction tier allows no evictions."""
-        seen = health.fleet_health(self._clusters.values(), maintained=self._holds.maintained(now=self._now))
-        return health.in_force(seen, self._state, self._settings).rate <= 0
+        seen = eviction_tier.fleet_health(self._clusters.values(), maintained=self._holds.maintained(now=self._now))
+        return eviction_tier.in_force(seen, self._state, self._settings).rate <= 0
 
     def result(self) -> SupposedFleet:
         gate = self._settings.gate("Failover")
         opened = self._state.failover_on_since if gate else None
-        blind = health.fleet_health(self._clusters.values()).blind or self._state.blind_since is not None
-        moving_since = None if blind or opened is None else health.clock_start(self._state)
+        blind = eviction_tier.fleet_health(self._clusters.values()).blind or self._state.blind_since is not None
+        moving_since = None if blind or opened is None else eviction_tier.clock_start(self._state)
         for name, since in self._taints_from.items():
             self._clusters[name] = with_taints_to_come(
                 self._clusters[name],

@@ -12,7 +12,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref
-from controlplane.clusters import health
+from controlplane.clusters import eviction_tier
 from controlplane.eviction.eligibility import earliest_judgement
 from controlplane.eviction.eviction_plan import Obstacle, Planner, QueueHeads
 from controlplane.eviction.holds import Holds
@@ -48,7 +48,7 @@ class TaintEvictions:
     def _wanted_rows(self) -> dict[str, tuple[Eviction, ...]]:
         """Return the rows that each binding has after the changes, by reference as text."""
         fleet, settings = self._fleet, self._fleet.settings
-        clocks_from = health.clock_start(fleet.state) if settings.gate("Failover") else None
+        clocks_from = eviction_tier.clock_start(fleet.state) if settings.gate("Failover") else None
         tainted = {name: one for name, one in fleet.clusters.items() if one.has_taint(*EVICTING_EFFECTS)}
         rows: dict[str, tuple[Eviction, ...]] = {}
         for ref, binding in self._snapshot.bindings.items() if clocks_from is not None and tainted else ():
@@ -109,7 +109,7 @@ class TaintEvictions:
     ) -> Iterator[Eviction]:
         """Yield the rows that are evicted. Each of them reserves its refuge before the next one is checked."""
         fleet, now = self._fleet, self._now
-        clocks_from = health.clock_start(fleet.state) or now
+        clocks_from = eviction_tier.clock_start(fleet.state) or now
 
         answered: dict[tuple[Ref, frozenset[str]], DryRunResult] = {}
 

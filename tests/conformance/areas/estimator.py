@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from controlplane.estimate.capacity import Capacity, free_capacity
-from controlplane.estimate.grades import SIMULATE
 from controlplane.estimate.request import bundle_of, request_of
+from controlplane.estimate.resource_model_room import SIMULATE
 from controlplane.kinds.binding import Component, ReplicaRequirements
 from controlplane.kinds.cluster import Cluster
 from tests.conformance.documents import typed

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from controlplane.apimachinery.quantities import Quantity, parse
-from controlplane.estimate.models import grade_of, standardise, violations
+from controlplane.estimate.resource_models import grade_of, standardise, violations
 from controlplane.estimate.summary import summarise
 from controlplane.kinds.cluster import ResourceModel
 from tests.conformance.documents import typed

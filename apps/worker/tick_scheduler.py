@@ -1,6 +1,7 @@
 """The scheduler of Celery beat: sends every tick once at the start, then at each interval. Nothing is stored.
 
-Of several beats one sends: two ticks at a time would keep two processes with one group, of which one has the lease.
+The list of ticks (`beat_schedule`) is in `config/celery.py`. If several beats run, a single beat sends. With two ticks
+at a time, two processes would work for the same group, and one of them would only wait for the lease.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
-"""Resource models: grades of nodes by what is free on them. Defaults, stored form, validation and grading
-[resource-models]."""
+"""Resource models of a cluster: the default models, their stored form, their validation, and the grade of a node
+[resource-models].
+
+How many replicas fit is computed in `estimate.resource_model_room`.
+"""
 
 from __future__ import annotations
 

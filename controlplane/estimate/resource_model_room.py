@@ -1,4 +1,4 @@
-"""How many replicas fit on nodes of which only the grade of a resource model is known [resource-models].
+"""Computes how many replicas fit on nodes of which only the grade of a resource model is known [resource-models].
 
 Three formulas exist, chosen by `estimator.model_formula`: Optimistic, Strict and Simulate.
 """

@@ -1,6 +1,6 @@
-"""Objects that were changed on their member: whether that is put back, and when [member-drift].
+"""Decides whether the change of an object on its member is put back, and when [member-drift].
 
-`controllers.work_status` notices the change and `controllers.execution` puts it back.
+`clusters.drift` finds the change, `controllers.work_status` stores it and `controllers.execution` puts it back.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from controlplane.apimachinery.meta import Condition, condition
 from controlplane.apimachinery.names import DRIFT_ANNOTATION
-from controlplane.controllers.reads.lost_objects import LONGEST_WAIT
+from controlplane.clusters.lost_objects import LONGEST_WAIT
 from controlplane.kinds.policy import DRIFT_MODES, REPAIR
 from controlplane.kinds.work import DRIFTED, RETAINED, Work
 from controlplane.settings import Settings

@@ -1,4 +1,4 @@
-"""Objects that disappeared from their member although their Work still wants them: when they are applied again.
+"""Decides when an object that disappeared from its member, although its Work still wants it, is applied again.
 
 `controllers.work_status` notices the loss and `controllers.execution` applies the object again.
 """
