@@ -65,7 +65,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     indexes: tuple[Index, ...] = ()
     has_generation: bool = True
     has_status: bool = True
-    initial_status: dict[str, Any] = {}  # of a new object, for kinds that Kubernetes has built in
+    initial_status: Callable[[dict[str, Any]], dict[str, Any]] = lambda spec: {}  # of a new object, for templates
     audited: bool = True  # False: the audit page does not list the objects (Events, which are derived)
     versions: tuple[Kind, ...] = ()  # the same kind in its other served versions
     is_served: bool = True  # False: its own version is stored and not served

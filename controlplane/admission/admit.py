@@ -73,9 +73,8 @@ def admit_create(kind: Kind, doc: Document, *, namespace: str, settings: Setting
         deletion_timestamp=None,
         deletion_grace_period_seconds=None,
     )
-    if kind.has_status and STATUS in kind.resource.subresources:
-        obj = _with_initial_status(kind, obj)
-    return _checked(kind, obj, None, warnings, settings=settings, now=now)
+    admitted = _checked(kind, obj, None, warnings, settings=settings, now=now)
+    return replace(admitted, object=_with_initial_status(kind, admitted.object))
 
 
 def admit_update(
@@ -258,7 +257,9 @@ def _with_status_of(obj: Any, other: Any) -> Any:
 
 
 def _with_initial_status(kind: Kind, obj: Any) -> Any:
-    return replace(obj, status=kind.initial_status if isinstance(obj, Template) else type(obj.status)())
+    """Return a new object, which is valid, with the status that it begins with."""
+    status = kind.initial_status(obj.spec) if isinstance(obj, Template) else {}
+    return replace(obj, status=status) if status else obj
 
 
 def _with_identity_of(obj: Any, old: Any) -> Any:

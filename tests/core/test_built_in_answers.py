@@ -149,6 +149,21 @@ def test_what_is_stored_differs_from_a_members_object_only_in_what_a_cluster_fil
             assert plain(document, filled_in) == plain(theirs["object"], filled_in), change
 
 
+@pytest.mark.parametrize("kind", ["Pod", "PersistentVolume", "PersistentVolumeClaim"])
+def test_new_objects_have_the_phase_and_the_qos_class_of_a_kube_apiserver(kind: str) -> None:
+    found = set()
+    for name in (name for name, base in bases().items() if base.resource.kind == kind):
+        for change, ours, theirs in pairs(name):
+            if isinstance(ours, Admitted) and "object" in theirs:
+                status = {
+                    key: value for key, value in theirs["object"]["status"].items() if key in ("phase", "qosClass")
+                }
+                assert ours.object.status == status, change
+                found.add(str(status))
+
+    assert found
+
+
 def test_at_most_one_answer_in_a_hundred_differs() -> None:
     answers = [answer for _, new, edit in recorded()["answers"] for answer in (new, edit) if answer is not None]
 

@@ -31,6 +31,7 @@ from controlplane.kinds.template.companions_index import companion_keys
 from controlplane.kinds.template.node_port_index import NODE_PORT, SERVICE, node_ports
 from controlplane.kinds.template.scale_target_index import AUTOSCALER, SCALE_TARGET, scale_targets
 from controlplane.kube import autoscaler_versions, walk
+from controlplane.kube.initial_status import initial_status
 from controlplane.wire import builtin, definition_rules
 from controlplane.wire.resource import Resource
 
@@ -52,7 +53,6 @@ _RULES = {
     **dict.fromkeys(_ROLE_BINDINGS, rbac_rules.validate_binding),
 }
 _DEFAULTS = {signing_request.KEY: signing_request.kept}
-_INITIAL_STATUS = {"PersistentVolumeClaim": {"phase": "Pending"}}
 _STATUS_RULES = {signing_request.KEY: signing_request.validate_status}
 _NORMALISE = {SECRET: secret_rules.normalise, **dict.fromkeys(_ROLE_BINDINGS, rbac_rules.normalise_binding)}
 _CONVERTED = {AUTOSCALER: autoscaler_versions.converted}
@@ -97,7 +97,7 @@ def _template(resource: Resource) -> Kind:
         ),
         has_generation=has_status and resource.key not in _WITHOUT_GENERATION,
         has_status=has_status,
-        initial_status=_INITIAL_STATUS.get(resource.key, {}),
+        initial_status=partial(initial_status, resource.key),
     )
 
 
