@@ -153,8 +153,8 @@ tested-seeds:
 tested-rest:
 	$(call tested,$$(($$(getconf _NPROCESSORS_ONLN) * 2)),--ignore=$(SEEDS))
 
-# Changes a module in small ways and prints the changes that no test notices. TESTS: test files, else those
-# that import it. MINUTES: later changes are not tried.
+# Changes modules in small ways and prints the changes that no test notices. ONLY: files or folders. TESTS: test files,
+# else all pure ones. MINUTES: later changes are not tried.
 mutate: $(DEV_STAMP)
 	@test -n "$(ONLY)" || { echo "ONLY is missing: make mutate ONLY=controlplane/eviction/rate.py" >&2; exit 2; }
 	@$(PY) -m tests.mutate $(ONLY) --minutes $(MINUTES) $(if $(TESTS),--tests $(TESTS))

@@ -1,0 +1,87 @@
+"""`make mutate`: the changes that it tries, what it prints, and the list of changes that were judged."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.mutate.changes import changes, functions
+from tests.mutate.judged import FOLDER, file_of, reasons
+
+PROJECT = Path(__file__).parents[2]
+MODULE = """
+LIMIT = 3 + 1
+
+
+class Room:
+    def fits(self, count: int, *, spare: int | None = None) -> bool:
+        return count < LIMIT
+
+
+def unused(text: str) -> bool:
+    return text == "a"
+"""
+TESTS = """
+from room import Room, unused
+
+def test_a_small_count_fits():
+    assert Room().fits(3)
+    assert not Room().fits(9)
+
+def test_the_text_of_a_letter():
+    assert unused("a")
+    assert not unused("b")
+"""
+
+
+def test_each_change_alters_a_line_and_neither_annotations_nor_signatures() -> None:
+    found = [(change.function, change.number, change.after) for change in changes(MODULE)]
+
+    assert found == [
+        ("", 2, "LIMIT = 3 - 1"),
+        ("Room.fits", 7, "return count != LIMIT"),
+        ("Room.fits", 7, "return count <= LIMIT"),
+        ("Room.fits", 7, "return count >= LIMIT"),
+        ("unused", 11, 'return text != "a"'),
+        ("unused", 11, 'return text <= "a"'),
+        ("unused", 11, 'return text >= "a"'),
+    ]
+
+
+def test_what_no_test_notices_is_printed_within_functions_and_outside_of_them(tmp_path: Path) -> None:
+    (tmp_path / "room.py").write_text(MODULE.replace("3 + 1", "len('four') * 1"))
+    (tmp_path / "test_room.py").write_text(TESTS)
+    command = [sys.executable, "-m", "tests.mutate.trials", "room.py", "--minutes", "5", "--tests", "test_room.py"]
+    path = f"{tmp_path}:{PROJECT}"
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert [line.strip() for line in done.stdout.splitlines() if line.startswith(("room.py", "    +"))] == [
+        "room.py:2:",
+        "+LIMIT = len('four') / 1",
+        "room.py:7: Room.fits",
+        "+return count <= LIMIT",
+        "room.py:11: unused",
+        '+return text <= "a"',
+        "room.py: 7 changes, 4 noticed, 3 not noticed, 0 without end, 0 judged before",
+    ]
+    assert (tmp_path / "room.py").read_text() == MODULE.replace("3 + 1", "len('four') * 1")
+
+
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("*.toml")), ids=lambda file: file.stem)
+def test_each_judged_change_is_of_a_line_that_still_exists(file: Path) -> None:
+    module = Path(*file.stem.split(".")).with_suffix(".py")
+    source = (PROJECT / module).read_text()
+    names = functions(source)
+    lines = {(names.get(number, ""), line.strip()) for number, line in enumerate(source.splitlines(), 1)}
+    judged = reasons(module)
+
+    assert file == file_of(module)
+    assert {(function, line) for function in judged for line in judged[function]} <= lines
+    assert all(reason for of_lines in judged.values() for row in of_lines.values() for reason in row.values())
