@@ -1,4 +1,4 @@
-"""`make mutate`: the changes that it tries, what it prints, and the list of changes that were judged."""
+"""`make mutate`: the changes that it tries, and what it prints."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from tests.mutate.changes import changes, functions
-from tests.mutate.judged import FOLDER, file_of, reasons
+from tests.mutate.changes import changes
 
 PROJECT = Path(__file__).parents[2]
 MODULE = """
@@ -72,16 +69,3 @@ def test_what_no_test_notices_is_printed_within_functions_and_outside_of_them(tm
         "room.py: 7 changes, 4 noticed, 3 not noticed, 0 without end, 0 judged before",
     ]
     assert (tmp_path / "room.py").read_text() == MODULE.replace("3 + 1", "len('four') * 1")
-
-
-@pytest.mark.parametrize("file", sorted(FOLDER.glob("*.toml")), ids=lambda file: file.stem)
-def test_each_judged_change_is_of_a_line_that_still_exists(file: Path) -> None:
-    module = Path(*file.stem.split(".")).with_suffix(".py")
-    source = (PROJECT / module).read_text()
-    names = functions(source)
-    lines = {(names.get(number, ""), line.strip()) for number, line in enumerate(source.splitlines(), 1)}
-    judged = reasons(module)
-
-    assert file == file_of(module)
-    assert {(function, line) for function in judged for line in judged[function]} <= lines
-    assert all(reason for of_lines in judged.values() for row in of_lines.values() for reason in row.values())
