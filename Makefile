@@ -22,7 +22,7 @@ folder=$(DIR)/$(1)-$$$$; environment=$$($(SUPERVISE) services --dir $$folder $(2
   status=0; $(3) || status=$$?; $(SUPERVISE) services --dir $$folder --stop --throwaway; exit $$status
 endef
 
-.PHONY: profile fuzz kinds-record e2e rbac-record cel-record admission-record checked-beside-types tested-seeds tested-rest wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo picture replay fault lint format types contracts migrations-check services wheels docs docs-only lock image base-image
+.PHONY: profile fuzz migration kinds-record e2e rbac-record cel-record admission-record checked-beside-types tested-seeds tested-rest wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo picture replay fault lint format types contracts migrations-check services wheels docs docs-only lock image base-image
 
 help:
 	@echo "make run          start everything; Ctrl-C ends it           make up / make down   the same in the background"
@@ -112,6 +112,10 @@ cel-record: $(DEV_STAMP)
 e2e: $(DEV_STAMP)
 	@test -n "$(LAB)" -a -n "$(FILES)" || { echo "usage: make e2e LAB=FOLDER FILES='karmadactl_test.go|namespace_test.go'" >&2; exit 2; }
 	@$(PY) -m tests.e2e --lab $(LAB) --files '$(FILES)' --dir $(DIR)/e2e
+# Takes real members over from a control plane that plays a Karmada, and gives them back. LAB: the same.
+migration: $(DEV_STAMP)
+	@test -n "$(LAB)" || { echo "LAB is missing: make migration LAB=/tmp/lab" >&2; exit 2; }
+	@$(PY) -m tests.migration --lab $(LAB) --dir $(DIR)/migration
 # LAB: the same. Stores its answers about objects and edits of built-in kinds. The member is wiped afterwards.
 kinds-record: $(DEV_STAMP)
 	@test -n "$(LAB)" || { echo "LAB is missing: make kinds-record LAB=/tmp/lab" >&2; exit 2; }

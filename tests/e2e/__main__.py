@@ -12,17 +12,15 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from tests.e2e import summary
 from tests.e2e.interpreter_webhook import interpreter_webhook
+from tests.lab import kubectl, members, stack
 from tests.processes import PROJECT
 
 SUMMARY = PROJECT / "docs" / "e2e.md"
 CONTEXTS = ("karmada-apiserver", "karmada-host")  # names of contexts that the suite uses
-SUPERVISE = (sys.executable, "-m", "apps.development.supervise")
 # The suite expects these gates to be on, as they are where its authors run it.
 GATES = ",".join(
     f"{name}=true"
@@ -55,11 +53,12 @@ def main() -> int:
     }
     specs: list[summary.Spec] = []
     with (
-        _members(lab, environment),
-        _stack(folder, environment) as kubeconfig,
+        members(lab, environment) as configs,
+        stack(folder / "stack", environment, configs) as own,
         interpreter_webhook() as webhook,
     ):
-        for config in (kubeconfig, *sorted((folder / "run").glob("member?.config"))):
+        kubeconfig = _kubeconfig(own, folder / "kubeconfig")
+        for config in (kubeconfig, *configs):
             _apply(lab / INTERPRETED_KIND, config)
         described = folder / "webhook.json"
         described.write_text(json.dumps(webhook))
@@ -78,53 +77,17 @@ def main() -> int:
     return 1 if failed or not specs else 0
 
 
-@contextmanager
-def _members(lab: Path, environment: dict[str, str]) -> Iterator[None]:
-    """Run three real members."""
-    subprocess.run([str(lab / "unpack.sh")], env=environment, check=True, stdout=subprocess.DEVNULL)
-    try:
-        subprocess.run([str(lab / "members.sh"), "up", "3"], env=environment, check=True)
-        yield
-    finally:
-        subprocess.run([str(lab / "members.sh"), "wipe"], env=environment, check=True)
-
-
-@contextmanager
-def _stack(folder: Path, environment: dict[str, str]) -> Iterator[Path]:
-    """Run the stack with the members joined, and yield a kubeconfig with the contexts of the suite."""
-    home = folder / "stack"
-    subprocess.run([*SUPERVISE, "up", "--dir", str(home), "--members", "simulated"], env=environment, check=True)
-    try:
-        said = subprocess.run([*SUPERVISE, "env", "--dir", str(home)], check=True, capture_output=True, text=True)
-        exported = dict(re.findall(r"^export (\w+)='?(.*?)'?$", said.stdout, re.MULTILINE))
-        kubectl = ["kubectl", f"--kubeconfig={home / 'kubeconfig'}"]
-        for config in sorted((folder / "run").glob("member?.config")):
-            command = [sys.executable, "manage.py", "join", config.stem, "--kubeconfig", str(config)]
-            subprocess.run(command, env={**environment, **exported}, check=True, cwd=PROJECT)
-        unjoin = "failover.lifeboat.io/unjoin=delete"
-        subprocess.run([*kubectl, "annotate", "cluster", "simulated", unjoin], check=True)
-        subprocess.run([*kubectl, "delete", "cluster", "simulated", "--wait=false"], check=True)
-        # It would evict from members that a spec makes fail; the suite expects no policy of its own accord.
-        subprocess.run([*kubectl, "delete", "clustertaintpolicies", "--all"], check=True)
-        yield _kubeconfig(home / "kubeconfig", folder / "kubeconfig")
-    finally:
-        subprocess.run([*SUPERVISE, "down", "--dir", str(home)], env=environment, check=True)
-
-
 def _apply(manifest: Path, kubeconfig: Path) -> None:
     """Apply a manifest by the server, because it is too large for the annotation that clients write."""
-    kubectl = ["kubectl", f"--kubeconfig={kubeconfig}", "apply", "--server-side", "-f", str(manifest)]
-    subprocess.run(kubectl, check=True)
+    kubectl(kubeconfig, "apply", "--server-side", "-f", str(manifest))
 
 
 def _remove_left_clusters(kubeconfig: Path) -> None:
     """Remove the clusters that failed specs have left, because the suite does not start while one is not Ready."""
-    kubectl = ["kubectl", f"--kubeconfig={kubeconfig}"]
-    listed = subprocess.run([*kubectl, "get", "clusters", "-o", "name"], check=True, capture_output=True, text=True)
-    for name in listed.stdout.split():
+    for name in kubectl(kubeconfig, "get", "clusters", "-o", "name").split():
         if "/member-e2e-" in name:
-            subprocess.run([*kubectl, "annotate", "--overwrite", name, "failover.lifeboat.io/unjoin=keep"], check=True)
-            subprocess.run([*kubectl, "delete", name, "--timeout=60s"], check=True)
+            kubectl(kubeconfig, "annotate", "--overwrite", name, "failover.lifeboat.io/unjoin=keep")
+            kubectl(kubeconfig, "delete", name, "--timeout=60s")
 
 
 def _kubeconfig(source: Path, target: Path) -> Path:

@@ -1,0 +1,226 @@
+"""`make migration`: takes three real members over from a control plane that plays a Karmada, and gives them back.
+
+A stack fills the members with LAB/manifests/all-kinds.yaml. A kube-apiserver gets what a Karmada would hold then, and
+the objects on the members get Karmada's field manager. A second, empty stack imports that, from the running API and
+from files. Fails if anything is written to a member before the takeover, if a pod changes or restarts, or if the
+comparison finds a difference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from typer.testing import CliRunner
+
+from apps.command.program import app
+from tests.lab import kubectl, listed, members, stack
+from tests.migration import original
+
+KINDS: Final = "manifests/all-kinds.yaml"
+SPACE: Final = "lab"
+NAMES: Final = ("member1", "member2", "member3")
+WITHIN: Final = 180.0  # seconds
+LOOK: Final = 1.0
+CHANGING: Final = "CronJob"  # makes pods of its own accord
+COMPARED: Final = ("Same", "Marks only")
+Snapshot = dict[str, Any]
+
+
+def main() -> int:
+    """Run the whole story. Raises AssertionError or RuntimeError at the first step that fails."""
+    parser = argparse.ArgumentParser(prog="make migration")
+    parser.add_argument("--lab", type=Path, required=True, help="folder with the programs and scripts of members")
+    parser.add_argument("--dir", type=Path, required=True, help="folder for members and stacks")
+    arguments = parser.parse_args()
+    lab, folder = arguments.lab.resolve(), arguments.dir.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "LAB": str(folder)}
+    with members(lab, environment) as configs, original.api_server(lab, environment) as other:
+        with stack(folder / "first", environment, configs) as source:
+            _fill(source, lab / KINDS)
+            original.fill(other, source, _documents(lab / KINDS))
+        for config in configs:
+            say(f"{config.stem} holds {original.written_by_karmada(config)} objects")
+        exported = _export(other, folder / "exported")
+        with stack(folder / "second", environment, []) as target:
+            _migrate(target, other, exported, configs)
+    say("nothing was written before the takeover, and no pod changed")
+    return 0
+
+
+def _fill(source: Path, manifest: Path) -> None:
+    """Apply the manifest and wait until every object is on all members, and every pod runs."""
+    for _ in range(2):  # a custom resource follows its definition
+        _until(lambda: _applied(source, manifest), "the manifest is applied")
+    _until(lambda: not _unapplied(source), "every object is on the members", lambda: _unapplied(source))
+
+
+def _applied(source: Path, manifest: Path) -> bool:
+    try:
+        kubectl(source, "apply", "-f", str(manifest))
+    except RuntimeError:
+        return False
+    return True
+
+
+def _unapplied(source: Path) -> list[str]:
+    """Return the bindings whose objects are not applied, or are not on every member."""
+    bindings = listed(source, "resourcebindings,clusterresourcebindings", "-A")
+    waiting = [one for one in bindings if not _is_whole(one)]
+    return [one["metadata"]["name"] for one in waiting] if bindings else ["no binding"]
+
+
+def _is_whole(binding: dict[str, Any]) -> bool:
+    status = binding.get("status") or {}
+    applied = [one["clusterName"] for one in status.get("aggregatedStatus") or () if one.get("applied")]
+    healthy = all(one.get("health") != "Unhealthy" for one in status.get("aggregatedStatus") or ())
+    # A CronJob, a Service of type LoadBalancer and a claim without a provisioner never become healthy here.
+    return sorted(applied) == list(NAMES) and (healthy or "deployment" not in binding["metadata"]["name"])
+
+
+def _export(other: Path, folder: Path) -> Path:
+    """Write what `kubectl get -o yaml` prints of the control plane."""
+    folder.mkdir(exist_ok=True)
+    kinds = [f"{plural}.{version}.{group}" for group, version, _, plural, _ in original.KINDS]
+    templates = kubectl(other, "api-resources", "--verbs=list,create", "--namespaced", "-o", "name").split()
+    cluster = ["namespaces", "customresourcedefinitions", "clusterroles", "clusterrolebindings", "priorityclasses"]
+    for name in (*kinds, *cluster, *(one for one in templates if "karmada.io" not in one)):
+        (folder / f"{name}.yaml").write_text(kubectl(other, "get", name, "-A", "-o", "yaml"))
+    return folder
+
+
+def _documents(manifest: Path) -> list[dict[str, Any]]:
+    return [one for one in yaml.safe_load_all(manifest.read_text()) if one]
+
+
+def _migrate(target: Path, other: Path, exported: Path, configs: Sequence[Path]) -> None:
+    before, pods = _written(configs), _pods(configs)
+    for way in (("--from", str(other)), ("--file", str(exported))):
+        said = lifeboat(target, "import", *way, "--yes")
+        say(said)
+        _compare(target)
+        assert _written(configs) == before, _difference(before, _written(configs))
+        if way[0] == "--from":
+            lifeboat(target, "import", *way, "--undo", "--yes")
+            _until(lambda: not _clusters(target), "the clusters are gone")
+            assert _written(configs) == before, _difference(before, _written(configs))
+    placed = _placed(target)
+    assert placed == _placed(other), "placements differ"
+    lifeboat(target, "takeover", *NAMES, "--yes")
+    _until(lambda: not _unapplied(target), "every object belongs to this control plane", lambda: _unapplied(target))
+    after = _written(configs)
+    assert {key: one["uid"] for key, one in after.items()} == {key: one["uid"] for key, one in before.items()}
+    assert {key: one["generation"] for key, one in after.items()} == _generations(before), _difference(before, after)
+    assert _placed(target) == placed
+    _same_pods(configs, pods)
+    _scale(target, 3)
+    _until(lambda: all(_count(config) == 3 for config in configs), "three pods run on each member")
+    _same_pods(configs, pods)
+    _scale(target, 2)
+    _until(lambda: all(_count(config) == 2 for config in configs), "two pods run on each member")
+    pods = _pods(configs)
+    lifeboat(target, "observe", *NAMES, "--yes")
+    before = _written(configs)
+    lifeboat(target, "import", "--file", str(exported), "--undo", "--yes")
+    _until(lambda: not _clusters(target), "the clusters are gone")
+    assert _written(configs) == before, _difference(before, _written(configs))
+    _same_pods(configs, pods)
+
+
+def _compare(target: Path) -> None:
+    found = json.loads(lifeboat(target, "compare", "-o", "json"))["items"]
+    wrong = [one for one in found if one["verdict"] not in COMPARED]
+    assert found
+    assert not wrong, json.dumps(wrong, indent=1)
+    counts = {verdict: sum(1 for one in found if one["verdict"] == verdict) for verdict in COMPARED}
+    say(f"compared: {counts}")
+
+
+def lifeboat(kubeconfig: Path, *arguments: str) -> str:
+    """Run the command and return what it printed. Raises AssertionError if it fails."""
+    environment = {"KUBECONFIG": str(kubeconfig), "NO_COLOR": "1", "COLUMNS": "200"}
+    done = CliRunner().invoke(app, list(arguments), env=environment)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def _written(configs: Sequence[Path]) -> Snapshot:
+    """Return what writers of specs see of each object on each member, without what controllers report."""
+    found: Snapshot = {}
+    for config in configs:
+        for one in original.managed(config):
+            metadata = one["metadata"]
+            owners = [entry for entry in metadata["managedFields"] if entry.get("subresource") != "status"]
+            kept = {key: metadata.get(key) for key in ("uid", "generation", "labels", "annotations")}
+            name = f"{config.stem} {one['kind']} {metadata.get('namespace', '')}/{metadata['name']}"
+            found[name] = kept | {"owners": owners}
+    return found
+
+
+def _generations(snapshot: Snapshot) -> dict[str, Any]:
+    return {key: one["generation"] for key, one in snapshot.items()}
+
+
+def _difference(before: Snapshot, after: Snapshot) -> str:
+    keys = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+    return "\n".join(f"{key}: {before.get(key)} -> {after.get(key)}" for key in keys[:5])
+
+
+def _pods(configs: Sequence[Path]) -> dict[str, tuple[str, int]]:
+    """Return uid and restarts of each pod of each member, without those of the CronJob."""
+    found = {}
+    for config in configs:
+        for one in listed(config, "pods", "-n", SPACE):
+            if not one["metadata"]["name"].startswith("often-"):
+                restarts = sum(each["restartCount"] for each in one["status"].get("containerStatuses") or ())
+                found[f"{config.stem} {one['metadata']['name']}"] = one["metadata"]["uid"], restarts
+    return found
+
+
+def _same_pods(configs: Sequence[Path], before: dict[str, tuple[str, int]]) -> None:
+    now = _pods(configs)
+    changed = {name: (one, now.get(name)) for name, one in before.items() if now.get(name) != one}
+    assert before
+    assert not changed, changed
+
+
+def _clusters(target: Path) -> list[dict[str, Any]]:
+    return [one for one in listed(target, "clusters") if one["metadata"]["name"] in NAMES]
+
+
+def _placed(control_plane: Path) -> dict[str, Any]:
+    bindings = listed(control_plane, "resourcebindings,clusterresourcebindings", "-A")
+    return {one["metadata"]["name"]: sorted(map(str, one["spec"].get("clusters") or ())) for one in bindings}
+
+
+def _scale(target: Path, replicas: int) -> None:
+    kubectl(target, "scale", "deployment", "web", "-n", SPACE, f"--replicas={replicas}")
+
+
+def _count(config: Path) -> int:
+    pods = listed(config, "pods", "-n", SPACE, "-l", "app=web")
+    return sum(1 for one in pods if "deletionTimestamp" not in one["metadata"])
+
+
+def _until(condition: Callable[[], bool], claim: str, shown: Callable[[], Any] = lambda: "") -> None:
+    deadline = time.monotonic() + WITHIN
+    while not condition():
+        assert time.monotonic() < deadline, f"not true after {WITHIN:g} s: {claim}: {shown()}"
+        time.sleep(LOOK)
+    say(claim)
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
