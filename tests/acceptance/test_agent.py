@@ -17,7 +17,7 @@ import yaml
 from apps.agent.credentials import read
 from apps.simulator.members import FleetProcess, start_fleet_process
 from tests.acceptance.live import CLUSTERS, Live
-from tests.acceptance.manifests import ONE, policy, taint_policy, workload
+from tests.acceptance.manifests import ONE, divided, policy, taint_policy, workload
 from tests.acceptance.test_compose import filled
 from tests.api.server import free_ports
 from tests.processes import PROJECT, Process, Processes
@@ -90,11 +90,11 @@ class Edge:
         finally:
             self.live.fleet = known
 
-    def tell(self, method: str, path: str) -> Any:
+    def tell(self, method: str, path: str, body: Any = None) -> Any:
         known = self.live.fleet
         self.live.fleet = self.member
         try:
-            return self.live.member(NAME, method, path)
+            return self.live.member(NAME, method, path, body, "application/merge-patch+json")
         finally:
             self.live.fleet = known
 
@@ -231,6 +231,38 @@ def test_the_arguments_of_karmada_agent_run_it_and_what_its_cluster_says_otherwi
     assert 'region is "" and not "eu-west-1"; kubectl patch cluster' in logs
     edge.kill()
     edge.start()
+
+
+def test_replicas_for_special_nodes_go_where_an_agent_reports_room_on_such_nodes(
+    fleet: Live, edge: Edge, ns: str
+) -> None:
+    """The member has three nodes of eight CPUs. One of them gets the label."""
+    node = edge.tell("GET", "/api/v1/nodes")["items"][0]["metadata"]["name"]
+    edge.tell("PATCH", f"/api/v1/nodes/{node}", {"metadata": {"labels": {"disk": "fast"}}})
+    fleet.configure(enableSchedulerEstimator=True)
+    edge.kill()
+    edge.processes.environment["LIFEBOAT_ENABLE_SCHEDULER_ESTIMATOR"] = "true"
+    edge.start()
+    fleet.until(lambda: len(_pools(fleet)) == 2)
+    asked = workload("picky", 3)
+    pod = asked["spec"]["template"]["spec"]
+    pod["nodeSelector"] = {"disk": "fast"}
+    pod["containers"][0]["resources"] = {"requests": {"cpu": "2"}}
+
+    fleet.apply(policy("picky", divided("Weighted", dynamicWeight="AvailableReplicas")), asked, namespace=ns)
+
+    fleet.until(lambda: fleet.placed(ns, "picky-deployment") == {NAME: 3})
+    fleet.patch(f"/apis/apps/v1/namespaces/{ns}/deployments/picky", {"spec": {"replicas": 5}})
+    fleet.until(lambda: fleet.condition(fleet.binding(ns, "picky-deployment"), "Scheduled").get("status") == "False")
+    assert fleet.placed(ns, "picky-deployment") == {NAME: 3}
+    del edge.processes.environment["LIFEBOAT_ENABLE_SCHEDULER_ESTIMATOR"]
+    edge.kill()
+    edge.start()
+
+
+def _pools(fleet: Live) -> list[Any]:
+    """Return the node pools that the agent reports."""
+    return list(fleet.get(f"{CLUSTERS}/{NAME}")["status"].get("resourceSummary", {}).get("nodePools") or ())
 
 
 def test_a_silent_pull_cluster_is_left_and_its_copy_goes_when_the_new_one_is_well(
