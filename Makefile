@@ -22,7 +22,7 @@ folder=$(DIR)/$(1)-$$$$; environment=$$($(SUPERVISE) services --dir $$folder $(2
   status=0; $(3) || status=$$?; $(SUPERVISE) services --dir $$folder --stop --throwaway; exit $$status
 endef
 
-.PHONY: profile fuzz migration kinds-record e2e rbac-record cel-record admission-record checked-beside-types tested-seeds tested-rest wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo picture replay fault lint format types contracts migrations-check services wheels docs docs-only lock image base-image
+.PHONY: profile fuzz migration gitops kinds-record e2e rbac-record cel-record admission-record checked-beside-types tested-seeds tested-rest wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo picture replay fault lint format types contracts migrations-check services wheels docs docs-only lock image base-image
 
 help:
 	@echo "make run          start everything; Ctrl-C ends it           make up / make down   the same in the background"
@@ -120,6 +120,11 @@ migration: $(DEV_STAMP)
 kinds-record: $(DEV_STAMP)
 	@test -n "$(LAB)" || { echo "LAB is missing: make kinds-record LAB=/tmp/lab" >&2; exit 2; }
 	@$(PY) -m tests.built_in $(LAB)/run/member1.config
+
+# Judges templates, policies and bindings by the rules that Argo CD publishes. RULES: resource_customizations of its clone.
+gitops: $(DEV_STAMP)
+	@test -n "$(RULES)" || { echo "RULES is missing: make gitops RULES=/tmp/argo-cd/resource_customizations" >&2; exit 2; }
+	ARGO_RULES=$(abspath $(RULES)) $(PY) -m pytest -q tests/core/test_gitops_verdicts.py
 
 conformance: $(DEV_STAMP)
 	@$(PY) -m tests.conformance

@@ -30,7 +30,7 @@ from apps.objects.apply import CHANGES_CHANNEL
 from apps.objects.arrays import BinaryCursor, register_arrays
 from apps.objects.instruments import STREAMS
 from apps.objects.listing import Logged, read_changes
-from apps.objects.notifications import listening
+from apps.objects.notifications import listening, received
 from apps.objects.refusal import cause
 from apps.objects.versions import texts_in_version
 from controlplane.apimachinery.errors import Expired, TooManyRequests
@@ -432,8 +432,7 @@ class Tailer:
                 self._read_up_to = self._lose(self._read_up_to, self._newest(cursor)[0])
             while not self._stopping.is_set():
                 self._read_up_to = self._read(cursor, self._read_up_to)
-                for _ in own.notifies(timeout=POLL_SECONDS, stop_after=1):
-                    pass
+                received(own, POLL_SECONDS)
                 if not self._audiences:  # nothing waits for the changes, so the log is not read after each of them
                     self._stopping.wait(UNWATCHED_SECONDS)
 

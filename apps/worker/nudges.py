@@ -15,7 +15,7 @@ import psycopg
 from django.db import OperationalError
 
 from apps.objects.due import CHANNEL
-from apps.objects.notifications import listening
+from apps.objects.notifications import listening, received
 from apps.worker.clock import monotonic_seconds
 
 
@@ -60,11 +60,10 @@ class Nudges:
         return False
 
     def next_notified(self, seconds: float) -> set[str]:
-        """Return the names of the controllers in the next notification, an empty set after `seconds`."""
+        """Return the names of the controllers in the next notifications; empty if none arrive within `seconds`."""
         connection = self._listening()
         try:
-            notifications = connection.notifies(timeout=seconds, stop_after=1)
-            return {name for notification in notifications for name in notification.payload.split(",")}
+            return {name for one in received(connection, seconds) for name in one.payload.split(",")}
         except psycopg.OperationalError as error:
             self.close()
             raise OperationalError(str(error)) from error

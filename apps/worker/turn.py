@@ -30,7 +30,7 @@ from controlplane.settings import Settings
 
 log = logging.getLogger(__name__)
 
-LONGEST_WAIT = 1.0  # seconds between two renewals of the lease and reads of the settings
+LONGEST_WAIT = 2.5  # seconds until a look for due rows without a notification, in case one was lost
 STAND_BY_SECONDS = 0.2  # between two tries to take a lease that another process holds
 FAN_OUT_SHARE = 6  # a fan-out runs for at most this part of the lease, then the other controllers run
 TRIM_SECONDS = 600.0  # between two removals of old partitions of the change log
@@ -210,7 +210,8 @@ class Turn:
     def _wait_for_work(self, nudges: Nudges, ends: float) -> None:
         settings = self.configuration.settings()
         left = self.store.seconds_until_due({name for name in self.names if settings.runs(name)})
-        wait = LONGEST_WAIT if left is None else min(LONGEST_WAIT, max(left, 0.001))
+        longest = min(LONGEST_WAIT, self.lease_seconds / 3)  # the lease is renewed between two waits
+        wait = longest if left is None else min(longest, max(left, 0.001))
         nudges.wait(min(wait, max(ends - monotonic_seconds(), 0.05)), self.names)
 
     def _release(self) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import resource
+
+import psycopg
 import pytest
 
 from apps.objects.due import CHANNEL
-from apps.objects.notifications import listening
+from apps.objects.notifications import listening, received
 from apps.worker.nudges import KeptNudges, Nudges
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -80,3 +83,30 @@ def test_after_an_error_the_session_is_closed() -> None:
             fail()
 
     assert servers[0] != servers[1]
+
+
+def test_a_process_that_waits_sleeps_until_something_arrives() -> None:
+    with listening(CHANNEL) as own:
+        before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+
+        assert received(own, 1.0) == []
+
+        assert resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - before <= 3
+
+
+def test_a_notification_that_came_with_another_statement_is_received_at_once() -> None:
+    with listening(CHANNEL) as own, listening("another") as sender:
+        for name in ("fleet", "scheduler"):
+            sender.execute("SELECT pg_notify(%s, %s)", [CHANNEL, name])
+        own.execute("SELECT 1")
+
+        assert [one.payload for one in received(own, 60)] == ["fleet", "scheduler"]
+        assert received(own, 0) == []
+
+
+def test_a_wait_ends_with_an_error_when_the_server_ends_the_session() -> None:
+    with listening(CHANNEL) as own, listening("another") as other:
+        other.execute("SELECT pg_terminate_backend(%s, 5000)", [own.info.backend_pid])
+
+        with pytest.raises(psycopg.OperationalError):
+            received(own, 60)

@@ -15,7 +15,7 @@ from controlplane.kinds.policy import Placement, ResourceSelector
 from controlplane.kinds.template import Template
 from controlplane.settings import Settings
 from tests.builders.objects import START, cluster, policy
-from tests.core import argo_health, kstatus
+from tests.core import argo_health, argo_rules, kstatus
 from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS, Story
 
 DEADLINE: Final = 600  # seconds
@@ -39,10 +39,15 @@ def started(one: Template, *, placement: Placement = DIVIDED_PLACEMENT) -> Story
 
 
 def seen(one: Object) -> tuple[str, str]:
-    """Return the verdicts of Argo CD and Flux."""
+    """Return the verdicts of Argo CD and Flux.
+
+    Raises AssertionError if Argo CD's published rule, where it is at hand, judges otherwise than our reading of it.
+    """
     unfold = getattr(one, "unfold", None)
     doc = msgspec.to_builtins(one if unfold is None else unfold())
-    return argo_health.health(doc), kstatus.status(doc)
+    argo = argo_health.health(doc)
+    assert argo_rules.health(doc) in (None, argo), doc
+    return argo, kstatus.status(doc)
 
 
 def verdict(story: Story, one: Template) -> tuple[str, str]:
