@@ -64,7 +64,7 @@ def _definition(group: str, version: str, kind: str, plural: str, namespaced: bo
 def fill(original: Path, source: Path, manifests: list[dict[str, Any]]) -> None:
     """Copy what a control plane `source` holds of these manifests, with clusters, bindings and Works, to `original`.
 
-    Templates are created there anew, so they have the defaults and the owners of fields of a real API server.
+    Templates are created there again, so they have the defaults and the owners of fields of a real API server.
     """
     spaces = {one["metadata"]["namespace"] for one in manifests if "namespace" in one["metadata"]}
     clusters = listed(source, "clusters.cluster.karmada.io")
