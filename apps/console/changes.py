@@ -7,44 +7,74 @@ from datetime import datetime
 from itertools import groupby
 from typing import Final, NamedTuple
 
+from django.db.models import F, Window
+from django.db.models.functions import RowNumber
+
 from apps.objects.models import Event as EventRow
 from controlplane.kind import KINDS, decode
 from controlplane.kinds import EVENT
 from controlplane.kinds.event import Event
 
 LOOKED_AT: Final = 2000  # newest Events among which others than steps are looked for
-READ: Final = 60  # Events that are read
+READ: Final = 12  # Events of each reason that are read
 SHOWN: Final = 10  # lines
 # Reasons of Events that report each step of an ordinary placement. An operator looks for what was not ordinary.
 STEPS: Final = frozenset(
     (
         *("AggregateStatusSucceed", "ApplyPolicySucceed", "GetDependenciesSucceed", "GetReplicasSucceed"),
         *("InterpretHealthSucceed", "ReflectStatusSucceed", "ScheduleBindingSucceed", "SyncSucceed", "SyncWorkSucceed"),
-        *("SyncScheduleResultToDependenciesSucceed", "WorkDispatching"),
+        *("SyncImpersonationConfigSucceed", "SyncScheduleResultToDependenciesSucceed", "WorkDispatching"),
     )
 )
 
 
+_OF_THE_FLEET: Final = ("cluster.karmada.io", "failover.lifeboat.io")  # API groups of clusters, and of orders
 _BINDINGS: Final = ("ResourceBinding", "ClusterResourceBinding")
 
 
 class Line(NamedTuple):
-    """Events of one reason that followed each other: the newest with its message, and how many more there are."""
+    """The newest of the Events that share a line. `more`: which others share it, in words; "": none."""
 
     at: datetime | None
     warning: bool
     reason: str
     about: str
     message: str
-    more: int
+    more: str
 
 
 def latest_changes() -> tuple[Line, ...]:
-    """Return the newest lines. One query, which reads at most LOOKED_AT rows from the index of the newest Events."""
+    """Return the newest lines. One query, which reads at most LOOKED_AT rows from the index of the newest Events.
+
+    Events about workloads have a line for each reason. In a failover they are many and alternate: the eviction of one,
+    the healthy copy of another. So what happened to clusters, the cause of it all, stays in the list.
+    """
     newest = EventRow.objects.exclude(last_at=None).order_by("-last_at").values("pk")[:LOOKED_AT]
-    rows = EventRow.objects.filter(pk__in=newest).exclude(reason__in=STEPS).order_by("-last_at")
-    events = [decode(KINDS[EVENT], doc) for doc in rows.values_list("doc", flat=True)[:READ]]
-    return tuple(lines_of(_once(events)))[:SHOWN]
+    rows = EventRow.objects.filter(pk__in=newest).exclude(reason__in=STEPS)
+    place = Window(RowNumber(), partition_by="reason", order_by=F("last_at").desc())
+    docs = rows.annotate(place=place).filter(place__lte=READ).order_by("-last_at").values_list("doc", flat=True)
+    return tuple(_lines_of_fleet(_once([decode(KINDS[EVENT], doc) for doc in docs])))[:SHOWN]
+
+
+def _lines_of_fleet(events: Iterable[Event]) -> Iterator[Line]:
+    """Yield the lines of Situation. The newest Event must come first."""
+    first, others = dict[str, Event](), set[str]()
+    kept = list[Event]()
+    for event in events:
+        if _is_about_the_fleet(event):
+            kept.append(event)
+        elif event.reason in first:
+            others.add(event.reason)
+        else:
+            first[event.reason] = event
+            kept.append(event)
+    for run in _runs(kept):
+        is_shared = len(run) > 1 or (run[0].reason in others and run[0] is first[run[0].reason])
+        yield _line(run[0], "and others" if is_shared else "")
+
+
+def _is_about_the_fleet(event: Event) -> bool:
+    return event.involved_object.api_version.partition("/")[0] in _OF_THE_FLEET
 
 
 def _once(events: Sequence[Event]) -> Iterator[Event]:
@@ -55,17 +85,20 @@ def _once(events: Sequence[Event]) -> Iterator[Event]:
             yield event
 
 
-def lines_of(events: Iterable[Event]) -> Iterable[Line]:
+def lines_of(events: Iterable[Event]) -> Iterator[Line]:
     """Yield a line for each run of Events with the same reason and kind of object. The newest Event must come first."""
-    for reason, run in groupby(events, key=lambda event: (event.reason, event.involved_object.kind)):
-        found = list(run)
-        newest, about = found[0], found[0].involved_object
-        name = f"{about.namespace}/{about.name}" if about.namespace else about.name
-        yield Line(
-            newest.last_timestamp,
-            newest.type == "Warning",
-            reason[0],
-            f"{about.kind} {name}",
-            newest.message,
-            len(found) - 1,
-        )
+    for run in _runs(events):
+        yield _line(run[0], f"and {len(run) - 1} more" if len(run) > 1 else "")
+
+
+def _runs(events: Iterable[Event]) -> Iterator[list[Event]]:
+    """Yield the Events that follow each other with the same reason and kind of object."""
+    for _, run in groupby(events, key=lambda event: (event.reason, event.involved_object.kind)):
+        yield list(run)
+
+
+def _line(event: Event, more: str) -> Line:
+    about = event.involved_object
+    name = f"{about.namespace}/{about.name}" if about.namespace else about.name
+    warning = event.type == "Warning"
+    return Line(event.last_timestamp, warning, event.reason, f"{about.kind} {name}", event.message, more)

@@ -314,6 +314,7 @@ class Workload(NamedTuple):
     url: str
     replicas: int
     health: str
+    is_last_known: bool  # the cluster is out of reach
     fate: str
     badge: str
     why: str
@@ -329,8 +330,9 @@ def workload_of(target: TargetCluster, binding: Binding | None, row: Any) -> Wor
     fate, badge, why = fate_of(row, target.cluster)
     url = binding_url(ref)
     name = ref.name if binding is None else binding.spec.resource.name
-    health = "" if copy is None else copy.health or ("applied" if copy.applied else "not applied")
-    return Workload(ref.namespace, name, kind, url, target.replicas, health, fate, badge, why)
+    health = "" if copy is None else copy.reported_health or ("applied" if copy.applied else "not applied")
+    is_last_known = copy is not None and copy.out_of_reach_since is not None
+    return Workload(ref.namespace, name, kind, url, target.replicas, health, is_last_known, fate, badge, why)
 
 
 def fate_of(row: Any, cluster: str) -> tuple[str, str, str]:

@@ -32,6 +32,7 @@ from controlplane.apimachinery.names import (
 )
 from controlplane.controllers.reads.readiness_state import situation_of
 from controlplane.insight.copies import ROLES, Copy, copies
+from controlplane.insight.readiness import Situation
 from controlplane.kind import KINDS
 from controlplane.kinds import (
     CLUSTER_PROPAGATION_POLICY,
@@ -88,12 +89,13 @@ class WorkloadView(Page):
             return shown | {"binding": None, "links": list(unclaimed_links(found[template]))}
         works = self._works(request, ref)
         stored = (found.get(template), None if policy is None else found.get(policy))
+        situation = situation_of(reading, [binding])
         kind = KINDS[EVICTION if ref.namespace else CLUSTER_EVICTION].resource
         return shown | {
             "binding": binding,
             "verbs": allowed_orders(self, request, kind, ref.namespace),
-            **_parts(binding, policy, stored, works),
-            **_answers(request, binding, now),
+            **_parts(binding, policy, stored, works, situation),
+            **_answers(request, binding, situation, now),
         }
 
     def _works(self, request: Request, ref: Ref) -> Sequence[Work]:
@@ -145,28 +147,33 @@ class WorkloadPage(WorkloadView):
 
 
 def _parts(
-    binding: Binding, policy: Ref | None, stored: tuple[Object | None, Object | None], works: Sequence[Work]
+    binding: Binding,
+    policy: Ref | None,
+    stored: tuple[Object | None, Object | None],
+    works: Sequence[Work],
+    situation: Situation,
 ) -> dict[str, Any]:
     """Return the variables about the chain and the copies. Two queries."""
     versions = {int(one.metadata.resource_version or 0) for one in (*stored, binding, *works) if one is not None}
     clusters = {target.name for target in binding.spec.clusters} | {work.cluster for work in works}
     clusters |= {item.cluster_name for item in binding.status.aggregated_status}
     rows = store().rows(Observation, "key", sorted(clusters)).values()
-    own = copies(binding, works, observations={row.key: row for some in rows for row in some})
+    away = {one.metadata.name: since for one in situation.clusters if (since := one.out_of_reach_since) is not None}
+    own = copies(binding, works, observations={row.key: row for some in rows for row in some}, out_of_reach=away)
     chain = Chain(binding, stored[0], policy, stored[1], works, own, written_at(versions))
     return {
         "links": list(links(chain)),
-        "copies": [(copy, HEALTH_BADGES.get(copy.health, "off"), _work_url(copy, works)) for copy in own],
-        "roles": ROLES,
+        "copies": [
+            (copy, ROLES[copy.role], HEALTH_BADGES.get(copy.health, "off"), _work_url(copy, works)) for copy in own
+        ],
         "healthy": healthy_count(own),
         "expected": len(binding.spec.clusters),
     }
 
 
-def _answers(request: Request, binding: Binding, now: datetime) -> dict[str, Any]:
+def _answers(request: Request, binding: Binding, situation: Situation, now: datetime) -> dict[str, Any]:
     """Return the variables about the queue, the placement, a failure of each cluster, and the records."""
     reading, settings, key = store(), configuration().settings(), str(binding.ref)
-    situation = situation_of(reading, [binding])
     queued = reading.rows(Eviction, "binding", [key]).get(key, ())
     begun = begun_page(FailoverChoice(binding=binding.ref), limit=RECORDS)
     term, explanation = _term(request), explained_placement(reading, binding.ref)

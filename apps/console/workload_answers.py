@@ -21,7 +21,7 @@ from controlplane.settings import Settings
 
 
 class Prospect(NamedTuple):
-    """What would become of the copy on a cluster if the cluster failed now."""
+    """What would become of the copy on a cluster if the cluster failed now. `text` "": the obstacles say it."""
 
     cluster: str
     moves: bool
@@ -80,15 +80,11 @@ def prospects(
 ) -> dict[str, Any]:
     """Return the variables about what would happen if each cluster of the binding failed."""
     answer = insight.readiness(binding, situation, settings, rows=queued, now=now)
-    found = [
-        Prospect(
-            one.cluster,
-            one.moves,
-            _prospect_text(one),
-            tuple(obstacle for obstacle in answer.obstacles if obstacle.cluster == one.cluster),
-        )
-        for one in answer.prospects
-    ]
+    found = []
+    for one in answer.prospects:
+        here = tuple(obstacle for obstacle in answer.obstacles if obstacle.cluster == one.cluster)
+        is_repeated = any(one.refuge in obstacle.message for obstacle in here) and not one.moves
+        found.append(Prospect(one.cluster, one.moves, "" if is_repeated else _prospect_text(one), here))
     general = [obstacle for obstacle in answer.obstacles if not obstacle.cluster]
     return {"ready": answer.ready, "prospects": found, "obstacles": general}
 

@@ -59,10 +59,7 @@ def links(chain: Chain) -> Iterator[Link]:
         *_age(binding, at),
     )
     if chain.works:
-        applied = [work for work in chain.works if _status(work) == "True"]
-        badge = "ok" if len(applied) == len(chain.works) else "warn"
-        newest = max((moment for work in chain.works if (moment := _at(work, at)) is not None), default=None)
-        yield Link("Works", f"{len(chain.works)}", "", badge, f"{len(applied)} applied", "", newest)
+        yield _works_link(chain)
     yield _copies_link(chain.copies)
 
 
@@ -85,6 +82,17 @@ def _policy_link(chain: Chain) -> Link:
     word = ("ok", "claims it") if chain.stored_policy is not None else ("warn", "deleted")
     age = _age(chain.stored_policy, chain.written)
     return Link(policy.kind.rpartition("/")[2], _place(policy), api_url(policy), *word, "", *age)
+
+
+def _works_link(chain: Chain) -> Link:
+    """Return the link of the Works. What a cluster out of reach has applied is not known now."""
+    away = {copy.cluster for copy in chain.copies if copy.is_last_known}
+    applied = [work for work in chain.works if _status(work) == "True" and work.cluster not in away]
+    badge = "ok" if len(applied) == len(chain.works) else "warn"
+    newest = max((moment for work in chain.works if (moment := _at(work, chain.written)) is not None), default=None)
+    lost = sum(work.cluster in away for work in chain.works)
+    text = f"{lost} known only from before an outage" if lost else ""
+    return Link("Works", f"{len(chain.works)}", "", badge, f"{len(applied)} applied", text, newest)
 
 
 def _copies_link(copies: Sequence[Copy]) -> Link:

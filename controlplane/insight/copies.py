@@ -44,11 +44,16 @@ class Copy(Struct, frozen=True):
 
 
 def copies(
-    binding: Binding, works: Sequence[Work] = (), *, observations: Mapping[str, Observation] = {}
+    binding: Binding,
+    works: Sequence[Work] = (),
+    *,
+    observations: Mapping[str, Observation] = {},
+    out_of_reach: Mapping[str, datetime] = {},
 ) -> tuple[Copy, ...]:
     """Return the copies of a binding: its targets first, in the order of the binding, then all others by name.
 
-    `works`: those of the binding that the reader may see. `observations`: the last probes, by cluster.
+    `works`: those of the binding that the reader may see. `observations`: the last probes, by cluster. `out_of_reach`:
+    since when clusters cannot be reached, by name; of a copy that should be gone, the binding does not report this.
     """
     work_of = {work.cluster: work for work in works if work.cluster}
     reported = {item.cluster_name: item for item in binding.status.aggregated_status}
@@ -57,7 +62,7 @@ def copies(
     needed = [target.name for parent in binding.spec.required_by for target in parent.clusters]
     others = sorted({*leaving, *needed, *work_of, *reported} - set(targets))
     return tuple(
-        _copy(binding, name, work_of.get(name), reported.get(name), observations.get(name))
+        _copy(binding, name, work_of.get(name), reported.get(name), observations.get(name), out_of_reach.get(name))
         for name in (*dict.fromkeys(targets), *others)
     )
 
@@ -68,10 +73,11 @@ def _copy(
     work: Work | None,
     item: AggregatedStatusItem | None,
     observation: Observation | None,
+    out_of_reach_since: datetime | None,
 ) -> Copy:
     target, task = binding.spec.target(cluster), binding.spec.task(cluster)
     applied = None if work is None else condition(work.status.conditions, APPLIED)
-    lost_since = None if item is None else item.out_of_reach_since
+    lost_since = out_of_reach_since if item is None else item.out_of_reach_since or out_of_reach_since
     ready = (item.status or {}).get("readyReplicas") if item is not None else None
     return Copy(
         cluster=cluster,

@@ -367,7 +367,7 @@ def _clusters_sentence(status: FleetStatusStatus, *, now: datetime) -> str:
         )
     if status.ready_since is None:
         return f"{status.ready} of {total} {_clusters(total)} Ready."
-    pattern = "%H:%M" if now - status.ready_since < timedelta(days=1) else "%Y-%m-%d"
+    pattern = "%H:%M UTC" if now - status.ready_since < timedelta(days=1) else "%Y-%m-%d"
     since = f"{'All ' if total > 1 else ''}{total} {_clusters(total)} Ready since {status.ready_since:{pattern}}"
     prepared = status.readiness
     if prepared is None or not prepared.workloads:

@@ -18,13 +18,15 @@ from controlplane.apimachinery.meta import Condition, Ref
 from controlplane.engine.decision import Decision, Save
 from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER, MAINTENANCE_WINDOW
-from controlplane.kinds.cluster import Cluster, ResourceSummary
+from controlplane.kinds.binding import AggregatedStatusItem
+from controlplane.kinds.cluster import Cluster, NodeSummary, ResourceSummary
 from controlplane.kinds.drain import DRAIN
 from controlplane.kinds.failback import FAILBACK
 from controlplane.kinds.obstacle import BLOCKS, Obstacle
-from controlplane.kinds.rows import BindingReadiness, Observation, ProbeSpell
+from controlplane.kinds.rows import BindingReadiness, Collected, Observation, ProbeSpell
 from tests.apps.pages import lost_cluster, stored
 from tests.apps.test_console_pages import HTML, page, queries
+from tests.apps.test_console_queue import text
 from tests.stores.grounds import binding, cluster
 
 MEMBER1 = Ref(CLUSTER, "", "member1")
@@ -84,9 +86,25 @@ def test_a_cluster_is_shown_with_its_probes_taints_room_and_the_fate_of_its_work
 
 
 def test_figures_of_a_cluster_out_of_reach_say_of_when_they_are(root: Client) -> None:
-    lost_cluster()
+    now = store().now()
+    since, read_at = now - timedelta(minutes=4), now - timedelta(minutes=5)
+    down = Condition("Ready", "False", "ClusterNotReachable", last_transition_time=since)
+    lost = AggregatedStatusItem(
+        "member1", applied=True, health="Unknown", last_known_health="Healthy", out_of_reach_since=since
+    )
+    member = ready("member1").with_status(
+        conditions=(down,), node_summary=NodeSummary(3, 3), kubernetes_version="v1.32"
+    )
+    stored(member, binding("web", "member1").with_status(aggregated_status=(lost,)))
+    save(Collected("member1", at=read_at))
 
-    assert "The figures of this cluster are as of" in page(root, "/clusters/member1")
+    shown = text(root, "/clusters/member1")
+
+    assert f"reports was last known at {since:%Y-%m-%d %H:%M:%S} UTC" in shown
+    for figure in ("v1.32", "3 of 3 ready", "read 5 min ago,"):
+        assert f"{figure} as of {read_at:%H:%M:%S} UTC" in shown
+    assert f"health as of {since:%H:%M:%S} UTC" in shown
+    assert "last known Healthy" in shown
 
 
 def test_the_table_of_clusters_is_filtered_by_state_and_words(root: Client) -> None:

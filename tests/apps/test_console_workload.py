@@ -104,6 +104,20 @@ def test_a_copy_on_a_cluster_out_of_reach_is_marked_as_last_known_with_its_age(r
     assert f"{since:%Y-%m-%d %H:%M:%S}" in shown
 
 
+def test_a_copy_left_behind_on_a_cluster_out_of_reach_is_marked_as_last_known(root: Client) -> None:
+    fleet("member2")
+    down = objects.cluster("member1", ready="False", at=store().now() - timedelta(minutes=4, seconds=10))
+    made = web(on={"member2": 2})
+    works = [pages.work(f"web-{name}", name, of=made) for name in ("member1", "member2")]
+    stored(down, objects.deployment("web"), made, *works)
+
+    shown = text(root, PAGE)
+
+    assert "LeftBehind it should be gone, and its removal has not been confirmed ! last known nothing reported" in shown
+    assert ", since then the cluster is out of reach" in shown
+    assert "Works 2 ! 0 applied 1 known only from before an outage" in shown
+
+
 def test_each_filter_says_what_it_thinks_of_each_cluster(root: Client) -> None:
     fleet("member1")
     stored(objects.cluster("member2", taints=[Taint("gpu", "NoSchedule")], apis=()), objects.cluster("member3"))

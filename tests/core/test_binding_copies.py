@@ -61,6 +61,20 @@ def test_a_copy_on_a_cluster_out_of_reach_is_last_known_since_then() -> None:
     assert (found.is_last_known, found.as_of, found.health) == (True, LATER, "Healthy")
 
 
+def test_a_copy_that_should_be_gone_is_last_known_as_well_while_its_cluster_is_out_of_reach() -> None:
+    made = binding("web", None, on={"member1": 2})
+
+    kept, gone = copies(
+        made,
+        [work("member1"), work("member2")],
+        observations={"member2": Observation("member2", answered_at=START)},
+        out_of_reach={"member2": LATER},
+    )
+
+    assert (kept.cluster, kept.is_last_known) == ("member1", False)
+    assert (gone.role, gone.is_last_known, gone.as_of) == (LEFT_BEHIND, True, LATER)
+
+
 def test_a_work_that_was_refused_says_why_and_a_copy_without_a_report_says_nothing() -> None:
     made = binding("web", None, on={"member1": 2, "member2": 2}, scheduled=False)
 

@@ -76,7 +76,7 @@ def test_an_outage_is_a_sentence_with_what_moves_and_why_at_this_rate() -> None:
 def test_a_healthy_fleet_says_since_when_and_how_many_workloads_would_fail_over() -> None:
     status = seen(ready("member1"), ready("member2"), prepared=Prepared(47, 45, NOW))
 
-    assert status.sentence == f"All 2 clusters Ready since {START:%H:%M}; 45 of 47 workloads would fail over."
+    assert status.sentence == f"All 2 clusters Ready since {START:%H:%M} UTC; 45 of 47 workloads would fail over."
     assert (status.severity, status.attention, status.ready_since) == ("OK", (), START)
 
 

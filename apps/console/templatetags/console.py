@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -9,13 +10,15 @@ from typing import Any, Final
 from django import template
 from django.template.context import Context
 from django.template.loader import render_to_string
-from django.utils.html import format_html, format_html_join
+from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from controlplane.apimachinery.times import in_words
+from controlplane.kinds.fleet_status import FleetStatusStatus
 
 register = template.Library()
 
+STYLES: Final = {"time": "%H:%M:%S", "date": "%Y-%m-%d %H:%M:%S", "minute": "%H:%M"}
 ICONS: Final = {"ok": "✓", "warn": "!", "bad": "✕", "info": "i", "off": "–"}
 
 
@@ -29,15 +32,42 @@ def part(context: Context, name: str) -> SafeString:
 
 @register.simple_tag
 def utc(moment: datetime | None, style: str = "time") -> SafeString:
-    """Return a time in UTC. A script adds the zone of the reader. `style`: "time" 20:54:03 or "date" with the date."""
+    """Return a time in UTC. A script adds the zone of the reader. `style`: of STYLES; "date" has the date as well."""
     if moment is None:
         return mark_safe('<span class="quiet">never</span>')
-    pattern = "%H:%M:%S" if style == "time" else "%Y-%m-%d %H:%M:%S"
     at = moment.astimezone(UTC)
     return format_html(
         '<time class="utc" datetime="{}" data-style="{}">{} <small>UTC</small></time>',
-        *(at.strftime("%Y-%m-%dT%H:%M:%SZ"), style, at.strftime(pattern)),
+        *(at.strftime("%Y-%m-%dT%H:%M:%SZ"), style, at.strftime(STYLES[style])),
     )
+
+
+_MOMENT: Final = re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z| UTC)")
+
+
+@register.filter
+def moments(text: object) -> SafeString:
+    """Return a text of the API with its times (2026-11-27T22:41:00Z, 2026-11-27 22:41:00 UTC) as `utc` shows them."""
+    shown, end = [], 0
+    for found in _MOMENT.finditer(written := str(text)):
+        try:
+            at = datetime.fromisoformat(found[0].removesuffix("Z").removesuffix(" UTC"))
+        except ValueError:  # it looks like a time: 2026-13-01T00:00:00Z
+            continue
+        shown += [escape(written[end : found.start()]), utc(at.replace(tzinfo=UTC), "date")]
+        end = found.end()
+    return mark_safe("".join((*shown, escape(written[end:]))))
+
+
+@register.simple_tag
+def sentence(status: FleetStatusStatus) -> SafeString:
+    """Return the sentence of the fleet, with the time since when all clusters are Ready as `utc` shows it."""
+    since = status.ready_since
+    if since is None:
+        return moments(status.sentence)
+    before, written, after = status.sentence.partition(f" {since:%H:%M} UTC")
+    shown = format_html(" {}", utc(since, "minute")) if written else ""
+    return format_html("{}{}{}", moments(before), shown, moments(after))
 
 
 @register.simple_tag(takes_context=True)

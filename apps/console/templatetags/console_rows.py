@@ -65,10 +65,10 @@ def _queue_row(line: Any, can_be_chosen: bool) -> str:
         name,
         f"{kind} in {namespace}" if namespace else kind,
         _badge(line.badge, line.state),
-        escape(line.why),
+        console.moments(line.why),
         escape(cluster_url(line.cluster)),
         cluster,
-        f"{nowhere}{escape(line.destination)}" if line.destination else NOTHING,
+        f"{nowhere}{console.moments(line.destination)}" if line.destination else NOTHING,
         _utc(line.due_at),
         _utc(line.at) if line.at is not None else escape(line.unknown) or NOTHING,
     )
@@ -109,7 +109,7 @@ def _filter_row(line: Any) -> str:
         escape(line.row.name),
         "" if line.row.replicas is None else f" {_badge('info', 'here')}",
         "".join(map(_cell, line.cells)),
-        escape(line.sentence) or NOTHING,
+        console.moments(line.sentence) or NOTHING,
     )
 
 
@@ -118,5 +118,5 @@ def _cell(cell: Cell) -> str:
         return _PASSES
     if cell.says in (REFUSES, KEEPS):
         shown = _badge("bad", "refuses") if cell.says == REFUSES else _badge("warn", "keeps")
-        return f"<td>{shown} {escape(cell.why)}</td>"
+        return f"<td>{shown} {console.moments(cell.why)}</td>"
     return f"<td>{NOTHING}</td>"

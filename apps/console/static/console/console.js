@@ -5,6 +5,8 @@
   const zoneWithDate = new Intl.DateTimeFormat([], {
     timeZoneName: "short", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit",
   });
+  const zoneWithMinute = new Intl.DateTimeFormat([], { timeZoneName: "short", hour: "2-digit", minute: "2-digit" });
+  const zones = { time: zone, date: zoneWithDate, minute: zoneWithMinute };
   const isUtc = new Date().getTimezoneOffset() === 0;
 
   function inWords(seconds) { // as controlplane.apimachinery.times.in_words
@@ -25,7 +27,7 @@
       if (isUtc || one.nextElementSibling?.classList.contains("zone")) continue;
       const shown = document.createElement("span");
       shown.className = "zone";
-      shown.textContent = (one.dataset.style === "date" ? zoneWithDate : zone).format(new Date(one.dateTime));
+      shown.textContent = zones[one.dataset.style].format(new Date(one.dateTime));
       one.after(" ", shown);
     }
     for (const one of root.querySelectorAll("time.age")) {
