@@ -117,7 +117,7 @@ class Kinds:
         return kind
 
     def set_custom(self, kinds: Iterable[Kind]) -> None:
-        """Replace the custom kinds. A kind whose key or plural a declared or earlier kind has is left out."""
+        """Replace the custom kinds. A kind is left out if a declared or an earlier kind has its key or plural."""
         by_plural = {plural: kind for kind in self._declared.values() for plural in _plurals(kind)}
         custom: dict[str, Kind] = {}
         for kind in kinds:
@@ -162,7 +162,7 @@ class Kinds:
 
 
 def _plurals(kind: Kind) -> dict[tuple[str, str], Kind]:
-    """Return a kind by the groups and plurals under which it is served. The groups of its versions may differ."""
+    """Return the kind under each (group, plural) at which it is served. Its versions may have different groups."""
     return {(one.resource.group, one.resource.plural): kind for one in (*kind.versions, kind)}
 
 

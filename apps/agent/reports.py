@@ -123,7 +123,7 @@ class Reports:
         return self._arrived(answer, ref) or await self._again(ref)
 
     async def _event(self, event: Any) -> bool:
-        """Create an Event, or count it if it is there already. Returns whether it needs not be sent again."""
+        """Create an Event, or raise its count if it exists. Return whether it need not be sent again."""
         document = orjson.loads(text_of(event))
         answer = await self._control_plane.post(self._control_plane.events, document)
         if answer.code != _CONFLICT:

@@ -47,7 +47,7 @@ class AgentStore(MemoryStore):
             self._write(Write(obj, False), Decision(), _CONTROL_PLANE, None)
 
     def mirror(self, obj: Any) -> None:
-        """Store an object as the control plane has it. The status of one that is known stays as it is here."""
+        """Store an object as the control plane has it. A known Work or Cluster keeps the status that it has here."""
         known = self.objects.get(obj.ref)
         if known is not None and known.metadata.uid == obj.metadata.uid and obj.ref.kind in _KEPT:
             obj = replace(obj, status=known.status)  # type: ignore[attr-defined]  # Works and Clusters have one

@@ -19,7 +19,7 @@ def deletion_effects(store: DjangoStore, kind: Kind, ref: Ref) -> list[str]:
         return _of_cluster(store, ref.name)
     if ref.kind in kinds.POLICIES:
         count = sum(len(_indexed(store, key, "policy", str(ref))) for key in kinds.BINDINGS)
-        return [f"{_counted(count)} placed by this policy: the copies keep running as they are until another matches"]
+        return [f"{_counted(count)} placed by this policy: their copies keep running until another policy matches"]
     if ref.kind == kinds.WORK:
         if not is_execution_namespace(ref.namespace):
             return []  # no cluster reads the Works of other namespaces

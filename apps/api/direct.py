@@ -1,8 +1,8 @@
 """The direct way: one stored object as JSON is read, or created, and answered on the event loop, without a thread.
 
 Only what needs no waiting is decided here: a token that was checked in the last second, by roles that were read in the
-last second. What arrives while a statement is under way goes into the next one together. Every other request goes the
-lean or the full way, and so does a request that is refused here or whose object is not found. So errors have one place.
+last second. Requests that arrive while a statement runs share the next statement. Every other request goes the lean or
+the full way. So does a request that is refused here, or whose object is not found: errors are made in one place.
 """
 
 from __future__ import annotations

@@ -309,6 +309,6 @@ def _asked(scope: Any) -> Asked | None:
 
 
 def _is_decided_alone(kind: Kind) -> bool:
-    """Test whether new objects of a kind are decided by their documents and nothing else that is stored."""
+    """Test whether a new object of a kind is admitted by its document alone, without reading stored objects."""
     is_plain = kind.type is Template and kind.resource.namespaced and not kind.converts
     return is_plain and kind.key not in _OTHERS and kind.resource.plural not in HOLDERS

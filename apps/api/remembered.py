@@ -1,7 +1,7 @@
 """Bearer tokens that were found valid a moment ago, so that a client with many requests costs few checks.
 
-A check counts for less than a second. A write of this process that may end a credential makes all checks count no more,
-so a revocation holds here at once and in other processes within that second.
+A check is used for less than a second. A write of this process that may end a credential makes it forget all checks.
+So a revocation takes effect here at once, and in other processes within that second.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes of CertificateSigningRequests: who asks is what the login says, and who approves or signs needs the right."""
+"""Writes of CertificateSigningRequests: the requester is the user of the login; approving or signing needs a right."""
 
 from __future__ import annotations
 

@@ -320,7 +320,7 @@ class Tailer:
         if key not in audiences:
             audiences[key] = Audience(watcher.stream)
         audiences[key].watchers.add(watcher)
-        STREAMS.labels(_sort(watcher)).inc()
+        STREAMS.labels(_label_of(watcher)).inc()
         if self._ending:
             watcher.end()
             return
@@ -337,7 +337,7 @@ class Tailer:
             del self._users[user]
         key, audiences = audience_of(watcher.stream), self._audiences[kind]
         audiences[key].watchers.discard(watcher)
-        STREAMS.labels(_sort(watcher)).dec()
+        STREAMS.labels(_label_of(watcher)).dec()
         if not audiences[key].watchers:
             del audiences[key]
         if not audiences:
@@ -471,7 +471,7 @@ class Tailer:
         done.result(timeout=HAND_OVER_SECONDS)
 
 
-def _sort(watcher: Watcher) -> str:
+def _label_of(watcher: Watcher) -> str:
     """Return the label of a stream in metrics."""
     return "browser" if isinstance(watcher.stream, Push) else "watch"
 

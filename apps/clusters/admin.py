@@ -31,12 +31,12 @@ _MODES = (("Push", "Push"), ("Pull", "Pull"))
 
 
 def cordoned(taints: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the taints of a cordoned cluster: with the one that keeps new workloads away."""
+    """Return the taints with the taint of a cordoned cluster, which keeps new workloads away."""
     return [*uncordoned(taints), {"key": UNSCHEDULABLE_KEY, "effect": NO_SCHEDULE}]
 
 
 def uncordoned(taints: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the taints of a cluster that is not cordoned: without the one that keeps new workloads away."""
+    """Return the taints without the taint of a cordoned cluster."""
     return [taint for taint in taints if (taint.get("key"), taint.get("effect")) != (UNSCHEDULABLE_KEY, NO_SCHEDULE)]
 
 

@@ -19,7 +19,7 @@ _SECRET: Final = f"{_NAMESPACE}/secrets/{IMPERSONATOR}"
 def create(member: Api) -> str:
     """Create the impersonator in a member and return its token in base64. Raises CommandError.
 
-    What it may do there is written by the control plane, from who may use `clusters/proxy`.
+    The control plane writes its rights in the member. They follow from which users may use `clusters/proxy`.
     """
     place = {"name": IMPERSONATOR, "namespace": CLUSTER_NAMESPACE}
     notes = {"kubernetes.io/service-account.name": IMPERSONATOR}

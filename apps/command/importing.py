@@ -76,7 +76,7 @@ def import_(
         raise CommandError(
             f"{len(refused)} objects were refused, {len(moved)} bindings have other clusters than in the source",
             code=exit_codes.REFUSED,
-            advice="no member was written to; mend the source or Lifeboat and repeat the command",
+            advice="no member was written to; correct the source or Lifeboat and repeat the command",
         )
     run.remark("next: stop the controllers of the other control plane, then lifeboat takeover CLUSTER…")
 

@@ -81,7 +81,7 @@ def _impersonator(run: Run, cluster: str, file: Path, context: str) -> str:
     except CommandError as error:
         run.remark(
             f"{cluster} has no new impersonator, which requests of users through the proxy need: {error}; run this "
-            "command again when that is mended"
+            "command again when that is repaired"
         )
         return ""
 

@@ -43,7 +43,7 @@ class FaultPage(ActPage):
         name, fault = self.kwargs["name"], self.kwargs["fault"]
         url = members().get(name)
         if url is None or fault not in (DOWN, UP):
-            raise NotFound(f"{name} is no simulated member of this development environment")
+            raise NotFound(f"{name} is not a simulated member of this development environment")
         down = fault == DOWN
         sentence = (
             "The simulated cluster stops answering. Its probes fail, it gets taints, and its workloads move."

@@ -34,7 +34,7 @@ def dry_run(changes: Sequence[Change], user: Any) -> Effects:
         return Effects(
             f"Concerns up to {copies} copies on {', '.join(names[:NAMED])}.",
             max(copies, SMALL),
-            (f"A dry run of more than {SMALL} workloads takes longer than a page may: What if makes it.",),
+            (f"A dry run of more than {SMALL} workloads takes too long for this page: use What if for it.",),
             what_if=question_url(changes),
         )
     found = effects_of(reading, changes)

@@ -1,7 +1,7 @@
-"""Kept pages: what each login has seen last, for the time in which the database cannot be read.
+"""Pages that are shown again while the database cannot be read: the last ones that each login has seen.
 
-Sessions are stored in the database. While it is away, a page is therefore found by the cookie of the session alone, and
-only in the process that has shown it to the same session within the last hour.
+Sessions are in the database. While it is away, a page is found by the cookie of the session alone. Only the process
+that has shown the page to the same session within the last hour has it.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def _of_resume(one: Drain | Failback) -> Effects:
 
 def _of_window(one: MaintenanceWindow) -> Effects:
     names = ", ".join(one.spec.clusters)
-    return Effects(f"{names} counts for the tier again, and evictions from there take place if it is not Ready.")
+    return Effects(f"For {names}: the tier counts failures again, and a cluster that is not Ready is evicted.")
 
 
 _STOP: Final = 'kubectl patch {kind} {name} --type merge -p \'{{"spec": {{"stop": {value}}}}}\''

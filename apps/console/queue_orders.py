@@ -33,7 +33,7 @@ MOST: Final = 500  # evictions of one order: a request takes about a second for 
 SHOWN: Final = 10  # evictions that the dry run names
 MEANINGS: Final = {
     HOLD: "They stay in the queue and are not evicted until they are released.",
-    RELEASE: "The Hold is taken away; without a Hold, all other orders are.",
+    RELEASE: "Removes the Hold. Without a Hold, it removes all other orders of the eviction.",
     SKIP: "Their copies stay on the cluster until the taint goes. They leave the queue.",
     EXPEDITE: "They are evicted first, before all others. The rate stays as it is.",
 }
@@ -157,7 +157,9 @@ def command(paths: str, verb: str) -> str:
 
 
 def filter_command(values: dict[str, Any]) -> str:
-    """Return the part of the command that lists the paths of what a filter finds, without cluster-scoped bindings."""
+    """Return the part of a shell command that prints the API paths of the evictions that a filter finds.
+
+    Evictions of cluster-scoped bindings are not included."""
     choice = choice_of({**values, "reason": values["reason_of"]})
     states = {WAITING: [f"status.state!={state}" for state in ENDED], EVERYTHING: []}
     selectors = states.get(choice.state, [f"status.state={choice.state}"])
@@ -183,7 +185,7 @@ def _key(item: str) -> str:
     binding, dot, cluster = name.rpartition(".")
     if not slash or not dot:
         raise BadRequest(
-            f'"{item}" is no eviction; write namespace/binding.cluster, as kubectl get evictions -A shows it'
+            f'"{item}" is not an eviction; write namespace/binding.cluster, as kubectl get evictions -A shows it'
         )
     ref = Ref(RESOURCE_BINDING, namespace, binding) if namespace else Ref(CLUSTER_RESOURCE_BINDING, "", binding)
     return eviction_key(ref, cluster)

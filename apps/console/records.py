@@ -218,7 +218,7 @@ def _time(name: str, text: str) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise BadRequest(f'{name}: "{text}" is no time; write it in UTC, as 2026-11-22T03:12:00Z') from None
+        raise BadRequest(f'{name}: "{text}" is not a time; write it in UTC, as 2026-11-22T03:12:00Z') from None
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 

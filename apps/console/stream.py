@@ -66,7 +66,7 @@ def _page(url: str) -> Page:
         match = None
     view: Any = getattr(match.func, "cls", None) if match is not None else None
     if match is None or view is None or not issubclass(view, Page):
-        raise NotFound(f"{path.path} is no page of the console")
+        raise NotFound(f"{path.path} is not a page of the console")
     page: Page = view(**match.func.initkwargs)  # type: ignore[attr-defined]  # what as_view() adds to a view
     page.args, page.kwargs = match.args, match.kwargs
     page.query = QueryDict(path.query)

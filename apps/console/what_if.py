@@ -91,7 +91,7 @@ class QuestionForm(forms.Form):
         try:
             document = yaml.safe_load(text)
         except yaml.YAMLError as error:
-            raise forms.ValidationError(f"This is no YAML: {error}") from None
+            raise forms.ValidationError(f"This is not YAML: {error}") from None
         if not isinstance(document, dict):
             raise forms.ValidationError("Write one policy, with apiVersion, kind, metadata and spec.")
         return document

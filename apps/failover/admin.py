@@ -61,7 +61,7 @@ class EvictionAdmin(RowAdmin):
     def hold(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         return self._order(request, queryset, HOLD)
 
-    @admin.action(description="Release: take the order away", permissions=["order"])
+    @admin.action(description="Release: remove the order", permissions=["order"])
     def release(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         return self._order(request, queryset, RELEASE)
 

@@ -68,10 +68,10 @@ class Reader:
 
 
 def with_shapes(value: Any, references: Iterable[Any]) -> Any:
-    """Return a result whose empty tables have the shape that the same field has in the references.
+    """Return a result in which each empty table has become {} or [], or was left out.
 
-    An empty table is an object, or a list, if the field is an empty one in a reference. A field that no reference has
-    is left out.
+    Lua does not distinguish the two. A field becomes {} if a reference has {} there, [] if a reference has [] there,
+    and is left out if no reference has the field empty.
     """
     objects: set[tuple[str, ...]] = set()
     lists: set[tuple[str, ...]] = set()

@@ -332,7 +332,7 @@ class Pump:
 
 
 def longest_answer(question: Question) -> float:
-    """Return for how many seconds an answer is waited for. Only a large object may take longer than a claim lasts."""
+    """Return for how many seconds to wait for an answer (longer for applies and comparisons: objects are large)."""
     return LONGEST_APPLY_SECONDS if isinstance(question, Ensure | Compare) else LONGEST_ANSWER_SECONDS
 
 

@@ -35,8 +35,8 @@ def log_outcomes(
 ) -> None:
     """Log the decisions that were stored or lost. `seconds`: how long it took to write all of them.
 
-    A decision that stored nothing has no line. Nor has one that only stored row-native values, unless one of these is
-    an item of the eviction queue: probes, reservations and notes are stored too often.
+    A decision that stored nothing has no line. A decision that stored only row-native values has a line only if one of
+    them is an item of the eviction queue: probes, reservations and notes are stored too often.
     """
     if not stored_log.isEnabledFor(logging.INFO):
         return

@@ -26,7 +26,7 @@ _AWAY = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.Int
 
 
 class Write(Protocol):
-    """Writes decisions of one author; adds the outcomes of committed ones to `written`, also before an error."""
+    """Writes decisions of one author. Outcomes of committed decisions are added to `written`, also before an error."""
 
     def __call__(self, decisions: Decisions, *, by: Actor, written: list[Outcome]) -> object: ...
 

@@ -245,7 +245,7 @@ def mutation(store: DjangoStore, settings: Settings, *, author: str, dry_run: bo
 
 
 def review(store: DjangoStore, asked: Sequence[Asked], settings: Settings, *, author: str, dry_run: bool) -> list[str]:
-    """Return the warnings of policies and webhooks about some writes. Raises the error of one that denies a write.
+    """Return the warnings of policies and webhooks about writes. Raises the error of the first that denies a write.
 
     Writes without a request, for example of controllers and of commands on the server, are not reviewed.
     """

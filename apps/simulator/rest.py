@@ -314,7 +314,7 @@ class Rest:
         return options
 
     def _subresource(self, request: Request) -> Answer:
-        """Answer a request for a subresource. Raises NotFound for one that the kind does not declare."""
+        """Answer a request for a subresource. Raises NotFound if the kind does not declare the subresource."""
         target = request.target
         if target.subresource not in target.resource.subresources:
             raise nothing_here()

@@ -124,7 +124,7 @@ def without_status(kind: Kind, doc: Document) -> Document:
 
 
 def _conditions(obj: Any) -> list[Cause]:
-    """Return the errors in status.conditions: missing or repeated types, and statuses but True, False, Unknown."""
+    """Return the errors in status.conditions: types that are missing or repeated, and statuses that do not exist."""
     conditions = getattr(obj.status, "conditions", ())
     types = [reported.type for reported in conditions]
     causes = list[Cause]()

@@ -81,7 +81,7 @@ class Match(msgspec.Struct, frozen=True):
     objects: LabelSelector | None = None
 
     def version(self, subject: Subject) -> str | None:
-        """Return the version in which a write is matched, None: it is not. It is that of the request if that matches.
+        """Return the API version in which a rule matches a write; None: no rule does. The request's own is tried first.
 
         With matchPolicy Equivalent, a rule for another version of the same resource concerns the write, too.
         """

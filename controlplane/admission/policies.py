@@ -143,7 +143,7 @@ def policies_of(policies: Iterable[Document], bindings: Iterable[Document]) -> t
     for document in sorted(bindings, key=_name):
         spec = document["spec"]
         stated = spec.get("matchResources")
-        match = None if stated is None else _everything(stated)
+        match = None if stated is None else _match_of_binding(stated)
         made = Binding(_name(document), tuple(spec.get("validationActions") or ()), match, spec.get("paramRef"))
         by_policy.setdefault(spec["policyName"], []).append(made)
     found = []
@@ -159,7 +159,7 @@ def policies_of(policies: Iterable[Document], bindings: Iterable[Document]) -> t
 _ALL: Final = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}
 
 
-def _everything(stated: Document) -> Match:
+def _match_of_binding(stated: Document) -> Match:
     """Return what the binding of a policy matches.
 
     A binding without resourceRules matches everything, because its policy restricts it already.

@@ -98,8 +98,8 @@ def usable(secret: Template, *, now: datetime) -> BootstrapToken | None:
 def signed(data: Mapping[str, Any], tokens: Iterable[BootstrapToken]) -> dict[str, Any]:
     """Return the data of the ConfigMap cluster-info with a signature of its kubeconfig by each token.
 
-    A holder of a token can so check the address and the authority of the API before trusting either. Signatures of
-    other tokens are removed.
+    With the signature, a holder of the token checks the address and the authority of the API before trusting either.
+    Signatures of other tokens are removed.
     """
     kept = {key: value for key, value in data.items() if not key.startswith(SIGNATURE_PREFIX)}
     content = kept.get(KUBECONFIG)

@@ -124,7 +124,7 @@ def is_to_sign(csr: Template) -> bool:
 
 
 def refusal(csr: Template) -> str:
-    """Return why the control plane does not sign an approved request; "": it does."""
+    """Return why the control plane does not sign an approved request; "": it signs the request."""
     usages = frozenset(csr.spec.get("usages") or ())
     if not _REQUIRED_USAGES <= usages <= _ALLOWED_USAGES:
         return f"the signer signs for the usages {', '.join(sorted(_ALLOWED_USAGES))}, and needs client auth"
@@ -144,7 +144,7 @@ def refusal(csr: Template) -> str:
 
 
 def to_sign(csr: Template) -> ToSign:
-    """Return what is signed for a request. At most a year is granted."""
+    """Return what the control plane signs for a request: a certificate that is valid for a year at most."""
     seconds = min(int(csr.spec.get("expirationSeconds") or DEFAULT_SECONDS), DEFAULT_SECONDS)
     return ToSign(request_of(csr.spec.get("request")).pem, tuple(csr.spec.get("usages") or ()), seconds)
 

@@ -56,7 +56,7 @@ def documents() -> list[Document]:
 
 
 def _approval(name: str) -> Document:
-    """Return the role whose users get their certificate requests of the class `name` approved by `signing_requests`."""
+    """Return the role for requests of the class `name`: `controllers.signing_requests` approves those of its users."""
     resources = [f"certificatesigningrequests/{name}"]
     return _role(_APPROVALS + name, {"apiGroups": [_CERTIFICATES], "resources": resources, "verbs": ["create"]})
 

@@ -72,7 +72,8 @@ def tier(fleet: FleetHealth, settings: Settings) -> Tier:
         return Tier(NORMAL, settings.resource_eviction_rate)
     share = f"{broken} of {total} clusters are faulty, more than {settings.unhealthy_cluster_threshold:.2%}"
     if total <= settings.large_cluster_num_threshold:
-        return Tier(STOPPED, 0, f"{share}; fleets of at most {settings.large_cluster_num_threshold} clusters stop")
+        small = f"a fleet of at most {settings.large_cluster_num_threshold} clusters then evicts nothing"
+        return Tier(STOPPED, 0, f"{share}; {small}")
     return Tier(SECONDARY, settings.secondary_resource_eviction_rate, share)
 
 

@@ -73,7 +73,7 @@ def _cluster_changed(old: Cluster | None, new: Cluster | None) -> Iterable[Ref]:
 def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
     """A binding is due when its spec or its orders changed, or when a member reported state that is to be preserved.
 
-    A new binding without clusters is not.
+    A new binding without clusters is not due.
     """
     present = new or old
     if present is None or (old is None and not present.spec.clusters):

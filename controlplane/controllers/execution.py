@@ -149,7 +149,7 @@ def _put_back(work: Work, answer: Answer, *, now: datetime) -> tuple[Work, tuple
     if drifted is None or drifted.status != "True":
         return work, ()
     if answer.unchanged:
-        done = Condition(DRIFTED, "False", CHANGE_GONE, "The object is as its manifest wants it.")
+        done = Condition(DRIFTED, "False", CHANGE_GONE, "The object has the values of its manifest again.")
     else:
         what = drifted.message.partition(". It is ")[0]
         done = Condition(DRIFTED, "False", PUT_BACK, f"{what}. It was put back."[:1024])

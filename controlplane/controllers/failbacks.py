@@ -316,7 +316,7 @@ def _wake_at(found: PageResult, in_vain: int, *, full: bool, token: timedelta, n
 
 
 def _check_page(snapshot: FailbackSnapshot, settings: Settings, *, most: int, now: datetime) -> PageResult:
-    """Plan the way back of the bindings of the page, until `most` of them have one."""
+    """Plan the return of the bindings of the page, until `most` plans are made."""
     planner = failback.FailbackPlanner(tuple(snapshot.clusters.values()), snapshot.reserved_capacity, settings, now=now)
     room = (snapshot.quotas if settings.gate(ENFORCEMENT_GATE) else NO_QUOTAS).room()
     plans, staying = list[tuple[Binding, failback.FailbackPlan]](), list[Staying]()

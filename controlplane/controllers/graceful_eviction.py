@@ -169,7 +169,7 @@ def _within_quotas(
     exceeded = room.take(snapshot.subject, restored)
     if exceeded is None:
         return (), room.guards(snapshot.subject, restored)
-    message = f"the copies on recovered clusters are no targets again: {exceeded}"
+    message = f"the copies on recovered clusters do not become targets again: {exceeded}"
     return (Event(snapshot.subject, "CopyNotRestored", message, warning=True),), ()
 
 
@@ -207,14 +207,14 @@ def _dependents(state: State, waiting: Sequence[Binding]) -> dict[Ref, graceful.
 def _conditions(binding: Binding, found: graceful.TaskAssessment, *, now: datetime) -> tuple[Condition, ...]:
     """Return the conditions of a binding with EvictionStuck.
 
-    True: the message names the old copies that stay longer than their time, and what each waits for. False: no copy
-    does, and the message names those that wait within their time.
+    True: the message names the old copies that stay longer than their grace period, and what each waits for. False: no
+    copy does, and the message names the copies whose grace period has not ended.
     """
     waiting = found.overdue or found.waiting
     if not waiting:
         if condition(binding.status.conditions, graceful.EVICTION_STUCK) is None:
             return binding.status.conditions
-        stuck = Condition(graceful.EVICTION_STUCK, "False", "NotStuck", "no eviction task is past its time")
+        stuck = Condition(graceful.EVICTION_STUCK, "False", "NotStuck", "no old copy is past its grace period")
         return with_condition(binding.status.conditions, stuck, now=now)
     states = {task.state for task in waiting}
     reason = next(

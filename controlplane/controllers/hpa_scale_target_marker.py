@@ -26,7 +26,7 @@ class ScaleTargetSnapshot(Struct, frozen=True):
 
 
 def _autoscaler_changed(old: Template | None, new: Template | None) -> Iterator[Ref]:
-    """The workload of an autoscaler is due, before and after a change of the reference."""
+    """The workload that an autoscaler scales is due; if scaleTargetRef changed, the earlier workload as well."""
     sides = [side for side in (old, new) if side is not None]
     if len(sides) == 2 and _deciding(sides[0]) == _deciding(sides[1]):
         return

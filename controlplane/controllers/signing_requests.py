@@ -130,8 +130,8 @@ def _waits(csr: Template | None) -> bool:
 def _allowed(state: State, asked: dict[Ref, tuple[Template, str]]) -> frozenset[Ref]:
     """Return the requests that roles allow to be approved by themselves.
 
-    The agent itself may renew its certificate. A holder of a bootstrap token may ask for the agent of Karmada of a
-    cluster that has not joined yet, and for the agent of this product of a Pull cluster that never had one.
+    An agent may renew its own certificate. The holder of a bootstrap token may ask for a certificate in two cases: for
+    Karmada's agent, if the cluster has not joined yet; for Lifeboat's agent, if its Pull cluster never had an agent.
     """
     policy = Policy({kind: [item.document() for item in state.list(kind)] for kind in KINDS})
     names = {agent: signing_requests.cluster_of(agent) for _, agent in asked.values()}

@@ -160,7 +160,7 @@ def _with_drift(work: Work, drift: str, settings: Settings, *, now: datetime) ->
     if not drift:
         if not is_changed(work) or _is_being_put_back(work, settings, now=now):
             return work, ()
-        gone = Condition(DRIFTED, "False", CHANGE_GONE, "The object is as its manifest wants it.")
+        gone = Condition(DRIFTED, "False", CHANGE_GONE, "The object has the values of its manifest again.")
         return work.with_status(conditions=with_condition(work.status.conditions, gone, now=now)), ()
     if not is_put_back(work, settings):
         message = f"Changed on the member: {drift}. It is only reported."[:1024]

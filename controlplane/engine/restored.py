@@ -84,8 +84,8 @@ class RestoreHold(msgspec.Struct, frozen=True):
         if self.confirmed:
             until = "all Works are current. If that does not end, run again: manage.py restored --confirm"
         return (
-            f"members are left alone since {self.since:%Y-%m-%d %H:%M:%S} UTC: {self.why}. "
-            f"Nothing is written to members until {until}"
+            f"nothing has been written to members since {self.since:%Y-%m-%d %H:%M:%S} UTC: {self.why}. "
+            f"This lasts until {until}"
         )
 
 

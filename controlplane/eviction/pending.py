@@ -69,7 +69,7 @@ def _ended_condition(binding: Binding, rows: Iterable[Eviction], before: Conditi
     if before is None or (before.status != "True" and before.reason != EVICTED):
         return None
     if before.status != "True":
-        message = f"no eviction waits any more; before: evicted, {before.message}"
+        message = f"no eviction waits any more; the last state was: evicted, {before.message}"
         return Condition(EVICTION_PENDING, "False", RECOVERED, message)
     if any(task.reason == TAINT_UNTOLERATED for task in binding.spec.graceful_eviction_tasks):
         return Condition(EVICTION_PENDING, "False", RECOVERED, "evicted; the cluster has recovered since")

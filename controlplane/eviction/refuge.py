@@ -79,7 +79,8 @@ def refuge_from(
         return Refuge(True, f"a replacement for each lost copy: {named}", answer.clusters, answer.asked)
     least = spread_minimum(binding)
     if not settings.eviction.require_full_replacement and 0 < least <= len(answer.clusters):
-        return Refuge(True, f"spread minimum {least} still holds: {named}", answer.clusters, answer.asked)
+        why = f"the spread constraint still has its minimum of {least} clusters: {named}"
+        return Refuge(True, why, answer.clusters, answer.asked)
     short = f"{len(lost)} copies are lost ({', '.join(lost)}) and only {len(new)} other clusters fit"
     return Refuge(False, short if new else f"no other cluster fits for the copy on {', '.join(lost)}")
 

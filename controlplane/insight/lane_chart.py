@@ -62,7 +62,7 @@ class Chart(NamedTuple):
 
     @property
     def axis(self) -> int:
-        """Where the time axis is, from above."""
+        """The y coordinate of the time axis, counted from the top of the chart."""
         return self.height - FOOT
 
     @property

@@ -157,7 +157,7 @@ def _first_failed(probes: Sequence[datetime], seen: datetime | None) -> datetime
 
 
 def _next(points: Mapping[str, datetime]) -> str:
-    """Return the phase after the last one that has ended."""
+    """Return the phase that a failover is in: the phase after the last phase that has ended."""
     order = list(PHASES)
     ended = [order.index(phase) for phase in points if phase in PHASES]
     return order[max(ended) + 1] if ended else WAITING

@@ -63,11 +63,11 @@ def fence_text(name: str, waiting: int) -> str:
     """Return the warning for the author of a fence. `waiting`: workloads whose new copies wait for it."""
     if not waiting:
         return (
-            f"effects: no new copy waits until cluster {name} is confirmed as down; "
-            "while the fence lasts, later ones start at once"
+            f"effects: nothing starts now, because no new copy waits for cluster {name} to be confirmed as down; "
+            "while the fence lasts, later new copies start at once"
         )
     workloads = "1 workload starts" if waiting == 1 else f"{waiting} workloads start"
-    return f"effects: the new copies of {workloads}, which wait until cluster {name} is confirmed as down"
+    return f"effects: the new copies of {workloads}; they wait for cluster {name} to be confirmed as down"
 
 
 def unfence_text(write: Put | Delete) -> str:
@@ -77,7 +77,10 @@ def unfence_text(write: Put | Delete) -> str:
     if fence.fence_of(write.old) is None or fence.fence_of(write.new) is not None:
         return ""
     name = write.new.metadata.name
-    return f"effects: new copies that replace those on cluster {name} directly wait again until it is confirmed as down"
+    return (
+        f"effects: with purge mode Directly, new copies that replace those on cluster {name} wait again "
+        "until the cluster is confirmed as down"
+    )
 
 
 def hold_text(write: Put | Delete, *, now: datetime) -> str:
@@ -86,11 +89,11 @@ def hold_text(write: Put | Delete, *, now: datetime) -> str:
     if not isinstance(hold, EvictionHold | MaintenanceWindow):
         return ""
     if is_deletion(write):
-        return "effects: no eviction waits that this holds"
+        return "effects: none, because no waiting eviction is held by it"
     before = write.old
     if isinstance(before, EvictionHold | MaintenanceWindow) and before.spec == hold.spec:
         return ""
-    return f"effects: no eviction that waits changes; {_later(hold, now=now)}"
+    return f"effects: no waiting eviction changes; {_later(hold, now=now)}"
 
 
 def _later(hold: EvictionHold | MaintenanceWindow, *, now: datetime) -> str:

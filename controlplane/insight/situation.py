@@ -344,7 +344,9 @@ def sentence(status: FleetStatusStatus, *, now: datetime) -> str:
 
 
 def _waiting_text(queue: QueueStatus) -> str:
-    """Return what waits for the end of a pause. An eviction that a pause has not reached yet is still queued."""
+    """Return how many evictions wait for the end of a pause, as the subject of "until you resume".
+
+    Queued evictions count as well, because the next look at the queue holds them."""
     waiting = queue.queued + sum(one.evictions for one in queue.held_by if one.reason == ON_HOLD)
     return f"{waiting} {'eviction waits' if waiting == 1 else 'evictions wait'}" if waiting else "Nothing is evicted"
 

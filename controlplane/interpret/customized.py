@@ -228,7 +228,7 @@ Ask = Callable[..., list[tuple[Script | Hook, tuple[Any, ...]]]]
 
 
 def _one(ask: Ask, read: Callable[..., R], *arguments: Any, about: tuple[Any, ...] = ()) -> R:
-    """Return what the only rule of an operation answers. Raises InterpretationFailed if it cannot be used."""
+    """Return the answer of the only rule of an operation. Raises InterpretationFailed if `read` refuses the answer."""
     ((rule, values),) = ask(*arguments)
     try:
         return read(*about, *values)

@@ -33,7 +33,7 @@ class CredentialStatus(Struct, frozen=True):
     label: Annotated[str, Meta(description="Name of the token, or the Secret that holds it.")] = ""
     expires: Annotated[datetime | None, Meta(description="When it expires. Unset: it is valid until revoked.")] = None
     last_used: Annotated[
-        datetime | None, Meta(description="When it was last used, a few minutes exactly. Unset: never.")
+        datetime | None, Meta(description="When it was last used, accurate to a few minutes. Unset: never.")
     ] = None
     address: Annotated[str, Meta(description="Address from which a session was last used.")] = ""
     agent: Annotated[str, Meta(description="User-Agent with which a session was last used.")] = ""

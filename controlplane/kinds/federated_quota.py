@@ -68,7 +68,7 @@ class FederatedResourceQuota(Object, frozen=True):
 def counted_as(resource: str) -> str | None:
     """Return the request of workloads that a resource of a quota limits: "requests.cpu" limits "cpu".
 
-    None: it limits no request. Quotas of members enforce it alone.
+    None: it limits no request, so only the ResourceQuotas on members enforce it.
     """
     name = resource.removeprefix("requests.")
     if resource in _UNCOUNTED or resource.startswith(("limits.", "count/")):

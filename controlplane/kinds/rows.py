@@ -140,9 +140,10 @@ class Eviction(Row, frozen=True):
 
     @property
     def held(self) -> bool:
-        """Whether the eviction is held, or was held and is being checked again.
+        """Whether the eviction is held, or was held for NoRefuge or StateMissing and is queued to be checked again.
 
-        Any other reason of a queued row is outdated. It stays in the row so that the same Event is not sent again.
+        A queued row may have another reason from an earlier hold. It does not hold the row. It is kept so that the same
+        Event is not sent again.
         """
         return self.state == HELD or (self.state == QUEUED and self.reason in (NO_REFUGE, STATE_MISSING))
 

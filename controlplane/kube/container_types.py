@@ -176,7 +176,10 @@ def _headers(value: Any, at: str, out: Causes) -> None:
 
 
 def probes(container: Document, at: str, out: Causes) -> None:
-    """Append the causes against the probes of a container: a liveness or startup probe succeeds at once."""
+    """Append the causes against the probes of a container.
+
+    successThreshold of liveness and startup probes must be 1. A readiness probe has no terminationGracePeriodSeconds.
+    """
     for name in ("livenessProbe", "startupProbe"):
         probe = container.get(name)
         if probe and probe.get("successThreshold", 1) not in (1, None):

@@ -69,7 +69,7 @@ def overridden(manifest: Document, overriders: Overriders) -> Document:
         if not isinstance(manifest, dict) or not all(
             isinstance(manifest.get(key), str) for key in ("apiVersion", "kind")
         ):
-            raise OverrideError("plaintext: the result is no object with apiVersion and kind")
+            raise OverrideError("plaintext: the result is not an object with apiVersion and kind")
     return manifest
 
 
@@ -86,7 +86,7 @@ def _field_operation(item: FieldPatch) -> Document:
 
 
 def _patched(value: Any, items: Iterable[Any], operation: Callable[[Any], Document], what: str) -> Any:
-    """Return a value after the operations that some items stand for. Raises OverrideError."""
+    """Return a value after a JSON patch, whose operations `operation` makes from the items. Raises OverrideError."""
     operations = [operation(item) for item in items]
     if any(item["op"] == REMOVE and not item["path"] for item in operations):
         raise OverrideError(f"{what}: the whole document cannot be removed")
@@ -142,7 +142,7 @@ def _image_at(manifest: Document, path: str) -> str:
         else:
             value = None
     if not isinstance(value, str):
-        raise OverrideError(f"imageOverrider: predicate.path {path} is no text of the object")
+        raise OverrideError(f"imageOverrider: predicate.path {path} does not lead to a text in the object")
     return value
 
 
@@ -172,17 +172,17 @@ def _with_words(manifest: Document, field: str, overrider: CommandArgsOverrider)
     path = (*_POD_SPEC.get(manifest["kind"], _TEMPLATE_SPEC), "containers")
     containers = _at(manifest, path)
     if containers is not None and not isinstance(containers, list):
-        raise OverrideError(f"{field}Overrider: /{'/'.join(path)} is no list")
+        raise OverrideError(f"{field}Overrider: /{'/'.join(path)} is not a list")
     operations = []
     for index, container in enumerate(containers or ()):
         if not isinstance(container, dict):
-            raise OverrideError(f"{field}Overrider: /{'/'.join(path)}/{index} is no container")
+            raise OverrideError(f"{field}Overrider: /{'/'.join(path)}/{index} is not a container")
         if container.get("name") != overrider.container_name or overrider.operator not in (ADD, REMOVE):
             continue
         words = container.get(field) or []
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise OverrideError(
-                f"{field}Overrider: {field} of container {overrider.container_name} is no list of texts"
+                f"{field}Overrider: {field} of container {overrider.container_name} is not a list of texts"
             )
         changed = [*words, *overrider.value] if overrider.operator == ADD else _without(words, overrider.value)
         if changed != words:
@@ -229,7 +229,7 @@ def _with_field(manifest: Document, overrider: FieldOverrider) -> Document:
         else:
             text = text[int(key)] if isinstance(text, list) and key.isdecimal() and int(key) < len(text) else None
     if not isinstance(text, str):
-        raise OverrideError(f"fieldOverrider: fieldPath {path} is no text of the object")
+        raise OverrideError(f"fieldOverrider: fieldPath {path} does not lead to a text in the object")
     try:
         if overrider.yaml:
             changed = _patched(field_document.from_yaml(text), overrider.yaml, _field_operation, "fieldOverrider")

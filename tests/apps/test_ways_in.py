@@ -39,7 +39,7 @@ HOLD = {
 REF = Ref(EVICTION_HOLD, "", "stop")
 EDITED = {**HOLD, "spec": {**HOLD["spec"], "reason": "old disks"}}  # type: ignore[dict-item]  # spec is a dict
 STRANGE = 'spec.clusters: there is no cluster "nowhere" (yet); see kubectl get clusters'
-LATER = "effects: no eviction that waits changes; later evictions from cluster nowhere are held"
+LATER = "effects: no waiting eviction changes; later evictions from cluster nowhere are held"
 IDLE = "effects: moves nothing; the feature gate Failover is off, so no taint evicts copies"
 WITHDRAWN = "this deletion withdraws 1 taint: example.io/failed:NoExecute from cluster member1"
 

@@ -76,7 +76,7 @@ def test_a_form_is_taken_from_a_browser_with_its_token_and_refused_without(fleet
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "nothing chosen": ({}, "Choose at least one change."),
     "a taint without a key": ({"tainted": "member1"}, "Write the key of the taint"),
-    "no YAML": ({"policy": "a: [b"}, "This is no YAML"),
+    "no YAML": ({"policy": "a: [b"}, "This is not YAML"),
     "a list": ({"policy": "- a"}, "Write one policy"),
     "a cluster that does not exist": ({"lost": ["member9"]}, "member9"),
 }

@@ -69,7 +69,7 @@ def test_what_waits_to_leave_a_cluster_is_found_ordered_about_and_released(
     given = [(verb, "we are releasing", "root")]
     assert (orders("web"), orders("api"), orders("other")) == (given, given, [])
 
-    order(page, server, "Release: take the order away", "web")
+    order(page, server, "Release: remove the order", "web")
     page.get_by_label("Reason").fill("released")
     page.get_by_role("button", name="Release 1 eviction").click()
     expect(page.get_by_text("Release 1 eviction: done")).to_be_visible()

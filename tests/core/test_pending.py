@@ -134,7 +134,7 @@ def test_nothing_is_said_where_nothing_waits_and_nothing_waited(before: Conditio
 def test_an_evicted_workload_whose_rows_are_gone_has_recovered() -> None:
     evicted = Condition(EVICTION_PENDING, "False", EVICTED, "cluster a: no room")
 
-    reported = "no eviction waits any more; before: evicted, cluster a: no room"
+    reported = "no eviction waits any more; the last state was: evicted, cluster a: no room"
     assert said([], evicted) == ("False", "Recovered", reported)
 
 

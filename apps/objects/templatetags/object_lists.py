@@ -88,7 +88,7 @@ def _checkbox(row: Any) -> str:
 
 
 def _link(page: Any) -> Callable[[Any], str]:
-    """Return the function that returns the URL of a row. URLs are those of the first row with another key."""
+    """Return the function that returns the URL of a row: the URL of the first row, with the row's key instead."""
     first = page.result_list[0]
     url = page.url_for_result(first)
     kept = {"preserved_filters": page.preserved_filters, "opts": page.opts}

@@ -130,9 +130,10 @@ def _all_bindings(state: State, namespace: str, *, after: str, limit: int) -> tu
 
 
 def _on_cluster(state: State, cluster: str, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-    """Return a page of the bindings on a cluster that a policy with labels or fields of clusters may select.
+    """Return a page of the bindings on a cluster that may be selected by a policy whose rules read the cluster.
 
-    First come the bindings that are placed there, then those that others need there.
+    Such rules read its labels or fields, so a change of these may change the copies. Bindings that are placed there
+    come first, then attached bindings, whose objects other bindings need there.
     """
     policies = _indexed(state, kinds.OVERRIDE_POLICIES, "targets", [READS_CLUSTERS])
     if not policies:

@@ -24,7 +24,7 @@ def next_bindings(state: State, index: str, value: str, *, after: str, limit: in
 
 
 def count_bindings(state: State, index: str, value: str, *, after: str = "") -> int:
-    """Return how many bindings are left in a round."""
+    """Return how many bindings with an index value come after the cursor `after`."""
     return sum(state.count_by_index(kind, index, value, after=begin) for kind, begin in remaining_kinds(after))
 
 

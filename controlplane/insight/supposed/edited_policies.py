@@ -39,8 +39,9 @@ def edited_refs(changes: Iterable[Change]) -> list[Ref]:
 
 
 def written_overrides(changes: Iterable[Change]) -> dict[Ref, OverridePolicy]:
-    """Return the override policies of changes as they are written, without defaults. Documents that are none are left
-    out: `admitted_policies` says why."""
+    """Return the override policies of changes as they are written, without defaults.
+
+    Documents that are not valid override policies are left out; `admitted_policies` returns the reason."""
     found: dict[Ref, OverridePolicy] = {}
     for change in changes:
         ref = _ref(change) if isinstance(change, PolicyEdited) else None

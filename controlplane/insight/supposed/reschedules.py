@@ -13,7 +13,8 @@ from controlplane.insight.supposed.removals import Rescheduler
 from controlplane.insight.supposed.snapshot import Snapshot
 
 MESSAGE: Final = (
-    "the scheduler chooses its clusters again; what leaves a cluster does not wait until the new copies are healthy"
+    "the scheduler chooses its clusters again; copies on clusters that it leaves are removed without waiting until "
+    "the new copies are healthy"
 )
 
 

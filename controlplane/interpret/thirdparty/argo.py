@@ -26,7 +26,7 @@ def healthy(doc: Document) -> bool:
 
 
 def kept(desired: Document, observed: Document) -> Document:
-    """Return the desired workflow with the member's status, and with its spec.suspend if that is set."""
+    """Return the desired workflow with the status of the member, and with the member's spec.suspend if it is set."""
     suspend, status = needed(observed, "spec", "suspend"), observed.get("status")
     out = desired if suspend is None else {**desired, "spec": {**(desired.get("spec") or {}), "suspend": suspend}}
     return out if status is None else {**out, "status": status}

@@ -226,7 +226,7 @@ def _worst_applications(active: Sequence[Document]) -> Document:
 
 
 def _rank(value: Any, order: Sequence[str]) -> int:
-    """Return the position of a status; a status that is not known comes first. Suspended is as Suspending."""
+    """Return the position of a status; an unknown status comes first. Suspended ranks like Suspending."""
     value = "Suspending" if value == "Suspended" else value
     return order.index(value) if value in order else (0 if order is _APPLICATIONS else -1)
 

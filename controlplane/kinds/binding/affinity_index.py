@@ -48,7 +48,7 @@ def pending_keys(binding: Binding) -> list[str]:
 
 
 def affine_values(cluster: Cluster) -> list[str]:
-    """Return the values of both indexes under which the bindings are found that a change of a cluster concerns."""
+    """Return the index values of the bindings that a change of a cluster concerns, for both indexes."""
     return sorted([f"on:{cluster.metadata.name}", *cluster_index_values(cluster)])
 
 

@@ -45,7 +45,7 @@ def _overrides() -> type[msgspec.Struct]:
 
 
 def _optional(name: str, type_: Any, description: str) -> tuple[str, Any, Any]:
-    """Return a field that may be left out. Descriptions are Markdown, and kubectl prints plain text."""
+    """Return a field that may be left out. Its description loses the Markdown, because kubectl prints plain text."""
     return name, Annotated[type_ | None, Meta(description=description.replace("`", ""))], None
 
 

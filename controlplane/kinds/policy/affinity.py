@@ -136,7 +136,7 @@ ANY_CLUSTER = "any"
 def affinity_index_values(affinity: ClusterAffinity | None) -> tuple[str, ...]:
     """Return index values of which every cluster that an affinity chooses has at least one.
 
-    They are those of its first condition that has any. Names are the narrowest condition and come first.
+    The first condition with index values gives them. Names of clusters come first: they select the fewest clusters.
     """
     for condition in conditions(affinity):
         values = condition.index_values()

@@ -25,7 +25,7 @@ def encoded(value: str) -> str:
 
 
 def decoded(value: Any) -> str:
-    """Return the text of a value in base64; "": the value is none."""
+    """Return the text of a value in base64; "": the value is not base64 of a text."""
     try:
         return base64.b64decode(value or "").decode()
     except (ValueError, TypeError):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from google.protobuf import descriptor_pb2
 
 from controlplane.wire.cel import environment
-from controlplane.wire.cel.admission_types import declared, said, type_text
+from controlplane.wire.cel.admission_types import declared, type_shown, type_text
 from controlplane.wire.cel.rule_faults import RuleFault
 from controlplane.wire.cel.schema_types import Types
 
@@ -62,10 +62,10 @@ def _checked(
         return [RuleFault(stated.field, stated.text, f"compilation failed: {error}")], "dyn"
     result = program.return_type()
     wanted = stated.wanted
-    if not wanted or said(result) in wanted:
+    if not wanted or type_shown(result) in wanted:
         return [], type_text(result)
     choices = wanted[0] if len(wanted) == 1 else f"one of [{' '.join(wanted)}]"
-    return [RuleFault(stated.field, stated.text, f"must evaluate to {choices} but got {said(result)}")], "dyn"
+    return [RuleFault(stated.field, stated.text, f"must evaluate to {choices} but got {type_shown(result)}")], "dyn"
 
 
 def variables_type(types: Types, known: Mapping[str, str]) -> str:

@@ -118,7 +118,7 @@ def _basic(text: str) -> str:
     return text.lower() if text in known else "dyn"
 
 
-def said(found: Any) -> str:
+def type_shown(found: Any) -> str:
     """Return the type of an expression as messages of Kubernetes name it."""
     text = str(found)
     if text == "NULL":

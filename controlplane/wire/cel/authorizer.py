@@ -42,7 +42,7 @@ def authorizer_values(request: Mapping[str, Any], known: Known) -> dict[str, Any
 
 
 def undecided(error: str) -> str | None:
-    """Return the question of which an expression needs the answer, by its error; None: it failed for another reason."""
+    """Return the question that an expression's error asks; None: the expression failed for another reason."""
     found = _UNDECIDED.search(error)
     return None if found is None else bytes.fromhex(found[1]).decode()
 

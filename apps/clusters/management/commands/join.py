@@ -53,7 +53,7 @@ class Command(BaseCommand):
             if problem := problems.get(member.name):
                 self.stderr.write(
                     f"{member.name} has no new impersonator, which requests through the proxy need: {problem}; run the "
-                    "command again when that is mended"
+                    "command again when that is repaired"
                 )
 
     def _pull(self, name: str) -> None:
