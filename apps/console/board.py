@@ -53,9 +53,10 @@ class Board:
         self._left = threading.Event()  # set when the last reader has left
 
     def join(self, reader: Notify) -> frozenset[str]:
-        """Notify a reader of changes from now on, and once soon. An empty set of subjects keeps it awake.
+        """Notify a reader of changes from now on. Return the subjects that may have changed since its page was made.
 
-        Return what has changed since the reader's page was rendered at the earliest. EVERYTHING: it is not known.
+        These are the subjects of the last RECENT_SECONDS. EVERYTHING: the board has not been reading for that long. The
+        reader is also notified once soon, and with an empty set of subjects to keep it awake.
         """
         with self._lock:
             self._readers.add(reader)

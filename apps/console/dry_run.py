@@ -62,7 +62,7 @@ def _rate(change: Change, of_evictions: float) -> float:
 
 
 def question_url(changes: Sequence[Change]) -> str:
-    """Return the URL of What if with a question about these changes, without those that its form does not have."""
+    """Return the URL of What if with a question about changes. Changes that its form does not have are left out."""
     query: list[tuple[str, str]] = []
     for change in changes:
         match change:

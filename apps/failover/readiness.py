@@ -32,7 +32,7 @@ _DUE = (Readiness.name, texts(BINDINGS))
 
 
 def _tallies() -> tuple[Tally, ...]:
-    """Return the bindings by verdict and obstacles, each with the first of them. Triggers keep the counts."""
+    """Return the number of bindings by verdict and obstacles, with some of the bindings. Triggers keep the counts."""
     table = row_table(BindingReadiness)
     query = f"""
         SELECT t.number, e.* FROM objects_tally t CROSS JOIN LATERAL (

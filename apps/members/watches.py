@@ -189,10 +189,10 @@ class Watches:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _list_and_watch(self, stream: Stream, path: str) -> None:
-        """List a kind and watch it until the next list is due, without end; an error ends it.
+        """List a kind and watch it until the next list is due, again and again. Only an error ends it.
 
-        The first watch ends sooner, after a share of the time that differs by kind and cluster. So they are not all
-        listed at the same time. The time counts from the end of a list, however long the list takes.
+        The first watch ends sooner, after a share of the time that differs by kind and cluster, so that lists of many
+        kinds do not begin at the same time. The time counts from the end of a list.
         """
         share = 0.5 + crc32(repr((stream.target.cluster, stream.api_version, stream.kind)).encode()) / 2**33
         while True:

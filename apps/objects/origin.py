@@ -137,7 +137,7 @@ def confirm() -> bool:
 
 
 def unprepared() -> int:
-    """Return how many objects the controllers that make Works have still to look at."""
+    """Return how many objects are still due for the controllers that make Works."""
     with binary_cursor() as cursor:
         return due.count_due(cursor, restored.PREPARING)
 

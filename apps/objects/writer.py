@@ -194,7 +194,7 @@ class Writer:
     def plan(self, kind: Kind, document: Document) -> Planned:
         """Return a creation that is decided and not stored. The caller stores its decision, and calls `planned`.
 
-        The namespace is not checked. Raises the errors of `create` but AlreadyExists.
+        The namespace is not checked. Raises the errors of `create` except AlreadyExists.
         """
         change = self._creation(kind, document, tracked=False)
         effects = self._preview([change.change])

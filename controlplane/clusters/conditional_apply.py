@@ -18,9 +18,10 @@ NO_VERSION = str(2**63 - 1)  # a resourceVersion that no object has: an apply wi
 def conditional(question: Ensure, manifest: Document, known: Document | None) -> Document:
     """Return the manifest with the condition under which it may be applied.
 
-    `manifest`: the manifest of the question over the known object. `known` None: the object must not exist. If the
-    manifest takes over fields of the known object, that object must not have changed since. Otherwise it must only be
-    the same object, because members write the status of a running workload often.
+    `known`: the member's object as it was last read; None: the object must not exist. `manifest`: the manifest of the
+    question, with fields of the known object that are kept (`Ensure.over`). If fields are kept, the object must still
+    have the known resourceVersion. Otherwise only its uid must be the same, because members write the status of a
+    running workload often.
     """
     if known is None:
         condition = {"resourceVersion": NO_VERSION}

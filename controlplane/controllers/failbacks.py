@@ -305,7 +305,7 @@ def _move_next(
 def _wake_at(found: PageResult, in_vain: int, *, full: bool, token: timedelta, now: datetime) -> datetime:
     """Return when to look again.
 
-    `full`: as many bindings are on their way as may be. `token`: the time until the next token. `in_vain`: bindings of
+    `full`: spec.atOnce bindings are returning. `token`: the time until the next token. `in_vain`: bindings of
     a finished round that cannot go back. The more there are, the later the next round begins.
     """
     if full:

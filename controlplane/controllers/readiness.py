@@ -196,7 +196,10 @@ class Readiness(Controller):
         return Decision(changes=(*changes, Save(row)), wake_at=wake_at, reason="Readiness")
 
     def _beginning(self, snapshot: RoundSnapshot, digest: str, *, now: datetime) -> Decision:
-        """Return the beginning of a round; if the digest is as in the last round, the time of the next change."""
+        """Return the decision that begins a round, or only when to look again.
+
+        If the digest is as in the last round, that is when the next hold or window changes; else after PAUSE.
+        """
         stored = snapshot.round
         if stored.began_at is not None and digest == stored.digest:
             return Decision(wake_at=snapshot.situation.holds.next_change(now=now))

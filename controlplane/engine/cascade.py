@@ -117,7 +117,8 @@ def _followed_elsewhere(
     now: datetime,
     phase: Phase,
 ) -> list[Decision | Exception]:
-    """Return decisions whose separate decisions contain what a follower of another group decides."""
+    """Return the decisions, each of whose separate decisions also contains what a controller of another group decides
+    about it. Example: what the scheduler decides about an evicted binding."""
     separate = [one for decision in results if isinstance(decision, Decision) for one in decision.separate_decisions]
     places = {
         change.new.ref: place
@@ -267,7 +268,10 @@ def _composed(
 def _net(
     rows: Iterable[Save | Drop], saved: Collection[tuple[type[Row], str]], overlaid: OverlaidState
 ) -> Iterator[Save | Drop]:
-    """Yield changes of rows as they are without what the same decision saves before. `saved`: the keys of that."""
+    """Yield a follower's changes of rows, on top of rows that the same decision saves (`saved`: their keys).
+
+    A row that the follower drops and the decision saves is not saved at all. If the row is stored, it is dropped.
+    """
     for change in rows:
         if isinstance(change, Save) or _key(change) not in saved:
             yield change

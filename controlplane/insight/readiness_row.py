@@ -142,6 +142,7 @@ def _pool_steps(pool: NodePool) -> NodePool:
 
 
 def _step(amount: int) -> int:
-    """Return 0 for nothing, else the number of the step that an amount is in. Amounts up to 4 have steps of their
-    own."""
+    """Return the number of the step that an amount is in, so that small changes of large amounts change nothing.
+
+    Amounts up to 4 are their own steps."""
     return amount if amount <= 4 else 4 + math.ceil(math.log(amount / 4, CAPACITY_STEP))

@@ -51,8 +51,8 @@ class DrainStatus(Struct, frozen=True):
     departing: Annotated[
         tuple[str, ...],
         Meta(
-            description="Bindings whose eviction the last look has decided. Moved counts them; the next look takes out "
-            "those that are still on the cluster, because their eviction was not stored."
+            description="Bindings whose eviction was decided at the last check. moved includes them. The next check "
+            "subtracts those that are still on the cluster, because their eviction was not stored."
         ),
     ] = ()
     leaving: Annotated[int, Meta(description="Bindings whose old copy still exists.")] = 0

@@ -77,7 +77,7 @@ def counted_as(resource: str) -> str | None:
 
 
 def amount(text: str) -> Quantity:
-    """Return a quantity; zero for a text that is none, which the rules report."""
+    """Return a quantity; zero for a text that is not a quantity, which the rules report."""
     try:
         return Quantity.of(text)
     except QuantityError:

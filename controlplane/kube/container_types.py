@@ -130,7 +130,7 @@ def _resources(value: Document, at: str, out: Causes) -> None:
 
 
 def _overcommits(name: str) -> bool:
-    """Test whether more of a resource may be reserved than there is: not of extended resources and huge pages."""
+    """Test whether a resource may be overcommitted. Extended resources and huge pages may not."""
     return ("/" not in name or "kubernetes.io/" in name) and not name.startswith("hugepages-")
 
 

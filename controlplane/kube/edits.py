@@ -55,7 +55,7 @@ def causes_of_edit(key: str, document: Document, old: Document) -> Causes:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Test whether two values mean the same: a missing value is as good as an empty one, and 1000m as 1."""
+    """Test whether two values mean the same: a missing value equals an empty value, and 1000m equals 1."""
     return bool(_plain(one) == _plain(other))
 
 

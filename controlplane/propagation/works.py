@@ -326,7 +326,7 @@ def updated(stored: Work, wanted: Work) -> Work:
 def conflict_resolution(binding: Binding, annotations: Mapping[str, str]) -> str:
     """Return what happens if the member already has such an object: ABORT or OVERWRITE.
 
-    A valid annotation of the object, from its template or from an override policy, beats the policy.
+    A valid annotation of the object, from its template or from an override policy, takes precedence over the policy.
     """
     annotation = annotations.get(CONFLICT_RESOLUTION_ANNOTATION)
     if annotation in (ABORT, OVERWRITE):

@@ -151,9 +151,9 @@ def test_the_image_at_a_predicate_is_changed_also_of_unknown_kinds() -> None:
     custom = {"apiVersion": "example.io/v1", "kind": "App", "metadata": {"name": "a"}, "spec": {"images": ["a/b:1"]}}
     overrider = {"component": "Tag", "operator": "replace", "value": "2", "predicate": {"path": "/spec/images/0"}}
 
-    with pytest.raises(OverrideFailed, match="no text of the object"):
+    with pytest.raises(OverrideFailed, match="does not lead to a text in the object"):
         result(deployment(), policy(imageOverrider=[overrider]))
-    with pytest.raises(OverrideFailed, match="no text of the object"):
+    with pytest.raises(OverrideFailed, match="does not lead to a text in the object"):
         result(
             custom, policy("c", namespace="", imageOverrider=[{**overrider, "predicate": {"path": "/spec/images/7"}}])
         )

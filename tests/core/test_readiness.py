@@ -179,7 +179,7 @@ REMEDIES = {
         {"clusters": tuple(member(number, ready="False") for number in (1, 2, 3))},
         "from another network",
     ),
-    "fleets of at most 10": ({"clusters": GONE}, "largeClusterNumThreshold"),
+    "a fleet of at most 10": ({"clusters": GONE}, "largeClusterNumThreshold"),
     "MaintenanceWindow w until": ({"holds": Holds(windows=(WINDOW,))}, "spec.until"),
     "EvictionHold h: fair": ({"holds": Holds((HOLD,))}, "delete the EvictionHold"),
 }

@@ -130,7 +130,7 @@ def test_a_recovery_ends_what_the_condition_says_and_once_is_enough() -> None:
 
     assert ended is not None
     assert (ended.status, ended.reason) == ("False", "Recovered")
-    assert "before: evicted, cluster member1" in ended.message
+    assert "the last state was: evicted, cluster member1" in ended.message
     assert pending_condition(moved, [], ended) is None
 
 

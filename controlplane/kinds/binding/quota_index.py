@@ -12,7 +12,7 @@ REASON: Final = "QuotaExceeded"  # of the condition Scheduled
 
 
 def over_quota_keys(binding: Binding) -> list[str]:
-    """Return the namespace of a binding that a quota keeps from being placed as it asks."""
+    """Return the namespace of a binding that waits for room in a quota, as an index value; []: it does not wait."""
     scheduled = condition(binding.status.conditions, SCHEDULED)
     waits = scheduled is not None and scheduled.status == "False" and scheduled.reason == REASON
     return [binding.metadata.namespace] if waits else []

@@ -191,7 +191,7 @@ def _unchanged(new: Policy, old: Policy) -> Iterator[Cause]:
 
 
 def warn(new: Policy, old: Policy | None, settings: Settings) -> list[str]:
-    """Return warnings about fields that have no effect, or another effect than it seems."""
+    """Return warnings about fields that have no effect, or whose effect is easily misread."""
     spec, warnings = new.spec, list[str]()
     if spec.preemption == "Always" and not settings.gate("PropagationPolicyPreemption"):
         warnings.append("spec.preemption has no effect while the feature gate PropagationPolicyPreemption is off")

@@ -78,7 +78,7 @@ def _check(target: Value, verb: str) -> Value:
 
 
 def _part(name: str) -> Any:
-    """Return a function that names a part of the resource."""
+    """Return the CEL function that sets a part of a check, such as the namespace of the resource."""
     return lambda target, value: _with(_RESOURCE, target, **{name: value})
 
 
