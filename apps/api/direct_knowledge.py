@@ -65,7 +65,7 @@ class Knowledge:
         return known.known if self._is_known("settings", known.age, known.settings) else None
 
     def now(self) -> datetime | None:
-        """Return the database's time: what it said less than a second ago, and the time since then."""
+        """Return the database's time: as it was read less than a second ago, plus the time since then."""
         age = float("inf") if self._moment is None else ticks() - self._moment[1]
         if not self._is_known("time", age, store().now, then=self.note_time) or self._moment is None:
             return None

@@ -143,7 +143,7 @@ def of_fleet(*, namespace: str = "") -> Page:
 
     `namespace` "": all namespaces. Records of cluster-scoped bindings are in `record.EVENTS_NAMESPACE`. The page covers
     at most MOST_BINDINGS bindings, and fewer if they have more than MOST_CHANGES changes together. `omissions` then
-    tells the user.
+    returns a text about what is left out.
     """
     found = _failed_over(_ALL, namespace, Place(), limit=MOST_BINDINGS)
     chosen = _readable(found)

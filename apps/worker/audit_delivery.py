@@ -1,6 +1,6 @@
 """Sends audit events to the webhook, and removes old ones.
 
-An event is marked after the webhook has accepted it. So each is sent at least once; receivers tell copies by auditID.
+An event is marked after the webhook has accepted it. So each is sent at least once, and a copy has the same auditID.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Save(msgspec.Struct, frozen=True, gc=False):
 
 
 class Drop(msgspec.Struct, frozen=True, gc=False):
-    """Remove a row-native value. A newer value under its key stays, if the type can tell them apart (`Row.MADE`)."""
+    """Remove a row-native value. A newer value under its key stays, if its type has a time of creation (`Row.MADE`)."""
 
     row: Any
 

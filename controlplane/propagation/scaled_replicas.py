@@ -25,7 +25,7 @@ def retains(template: Template) -> bool:
 def marked(template: Template, autoscalers: Iterable[Template]) -> Template:
     """Return a workload with the label that leaves its replicas to members, if a propagated autoscaler scales it.
 
-    Without one, the label is removed if this rule set it. The annotation tells it from the label of a user.
+    Without one, the label is removed if this rule set it. The annotation shows that the label is not a user's.
     """
     propagated = sorted(
         autoscaler.metadata.name

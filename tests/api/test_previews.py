@@ -126,7 +126,7 @@ WRITES: dict[str, tuple[Any, str]] = {
     "an override policy": (override, "changes 1 copy"),
     "a deleted override policy": (delete_override, "changes 1 copy"),
     "a hold": (hold, "no waiting eviction changes; later evictions from cluster {name} are held"),
-    "a deleted hold": (unhold, "no waiting eviction is held by it"),
+    "a deleted hold": (unhold, "none, because no waiting eviction is held by it"),
     "a window": (
         window,
         "no waiting eviction changes; later evictions from cluster {name} are held from 2098-",
@@ -134,8 +134,11 @@ WRITES: dict[str, tuple[Any, str]] = {
     "a cordon": (cordon, "moves nothing, 1 binding stays on cluster {name}, which takes no new copies"),
     "a taint": (taint, "moves nothing; the feature gate Failover is off, so no taint evicts copies"),
     "a placement by hand": (move, "moves 1, {namespace}/web-configmap from {name} to {name}-2"),
-    "a fence": (fence, "no new copy waits for cluster {name} to be confirmed as down"),
-    "the end of a fence": (unfence, "new copies that replace those on cluster {name} wait again"),
+    "a fence": (fence, "nothing starts now, because no new copy waits for cluster {name} to be confirmed as down"),
+    "the end of a fence": (
+        unfence,
+        "with purge mode Directly, new copies that replace those on cluster {name} wait again",
+    ),
     "a drill": (drill, "moves nothing, 1 without a place, 1 namespace"),
 }
 
