@@ -35,7 +35,7 @@ class Answer:
 
     @property
     def text(self) -> bytes:
-        return orjson.dumps(self.document)
+        return orjson.dumps(self.document, option=orjson.OPT_UTC_Z)
 
     def as_table(self, *, now: datetime, include_object: IncludeObject) -> Document:
         """Return the answer as a Table. An answer without columns is returned as it is."""

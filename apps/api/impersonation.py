@@ -26,7 +26,7 @@ def impersonated(request: Request) -> Identity | None:
     `impersonate` on every part: the user, each group, the uid and each extra value.
     """
     headers = {name.lower(): value for name, value in request.headers.items()}
-    if not any(name.startswith("impersonate-") for name in headers):
+    if not any(name.startswith("impersonate-") and (value or name != USER) for name, value in headers.items()):
         return None
     caller = _caller(headers)
     for attributes in _asked(request.user, caller, headers):
@@ -55,8 +55,8 @@ def _values(header: str) -> tuple[str, ...]:
 
 def _asked(user: Any, caller: Caller, headers: Mapping[str, str]) -> Iterator[Attributes]:
     """Yield what the user of the request has to be allowed."""
-    if caller.name.startswith(SERVICE_ACCOUNT):
-        namespace, _, name = caller.name.removeprefix(SERVICE_ACCOUNT).partition(":")
+    if (account := _account(caller.name)) is not None:
+        namespace, name = account
         yield Attributes(user, "impersonate", "", "serviceaccounts", "", namespace, name)
     else:
         yield Attributes(user, "impersonate", "", "users", name=caller.name)
@@ -69,11 +69,17 @@ def _asked(user: Any, caller: Caller, headers: Mapping[str, str]) -> Iterator[At
             yield Attributes(user, "impersonate", _GROUP_OF_IDS, "userextras", key, name=value)
 
 
+def _account(user: str) -> tuple[str, str] | None:
+    """Return namespace and name of the ServiceAccount that a user is; None: another user."""
+    namespace, _, name = user.removeprefix(SERVICE_ACCOUNT).partition(":")
+    return (namespace, name) if user.startswith(SERVICE_ACCOUNT) and namespace and name else None
+
+
 def _complete(caller: Caller) -> Caller:
     """Return the user with the groups that every such user is in."""
     groups = caller.groups
-    if not groups and caller.name.startswith(SERVICE_ACCOUNT):
-        groups = groups_of(caller.name.removeprefix(SERVICE_ACCOUNT).partition(":")[0])
+    if not groups and (account := _account(caller.name)) is not None:
+        groups = groups_of(account[0])
     if caller.name == ANONYMOUS:
         groups = (*groups, UNAUTHENTICATED)
     elif AUTHENTICATED not in groups and UNAUTHENTICATED not in groups:

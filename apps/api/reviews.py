@@ -16,9 +16,9 @@ from apps.api.error_mapping import nothing_here
 from apps.api.identity import Identity
 from apps.api.permissions import Scope, resource_attributes
 from apps.api.views import KubernetesView
-from controlplane.apimachinery.causes import invalid, required
-from controlplane.apimachinery.errors import Invalid
+from controlplane.apimachinery.errors import BadRequest, Invalid
 from controlplane.authorization.attributes import Caller
+from controlplane.authorization.review_rules import causes_of_review, check_place
 from controlplane.wire import builtin, document_check
 from controlplane.wire.resource import Resource
 
@@ -35,8 +35,6 @@ def review_other(user: Any, question: Document) -> Document:
     spec = question.get("spec") or {}
     extra = {key: tuple(values) for key, values in (spec.get("extra") or {}).items()}
     groups = tuple(spec.get("groups") or ())
-    if not spec.get("user") and not groups:
-        raise Invalid.of(question["kind"], "", [required("spec.user", "name the user, or groups in spec.groups")])
     other = Identity(Caller(str(spec.get("user") or ""), groups, str(spec.get("uid") or ""), extra))
     return review_access(other, question)
 
@@ -59,7 +57,7 @@ def review_rules(user: Any, question: Document) -> Document:
     """Return the status of a SelfSubjectRulesReview."""
     namespace = (question.get("spec") or {}).get("namespace")
     if not namespace:
-        raise Invalid.of(question["kind"], "", [required("spec.namespace", "name the namespace")])
+        raise BadRequest("no namespace on request: name it in spec.namespace")
     return authorization.rules(user, namespace)
 
 
@@ -91,23 +89,15 @@ class ReviewView(KubernetesView):
     def post(self, request: Request, group: str, plural: str, namespace: str | None = None) -> Response:
         resource, within = self._named()
         document = bodies.decode(request.content_type, request.body).document
+        check_place(document, resource.kind, within)
         sent = {field: value for field, value in document.items() if field != "status"}
         question = {**sent, "kind": resource.kind, "apiVersion": resource.api_version}
         schema = builtin.schema(resource.group, resource.version, resource.kind)
-        if causes := document_check.faults(document_check.without_nulls(question, schema), schema):
+        plain = document_check.without_nulls(question, schema)
+        if causes := document_check.faults(plain, schema) or causes_of_review(plain, within):
             raise Invalid.of(resource.kind, "", causes, group=resource.group)
-        if within:
-            _check_namespace(resource, question, within)
         answered = {**question, "status": _ANSWERS[plural](request.user, question)}
         return Response(Answer(answered), status=201)
-
-
-def _check_namespace(resource: Resource, question: Document, namespace: str) -> None:
-    """Raise Invalid unless a review in a namespace asks about this namespace."""
-    asked = ((question.get("spec") or {}).get("resourceAttributes") or {}).get("namespace")
-    if asked != namespace:
-        path, rule = "spec.resourceAttributes.namespace", f'must be the namespace of the URL, "{namespace}"'
-        raise Invalid.of(resource.kind, "", [invalid(path, asked, rule)], group=resource.group)
 
 
 def _review(group: str, plural: str) -> Resource:

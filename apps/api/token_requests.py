@@ -16,11 +16,12 @@ from apps.api.bearer import credential_of
 from apps.api.permissions import Scope, resource_attributes
 from apps.api.query import dry_run
 from apps.api.service_accounts import AUDIENCE, BOUND_KINDS
-from apps.api.views import KubernetesView, TargetView
+from apps.api.views import KubernetesView, TargetView, warning
 from apps.objects.store import store
 from controlplane.apimachinery.causes import invalid, required, unsupported
-from controlplane.apimachinery.errors import Cause, Conflict, Invalid, NotFound
+from controlplane.apimachinery.errors import BadRequest, Cause, Conflict, Invalid, NotFound
 from controlplane.apimachinery.meta import Object, Ref, to_seconds
+from controlplane.authorization.review_rules import check_place
 from controlplane.wire import builtin, document_check
 from controlplane.wire.resource import Resource
 
@@ -37,15 +38,17 @@ class TokenRequestView(TargetView):
     http_method_names = ["post", "options"]
 
     def post(self, request: Request) -> Response:
-        reading, document = store(), _decoded(request, "TokenRequest")
-        ref, spec = self.target.ref, document.get("spec") or {}
+        ref, reading = self.target.ref, store()
+        document = _decoded(request, "TokenRequest", ref.namespace)
+        spec = document.get("spec") or {}
         account = reading.get([ref]).get(ref)
         if account is None:
             raise NotFound.of("serviceaccounts", ref.name)
-        if causes := _faults(spec):
+        if causes := [*_misnamed(document, ref.name), *_faults(spec)]:
             raise Invalid.of("TokenRequest", ref.name, causes, group=GROUP)
         bound = _bound(spec.get("boundObjectRef") or {}, ref.namespace)
-        now, seconds = reading.now(), min(spec.get("expirationSeconds") or DEFAULT_SECONDS, LONGEST_SECONDS)
+        asked = spec.get("expirationSeconds") or DEFAULT_SECONDS
+        now, seconds = reading.now(), min(asked, LONGEST_SECONDS)
         audiences = spec.get("audiences") or [AUDIENCE]
         secret = ""
         if not dry_run(request.query_params, {}):
@@ -57,7 +60,8 @@ class TokenRequestView(TargetView):
             "spec": {**spec, "audiences": audiences, "expirationSeconds": seconds},
             "status": {"token": secret, "expirationTimestamp": ends},
         }
-        return Response(Answer(answered), status=201)
+        shorter = [f"requested expiration of {asked} seconds shortened to {seconds} seconds"] if asked > seconds else []
+        return warning(Response(Answer(answered), status=201), shorter)
 
 
 class TokenReviewView(KubernetesView):
@@ -72,7 +76,7 @@ class TokenReviewView(KubernetesView):
         document = _decoded(request, "TokenReview")
         spec = document.get("spec") or {}
         if not spec.get("token"):
-            raise Invalid.of("TokenReview", "", [required("spec.token", "name the token to review")], group=GROUP)
+            raise BadRequest("token is required for TokenReview in authentication: name it in spec.token")
         answered = {**document, "spec": {**spec, "token": ""}, "status": _reviewed(spec["token"], spec, request)}
         return Response(Answer(answered), status=201)
 
@@ -90,9 +94,10 @@ def _reviewed(secret: str, spec: Document, request: Request) -> Document:
     return {"authenticated": True, "user": described(user), "audiences": audiences}
 
 
-def _decoded(request: Request, kind: str) -> Document:
-    """Return the body of a request. Raises Invalid for fields of a wrong type."""
+def _decoded(request: Request, kind: str, namespace: str = "") -> Document:
+    """Return the body of a request. Raises Invalid for fields of a wrong type, BadRequest for one of another place."""
     body = bodies.decode(request.content_type, request.body).document if request.body.strip() else {}
+    check_place(body, kind, namespace)
     document = {**body, "kind": kind, "apiVersion": f"{GROUP}/{VERSION}"}
     document.pop("status", None)
     if isinstance(spec := document.setdefault("spec", {}), dict) and kind == "TokenRequest":
@@ -101,6 +106,12 @@ def _decoded(request: Request, kind: str) -> Document:
     if causes := document_check.faults(document_check.without_nulls(document, schema), schema):
         raise Invalid.of(kind, "", causes, group=GROUP)
     return document
+
+
+def _misnamed(document: Document, name: str) -> list[Cause]:
+    written = (document.get("metadata") or {}).get("name") or name
+    rule = "must match the service account name if specified"
+    return [invalid("metadata.name", written, rule)] if written != name else []
 
 
 def _faults(spec: Document) -> list[Cause]:

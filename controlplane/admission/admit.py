@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from controlplane import interpret
 from controlplane.admission import metadata_rules, storage_limits
-from controlplane.apimachinery.causes import duplicate, forbidden, invalid, required, unsupported
+from controlplane.apimachinery.causes import duplicate, forbidden, invalid, recreation_hints, required, unsupported
 from controlplane.apimachinery.errors import BadRequest, Cause, Conflict, Invalid, MethodNotAllowed
 from controlplane.apimachinery.meta import Object, ObjectMeta, condition, to_seconds, with_condition
 from controlplane.apimachinery.names import safe_hash
@@ -280,7 +280,9 @@ def _checked(kind: Kind, obj: Any, old: Any, warnings: list[str], *, settings: S
     result = _apply_rules(kind, obj, old, settings=settings, now=now)
     obj = result.object
     if result.causes:
-        raise Invalid.of(kind.resource.kind, obj.metadata.name, result.causes, group=kind.resource.group)
+        error = Invalid.of(kind.resource.kind, obj.metadata.name, result.causes, group=kind.resource.group)
+        error.warnings = recreation_hints(result.causes)
+        raise error
     return Admitted(obj, (*warnings, *result.warnings, *kind.warn(obj, old, settings)))
 
 

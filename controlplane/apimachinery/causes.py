@@ -11,6 +11,8 @@ from controlplane.apimachinery.as_written import plain
 from controlplane.apimachinery.errors import Cause
 
 MAX_REASON = 1024  # characters of a reason that a user gives
+IMMUTABLE = "field is immutable"
+_FIXED = (IMMUTABLE, "cannot change roleRef", "spec is immutable after creation")
 _MAX_SHOWN = 200  # characters of a value in a message
 _CONTROL = frozenset(map(chr, range(32))) - frozenset("\t\n\r")
 
@@ -64,7 +66,16 @@ def mistyped(field: str, value: Any, rule: str) -> Cause:
 
 def immutable(field: str, value: Any) -> Cause:
     """Return the cause for a change of a field that must not change."""
-    return invalid(field, value, "field is immutable: delete the object and create it again to change it")
+    return invalid(field, value, IMMUTABLE)
+
+
+def recreation_hints(causes: Iterable[Cause]) -> tuple[str, ...]:
+    """Return a warning that says how to change fields that an edit must not change.
+
+    It is not in the cause, because clients compare the words of causes with those of Kubernetes.
+    """
+    fixed = [cause.field for cause in causes if any(word in cause.message for word in _FIXED)]
+    return (f"to change {', '.join(fixed)}, delete the object and create it again",) if fixed else ()
 
 
 def shown(value: Any) -> str:

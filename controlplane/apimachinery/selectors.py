@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from controlplane.apimachinery.meta import Struct, UserStruct
 
@@ -23,9 +23,24 @@ MAX_SELECTOR_LENGTH: Final = 16_384
 MAX_LABEL_LENGTH: Final = 63
 MAX_PREFIX_LENGTH: Final = 253
 
-_LABEL_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_DNS_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+class _Syntax(NamedTuple):
+    """The characters that names may have, in words, and as a regular expression."""
+
+    characters: str
+    expression: str
+
+
+_LABEL: Final = _Syntax("alphanumeric characters, '-', '_' or '.'", "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_RFC_1123_LABEL: Final = _Syntax("lower case alphanumeric characters or '-'", "[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_RFC_1123_SUBDOMAIN: Final = _Syntax(
+    "lower case alphanumeric characters, '-' or '.'",
+    r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
+)
+_OF_PREFIX: Final = " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+_LABEL_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")  # each character is looked at once
+_DNS_LABEL: Final = re.compile(_RFC_1123_LABEL.expression)
+_DNS_SUBDOMAIN: Final = re.compile(_RFC_1123_SUBDOMAIN.expression)
 _EXAMPLE: Final = "app=web,tier in (gold,silver),!legacy"
 _FIELD_EXAMPLE: Final = "metadata.name=web,spec.nodeName!=node1"
 
@@ -157,38 +172,43 @@ def field_value(document: Mapping[str, Any], path: str) -> str:
 
 
 def label_key_errors(key: str) -> list[str]:
-    """Return the errors of a label or annotation key; an empty list if it is valid."""
-    prefix, slash, name = key.rpartition("/")
+    """Return the errors of a label or annotation key, in the words of Kubernetes; an empty list if it is valid."""
+    prefix, slash, name = key.partition("/")
+    if "/" in name:
+        return [f"a qualified name {_spelled(_LABEL, 'MyName', 'my.name', '123-abc')}{_OF_PREFIX}"]
     errors = []
-    if slash and not prefix:
-        errors.append(f'"{key}" has an empty prefix before "/": write example.com/{name or "name"} or only the name')
-    elif slash:
-        errors += [f'the prefix of "{key}": {error}' for error in dns1123_subdomain_errors(prefix)]
+    if slash:
+        errors += [f"prefix part {error}" for error in dns1123_subdomain_errors(prefix) if prefix]
+        errors += [] if prefix else ["prefix part must be non-empty"]
+    name = name if slash else prefix
     if not name:
-        errors.append(f'"{key}" has no name: write one, for example example.com/team')
+        errors.append("name part must be non-empty")
     elif len(name) > MAX_LABEL_LENGTH:
-        errors.append(f'"{name}" has {len(name)} characters: must be no more than {MAX_LABEL_LENGTH}')
-    elif not _LABEL_NAME.fullmatch(name):
-        errors.append(_letters(name, "letters, digits, '-', '_' and '.'", "MyName or my.name"))
+        errors.append(f"name part must be no more than {MAX_LABEL_LENGTH} bytes")
+    if not _LABEL_NAME.fullmatch(name):
+        errors.append(f"name part {_spelled(_LABEL, 'MyName', 'my.name', '123-abc')}")
     return errors
 
 
 def label_value_errors(value: str) -> list[str]:
     """Return the errors of a label value. The empty value is valid."""
+    errors = []
     if len(value) > MAX_LABEL_LENGTH:
-        return [f'"{value[:80]}" has {len(value)} characters: must be no more than {MAX_LABEL_LENGTH}']
+        errors.append(f"must be no more than {MAX_LABEL_LENGTH} bytes")
     if value and not _LABEL_NAME.fullmatch(value):
-        return [_letters(value, "letters, digits, '-', '_' and '.'", "MyValue or 12345")]
-    return []
+        words = "a valid label must be an empty string or "
+        rule = _spelled(_LABEL, "MyValue", "my_value", "12345", expression=f"({_LABEL.expression})?")
+        errors.append(words + rule.removeprefix("must "))
+    return errors
 
 
 def dns1123_label_errors(name: str) -> list[str]:
     """Return the errors of a DNS-1123 label: lower case letters, digits and '-', at most 63 characters."""
     errors = []
     if len(name) > MAX_LABEL_LENGTH:
-        errors.append(f'"{name[:80]}" has {len(name)} characters: must be no more than {MAX_LABEL_LENGTH}')
+        errors.append(f"must be no more than {MAX_LABEL_LENGTH} characters")
     if not _DNS_LABEL.fullmatch(name):
-        errors.append(_letters(name, "lower case letters, digits and '-'", "my-name or 123-abc"))
+        errors.append(f"a lowercase RFC 1123 label {_spelled(_RFC_1123_LABEL, 'my-name', '123-abc')}")
     return errors
 
 
@@ -196,9 +216,9 @@ def dns1123_subdomain_errors(name: str) -> list[str]:
     """Return the errors of a DNS-1123 subdomain: labels joined by '.', at most 253 characters in all."""
     errors = []
     if len(name) > MAX_PREFIX_LENGTH:
-        errors.append(f'"{name[:80]}…" has {len(name)} characters: must be no more than {MAX_PREFIX_LENGTH}')
+        errors.append(f"must be no more than {MAX_PREFIX_LENGTH} characters")
     if not _DNS_SUBDOMAIN.fullmatch(name):
-        errors.append(_letters(name, "lower case letters, digits, '-' and '.'", "example.com"))
+        errors.append(f"a lowercase RFC 1123 subdomain {_spelled(_RFC_1123_SUBDOMAIN, 'example.com')}")
     return errors
 
 
@@ -206,14 +226,15 @@ def selector_errors(selector: LabelSelector) -> list[tuple[str, str]]:
     """Return (field, message) of every error of a selector. The fields are relative to the selector."""
     errors = []
     for key, value in selector.match_labels.items():
-        errors += [("matchLabels", error) for error in label_key_errors(key) + label_value_errors(value)]
+        errors += [("matchLabels", f'"{key}": {error}') for error in label_key_errors(key)]
+        errors += [("matchLabels", f'"{value}": {error}') for error in label_value_errors(value)]
     for index, requirement in enumerate(selector.match_expressions):
         errors += [(f"matchExpressions[{index}].{field}", error) for field, error in _requirement_errors(requirement)]
     return errors
 
 
 def _requirement_errors(requirement: LabelSelectorRequirement) -> list[tuple[str, str]]:
-    errors = [("key", error) for error in label_key_errors(requirement.key)]
+    errors = [("key", f'"{requirement.key}": {error}') for error in label_key_errors(requirement.key)]
     match requirement.operator:
         case "In" | "NotIn" if not requirement.values:
             errors.append(("values", f"must name at least one value when operator is {requirement.operator}"))
@@ -222,12 +243,16 @@ def _requirement_errors(requirement: LabelSelectorRequirement) -> list[tuple[str
         case operator if operator not in OPERATORS:
             errors.append(("operator", f'"{operator}" is not one of {", ".join(OPERATORS)}'))
     for value in requirement.values:
-        errors += [("values", error) for error in label_value_errors(value)]
+        errors += [("values", f'"{value}": {error}') for error in label_value_errors(value)]
     return errors
 
 
-def _letters(name: str, allowed: str, example: str) -> str:
-    return f'"{name[:80]}" must consist of {allowed}, starting and ending with a letter or digit, like {example}'
+def _spelled(syntax: _Syntax, *examples: str, expression: str = "") -> str:
+    """Return the rule of a syntax as Kubernetes words it, with examples and its regular expression."""
+    listed = ",  or ".join(f"'{example}'" for example in examples)
+    of = f"regex used for validation is '{expression or syntax.expression}'"
+    both = "must start and end with an alphanumeric character"
+    return f"must consist of {syntax.characters}, and {both} (e.g. {listed}, {of})"
 
 
 def _refuse_long(text: str, what: str) -> None:

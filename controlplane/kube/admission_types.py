@@ -20,12 +20,6 @@ _REVIEWS: Final = ("v1", "v1beta1")
 _SELECTORS: Document = {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
 _CONDITIONS, _ANNOTATIONS = 64, 20
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_NAME_PART: Final = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
-    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-)
 
 
 def _alone(noun: str, *, named: bool = False) -> Rule:
@@ -104,18 +98,7 @@ def _condition(value: Document, at: str, out: Causes) -> None:
     if not name:
         out.append(causes.required(f"{at}.name"))
     else:
-        out.extend(causes.invalid(f"{at}.name", name, wrong) for wrong in _name_errors(name))
-
-
-def _name_errors(name: str) -> list[str]:
-    """Return the errors of a qualified name, such as "example.com/size"."""
-    prefix, slash, last = name.rpartition("/")
-    errors = [f"prefix part {wrong}" for wrong in selectors.dns1123_subdomain_errors(prefix)] if slash else []
-    if not last:
-        errors.append("name part must be non-empty")
-    if not _QUALIFIED.fullmatch(last):
-        errors.append(_NAME_PART)
-    return errors
+        out.extend(causes.invalid(f"{at}.name", name, wrong) for wrong in selectors.label_key_errors(name))
 
 
 def _conditions(value: Any, at: str, out: Causes) -> None:
@@ -143,7 +126,7 @@ def _policy(value: Document, at: str, out: Causes) -> None:
     for index, note in enumerate((value.get("spec") or {}).get("auditAnnotations") or ()):
         key = f"{name}/{note.get('key') or ''}"
         field = f"spec.auditAnnotations[{index}].key"
-        out.extend(causes.invalid(field, key, wrong) for wrong in _name_errors(key))
+        out.extend(causes.invalid(field, key, wrong) for wrong in selectors.label_key_errors(key))
 
 
 def _policy_spec(value: Document, at: str, out: Causes) -> None:

@@ -221,7 +221,8 @@ def _node(value: Document, at: str, out: Causes) -> None:
         _taint(taint, f"metadata.taints[{index}]", out)
         pair = taint.get("key"), taint.get("effect")
         if pair in pairs:
-            out.append(causes.duplicate(f"metadata.taints[{index}]", taint))
+            rule = "taints must be unique by key and effect pair"
+            out.append(causes.duplicate(f"metadata.taints[{index}]", taint, rule))
         pairs.add(pair)
 
 

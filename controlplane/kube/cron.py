@@ -42,7 +42,7 @@ def cron_error(schedule: str) -> str:
         return f"unrecognized descriptor: {schedule}"
     fields = schedule.split()
     if len(fields) != 5:
-        return f"expected exactly 5 fields, found {len(fields)}: {fields}"
+        return f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
     for field, (_, least, most, names) in zip(fields, _CRON, strict=True):
         for part in field.split(","):
             if not _is_cron_part(part, least, most, names):

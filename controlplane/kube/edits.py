@@ -36,8 +36,8 @@ FIXED: dict[str, tuple[str, ...]] = {
 }
 
 _STATEFUL = (
-    *("minReadySeconds", "ordinals", "persistentVolumeClaimRetentionPolicy", "replicas", "revisionHistoryLimit"),
-    *("template", "updateStrategy"),
+    *("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit"),
+    *("persistentVolumeClaimRetentionPolicy", "minReadySeconds"),
 )
 
 
@@ -88,8 +88,8 @@ def _stateful_set(document: Document, old: Document, out: Causes) -> None:
     now = {name: value for name, value in _spec(document).items() if name not in _STATEFUL}
     was = {name: value for name, value in _spec(old).items() if name not in _STATEFUL}
     if not same(now, was):
-        allowed = ", ".join(f"'{name}'" for name in sorted(_STATEFUL))
-        words = f"updates to statefulset spec for fields other than {allowed} are forbidden"
+        *allowed, last = (f"'{name}'" for name in _STATEFUL)
+        words = f"updates to statefulset spec for fields other than {', '.join(allowed)} and {last} are forbidden"
         out.append(causes.forbidden("spec", words))
 
 
@@ -97,7 +97,7 @@ def _frozen(document: Document, old: Document, out: Causes) -> None:
     """Append the causes for changed data of an immutable ConfigMap or Secret."""
     if not old.get("immutable"):
         return
-    words = "field is immutable when `immutable` is set: delete the object and create it again to change it"
+    words = "field is immutable when `immutable` is set"
     if not document.get("immutable"):
         out.append(causes.forbidden("immutable", words))
     for field in ("data", "binaryData"):
@@ -206,6 +206,7 @@ def _csi_node(document: Document, old: Document, out: Causes) -> None:
 
 
 _OF_DRIVER = ("nodeID", "topologyKeys")
+_GRACE = "(allow it to be set to 1 if it was previously negative)"
 _MUTABLE_POD = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 
 
@@ -224,10 +225,10 @@ def _pod(document: Document, old: Document, out: Causes) -> None:
         words = "existing toleration can not be modified except its tolerationSeconds"
         out.append(causes.forbidden("spec.tolerations", words))
     if not same(_fixed(spec), _fixed(was)):
-        fields = (
-            "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations`"
-        )
-        out.append(causes.forbidden("spec", f"pod updates may not change fields other than {fields} (only additions)"))
+        fields = ("containers[*].image", "initContainers[*].image", "activeDeadlineSeconds", "tolerations")
+        listed = ",".join(f"`spec.{field}`" for field in fields)
+        may = f"{listed} (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` {_GRACE}"
+        out.append(causes.forbidden("spec", f"pod updates may not change fields other than {may}"))
 
 
 def _deadline(now: Any, was: Any, out: Causes) -> None:

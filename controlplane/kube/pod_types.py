@@ -30,7 +30,12 @@ EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _DNS = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _RESTARTS = ("Always", "OnFailure", "Never")
 _SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?")
-_SEARCH = re.compile(r"[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*")
+_SEARCH = re.compile(r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*")
+_SEARCHED = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must "
+    "start and end with an alphanumeric character"
+)
+_BY = "regex used for validation is"
 _IDS = between(0, MAX_INT32)
 
 
@@ -221,8 +226,7 @@ def _search(value: Any, at: str, out: Causes) -> None:
     if len(name) > 253:
         out.append(causes.invalid(at, value, "must be no more than 253 characters"))
     elif not _SEARCH.fullmatch(name):
-        words = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-', '_' or '.'"
-        out.append(causes.invalid(at, value, f"{words}, regex used for validation is '{_SEARCH.pattern}')"))
+        out.append(causes.invalid(at, value, f"{_SEARCHED} (e.g. 'example.com', {_BY} '{_SEARCH.pattern}')"))
 
 
 def _options(value: Any, at: str, out: Causes) -> None:
@@ -280,7 +284,7 @@ TYPES = {
             "runAsGroup": _IDS,
             "fsGroup": _IDS,
             "supplementalGroups": each(_IDS),
-            "fsGroupChangePolicy": one_of("OnRootMismatch", "Always", empty=True),
+            "fsGroupChangePolicy": one_of("Always", "OnRootMismatch", empty=True),
             "sysctls": _sysctls,
         }
     ),

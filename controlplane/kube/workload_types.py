@@ -235,7 +235,7 @@ def _failure_policy(value: Document, policy: Document, at: str, out: Causes) -> 
 def _failure_rule(rule: Document, at: str, names: list[Any], value: Document, out: Causes) -> None:
     action, codes, conditions = rule.get("action"), rule.get("onExitCodes"), rule.get("onPodConditions")
     if not action:
-        out.append(causes.required(f"{at}.action", f"valid values: {list(_ACTIONS)}"))
+        out.append(causes.required(f"{at}.action", f"valid values: [{' '.join(map(causes.shown, _ACTIONS))}]"))
     elif action == "FailIndex" and value.get("backoffLimitPerIndex") is None:
         words = "requires the backoffLimitPerIndex to be set"
         out.append(causes.invalid(f"{at}.action", action, words))
@@ -326,7 +326,7 @@ def new_job(value: Document, out: Causes) -> None:
 def new_revision(value: Document, out: Causes) -> None:
     """Append the cause against a new ControllerRevision without data."""
     if value.get("data") is None:
-        out.append(causes.required("data"))
+        out.append(causes.required("data", "data is mandatory"))
 
 
 _COUNTS: dict[str, Rule] = dict.fromkeys(

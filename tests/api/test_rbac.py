@@ -137,6 +137,30 @@ def test_an_impersonated_user_has_that_users_rights_and_name(api: Client, eva: C
     assert unnamed.status == 400
 
 
+@pytest.mark.parametrize(
+    ("name", "groups"),
+    [
+        ("", ["system:masters", "system:authenticated"]),
+        ("system:serviceaccount:shop", ["system:authenticated"]),
+        (
+            "system:serviceaccount:shop:bot",
+            ["system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"],
+        ),
+    ],
+    ids=["no name", "half a name", "a whole name"],
+)
+def test_an_impersonated_name_has_the_groups_of_its_form(api: Client, name: str, groups: list[str]) -> None:
+    headers = {
+        "Authorization": f"Bearer {api.token}",
+        "Content-Type": "application/json",
+        "Impersonate-User": name,
+    }
+
+    answer = api.send("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", b"{}", headers)
+
+    assert answer.document["status"]["userInfo"]["groups"] == groups
+
+
 def test_default_roles_are_there_from_the_first_start(api: Client) -> None:
     admin = api.get(f"{RBAC}/clusterroles/admin").document
 

@@ -118,6 +118,24 @@ def test_a_wrong_request_names_its_field(api: Client, account: str, spec: dict[s
     assert [cause["field"] for cause in answer.document["details"]["causes"]] == [field]
 
 
+def test_a_body_for_another_place_is_refused(api: Client, account: str) -> None:
+    path = f"{account}/token"
+
+    assert api.post(path, {"metadata": {"name": "other"}}).document["details"]["causes"][0]["field"] == "metadata.name"
+    assert api.post(path, {"metadata": {"namespace": "other"}}).status == 400
+    assert 'Pod in version "v1"' in api.post(path, {"apiVersion": "v1", "kind": "Pod"}).document["message"]
+    assert api.post(REVIEWS, {"spec": {}}).status == 400
+
+
+def test_a_longer_lifetime_is_shortened_with_a_warning(api: Client, account: str) -> None:
+    answer = requested(api, account, expirationSeconds=360_000)
+
+    assert answer.document["spec"]["expirationSeconds"] == 172_800
+    assert answer.document["status"]["expirationTimestamp"].endswith("Z")
+    assert "requested expiration of 360000 seconds shortened to 172800 seconds" in answer.headers["warning"]
+    assert "warning" not in requested(api, account, expirationSeconds=172_800).headers
+
+
 def test_a_token_of_nothing_is_not_found(api: Client, account: str) -> None:
     assert requested(api, f"{account}-other").status == 404
     assert requested(api, account, boundObjectRef={"kind": "Secret", "name": "none"}).status == 404

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from controlplane.apimachinery.errors import Invalid
 from tests.core.admitted import created, fields, updated
 
 Document = dict[str, Any]
@@ -59,3 +60,16 @@ def test_a_pod_keeps_its_time_to_end() -> None:
 def test_a_job_has_a_selector_only_if_it_says_so(spec: Document, refused: set[str]) -> None:
     assert fields(job(**spec)) == refused
     assert created(job(manualSelector=True, selector={"matchLabels": {"app": "once"}})).object.spec["manualSelector"]
+
+
+def test_the_refusal_of_an_edit_has_the_words_of_kubernetes_and_a_warning_says_what_to_do() -> None:
+    old = created(job(completions=2)).object
+
+    with pytest.raises(Invalid) as caught:
+        updated(job(completions=3), old)
+
+    assert [cause.message for cause in caught.value.details.causes] == ["Invalid value: 3: field is immutable"]
+    assert caught.value.warnings == ("to change spec.completions, delete the object and create it again",)
+    with pytest.raises(Invalid) as caught:
+        updated(job(completions=2, parallelism=-1), old)
+    assert caught.value.warnings == ()

@@ -14,7 +14,7 @@ MISSPELT = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' "
     "(e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
 )
-FROZEN = "Forbidden: field is immutable when `immutable` is set: delete the object and create it again to change it"
+FROZEN = "Forbidden: field is immutable when `immutable` is set"
 
 
 def kept(kind: str, data: Document, **more: Any) -> Document:

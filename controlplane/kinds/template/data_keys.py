@@ -15,7 +15,7 @@ _MISSPELT: Final = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' "
     f"(e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '{_SPELLING.pattern}')"
 )
-_FROZEN: Final = "field is immutable when `immutable` is set: delete the object and create it again to change it"
+_FROZEN: Final = "field is immutable when `immutable` is set"
 
 
 def misspelt(field: str, keys: Collection[str]) -> Iterator[Cause]:

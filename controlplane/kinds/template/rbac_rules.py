@@ -14,6 +14,7 @@ from controlplane.settings import Settings
 GROUP = "rbac.authorization.k8s.io"
 _ROLES = {"RoleBinding": ("Role", "ClusterRole"), "ClusterRoleBinding": ("ClusterRole",)}
 _SUBJECTS = ("ServiceAccount", "User", "Group")
+_NO_SELECTOR = "at least one clusterRoleSelector required if aggregationRule is non-nil"
 
 Document = dict[str, Any]
 
@@ -29,10 +30,10 @@ def validate_role(new: Any, old: Any, settings: Settings) -> list[Cause]:
 def _aggregation(rule: Document) -> Iterator[Cause]:
     chosen = rule.get("clusterRoleSelectors") or ()
     if not chosen:
-        yield required("aggregationRule.clusterRoleSelectors", "at least one clusterRoleSelector required")
+        yield required("aggregationRule.clusterRoleSelectors", _NO_SELECTOR)
     for index, selector in enumerate(chosen):
         if not is_selector(selector):
-            yield invalid(f"aggregationRule.clusterRoleSelectors[{index}]", selector, "invalid label selector")
+            yield invalid(f"aggregationRule.clusterRoleSelectors[{index}]", selector, "invalid label selector.")
 
 
 def _rule(rule: Document, path: str, namespaced: bool) -> Iterator[Cause]:
@@ -74,7 +75,7 @@ def validate_binding(new: Any, old: Any, settings: Settings) -> list[Cause]:
     if not ref.get("name"):
         causes.append(required("roleRef.name", ""))
     if old is not None and old.content.get("roleRef") != ref:
-        causes.append(invalid("roleRef", ref, "cannot change roleRef: delete the binding and create it again"))
+        causes.append(invalid("roleRef", ref, "cannot change roleRef"))
     for index, subject in enumerate(new.content.get("subjects") or ()):
         causes += _subject(subject, f"subjects[{index}]", namespaced=new.kind == "RoleBinding")
     return causes
