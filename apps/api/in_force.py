@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import orjson
+from django.db.migrations.recorder import MigrationRecorder
+from django.db.models import Min
 
 from apps.api import reading
 from apps.api.answer import ListAnswer, ObjectAnswer
@@ -53,9 +55,13 @@ def configured(target: Target, *, as_table: bool) -> ObjectAnswer:
 
 
 def unwritten(resource: Resource) -> Document:
-    """Return an empty `default`, for the rows of a Table before the object is created."""
+    """Return an empty `default`, as old as the installation, for the rows of a Table before the object is created.
+
+    The installation began with the first migration of its database. One query.
+    """
+    began = MigrationRecorder.Migration.objects.aggregate(at=Min("applied"))["at"]
     head = {"apiVersion": resource.api_version, "kind": resource.kind}
-    return {**head, "metadata": {"name": NAME, "creationTimestamp": None}, "spec": {}}
+    return {**head, "metadata": {"name": NAME, "creationTimestamp": began.strftime("%Y-%m-%dT%H:%M:%SZ")}, "spec": {}}
 
 
 def beside_objects() -> Beside:

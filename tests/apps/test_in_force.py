@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client
 
+from apps.objects.store import store
 from controlplane.kinds.configuration import columns
 from controlplane.kinds.taint_policy import columns as taint_policy_columns
 from tests.apps.pages import stored
@@ -32,6 +35,13 @@ def test_the_settings_in_force_are_shown_although_the_object_is_not_stored(root:
     assert (row["Failover"], row["Tier"], row["Rates"]) == ("Off", "Normal", "0.5/0.1")
     assert (row["Rate"], row["Threshold"], row["Large"]) == ("0.5", "0.55", "10")
     assert root.get(URL, HTTP_ACCEPT="application/json").json()["items"] == []
+
+
+def test_settings_that_are_not_stored_are_as_old_as_the_installation(root: Client) -> None:
+    two_hours_and_a_bit = timedelta(hours=2, minutes=3)
+    MigrationRecorder.Migration.objects.update(applied=store().now() - two_hours_and_a_bit)
+
+    assert [rows(root, url)[0]["Age"] for url in (URL, f"{URL}/default")] == ["123m", "123m"]
 
 
 def test_what_was_written_shows_at_once_and_is_read_as_it_was_written(root: Client) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,6 +41,7 @@ def test_one_object_is_shown_before_it_was_written_and_apply_creates_it(k: Kubec
         header, row = k("get", *arguments).splitlines()
         assert header.split() == HEADER
         assert row.split()[:7] == UNTOUCHED
+        assert re.fullmatch(r"[0-9smhdy]+", row.split()[7]), "the age of the installation"
 
     assert "not found" in k("get", KIND, "default", "-o", "yaml", code=1)
     assert "not found" in k("get", KIND, "other", code=1)
