@@ -43,9 +43,10 @@ class OverlaidState:
 
     def by_index(self, kind: str, index: str, values: Collection[str], *, limit: int = 0) -> dict[str, Sequence[Any]]:
         """Return the objects under each value of a declared index, in (namespace, name) order."""
-        stored = self._state.by_index(kind, index, values, limit=limit)
         if kind not in self._kinds:
-            return stored
+            return self._state.by_index(kind, index, values, limit=limit)
+        enough = limit + len(self._objects) if limit else 0  # each object here may replace one that is stored
+        stored = self._state.by_index(kind, index, values, limit=enough)
         found = {value: {obj.ref: obj for obj in objects} for value, objects in stored.items()}
         for ref, obj in self._objects.items():
             if ref.kind == kind:

@@ -6,9 +6,11 @@ A binding that is placed again gets its Works in the same step.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from controlplane import kinds
 from controlplane.apimachinery.meta import ObjectMeta, Ref
@@ -16,9 +18,9 @@ from controlplane.apimachinery.names import execution_namespace, work_name
 from controlplane.controllers.policies import Policies
 from controlplane.controllers.scheduler import Scheduler
 from controlplane.controllers.works import Works
-from controlplane.engine.cascade import followers
+from controlplane.engine.cascade import followers, with_following
 from controlplane.engine.controller import Controller
-from controlplane.engine.decision import Decision
+from controlplane.engine.decision import Decision, Delete, Guard, Put
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.routing import OwnershipError
 from controlplane.engine.run import Failure, Report, World, run_batch
@@ -28,11 +30,13 @@ from controlplane.kinds.policy import ClusterAffinity, Placement, ReplicaSchedul
 from controlplane.kinds.rows import CapacityReservation
 from controlplane.kinds.work import Work
 from controlplane.settings import Settings
-from tests.builders.objects import START, cluster, deployment, policy
+from tests.builders.objects import START, binding, cluster, deployment, policy
 
 WEB = deployment("web")
 BINDING = Ref(kinds.RESOURCE_BINDING, "default", "web-deployment")
 EVERYWHERE = policy(placement=Placement(replica_scheduling=ReplicaSchedulingStrategy()))
+UNPLACED, OTHER = (binding(name, EVERYWHERE.spec.placement, scheduled=False) for name in ("web", "other"))
+OLDER, OLDER_OTHER = (one.with_spec(replicas=9) for one in (UNPLACED, OTHER))
 
 
 class Chain:
@@ -151,6 +155,79 @@ def test_a_follower_that_fails_is_due_and_the_template_keeps_its_binding(fails: 
     assert chain.failures == []  # the scheduler reports it when its own batch fails
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"wake_at": START},
+        {"separate_decisions": (Decision(),)},
+        {"guards": (Guard(WEB.ref, 1),)},
+        {"changes": (Delete(cluster("member2")),)},
+    ],
+    ids=lambda more: next(iter(more)),
+)
+def test_a_follower_that_decides_more_than_what_it_writes_decides_in_its_own_turn(more: dict[str, Any]) -> None:
+    class Demanding(Scheduler):
+        def decide_all(self, snapshots: Any, settings: Any, *, now: Any, answer: Any = None) -> Any:
+            return [replace(one, **more) for one in super().decide_all(snapshots, settings, now=now, answer=answer)]
+
+    chain = Chain(Demanding(), Policies(), Works())
+
+    chain.batch("policies")
+
+    assert chain.due == {("scheduler", BINDING)}
+    assert chain.store.objects[BINDING].spec.clusters == ()
+
+
+def test_a_follower_that_writes_against_an_exact_version_decides_in_its_own_turn() -> None:
+    class Exact(Scheduler):
+        def decide_all(self, snapshots: Any, settings: Any, *, now: Any, answer: Any = None) -> Any:
+            decided = super().decide_all(snapshots, settings, now=now, answer=answer)
+            return [
+                replace(
+                    one,
+                    changes=tuple(replace(put, exact=True) if isinstance(put, Put) else put for put in one.changes),
+                )
+                for one in decided
+            ]
+
+    chain = Chain(Exact(), Policies(), Works())
+
+    chain.batch("policies")
+
+    assert chain.store.objects[BINDING].spec.clusters == ()
+
+
+@pytest.mark.parametrize(
+    ("decision", "followed"),
+    [
+        (Decision(changes=(Put(UNPLACED, None),)), True),
+        (Decision(changes=(Put(UNPLACED, None),), wake_at=START), False),
+        (Decision(changes=(Put(UNPLACED, None),), separate_decisions=(Decision(),)), False),
+        (Decision(changes=(Put(UNPLACED, OLDER),)), True),
+        (Decision(changes=(Put(UNPLACED, OLDER, exact=True),)), False),
+        (Decision(changes=(Put(OTHER, OLDER_OTHER),)), False),
+    ],
+    ids=["new", "looks again", "has separate decisions", "its own", "its own, exactly", "another one"],
+)
+def test_what_a_decision_creates_and_its_own_object_are_followed(decision: Decision, followed: bool) -> None:
+    store = MemoryStore(controllers=[Scheduler()], clock=lambda: START)
+    store.create(cluster("member1"))
+
+    (found, failed) = with_following(
+        [decision, ValueError("this decision failed")],
+        [UNPLACED.ref, OTHER.ref],
+        [Scheduler()],
+        store,
+        Settings(),
+        group=Scheduler.group,
+        now=START,
+        phase=lambda *_: nullcontext(),
+    )
+
+    assert [one.controller for one in cast(Decision, found).followed] == (["scheduler"] if followed else [])
+    assert str(failed) == "this decision failed"
+
+
 def test_what_cannot_be_stored_together_is_stored_without_its_followers() -> None:
     class Full(MemoryStore):
         def apply(
@@ -189,6 +266,13 @@ def test_controllers_with_shards_have_several_leases_and_do_not_follow() -> None
 
     assert [one.name for one in followers(leader, [Scheduler(), Works()], settings)] == ["scheduler", "works"]
     assert [one.name for one in followers(leader, [Sharded(), Works()], settings)] == ["works"]
+
+
+def test_a_controller_with_shards_is_not_followed() -> None:
+    class Sharded(Policies):
+        shards = 2
+
+    assert followers(Sharded(), [Scheduler(), Works()], Settings()) == ()
 
 
 @pytest.mark.parametrize("name", ["policies", "scheduler"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any, cast
 
@@ -12,10 +13,11 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.controllers.eviction_queue import EvictionQueue
 from controlplane.controllers.evictions import Evictions
+from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.scheduler import Scheduler
 from controlplane.engine import run
-from controlplane.engine.cascade import followers
-from controlplane.engine.decision import Decision, Drop, Save
+from controlplane.engine.cascade import followers, with_following
+from controlplane.engine.decision import Decision, Delete, Drop, Guard, Put, Save, unchanged
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.overlaid_state import OverlaidState
 from controlplane.engine.run import Report, World, run_batch
@@ -30,6 +32,7 @@ from tests.builders.objects import START, binding, cluster, no_execute
 from tests.core.eviction_fleet import ANYWHERE, FAST
 
 BY = Actor("test")
+GONE = Guard(Ref("cluster.karmada.io/Cluster", "", "member9"), None)
 WORLD = World(answer=lambda question: Tokens(dict(question.wanted), 0.0))
 CONTROLLERS = (EvictionQueue(), Evictions(), Scheduler())
 
@@ -45,10 +48,12 @@ def queued(*bindings: Binding, store: Callable[..., MemoryStore] = MemoryStore) 
     return made
 
 
-def evict(store: MemoryStore, *, settings: Settings = FAST, alone: bool = False) -> Report:
+def evict(
+    store: MemoryStore, *, settings: Settings = FAST, alone: bool = False, scheduler: Scheduler = CONTROLLERS[2]
+) -> Report:
     """Run one batch of evictions. `alone`: no controller follows."""
     evictions = CONTROLLERS[1]
-    following = () if alone else followers(evictions, CONTROLLERS, settings)
+    following = () if alone else followers(evictions, (*CONTROLLERS[:2], scheduler), settings)
     return run_batch(evictions, store, settings, world=WORLD, following=following)
 
 
@@ -160,7 +165,128 @@ def test_a_scheduler_that_is_switched_off_does_not_follow() -> None:
     assert placed(store) == {"web-deployment": []}
 
 
+class Demanding(Scheduler):
+    """A scheduler whose decisions have more than what it writes, or write something else."""
+
+    def __init__(self, change: Callable[[Decision], Decision]) -> None:
+        super().__init__()
+        self.change = change
+
+    def decide_all(self, snapshots: Any, settings: Any, *, now: Any, answer: Any = None) -> Any:
+        decided = super().decide_all(snapshots, settings, now=now, answer=answer)
+        return [self.change(one) if isinstance(one, Decision) else one for one in decided]
+
+
+def with_puts(change: Callable[[Put], tuple[Put | Delete, ...]]) -> Callable[[Decision], Decision]:
+    """Return what changes each Put of a decision."""
+
+    def changed(decision: Decision) -> Decision:
+        new = [change(one) if isinstance(one, Put) else (one,) for one in decision.changes]
+        return replace(decision, changes=tuple(one for ones in new for one in ones))
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda decision: replace(decision, wake_at=START),
+        lambda decision: replace(decision, separate_decisions=(Decision(),)),
+        lambda decision: replace(decision, guards=(unchanged("Node", ()),)),
+        with_puts(lambda put: ()),
+        with_puts(lambda put: (put, Put(cluster("member9"), None))),
+        with_puts(lambda put: (Delete(put.new),)),
+        with_puts(lambda put: (replace(put, old=put.new),)),
+    ],
+    ids=["looks again", "separate", "guards", "no object", "two objects", "a deletion", "another version"],
+)
+def test_a_scheduler_that_does_more_than_place_the_binding_does_so_in_its_own_turn(
+    change: Callable[[Decision], Decision],
+) -> None:
+    store = queued(binding("web", ANYWHERE, on={"member1": 2}))
+
+    evict(store, scheduler=Demanding(change))
+
+    assert len(evicted(store)) == 1
+    assert placed(store) == {"web-deployment": []}
+    assert [ref.name for ref in store.due["scheduler"]] == ["web-deployment"]
+
+
+def test_what_an_eviction_and_the_placement_rest_on_is_kept_of_both() -> None:
+    web = binding("web", ANYWHERE, on={"member1": 2})
+    store = queued(web)
+    old = store.objects[web.ref]
+    (snapshot,) = Evictions().load(store, [FLEET])
+    (leaves,) = Evictions().decide(snapshot, FAST, now=START, answer=Tokens({"fleet": 1}, 0.0)).separate_decisions
+    leaves = with_puts(lambda put: (replace(put, upon=("labels",)),))(replace(leaves, guards=(*leaves.guards, GONE)))
+    chooses = Demanding(with_puts(lambda put: (replace(put, upon=("labels", "annotations")),)))
+
+    (found, failed) = with_following(
+        [Decision(separate_decisions=(leaves,)), ValueError("this decision failed")],
+        [web.ref, web.ref],
+        [chooses],
+        store,
+        FAST,
+        group=Evictions.group,
+        now=START,
+        phase=lambda *_: nullcontext(),
+    )
+
+    (composed,) = cast(Decision, found).separate_decisions
+    (put,) = (change for change in composed.changes if isinstance(change, Put))
+    assert (put.old, put.upon) == (old, ("labels", "annotations"))
+    assert cast(Binding, put.new).spec.clusters
+    assert set(composed.guards) > {*leaves.guards}
+    assert len(set(composed.guards)) == len(composed.guards)
+    assert str(failed) == "this decision failed"
+
+
 # The state that decisions leave
+
+
+ON_BOTH = binding("both", None, on={"member1": 1, "member2": 1})
+ON_FIRST = binding("first", None, on={"member1": 1})
+LATER = binding("later", None, on={"member1": 1})
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2])
+@pytest.mark.parametrize(
+    "writes",
+    [
+        (),
+        (LATER,),
+        (ON_BOTH.with_spec(clusters=ON_FIRST.spec.clusters),),
+        (ON_FIRST.with_spec(clusters=()), LATER),
+        (ON_BOTH.with_spec(clusters=()), ON_FIRST.with_spec(clusters=())),
+        (cluster("member1"),),
+    ],
+    ids=["nothing", "new", "one cluster less", "left and new", "left", "another kind"],
+)
+def test_objects_are_found_where_they_will_be_when_the_decisions_are_stored(
+    writes: tuple[Object, ...], limit: int
+) -> None:
+    before, after = (MemoryStore(controllers=(), clock=lambda: START) for _ in range(2))
+    for store in (before, after):
+        store.create(ON_BOTH, ON_FIRST)
+    for new in writes:
+        after.put(new, after.objects[new.ref]) if new.ref in after.objects else after.create(new)
+    overlaid = OverlaidState(cast(State, before), {new.ref: new for new in writes})
+
+    found, wanted = (
+        state.by_index(RESOURCE_BINDING, "placed", ["member1", "member2", "member3"], limit=limit)
+        for state in (overlaid, after)
+    )
+
+    assert _names(found) == _names(wanted)
+    assert _names(overlaid.get([ON_BOTH.ref, LATER.ref])) == _names(after.get([ON_BOTH.ref, LATER.ref]))
+
+
+def _names(found: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return what was found by index or by reference, without versions."""
+    return {
+        key: [(one.ref, one.spec) for one in (value if isinstance(value, list | tuple) else [value])]
+        for key, value in found.items()
+    }
 
 
 def reservation(key: str, name: str, replicas: int, *, age: int = 0) -> CapacityReservation:
