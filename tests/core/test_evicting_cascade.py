@@ -257,10 +257,11 @@ LATER = binding("later", None, on={"member1": 1})
         (LATER,),
         (ON_BOTH.with_spec(clusters=ON_FIRST.spec.clusters),),
         (ON_FIRST.with_spec(clusters=()), LATER),
+        (ON_BOTH.with_spec(clusters=()),),
         (ON_BOTH.with_spec(clusters=()), ON_FIRST.with_spec(clusters=())),
         (cluster("member1"),),
     ],
-    ids=["nothing", "new", "one cluster less", "left and new", "left", "another kind"],
+    ids=["nothing", "new", "one cluster less", "left and new", "the first left", "both left", "another kind"],
 )
 def test_objects_are_found_where_they_will_be_when_the_decisions_are_stored(
     writes: tuple[Object, ...], limit: int
