@@ -83,7 +83,7 @@ def _behaviour(source: str) -> CodeType | None:
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             node.returns = None
         elif isinstance(node, ast.AnnAssign):
-            node.annotation = ast.Constant(0)
+            node.annotation = ast.copy_location(ast.Constant(0), node)
     return compile(tree, "", "exec")
 
 

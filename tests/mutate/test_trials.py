@@ -11,7 +11,7 @@ from tests.mutate.changes import changes
 
 PROJECT = Path(__file__).parents[2]
 MODULE = """
-LIMIT = 3 + 1
+LIMIT: int | float = 3 + 1
 
 
 class Room:
@@ -39,7 +39,7 @@ def test_each_change_alters_a_line_and_neither_annotations_nor_signatures() -> N
     found = [(change.function, change.number, change.after) for change in changes(MODULE)]
 
     assert found == [
-        ("", 2, "LIMIT = 3 - 1"),
+        ("", 2, "LIMIT: int | float = 3 - 1"),
         ("Room.fits", 7, "return count != LIMIT"),
         ("Room.fits", 7, "return count <= LIMIT"),
         ("Room.fits", 7, "return count >= LIMIT"),
@@ -61,7 +61,7 @@ def test_what_no_test_notices_is_printed_within_functions_and_outside_of_them(tm
     assert done.returncode == 1, done.stdout + done.stderr
     assert [line.strip() for line in done.stdout.splitlines() if line.startswith(("room.py", "    +"))] == [
         "room.py:2:",
-        "+LIMIT = len('four') / 1",
+        "+LIMIT: int | float = len('four') / 1",
         "room.py:7: Room.fits",
         "+return count <= LIMIT",
         "room.py:11: unused",
