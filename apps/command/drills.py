@@ -27,9 +27,9 @@ def drill(
     returns: Annotated[
         bool, typer.Option("--and-return", help="--real: afterwards uncordon them and return the workloads.")
     ] = False,
-    within: Annotated[str, typer.Option(help="Within which all workloads have to be moved.")] = "1h",
+    within: Annotated[str, typer.Option(help="Time in which all workloads have to be moved.")] = "1h",
     without_place: Annotated[int, typer.Option(min=0, help="How many workloads may stay without a place.")] = 0,
-    healthy: Annotated[int, typer.Option(min=0, help="--real: healthy copies of each workload, all the time.")] = 1,
+    healthy: Annotated[int, typer.Option(min=0, help="--real: least number of healthy copies of a workload.")] = 1,
     selector: Annotated[str, typer.Option("-l", "--selector", help="Count only workloads with these labels.")] = "",
     rate: Rate = 0.5,
     reason: Reason = "",

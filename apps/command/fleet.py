@@ -27,7 +27,7 @@ def clusters(run: Run) -> None:
 
 @command(app, panel=PANEL)
 def top(run: Run) -> None:
-    """Show how full the clusters are: what pods request, of what nodes can give. The fullest first."""
+    """Show how full the clusters are: the requests of pods as a share of what nodes offer. The fullest first."""
     found = run.api.items(paths.CLUSTERS)
     if run.show(found):
         return

@@ -179,7 +179,7 @@ def compare(run: Run, names: Annotated[list[str] | None, typer.Argument(help="Th
 
 @command(app, panel=PANEL, dangerous=True)
 def takeover(run: Run, names: Clusters) -> None:
-    """End the observing of clusters: Lifeboat writes to them from now on. Stop the other control plane before."""
+    """Let Lifeboat write to clusters that were only observed. Stop the other control plane first."""
     found = _compared(run, names)
     _report(run, found)
     if waiting := sum(1 for one in found if one[2] == UNKNOWN):

@@ -99,7 +99,7 @@ def revert(
     run: Run,
     workload: Annotated[str, typer.Argument(help="TYPE/NAME (deployment/web), or the name of a binding.")],
 ) -> None:
-    """Take the latest failover of one workload back: it returns to the placement it had before."""
+    """Undo the latest failover of one workload: it returns to its placement before that failover."""
     about = subject(run, workload)
     before = run.api.get(about.path)
     planned = run.api.post(f"{about.path}/revert", {}, dry_run=True)

@@ -22,9 +22,9 @@ Context = Annotated[str, typer.Option("--context", help="The context of the kube
 Namespace = Annotated[str, typer.Option("-n", "--namespace", help="The namespace. Default: that of the context.")]
 Format = Annotated[Output, typer.Option("-o", "--output", help="How the answer is printed.")]
 RecordFormat = Annotated[RecordOutput, typer.Option("-o", "--output", help="How the answer is printed.")]
-Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do it without a question.")]
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would happen, and change nothing.")]
-Reason = Annotated[str, typer.Option("--reason", help="Why. It is kept, and others read it.")]
+Reason = Annotated[str, typer.Option("--reason", help="The reason. It is kept, and others can read it.")]
 
 _COMMON: dict[str, tuple[Any, Any]] = {
     "kubeconfig": (Kubeconfig, None),

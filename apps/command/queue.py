@@ -35,7 +35,7 @@ def queue_(
     watch: Annotated[bool, typer.Option("-w", "--watch", help="Print it again until Ctrl-C.")] = False,
     interval: Annotated[str, typer.Option(help="With -w: time between two answers.")] = "2s",
     cluster: OfCluster = "",
-    rate: Annotated[float | None, typer.Option(min=0, help="Estimate with so many evictions per second.")] = None,
+    rate: Annotated[float | None, typer.Option(min=0, help="Estimate for this rate, in evictions per second.")] = None,
     finished: Annotated[bool, typer.Option("--finished", help="Also evictions that have ended.")] = False,
 ) -> None:
     """Show the eviction queue in its order: state, reason, due time, and the estimated time of each eviction."""
@@ -223,7 +223,7 @@ def hold(run: Run, evictions: Names = None, cluster: OfCluster = "", reason: Rea
 
 @command(app, panel=PANEL, dangerous=True)
 def release(run: Run, evictions: Names = None, cluster: OfCluster = "", reason: Reason = "") -> None:
-    """Take back a hold; without a hold, take back skip and expedite."""
+    """Remove a hold; if there is none, remove skip and expedite."""
     _order(run, "release", evictions, cluster=cluster, reason=reason, asks="")
 
 
@@ -245,7 +245,7 @@ def expedite(run: Run, evictions: Names = None, cluster: OfCluster = "", reason:
 def pause(
     run: Run,
     reason: Reason = "",
-    last: Annotated[str, typer.Option("--for", help="End by itself after 30m, 2h, 1d. Default: at `resume`.")] = "",
+    last: Annotated[str, typer.Option("--for", help="When it ends: after 30m, 2h, 1d. Default: at `resume`.")] = "",
     cluster: Annotated[list[str] | None, typer.Option("--cluster", help="Only evictions from it. Repeatable.")] = None,
     name: Annotated[str, typer.Option(help="Name of the EvictionHold. Pauses with other names apply as well.")] = PAUSE,
 ) -> None:

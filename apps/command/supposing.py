@@ -32,12 +32,12 @@ def whatif(
     clusters: Annotated[Several, typer.Argument(help="These clusters stop answering: the same as --lost.")] = None,
     lost: Annotated[Several, typer.Option("--lost", help="This cluster stops answering. Repeatable.")] = None,
     region: Annotated[Several, typer.Option("--region", help="All clusters of this region stop answering.")] = None,
-    provider: Annotated[Several, typer.Option("--provider", help="All clusters of this provider.")] = None,
+    provider: Annotated[Several, typer.Option("--provider", help="Clusters of this provider stop answering.")] = None,
     drain: Annotated[Several, typer.Option("--drain", help="This cluster is drained.")] = None,
     rate: Annotated[float, typer.Option(min=0.001, help="Bindings per second of --drain and --failback.")] = 0.5,
-    cordon: Annotated[Several, typer.Option("--cordon", help="This cluster takes nothing new.")] = None,
+    cordon: Annotated[Several, typer.Option("--cordon", help="This cluster is cordoned.")] = None,
     taint: Annotated[Several, typer.Option("--taint", help="CLUSTER:KEY=VALUE:EFFECT is added.")] = None,
-    failback: Annotated[Several, typer.Option("--failback", help="What left this cluster returns.")] = None,
+    failback: Annotated[Several, typer.Option("--failback", help="Workloads that left this cluster return.")] = None,
     unjoin: Annotated[Several, typer.Option("--unjoin", help="This cluster is removed.")] = None,
     file: Annotated[
         list[Path] | None, typer.Option("-f", "--filename", help="A policy or FailoverConfiguration is applied.")

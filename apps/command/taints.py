@@ -161,9 +161,9 @@ def fence(
     cluster: Cluster,
     reason: Reason = "",
     last: Annotated[str, typer.Option("--for", help="How long the confirmation is valid: 10m, 2h.")] = "1h",
-    remove: Annotated[bool, typer.Option("--remove", help="Take the confirmation back.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the confirmation.")] = False,
 ) -> None:
-    """Confirm that a cluster that does not answer is down, so that copies which wait for that start elsewhere."""
+    """Confirm that a cluster that does not answer is down. Copies that wait for this start elsewhere."""
     path = f"{paths.cluster(cluster)}/fence"
     body: dict[str, Any] = {}
     if not remove:

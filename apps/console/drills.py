@@ -105,7 +105,7 @@ class StartForm(forms.Form):
     )
     rate = forms.FloatField(min_value=0.001, initial=0.5, required=False, help_text="Drain: bindings per second.")
     seconds = forms.IntegerField(
-        label="Seconds at most", min_value=1, initial=3600, help_text="Within which all workloads have to be moved."
+        label="Seconds at most", min_value=1, initial=3600, help_text="Time in which all workloads have to be moved."
     )
     without_place = forms.IntegerField(label="Without a place at most", min_value=0, initial=0)
     healthy = forms.IntegerField(

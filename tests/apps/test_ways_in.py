@@ -175,7 +175,9 @@ def _last_change(ref: Ref) -> ChangeLog:
 
 
 def _last_audited(ref: Ref) -> tuple[str, str, str, int]:
-    event = AuditEvent.objects.filter(name=ref.name).order_by("-at", "-pk")[0]
+    # The event of a refusal is stored up to a second later, and so perhaps after that of the next write.
+    stored = AuditEvent.objects.filter(name=ref.name, code__lt=400)
+    event = stored.order_by("-at", "-pk")[0]
     return event.username, event.verb, event.resource, event.code
 
 
