@@ -91,9 +91,9 @@ def targets(binding: Binding) -> Iterator[TargetCluster]:
 
 def rendering(binding: Binding, template: Template) -> Rendering:
     """Return the common part of the Works of a binding."""
-    place, name = template.metadata, work_name(template.kind, template.metadata.name, template.metadata.namespace)
+    name = work_name(template.kind, template.metadata.name, template.metadata.namespace)
     knows = interpret.interpreter_for(template.api_version, template.kind)
-    manifest = _pruned(template, knows)
+    manifest, place = _pruned(template, knows)
     link_labels, link_annotations = _links(binding)
     annotations = {
         **link_annotations,
@@ -350,13 +350,17 @@ def preserved_labels(binding: Binding, cluster: str) -> Mapping[str, str]:
     return last.preserved_label_state
 
 
-def _pruned(template: Template, knows: interpret.Interpreter) -> Document:
-    """Return the manifest of a template for members, pruned and without labels and annotations."""
-    metadata: Document = {"name": template.metadata.name}
-    if template.metadata.namespace:
-        metadata["namespace"] = template.metadata.namespace
-    doc = {"apiVersion": template.api_version, "kind": template.kind, "metadata": metadata, **template.content}
-    return doc if knows.prune is None else knows.prune(doc)
+def _pruned(template: Template, knows: interpret.Interpreter) -> tuple[Document, ObjectMeta]:
+    """Return the manifest of a template for members, without labels and annotations, and its metadata with those of
+    them that members get."""
+    place = template.metadata
+    names = {"name": place.name, **({"namespace": place.namespace} if place.namespace else {})}
+    doc = {"apiVersion": template.api_version, "kind": template.kind, "metadata": names, **template.content}
+    if knows.prune is None:
+        return doc, place
+    pruned = knows.prune({**doc, "metadata": {**names, "labels": place.labels, "annotations": place.annotations}})
+    kept = pruned["metadata"]
+    return {**pruned, "metadata": names}, replace(place, labels=kept["labels"], annotations=kept["annotations"])
 
 
 def _links(binding: Binding) -> tuple[dict[str, str], dict[str, str]]:

@@ -22,6 +22,7 @@ from controlplane.kinds.binding import GracefulEvictionTask, TargetCluster
 from controlplane.kinds.policy import (
     DIRECTLY,
     GRACEFULLY,
+    ResourceSelector,
     Suspension,
 )
 from controlplane.kinds.template import Template
@@ -112,6 +113,32 @@ def test_i1_a_copy_that_is_wanted_again_before_the_member_was_asked_stays(again:
     assert snapshot is not None
     assert snapshot.late == LateRemoval(wanted=again, may_go=True)
     assert [change.new.metadata.finalizers for change in decision.changes] == ([()] if again else [])
+
+
+def test_a_token_secret_reaches_members_without_the_token_and_the_account_of_the_control_plane() -> None:
+    """A member deletes a token Secret that names the uid of another ServiceAccount than its own."""
+    account = {"kubernetes.io/service-account.name": "runner"}
+    token = Template.fold(
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                **{"name": "runner-token", "namespace": "default", "uid": "uid-token"},
+                "annotations": {**account, "kubernetes.io/service-account.uid": "uid-runner", "team": "a"},
+            },
+            "type": "kubernetes.io/service-account-token",
+            "data": {"token": "c2VzYW1l"},
+        }
+    )
+    story = Story(*MEMBERS, policy("all", ResourceSelector("v1", "Secret")), token)
+    story.place(token, member1=0)
+
+    manifest = story.works()["member1"].manifest
+
+    assert "data" not in manifest
+    notes = manifest["metadata"]["annotations"]
+    assert {name: value for name, value in notes.items() if name in (*account, "team")} == {**account, "team": "a"}
+    assert not [name for name, value in notes.items() if "service-account.uid" in f"{name} {value}"]
 
 
 def test_suspension_holds_back_the_clusters_it_names() -> None:
