@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from apps.objects import decoded_clusters
 from apps.objects.arrays import Array, BinaryCursor, bigints, texts
 from apps.objects.tables import ObjectTable, object_table, read, row_table
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine.decision import EVERY, CapacityGuard
+from controlplane.kinds import CLUSTER
 from controlplane.kinds.rows import CapacityReservation
 
 Stored = Mapping[Ref, Object | None]
@@ -91,7 +93,8 @@ def load(cursor: BinaryCursor, refs: Iterable[Ref]) -> dict[Ref, Object | None]:
     objects: dict[Ref, Object | None] = dict.fromkeys(refs)
     for table, some in by_table(list(objects)):
         for kind, namespace, name, doc in cursor.run(table.fetch, pack_refs(some)):
-            objects[Ref(kind, namespace, name)] = read(kind, doc)
+            found = decoded_clusters.single(name, doc) if kind == CLUSTER else read(kind, doc)
+            objects[Ref(kind, namespace, name)] = found
     return objects
 
 

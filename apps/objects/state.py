@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from apps.objects import change_log, encryption, leases
+from apps.objects import change_log, decoded_clusters, encryption, leases
 from apps.objects.apply import binary_cursor
 from apps.objects.arrays import texts
 from apps.objects.lookup import load, quota_query, used_from
@@ -49,7 +49,7 @@ class DjangoState:
     def list(self, kind: str, *, namespace: str = "", after: tuple[str, str] = START, limit: int = 0) -> Sequence[Any]:
         found = self._stored(kind, namespace=namespace, after=after, limit=limit)
         if kind == CLUSTER and not limit and after == START:
-            return _clusters(found)
+            return decoded_clusters.listed((item.name, item.text) for item in found)
         return [read(kind, item.text) for item in found]
 
     def by_index(self, kind: str, index: str, values: Collection[str], *, limit: int = 0) -> dict[str, Sequence[Any]]:
@@ -353,25 +353,6 @@ class DjangoState:
         """Return the newest version; 0: nothing has been written yet."""
         with binary_cursor() as cursor:
             return _scalar(cursor.run("SELECT version FROM objects_counter WHERE id = 1").fetchone()) or 0
-
-
-_known_clusters: dict[str, tuple[str, Any]] = {}  # by name: the JSON and the object decoded from it
-
-
-def _clusters(documents: Sequence[Document]) -> list[Any]:
-    """Return the clusters of documents. A cluster whose JSON has not changed is not decoded again.
-
-    Clusters are large, and every batch reads all of them.
-    """
-    global _known_clusters
-    before, current = _known_clusters, {}
-    for document in documents:
-        pair = before.get(document.name)
-        if pair is None or pair[0] != document.text:
-            pair = (document.text, read(CLUSTER, document.text))
-        current[document.name] = pair
-    _known_clusters = current
-    return [cluster for _, cluster in current.values()]
 
 
 def _opened(kind: str, documents: Sequence[Document]) -> Sequence[Document]:

@@ -473,6 +473,18 @@ def test_clusters_are_in_their_own_table(store: DjangoStore) -> None:
     assert rows("SELECT kind, name, region, sync_mode FROM clusters_cluster") == [(CLUSTER, "member1", "eu", "Push")]
 
 
+def test_a_cluster_is_decoded_again_only_when_it_has_changed(store: DjangoStore) -> None:
+    [kept, edited] = create(store, cluster("kept"), cluster("edited"))
+    known = {one.ref: one for one in store.list(CLUSTER)}
+
+    write(store, Put(edited.with_spec(region="us"), edited))
+
+    found = store.get([kept.ref, edited.ref])
+    assert found[kept.ref] is known[kept.ref]
+    assert found[edited.ref].spec.region == "us"
+    assert [one.spec.region for one in store.list(CLUSTER)] == ["us", "eu"]
+
+
 @pytest.mark.parametrize("name", ["a\0b", "a\x1fpolicy=PropagationPolicy:x/forged"], ids=["NUL", "separator"])
 def test_what_users_write_into_annotations_is_stored_and_forges_no_index_entry(store: DjangoStore, name: str) -> None:
     annotations = {PROPAGATION_POLICY_NAMESPACE_ANNOTATION: "x", PROPAGATION_POLICY_NAME_ANNOTATION: name}
