@@ -16,8 +16,8 @@ a stand-in for the kubelet). `make e2e LAB=FOLDER FILES='karmadactl_test.go|name
 stack, runs the files, and replaces their rows here. A note has the reason of a failure; a difference on purpose names
 its rule. The specs of interpreter webhooks expect the webhook of Karmada's example, which is no part of the suite's
 programs: `make e2e` starts a stand-in that answers as that example does (`tests/e2e/interpreter_webhook.py`).
-Specs that make a cluster remove its folder at their end. The script of the suite's programs that does this has to remove
-folders as well (`rm -rf`), or these specs fail after everything they test has passed.
+Specs that make a cluster remove its folder at their end. The script of the suite's programs that does this has to
+remove folders as well (`rm -rf`), or these specs fail after everything they test has passed.
 
 """
 _ROW = re.compile(

@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
 from typer.testing import CliRunner
 
 from apps.command.program import app
@@ -29,7 +28,6 @@ SPACE: Final = "lab"
 NAMES: Final = ("member1", "member2", "member3")
 WITHIN: Final = 180.0  # seconds
 LOOK: Final = 1.0
-CHANGING: Final = "CronJob"  # makes pods of its own accord
 COMPARED: Final = ("Same", "Marks only")
 Snapshot = dict[str, Any]
 
@@ -46,7 +44,7 @@ def main() -> int:
     with members(lab, environment) as configs, original.api_server(lab, environment) as other:
         with stack(folder / "first", environment, configs) as source:
             _fill(source, lab / KINDS)
-            original.fill(other, source, _documents(lab / KINDS))
+            original.fill(other, source, lab / KINDS)
         for config in configs:
             say(f"{config.stem} holds {original.written_by_karmada(config)} objects")
         exported = _export(other, folder / "exported")
@@ -89,16 +87,9 @@ def _is_whole(binding: dict[str, Any]) -> bool:
 def _export(other: Path, folder: Path) -> Path:
     """Write what `kubectl get -o yaml` prints of the control plane."""
     folder.mkdir(exist_ok=True)
-    kinds = [f"{plural}.{version}.{group}" for group, version, _, plural, _ in original.KINDS]
-    templates = kubectl(other, "api-resources", "--verbs=list,create", "--namespaced", "-o", "name").split()
-    cluster = ["namespaces", "customresourcedefinitions", "clusterroles", "clusterrolebindings", "priorityclasses"]
-    for name in (*kinds, *cluster, *(one for one in templates if "karmada.io" not in one)):
-        (folder / f"{name}.yaml").write_text(kubectl(other, "get", name, "-A", "-o", "yaml"))
+    kinds = kubectl(other, "api-resources", "--verbs=list,create", "-o", "name").split()
+    (folder / "all.yaml").write_text(kubectl(other, "get", ",".join(kinds), "-A", "-o", "yaml"))
     return folder
-
-
-def _documents(manifest: Path) -> list[dict[str, Any]]:
-    return [one for one in yaml.safe_load_all(manifest.read_text()) if one]
 
 
 def _migrate(target: Path, other: Path, exported: Path, configs: Sequence[Path]) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -25,20 +25,25 @@ KINDS: Final = (
     ("work.karmada.io", "v1alpha2", "ClusterResourceBinding", "clusterresourcebindings", False),
     ("work.karmada.io", "v1alpha1", "Work", "works", True),
 )
-_WRITTEN_BY_SERVERS: Final = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
+TRIES: Final = 10
+DEFINITION: Final = "CustomResourceDefinition"
+_DEFAULTING: Final = ("ResourceQuota", "LimitRange")  # would change or refuse what is created after them
+# Karmada's API server runs without the first two, and no controller fills in what the third looks at.
+_WITHOUT: Final = "--disable-admission-plugins=ServiceAccount,StorageObjectInUseProtection,ResourceQuota"
+_WRITTEN_BY_SERVERS: Final = (
+    *("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "ownerReferences"),
+)
 
 
 @contextmanager
 def api_server(lab: Path, environment: Mapping[str, str]) -> Iterator[Path]:
     """Run a kube-apiserver without controllers, with Karmada's definitions, and yield its kubeconfig."""
-    alone = {**environment, "ONLY_APISERVER": "1"}
+    alone = {**environment, "ONLY_APISERVER": "1", "APISERVER_FLAGS": _WITHOUT}
     subprocess.run([str(lab / "members.sh"), "start", NAME, NUMBER], env=alone, check=True)
     config = Path(environment["LAB"], "run", f"{NAME}.config")
     try:
         kubectl(config, "create", "-f", "-", given=_list(_definition(*kind) for kind in KINDS))
-        for _, _, _, plural, _ in KINDS:
-            kubectl(config, "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
-            kubectl(config, "get", plural, "-A")
+        kubectl(config, "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
         yield config
     finally:
         subprocess.run([str(lab / "members.sh"), "stop", NAME, "apiserver"], env=environment, check=True)
@@ -61,12 +66,12 @@ def _definition(group: str, version: str, kind: str, plural: str, namespaced: bo
     }
 
 
-def fill(original: Path, source: Path, manifests: list[dict[str, Any]]) -> None:
-    """Copy what a control plane `source` holds of these manifests, with clusters, bindings and Works, to `original`.
+def fill(original: Path, source: Path, manifest: Path) -> None:
+    """Copy what a control plane `source` holds of a manifest, with clusters, bindings and Works, to `original`.
 
     Templates are created there again, so they have the defaults and the owners of fields of a real API server.
     """
-    spaces = {one["metadata"]["namespace"] for one in manifests if "namespace" in one["metadata"]}
+    templates = [one for one in listed(source, "-f", str(manifest)) if "karmada.io" not in one["apiVersion"]]
     clusters = listed(source, "clusters.cluster.karmada.io")
     secrets = [
         listed(source, "secret", ref["name"], "-n", ref["namespace"])[0]
@@ -74,57 +79,54 @@ def fill(original: Path, source: Path, manifests: list[dict[str, Any]]) -> None:
         for ref in (one["spec"].get("secretRef"), one["spec"].get("impersonatorSecretRef"))
         if ref
     ]
-    spaces |= {one["metadata"]["namespace"] for one in secrets}
+    spaces = {one["metadata"]["namespace"] for one in (*templates, *secrets) if "namespace" in one["metadata"]}
     spaces |= {f"karmada-es-{one['metadata']['name']}" for one in clusters}
-    # Definitions before their objects.
-    for space in sorted(spaces - {"default"}):
-        kubectl(original, "create", "namespace", space)
-    templates = [one for one in manifests if not one["apiVersion"].startswith("policy.karmada.io/")]
-    for one in sorted(templates, key=lambda one: one["kind"] != "CustomResourceDefinition"):
-        if one["kind"] != "Namespace":
-            _create(original, _as_stored(source, one))
-        if one["kind"] == "CustomResourceDefinition":
-            kubectl(original, "wait", "--for=condition=Established", "crd", one["metadata"]["name"])
-    for one in (*secrets, *(found for kind in KINDS for found in _all(source, kind))):
-        if one["metadata"].get("namespace", "default") in spaces | {"default"}:
-            _create(original, one)
+    _create(original, [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in spaces])
+    definitions = [one for one in templates if one["kind"] == DEFINITION]
+    _create(original, definitions)
+    kubectl(original, "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+    later = ("Namespace", DEFINITION, *_DEFAULTING)
+    _create(original, [_plain(one) for one in templates if one["kind"] not in later])
+    _create(original, [_plain(one) for one in templates if one["kind"] in _DEFAULTING])
+    held = [found for kind in KINDS for found in listed(source, f"{kind[3]}.{kind[1]}.{kind[0]}", "-A")]
+    _create(original, [*secrets, *(one for one in held if one["metadata"].get("namespace") in (*spaces, None))])
 
 
-def _all(source: Path, kind: tuple[str, str, str, str, bool]) -> list[dict[str, Any]]:
-    return listed(source, f"{kind[3]}.{kind[1]}.{kind[0]}", "-A")
+def _plain(one: dict[str, Any]) -> dict[str, Any]:
+    """Return an object as its author wrote it: without the status, and without what servers filled in."""
+    found = {key: value for key, value in one.items() if key != "status"}
+    if one["kind"] == "Service" and one["spec"].get("clusterIP") != "None":
+        found["spec"] = {key: value for key, value in one["spec"].items() if key not in ("clusterIP", "clusterIPs")}
+    return found
 
 
-def _as_stored(source: Path, manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return a template as it was written, with the labels and annotations of its policy."""
-    where = ["-n", manifest["metadata"]["namespace"]] if "namespace" in manifest["metadata"] else []
-    group, _, version = manifest["apiVersion"].rpartition("/")
-    resource = f"{manifest['kind']}.{version}.{group}" if group else manifest["kind"]
-    stored = listed(source, resource, manifest["metadata"]["name"], *where)[0]["metadata"]
-    marks = {key: stored[key] for key in ("labels", "annotations") if key in stored}
-    return {**manifest, "metadata": {**manifest["metadata"], **marks}}
-
-
-def _create(original: Path, one: dict[str, Any]) -> None:
-    metadata = {key: value for key, value in one["metadata"].items() if key not in _WRITTEN_BY_SERVERS}
-    metadata.pop("ownerReferences", None)
-    kubectl(original, "create", "-f", "-", given={**one, "metadata": metadata})
+def _create(original: Path, items: list[dict[str, Any]]) -> None:
+    made = []
+    for one in items:
+        metadata = {key: value for key, value in one["metadata"].items() if key not in _WRITTEN_BY_SERVERS}
+        made.append({**one, "metadata": metadata})
+    kubectl(original, "create", "-f", "-", given=_list(made))
 
 
 def written_by_karmada(member: Path) -> int:
     """Make the objects on a member belong to Karmada's field manager, as of an update. Returns how many are there."""
-    found = managed(member)
-    for one in found:
-        entries = [
-            {**entry, "manager": MANAGER, "operation": "Update"} if entry["manager"] == OURS else entry
-            for entry in one["metadata"]["managedFields"]
-        ]
-        patch = json.dumps([{"op": "replace", "path": "/metadata/managedFields", "value": entries}])
-        space = one["metadata"].get("namespace")
-        where = ["-n", space] if space else []
-        group, _, version = one["apiVersion"].rpartition("/")
-        resource = f"{one['kind']}.{version}.{group}" if group else one["kind"]
-        kubectl(member, "patch", resource, one["metadata"]["name"], *where, "--type=json", "-p", patch)
-    return len(found)
+    for _ in range(TRIES):  # a controller may write at the same time
+        ours = [one for one in managed(member) if any(entry["manager"] == OURS for entry in _owners(one))]
+        if not ours:
+            break
+        for one in ours:
+            one["metadata"]["managedFields"] = [
+                {**entry, "manager": MANAGER, "operation": "Update"} if entry["manager"] == OURS else entry
+                for entry in _owners(one)
+            ]
+        with contextlib.suppress(RuntimeError):
+            kubectl(member, "replace", "-f", "-", given=_list(ours))
+    assert not [one for one in managed(member) if any(entry["manager"] == OURS for entry in _owners(one))]
+    return len(managed(member))
+
+
+def _owners(one: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(one["metadata"]["managedFields"])
 
 
 def managed(member: Path) -> list[dict[str, Any]]:
@@ -134,5 +136,5 @@ def managed(member: Path) -> list[dict[str, Any]]:
     return listed(member, named, "-A", "-l", "karmada.io/managed=true", "--show-managed-fields")
 
 
-def _list(items: Iterator[dict[str, Any]]) -> dict[str, Any]:
+def _list(items: Iterable[dict[str, Any]]) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "List", "items": list(items)}
