@@ -168,7 +168,8 @@ def test_a_follower_that_fails_is_due_and_the_template_keeps_its_binding(fails: 
 def test_a_follower_that_decides_more_than_what_it_writes_decides_in_its_own_turn(more: dict[str, Any]) -> None:
     class Demanding(Scheduler):
         def decide_all(self, snapshots: Any, settings: Any, *, now: Any, answer: Any = None) -> Any:
-            return [replace(one, **more) for one in super().decide_all(snapshots, settings, now=now, answer=answer)]
+            decided = super().decide_all(snapshots, settings, now=now, answer=answer)
+            return [replace(cast(Decision, one), **more) for one in decided]
 
     chain = Chain(Demanding(), Policies(), Works())
 
@@ -181,14 +182,9 @@ def test_a_follower_that_decides_more_than_what_it_writes_decides_in_its_own_tur
 def test_a_follower_that_writes_against_an_exact_version_decides_in_its_own_turn() -> None:
     class Exact(Scheduler):
         def decide_all(self, snapshots: Any, settings: Any, *, now: Any, answer: Any = None) -> Any:
-            decided = super().decide_all(snapshots, settings, now=now, answer=answer)
-            return [
-                replace(
-                    one,
-                    changes=tuple(replace(put, exact=True) if isinstance(put, Put) else put for put in one.changes),
-                )
-                for one in decided
-            ]
+            (decision,) = cast(list[Decision], super().decide_all(snapshots, settings, now=now, answer=answer))
+            changes = (replace(one, exact=True) if isinstance(one, Put) else one for one in decision.changes)
+            return [replace(decision, changes=tuple(changes))]
 
     chain = Chain(Exact(), Policies(), Works())
 

@@ -218,6 +218,7 @@ def test_what_an_eviction_and_the_placement_rest_on_is_kept_of_both() -> None:
     store = queued(web)
     old = store.objects[web.ref]
     (snapshot,) = Evictions().load(store, [FLEET])
+    assert snapshot is not None
     (leaves,) = Evictions().decide(snapshot, FAST, now=START, answer=Tokens({"fleet": 1}, 0.0)).separate_decisions
     leaves = with_puts(lambda put: (replace(put, upon=("labels",)),))(replace(leaves, guards=(*leaves.guards, GONE)))
     chooses = Demanding(with_puts(lambda put: (replace(put, upon=("labels", "annotations")),)))
@@ -307,7 +308,12 @@ def reservation(key: str, name: str, replicas: int, *, age: int = 0) -> Capacity
     return CapacityReservation(key, f"b/{key}", name, replicas, made_at=made_at)
 
 
-STORED = (reservation("a", "member1", 3), reservation("b", "member2", 2), reservation("old", "member2", 7, age=86_400))
+STORED = (
+    reservation("a", "member1", 3),
+    reservation("b", "member2", 2),
+    reservation("old", "member2", 7, age=86_400),
+    reservation("expiring", "member2", 5, age=3_600),
+)
 
 
 @pytest.mark.parametrize(
@@ -318,8 +324,9 @@ STORED = (reservation("a", "member1", 3), reservation("b", "member2", 2), reserv
         (Save(reservation("a", "member2", 1)),),
         (Drop(STORED[0]),),
         (Drop(STORED[2]), Save(reservation("b", "member2", 4))),
+        (Drop(STORED[3]),),
     ],
-    ids=["nothing", "new", "another cluster", "dropped", "old dropped and another raised"],
+    ids=["nothing", "new", "another cluster", "dropped", "old dropped and another raised", "dropped as it expires"],
 )
 def test_reserved_capacity_is_what_it_will_be_when_the_decisions_are_stored(changes: tuple[Save | Drop, ...]) -> None:
     before = MemoryStore(controllers=(), clock=lambda: START)
@@ -328,7 +335,7 @@ def test_reserved_capacity_is_what_it_will_be_when_the_decisions_are_stored(chan
     after.apply([(None, Decision(changes=tuple(map(Save, STORED))))], by=BY)
     if changes:
         after.apply([(None, Decision(changes=changes))], by=BY)
-    bindings = ["b/a", "b/b", "b/new", "b/old"]
+    bindings = ["b/a", "b/b", "b/new", "b/old", "b/expiring"]
 
     overlaid = OverlaidState(cast(State, before), dict[Ref, Object](), changes)
 

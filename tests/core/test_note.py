@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from controlplane.kinds.policy import SpreadConstraint
-from controlplane.scheduling.note import CAPACITIES_KEPT, Term, detail_of
-from tests.builders.objects import cluster
+from controlplane.scheduling.note import CAPACITIES_KEPT, TARGETS_KEPT, Term, detail_of, summary_of
+from tests.builders.objects import START, cluster
 from tests.builders.placements import DYNAMIC, placement, weights
 from tests.builders.scheduling import ask, spec
 
@@ -50,3 +50,27 @@ def test_static_weights_are_stored_up_to_the_limit(size: int, kept: bool) -> Non
     (term,) = detail_of(ask([cluster(one) for one in names], wanted)).terms
 
     assert term.weights == ((2,) * size if kept else ())
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "shares"), [(2, 1, (2, 1)), (1, 2, (1, 2)), (2, 2, (2,))], ids=["more first", "more last", "equal"]
+)
+def test_equal_shares_are_stored_as_a_single_number(a: int, b: int, shares: tuple[int, ...]) -> None:
+    wanted = spec(placement(how=weights(a=a, b=b)), replicas=a + b)
+
+    (term,) = detail_of(ask([cluster("a"), cluster("b")], wanted)).terms
+
+    assert (term.shares, term.weights) == (shares, (a, b))
+
+
+@pytest.mark.parametrize(("size", "more"), [(TARGETS_KEPT - 1, 0), (TARGETS_KEPT, 0), (TARGETS_KEPT + 2, 2)])
+def test_a_summary_lists_the_first_clusters_and_counts_the_others(size: int, more: int) -> None:
+    names = [name(place) for place in range(size)]
+    verdict = ask(
+        [cluster(one) for one in names], spec(placement(how=weights(**dict.fromkeys(names, 1))), replicas=size)
+    )
+
+    summary = summary_of(verdict, trigger="New", now=START)
+
+    assert [target.name for target in summary.clusters] == names[:TARGETS_KEPT]
+    assert summary.more_clusters == more
