@@ -15,4 +15,10 @@ _django = get_wsgi_application()
 
 from apps.api.shell import Shell  # noqa: E402  # after the apps have been loaded
 
-application = Shell(_django, threads=settings.API_THREADS, buffer=settings.API_BUFFER, waiting=settings.API_WAITING)
+application = Shell(
+    _django,
+    threads=settings.API_THREADS,
+    buffer=settings.API_BUFFER,
+    waiting=settings.API_WAITING,
+    per_second=settings.API_PER_SECOND,
+)

@@ -20,6 +20,7 @@ from apps.api import agents, lean
 from apps.api.direct_creations import DirectCreations
 from apps.api.direct_knowledge import Knowledge
 from apps.api.direct_requests import Place, headers_of, headers_of_json, is_json, place_of, send
+from apps.api.fairness import Rates, client_of
 from apps.api.outgoing import SLICE
 from apps.api.request_metrics import measure
 from apps.api.views import ObjectView
@@ -43,6 +44,7 @@ class Waiting(NamedTuple):
     name: tuple[str, str, str]
     trail: audit.Trail
     token: str
+    client: str
     began: float
     go_on: Start
 
@@ -51,14 +53,15 @@ class Direct:
     """The direct way of one process. Only its event loop may use it.
 
     `executor` runs what blocks. `per_client`: requests with one token that may wait; more go the lean way, where
-    clients take turns.
+    clients take turns. `rates`: a client that sends more is refused there too.
     """
 
-    def __init__(self, executor: Executor, *, per_client: int) -> None:
+    def __init__(self, executor: Executor, *, per_client: int, rates: Rates) -> None:
         self._per_client = per_client
+        self._rates = rates
         self._knowledge = Knowledge(executor)
         self._reads = PointReads()
-        self.creations = DirectCreations(self._knowledge, per_client=per_client)
+        self.creations = DirectCreations(self._knowledge, per_client=per_client, rates=rates)
         self._waiting: deque[Waiting] = deque()
         self._counts: dict[str, int] = {}
         self._is_scheduled = False
@@ -96,11 +99,12 @@ class Direct:
             return False
         if audit.policy().level(caller, request) != NONE:
             return False
-        if self._counts.get(token, 0) >= self._per_client:
+        client = client_of(user.get_username())
+        if self._counts.get(token, 0) >= self._per_client or not self._rates.allows(client):
             return False
         self._counts[token] = self._counts.get(token, 0) + 1
         trail = audit.Trail(method="GET", path=scope["path"])
-        self._waiting.append(Waiting(cycle, place, name, trail, token, perf_counter(), go_on))
+        self._waiting.append(Waiting(cycle, place, name, trail, token, client, perf_counter(), go_on))
         self._schedule()
         return True
 
@@ -138,6 +142,7 @@ class Direct:
             if text is None or len(text) > SLICE or one.cycle.flow.write_paused or not text.startswith(one.place.begin):
                 one.go_on()
             else:
+                self._rates.spend(one.client)
                 _answer(one, text)
         self._schedule()
 

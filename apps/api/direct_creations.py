@@ -21,6 +21,7 @@ from apps.api import agents, auditing, bodies, lean
 from apps.api.callers import CALLER
 from apps.api.direct_knowledge import Knowledge
 from apps.api.direct_requests import Place, headers_of, headers_of_json, is_json, lines_of, place_of, send
+from apps.api.fairness import Rates, client_of
 from apps.api.incoming import SMALL, environ_of
 from apps.api.query import writing_of
 from apps.api.remembered import HOLDERS
@@ -97,11 +98,13 @@ class Waiting(NamedTuple):
 class DirectCreations:
     """The creations of one process. Only its event loop may use it.
 
-    `per_client`: creations with one token that may wait; more go the lean way, where clients take turns.
+    `per_client`: creations with one token that may wait; more go the lean way, where clients take turns. `rates`: a
+    client that sends more is refused there too.
     """
 
-    def __init__(self, knowledge: Knowledge, *, per_client: int) -> None:
+    def __init__(self, knowledge: Knowledge, *, per_client: int, rates: Rates) -> None:
         self._knowledge = knowledge
+        self._rates = rates
         self._per_client = per_client
         self._session = LoopCreations(store().router, seconds=settings.DATABASE_STATEMENT_SECONDS)
         self._waiting: deque[Waiting] = deque()
@@ -127,6 +130,8 @@ class DirectCreations:
         if self._counts.get(asked.token, 0) >= self._per_client or self._session.busy_seconds > PATIENCE_SECONDS:
             return False
         user = checked.credential.user
+        if not self._rates.allows(client_of(user.get_username())):
+            return False
         trail = _trail(cycle.scope, asked)
         audit.begin(trail)
         try:
@@ -199,6 +204,7 @@ class DirectCreations:
                 self._leave(one)
                 continue
             self._count_down(one)
+            self._rates.spend(client_of(one.by.name))
             try:
                 if isinstance(found, Created):
                     _answer(one, found, place)

@@ -1,4 +1,7 @@
-"""Fair turns: requests of different clients alternate, so that a client with many requests delays no other client."""
+"""Fair turns: requests of different clients alternate, so that a client with many requests delays no other client.
+
+A client is a user, or an address without a login. It also has a number of requests per second.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from apps.api.client_certificates import certificate_of
+from apps.api.clock import ticks
 from apps.api.incoming import Scope
 from controlplane.apimachinery.errors import TooManyRequests
 
 RETRY_SECONDS = 1
+BURST_SECONDS = 2.0  # a client that was idle may send the requests of this time at once
 MOST_KNOWN = 10_000  # credentials that a process remembers
 _CREDENTIALS = (b"authorization", b"cookie")
 
@@ -71,25 +76,63 @@ class Turns:
         self.free += 1
 
 
+class Rates:
+    """The requests per second of each client, over two seconds. Only the event loop may use it.
+
+    `per_second` 0: as many as come. A client is kept as the time at which it has used up nothing, so that a client that
+    sends nothing for two seconds is forgotten.
+    """
+
+    def __init__(self, per_second: int) -> None:
+        self._per_second = per_second
+        self._ends: dict[str, float] = {}
+
+    def allows(self, client: str) -> bool:
+        """Test whether a client may send a request now."""
+        return not self._per_second or self._ends.get(client, 0.0) <= ticks() + BURST_SECONDS
+
+    def spend(self, client: str) -> None:
+        """Count a request of a client."""
+        if self._per_second:
+            now = ticks()
+            if len(self._ends) >= MOST_KNOWN:
+                self._ends = {client: ends for client, ends in self._ends.items() if ends > now}
+            self._ends[client] = max(now, self._ends.get(client, 0.0)) + 1 / self._per_second
+
+    def check(self, client: str) -> None:
+        """Count a request of a client. Raises TooManyRequests, and counts nothing, if it sends too many."""
+        if not self.allows(client):
+            raise TooManyRequests(
+                f"this client sent more than {self._per_second} requests per second, which is the limit for a client "
+                "(LIFEBOAT_API_REQUESTS_PER_SECOND); send fewer requests, or watch instead of reading again",
+                retry_after_seconds=RETRY_SECONDS,
+            )
+        self.spend(client)
+
+
+def client_of(user: str) -> str:
+    """Return the client that a user is."""
+    return f"user {user}"
+
+
 class Clients:
-    """Distinguishes clients before a login is checked: by credentials that were valid before, else by address.
+    """Distinguishes clients before a login is checked: by the user of credentials that were valid, else by address.
 
     Invented credentials therefore give an address no additional turns. Credentials are kept as hashes.
     """
 
     def __init__(self, *, most: int = MOST_KNOWN) -> None:
         self._most = most
-        self._known: OrderedDict[str, None] = OrderedDict()
+        self._known: OrderedDict[str, str] = OrderedDict()
 
     def of(self, scope: Scope) -> str:
         """Return the client of a request."""
-        credentials = _credentials(scope)
-        return credentials if credentials in self._known else str((scope.get("client") or ("",))[0])
+        return self._known.get(_credentials(scope)) or str((scope.get("client") or ("",))[0])
 
-    def remember(self, scope: Scope) -> None:
-        """Note that the credentials of a request were valid. The ones used least recently are forgotten first."""
+    def remember(self, scope: Scope, user: str) -> None:
+        """Note that the credentials of a request are a user's. The ones used least recently are forgotten first."""
         if credentials := _credentials(scope):
-            self._known[credentials] = None
+            self._known[credentials] = client_of(user)
             self._known.move_to_end(credentials)
             if len(self._known) > self._most:
                 self._known.popitem(last=False)

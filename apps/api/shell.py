@@ -26,7 +26,7 @@ from apps.api import authorization, callers, lean
 from apps.api.auditing import record_refused
 from apps.api.budget import Budget
 from apps.api.direct import Direct
-from apps.api.fairness import Clients, Turns
+from apps.api.fairness import Clients, Rates, Turns
 from apps.api.feeding import Feeding
 from apps.api.health import HEALTH, unanswered
 from apps.api.heartbeat_intake import Listening
@@ -80,10 +80,11 @@ class Shell:
 
     `threads`: the number of threads, at most the number of database connections. `buffer`: bytes of requests and
     answers that may be in progress together. A user may use half of them, all callers without a login an eighth.
-    `waiting`: requests of one client that may wait for a thread; clients take turns.
+    `waiting`: requests of one client that may wait for a thread; clients take turns. `per_second`: requests of one
+    client in a second (0: as many as come).
     """
 
-    def __init__(self, wsgi: Wsgi, *, threads: int, buffer: int, waiting: int = 250) -> None:
+    def __init__(self, wsgi: Wsgi, *, threads: int, buffer: int, waiting: int = 250, per_second: int = 0) -> None:
         self.wsgi = wsgi
         self.budget = Budget(limit=buffer, share=buffer // 2, anonymous=buffer // 8)
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix="django")
@@ -91,7 +92,8 @@ class Shell:
         self.clients = Clients()
         self.running = Turns(threads, per_client=waiting)
         self.writing = Turns(max(1, threads - READERS), per_client=waiting)
-        self.direct = Direct(self.pool, per_client=waiting)
+        self.rates = Rates(per_second)
+        self.direct = Direct(self.pool, per_client=waiting, rates=self.rates)
         self.tailer: Tailer | None = None
         self.feeding: Feeding | None = None
         self.proxying = Proxying()
@@ -159,13 +161,14 @@ class Shell:
             if scope["path"] in ALIVE | READY:
                 check_probe(scope["method"], scope["path"])
                 return _plain(scope, 200, "ok") if scope["path"] in ALIVE else await self._ready(scope)
+            self.rates.check(self.clients.of(scope))
             body = await body_of(receive, budget=self.budget, identify=lambda: self._identify(scope))
             request, body = await unpacked(scope, body, identify=lambda: self._identify(scope))
             try:
                 async with self._write_slot(scope):
                     reply = await self._in_thread(self._call, request, body.data)
                 if reply.user:
-                    self.clients.remember(scope)
+                    self.clients.remember(scope, reply.user)
                 return reply
             finally:
                 body.hold.release()
@@ -180,10 +183,11 @@ class Shell:
         assert self.tailer is not None, "the server has to run the lifespan protocol: uvicorn --lifespan on"
         incoming = Incoming(receive)
         try:
+            self.rates.check(self.clients.of(scope))
             headers = [(name, value) for name, value in scope["headers"] if name != ENCODING]  # is for the member
             reply = await self._in_thread(self._call, {**scope, "headers": headers}, b"")
             if reply.user:
-                self.clients.remember(scope)
+                self.clients.remember(scope, reply.user)
             if reply.proxied is not None:
                 await self.proxying.serve(reply.proxied, self.tailer, scope, incoming, send)
                 return

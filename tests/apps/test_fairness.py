@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 
-from apps.api.fairness import Clients, Turns
+from apps.api.fairness import BURST_SECONDS, Clients, Rates, Turns, client_of
 from apps.api.incoming import Scope
 from controlplane.apimachinery.errors import TooManyRequests
 
@@ -116,13 +117,14 @@ def request(*headers: tuple[bytes, bytes], address: str = "10.0.0.1") -> Scope:
     return {"headers": headers, "client": (address, 1)}
 
 
-def test_clients_differ_by_credentials_that_were_valid_and_else_by_address() -> None:
+def test_clients_are_users_of_credentials_that_were_valid_and_else_addresses() -> None:
     clients, token = Clients(), (b"authorization", b"Bearer secret")
+    other = (b"authorization", b"Bearer other")
 
     assert clients.of(request(token)) == "10.0.0.1"
-    clients.remember(request(token))
-    assert clients.of(request(token)) == clients.of(request(token, address="10.0.0.2")) != "10.0.0.1"
-    assert "secret" not in clients.of(request(token))
+    clients.remember(request(token), "eva")
+    clients.remember(request(other), "eva")
+    assert clients.of(request(token)) == clients.of(request(other, address="10.0.0.2")) == client_of("eva")
     assert clients.of(request((b"authorization", b"Bearer invented"))) == "10.0.0.1"
     assert clients.of(request()) == "10.0.0.1"
 
@@ -131,7 +133,60 @@ def test_a_process_remembers_a_bounded_number_of_credentials() -> None:
     clients = Clients(most=2)
 
     for secret in (b"a", b"b", b"a", b"c"):
-        clients.remember(request((b"authorization", secret)))
+        clients.remember(request((b"authorization", secret)), "eva")
 
     known = {secret: clients.of(request((b"authorization", secret))) != "10.0.0.1" for secret in (b"a", b"b", b"c")}
     assert known == {b"a": True, b"b": False, b"c": True}
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time of the process, in seconds; a test sets its only item."""
+    now = [1000.0]
+    monkeypatch.setattr("apps.api.fairness.ticks", lambda: now[0])
+    return now
+
+
+def sent(rates: Rates, client: str, count: int) -> int:
+    """Return how many of some requests of a client are allowed."""
+    allowed = 0
+    for _ in range(count):
+        with suppress(TooManyRequests):
+            rates.check(client)
+            allowed += 1
+    return allowed
+
+
+def test_a_client_sends_its_requests_per_second_after_a_burst_and_costs_other_clients_nothing(
+    clock: list[float],
+) -> None:
+    rates = Rates(8)
+
+    assert sent(rates, "a", 100) == 8 * BURST_SECONDS + 1  # the last one is allowed as the limit is reached
+    clock[0] += 0.5
+    assert sent(rates, "a", 100) == 4
+    assert sent(rates, "b", 5) == 5
+    with pytest.raises(TooManyRequests, match="more than 8 requests per second") as refused:
+        rates.check("a")
+    assert refused.value.details.retry_after_seconds == 1
+    clock[0] += 60
+    assert sent(rates, "a", 100) == 8 * BURST_SECONDS + 1
+
+
+def test_a_limit_of_none_allows_as_many_as_come(clock: list[float]) -> None:
+    assert sent(Rates(0), "a", 10_000) == 10_000
+
+
+def test_clients_that_have_used_up_nothing_are_forgotten(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("apps.api.fairness.MOST_KNOWN", 3)
+    rates = Rates(10)
+    for client in ("a", "b", "c"):
+        sent(rates, client, 1)
+
+    clock[0] += 1
+    sent(rates, "d", 30)
+    for client in ("e", "f", "g"):
+        sent(rates, client, 1)
+
+    assert not rates.allows("d")
+    assert len(rates._ends) <= 4
