@@ -34,7 +34,7 @@ class Place(NamedTuple):
 
 
 def headers_of(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes] | None:
-    """Return the headers that count here; None: there are others that count, or the same twice."""
+    """Return the headers that the direct way uses; None: a header needs another way, or is there twice."""
     given: dict[bytes, bytes] = {}
     for name, value in headers:
         if name in _COUNTING:

@@ -272,7 +272,7 @@ def _stopped(leases: Sequence[Ended]) -> Line:
 
 
 def _beat(ended: Ended | None) -> Line:
-    """Return the line of beat. `ended`: when the lease ended that shows that beat runs."""
+    """Return the line of beat. `ended`: when the presence lease of beat ended."""
     without = "is beat running? Workers run without it, but take over from each other later"
     if ended is None:
         return Line("beat", f"never seen: {without}")

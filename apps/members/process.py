@@ -56,7 +56,7 @@ class Members:
             self.listener.shutdown(wait=False, cancel_futures=True)
 
     async def _begin(self) -> None:
-        """Take a place before anything is claimed, as soon as the database is there."""
+        """Take a presence lease as soon as the database answers. Nothing is claimed before."""
         while True:
             try:
                 await self.core.in_thread(self._check_restore)

@@ -116,7 +116,7 @@ def change(ref: Ref, document: Document, by: By, *, basis: int) -> Edited:
 
 @refusals_logged(REASON)
 def act(ref: Ref, does: Callable[[Any], Object], by: By, *, rule: str) -> Edited:
-    """Store the object that an action (`does`) makes of the stored one. `rule`: begins the reason in the change log.
+    """Store what an action (`does`) makes of the stored object. `rule`: begins the reason in the change log.
 
     Raises NotFound, Conflict, Invalid.
     """

@@ -322,7 +322,7 @@ class Writer:
     def _note_stored(
         self, entries: Sequence[Change], decisions: Sequence[Decision], outcomes: Sequence[Outcome]
     ) -> None:
-        """Note in the audit trail what was stored, and bring up to date what requests are decided by."""
+        """Note in the audit trail what was stored, and read definitions and admission rules again that were written."""
         if not self.dry_run:
             audit.note_stored(audit.current(), decisions, outcomes)
         written = [_about(entry).ref.kind for entry in entries]

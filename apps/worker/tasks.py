@@ -108,7 +108,7 @@ def _share_with_pool(**_: object) -> None:
 
 @worker_ready.connect
 def _begin(**_: object) -> None:
-    """Serve the metrics of the whole pool, after its processes have been forked, and show them that this one runs."""
+    """Serve the metrics of the whole pool, and show its processes, which were forked before, that the main one runs."""
     serve_metrics()
     threading.Thread(target=_show_that_main_runs, name="main-runs", daemon=True).start()
 

@@ -61,11 +61,11 @@ def with_following(
     now: datetime,
     phase: Phase,
 ) -> list[Decision | Exception]:
-    """Return decisions with those contained in them that follow from what they write.
+    """Return the decisions, each with what other controllers (the followers) decide about what it writes.
 
-    claimed: the object that each decision is about. Followers of the same group follow about this object and those that
-    the decision creates. group: that of the controller that has decided; followers of other groups follow about what
-    its separate decisions change. One load and one decision of each follower serve all objects.
+    claimed: the object that each decision is about. Followers of the same group decide about this object and those that
+    the decision creates. group: the group of the controller that has decided. Followers of other groups decide about
+    what its separate decisions change. Each follower loads and decides once, for all objects.
     """
     results = list(decided)
     if not following:
@@ -95,7 +95,7 @@ def _follow(
     now: datetime,
     phase: Phase,
 ) -> None:
-    """Replace decisions by those that contain what a follower of the same group decides. `places`: of each object."""
+    """Add what a follower of the same group decides to the decisions (`results`). `places`: by object, its decision."""
     due = [ref for ref, place in places.items() if _is_due(follower, ref, cast(Decision, results[place]), router)]
     if not due:
         return
@@ -146,7 +146,9 @@ def _followed_elsewhere(
 
 
 def _followed_refs(decision: Decision | Exception, own: Ref) -> Iterator[Ref]:
-    """Yield the objects that a decision creates, and its own if it writes it, if others may be contained in it."""
+    """Yield the objects about which followers may decide in the same write: those that a decision creates, and its own.
+
+    None for a decision that failed, looks again later, or has separate decisions."""
     if isinstance(decision, Exception) or decision.wake_at is not None or decision.separate_decisions:
         return
     for change in decision.changes:

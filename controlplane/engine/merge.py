@@ -72,9 +72,10 @@ _STAGED = "staged"  # stands for the version that an object gets with this decis
 
 
 def stage(changes: Iterable[Put | Delete | Save | Drop], stored: Callable[[Ref], Object | None]) -> Staged | str:
-    """Return the stored objects as the changes of a decision make them. A text: the object of a conflict, and why.
+    """Return what the changes of a decision make of the stored objects; a text: which object has a conflict, and why.
 
-    Several changes of one object are merged, although each was made from the object as it was read. It is written once.
+    Several changes of one object are merged, although each was made from the object as it was read. The object is
+    written once.
     """
     objects: dict[Ref, Write | Remove] = {}
     results: list[Ref | Object | None] = []

@@ -99,5 +99,5 @@ class OverlaidState:
 
 
 def _counts(row: CapacityReservation, found: ReservedCapacity, within: timedelta) -> bool:
-    """Test whether the totals contain a reservation: it is not too old."""
+    """Test whether a reservation is young enough to be part of the totals."""
     return row.made_at is not None and found.at is not None and row.made_at > found.at - within
