@@ -41,7 +41,6 @@ def environment(folder: Path, *, redis_url: str, **extra: str) -> dict[str, str]
         "LIFEBOAT_SECRET_KEY": os.environ.get("LIFEBOAT_SECRET_KEY", "only-for-tests"),
         "LIFEBOAT_DEVELOPMENT": "true",
         "LIFEBOAT_HOME": str(folder),
-        "LIFEBOAT_API_REQUESTS_PER_SECOND": "0",  # benches and tests of one server are one user
         "PYTHONPATH": str(PROJECT),
         "PYTHONWARNINGS": "ignore",
         **{f"LIFEBOAT_{name.upper()}": value for name, value in extra.items()},

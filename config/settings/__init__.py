@@ -221,8 +221,8 @@ API_PROCESSES = env.number("LIFEBOAT_API_PROCESSES", default=1, at_least=1)
 API_THREADS = env.number("LIFEBOAT_DATABASE_POOL", default=8, at_least=1)
 # Requests of one client (a user, else an address) that may wait for a thread.
 API_WAITING = env.number("LIFEBOAT_API_WAITING_PER_CLIENT", default=250, at_least=1)
-# Requests of one client in a second, over two seconds. 0: as many as come.
-API_PER_SECOND = env.number("LIFEBOAT_API_REQUESTS_PER_SECOND", default=1000, at_least=0)
+# Requests of one client in a second, over two seconds: about as many small reads as a process can answer. 0: no limit.
+API_PER_SECOND = env.number("LIFEBOAT_API_REQUESTS_PER_SECOND", default=10_000, at_least=0)
 # Bytes of requests and answers in progress in one API process, and as many again for the first objects of watches.
 API_BUFFER = env.number("LIFEBOAT_API_BUFFER_MIB", default=256, at_least=32) * 1024 * 1024
 # Open connections of one API process. Beyond that, idle ones are closed first.

@@ -145,7 +145,6 @@ class Server:
             "LIFEBOAT_LOG_FORMAT": "json",
             "LIFEBOAT_ADMIN_NAME": "admin",
             "LIFEBOAT_ADMIN_PASSWORD": "correct-horse-battery",
-            "LIFEBOAT_API_REQUESTS_PER_SECOND": "0",  # tests of one server are one user
             "LIFEBOAT_LOGINS_PER_MINUTE": "600",  # tests log in often, all of them from one address
             # tests of the proxy to members wait for these ends
             "LIFEBOAT_MEMBERS_PROXY_ANSWER_SECONDS": "3",
