@@ -281,7 +281,9 @@ class Live:
             }
             joined = self.api.post(CLUSTERS, {"metadata": {"name": name}, "spec": spec})
             assert joined.status == 201, joined.body
-        self.until(lambda: all(self.get(f"{CLUSTERS}/{name}")["status"].get("apiEnablements") for name in MEMBERS))
+        self.until(
+            lambda: all(self.get(f"{CLUSTERS}/{name}").get("status", {}).get("apiEnablements") for name in MEMBERS)
+        )
 
     def tidy(self) -> None:
         """Leave the fleet as a test finds it: healthy, without taints, and with nothing on it."""

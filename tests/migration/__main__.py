@@ -193,11 +193,12 @@ def _placed(control_plane: Path) -> dict[str, Any]:
 
 
 def _scale(target: Path, replicas: int) -> None:
-    kubectl(target, "scale", "deployment", "web", "-n", SPACE, f"--replicas={replicas}")
+    """Set the replicas of the StatefulSet: those of the Deployment belong to its autoscaler on each member."""
+    kubectl(target, "scale", "statefulset", "db", "-n", SPACE, f"--replicas={replicas}")
 
 
 def _count(config: Path) -> int:
-    pods = listed(config, "pods", "-n", SPACE, "-l", "app=web")
+    pods = listed(config, "pods", "-n", SPACE, "-l", "app=db")
     return sum(1 for one in pods if "deletionTimestamp" not in one["metadata"])
 
 
