@@ -191,12 +191,13 @@ def test_orders_of_operators_show_in_the_row(
     assert len(row.judged) == len(taints)
 
 
-def test_an_eviction_that_is_held_by_hand_stays_held_when_another_taint_replaces_the_first() -> None:
+@pytest.mark.parametrize(("reason", "by_hand"), [(HELD_BY_HAND, True), (NO_REFUGE, False), (UNSTEADY, False)], ids=str)
+def test_only_what_is_held_by_hand_stays_so_when_another_taint_replaces_the_first(reason: str, by_hand: bool) -> None:
     (held,) = wanted(ordered(HOLD))
 
-    (row,) = wanted(ordered(HOLD), held, taints=(ADDED,))
+    (row,) = wanted(ordered(HOLD), replace(held, reason=reason), taints=(ADDED,))
 
-    assert (row.state, row.reason) == (HELD, HELD_BY_HAND)
+    assert (row.reason == HELD_BY_HAND) == by_hand
 
 
 def test_a_copy_that_stays_is_not_held() -> None:
