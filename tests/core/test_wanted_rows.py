@@ -209,6 +209,15 @@ def test_a_copy_that_stays_is_not_held() -> None:
         assert (row.state, row.reason) == ((QUEUED, "") if verb == HOLD else (ABANDONED, SKIPPED))
 
 
+def test_a_skip_ends_an_eviction_although_another_taint_is_tolerated() -> None:
+    tolerant = binding("web", duplicated(tolerations=[Toleration("added", "Exists")]), on={"member1": 2})
+    skipped = tolerant.with_meta(annotations=ordered(SKIP).metadata.annotations)
+
+    (row,) = wanted(skipped, taints=(TAINT, ADDED))
+
+    assert (row.reason, [one.key for one in row.judged]) == (SKIPPED, ["gone", "added"])
+
+
 def test_a_skipped_eviction_keeps_the_time_at_which_it_ended() -> None:
     (skipped,) = wanted(ordered(SKIP))
     assert (skipped.ended_at, skipped.due_at) == (LATER, None)
