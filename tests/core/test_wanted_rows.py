@@ -98,6 +98,7 @@ def test_a_copy_that_tolerates_its_taint_has_a_row_without_a_due_time() -> None:
 
 QUEUED_ROW = rows()
 ENDED_ROW = replace(QUEUED_ROW, state=EVICTED, reason="", due_at=None, ended_at=START)
+STAYS = Judgement("added", "NoExecute", START)
 HOLDING = Holds(holds=(hold(),))
 
 
@@ -130,6 +131,7 @@ def test_a_row_of_an_eviction_that_has_ended_is_not_continued(old: Eviction, kep
         ({"reason": ON_HOLD}, NO_HOLDS, QUEUED),
         ({"reason": UNSTEADY}, NO_HOLDS, HELD),
         ({"reason": UNSTEADY, "judged": ()}, NO_HOLDS, QUEUED),
+        ({"reason": UNSTEADY, "judged": (*QUEUED_ROW.judged, STAYS)}, NO_HOLDS, QUEUED),
         ({"reason": NO_REFUGE, "judged": ()}, NO_HOLDS, HELD),
         ({"reason": HELD_BY_HAND}, NO_HOLDS, QUEUED),
         ({"reason": STATE_MISSING}, NO_HOLDS, QUEUED),
@@ -231,7 +233,6 @@ def test_a_skipped_eviction_keeps_the_time_at_which_it_ended() -> None:
 
 LASTING = Ownership({"ClusterTaintPolicy/a": "rule"})
 ENDING = replace(LASTING, ending=True)
-STAYS = Judgement("added", "NoExecute", START)
 
 
 @pytest.mark.parametrize(
