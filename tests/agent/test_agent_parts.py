@@ -19,16 +19,17 @@ from apps.agent.registration import NotTrusted, authority_in, is_registered
 from apps.agent.store import AgentStore
 from apps.members.answers import Answers
 from apps.members.pump import Pump
-from controlplane.apimachinery.meta import Condition, ObjectMeta
+from controlplane.apimachinery.meta import Condition
 from controlplane.apimachinery.names import WORK_FINALIZER
 from controlplane.authentication.bootstrap_tokens import BootstrapToken, signed
 from controlplane.controllers.execution import Execution
 from controlplane.controllers.work_status import WorkStatus
 from controlplane.engine.decision import Decision, Put
 from controlplane.engine.state import Actor
-from controlplane.kinds.work import Work, Workload, WorkSpec
+from controlplane.kinds.work import Work
 from controlplane.kinds.work import WorkStatus as Status
 from controlplane.settings import Settings
+from tests.builders import objects
 
 TOKEN = BootstrapToken("abcdef", "0123456789abcdef", (), True, True)
 KUBECONFIG = "clusters: [{cluster: {server: 'https://a', certificate-authority-data: UEVN}}]"
@@ -38,11 +39,9 @@ APPLIED = Status(conditions=(Condition("Applied", "True", "AppliedSuccessful", "
 
 def work(name: str = "web", *, generation: int = 1, status: Status | None = None, **meta: Any) -> Work:
     manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}
-    metadata = ObjectMeta(
-        name=name, namespace="karmada-es-edge", uid="u", generation=generation, finalizers=(WORK_FINALIZER,), **meta
-    )
-    found = Work("work.karmada.io/v1alpha1", "Work", metadata, WorkSpec(Workload((manifest,))))
-    return found if status is None else found.with_status(conditions=status.conditions)
+    conditions = () if status is None else status.conditions
+    fields = {"uid": "u", "finalizers": (WORK_FINALIZER,), **meta}
+    return objects.work(name, "edge", manifest=manifest, conditions=conditions, generation=generation, **fields)
 
 
 def store(folder: Path) -> AgentStore:

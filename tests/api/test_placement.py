@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.apimachinery.meta import ObjectMeta
-from controlplane.kinds.binding import Binding, ObjectReference, ResourceBindingSpec
+from controlplane.kinds.binding import ObjectReference, ResourceBindingSpec
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.rows import FleetNames, PlacementNote
 from controlplane.scheduling.cluster_arrays import Fleet
@@ -16,7 +15,7 @@ from controlplane.scheduling.note import Notes
 from controlplane.settings import Settings
 from tests.api.server import Client, Server
 from tests.builders.documents import deployment
-from tests.builders.objects import cluster
+from tests.builders.objects import bound, cluster
 from tests.builders.placements import DYNAMIC, placement
 from tests.builders.scheduling import ask, spec
 
@@ -33,12 +32,8 @@ def keep(server: Server, namespace: str, *, name: str) -> None:
     """Keep the note of a decision as the scheduler does."""
     members = [cluster("member1", room=5), cluster("member2", taints=[Taint("gpu", "NoSchedule")])]
     verdict = ask(members, spec(placement(how=DYNAMIC), replicas=3))
-    binding = Binding(
-        "work.karmada.io/v1alpha2",
-        "ResourceBinding",
-        ObjectMeta(name=name, namespace=namespace),
-        ResourceBindingSpec(ObjectReference("apps/v1", "Deployment", "web", namespace)),
-    )
+    resource = ObjectReference("apps/v1", "Deployment", "web", namespace)
+    binding = bound(ResourceBindingSpec(resource), name=name, namespace=namespace)
     notes = Notes(Fleet.of(members, settings=Settings()))
     first = notes.note(binding, verdict, trigger="placement changed", before=None, now=NOW)
     note = notes.note(binding, verdict, trigger="replicas changed", before=first, now=NOW)

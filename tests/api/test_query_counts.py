@@ -24,8 +24,8 @@ from apps.objects.namespaces import make_namespaces
 from apps.objects.store import store
 from tests.apps.pages import stored
 from tests.apps.test_records import evicted, tainted
+from tests.builders.bare import binding, cluster
 from tests.builders.documents import TABLE, config_map, config_maps
-from tests.stores.grounds import binding, cluster
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

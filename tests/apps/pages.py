@@ -16,20 +16,18 @@ from controlplane.apimachinery.meta import Condition, Object, Ref
 from controlplane.engine.decision import Decision, Event, Put, Save
 from controlplane.engine.state import Actor
 from controlplane.kind import KINDS
-from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.rows import (
     CapacityReservation,
     Collected,
-    Eviction,
     FleetState,
     Judgement,
     MatchWindow,
     Observation,
-    eviction_key,
 )
 from controlplane.kinds.template import Template
-from controlplane.kinds.work import Work, Workload, WorkSpec
-from tests.stores.grounds import CREATED, binding, cluster, create, meta
+from tests.builders.bare import START, binding, cluster, meta
+from tests.builders.objects import eviction, work
+from tests.stores.grounds import create
 
 WEB = {"spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {}, "spec": {}}}}
 
@@ -39,19 +37,8 @@ def stored(*objects: Object) -> list[Any]:
     return create(store(), *objects)
 
 
-def namespace(name: str) -> Template:
-    return Template("v1", "Namespace", meta(name, ""))
-
-
 def secret(name: str, **values: str) -> Template:
     return Template("v1", "Secret", meta(name), content={"type": "Opaque", "data": values})
-
-
-def work(name: str, cluster_name: str, *, of: Object | None = None, manifest: dict[str, Any] | None = None) -> Work:
-    manifest = manifest or {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}}
-    notes = {} if of is None else {"work.lifeboat.io/binding": str(of.ref)}
-    metadata = meta(name, f"karmada-es-{cluster_name}", annotations=notes)
-    return Work("work.karmada.io/v1alpha1", "Work", metadata, WorkSpec(Workload((manifest,))))
 
 
 def of_kind(key: str, name: str) -> Object:
@@ -67,16 +54,10 @@ def of_kind(key: str, name: str) -> Object:
     return kind.type(kind.resource.api_version, kind.resource.kind, meta(name, place))
 
 
-def eviction(name: str, cluster_name: str) -> Eviction:
-    """Return the queue item of the binding of that name."""
-    ref = Ref(RESOURCE_BINDING, "shop", name)
-    return Eviction(eviction_key(ref, cluster_name), str(ref), cluster_name, due_at=CREATED, queued_at=CREATED)
-
-
 def in_queue(*names: str, state: str = "Queued") -> dict[str, str]:
     """Queue each binding's copy on member1; return the keys of the items by name."""
     stored(*(binding(name, "member1") for name in names))
-    judged = Judgement("gone", "NoExecute", CREATED, CREATED)
+    judged = Judgement("gone", "NoExecute", START, START)
     rows = [replace(eviction(name, "member1"), judged=(judged,), state=state) for name in names]
     store().apply([(None, Decision(changes=tuple(map(Save, rows))))], by=Actor("test"))
     return {name: row.key for name, row in zip(names, rows, strict=True)}
@@ -85,7 +66,7 @@ def in_queue(*names: str, state: str = "Queued") -> dict[str, str]:
 def lost_cluster() -> Ref:
     """Store a cluster that was Ready and is heard of no more."""
     made = cluster("member1")
-    down = (Condition("Ready", "Unknown", last_transition_time=CREATED),)
+    down = (Condition("Ready", "Unknown", last_transition_time=START),)
     return stored(made.with_status(conditions=down))[0].ref  # type: ignore[no-any-return]
 
 
@@ -96,7 +77,7 @@ def one_row_of_each() -> None:
     rows = (
         Observation("member1", status="True"),
         Collected("member1", kubernetes_version="v1.31.0"),
-        MatchWindow("policy|member1", policy="policy", cluster="member1", since=CREATED),
+        MatchWindow("policy|member1", policy="policy", cluster="member1", since=START),
         queued,
         FleetState("default"),
         CapacityReservation(queued.key, queued.binding, queued.cluster, replicas=2),

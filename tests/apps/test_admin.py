@@ -22,22 +22,10 @@ from controlplane.kind import KINDS
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING, WORK
 from controlplane.kinds.policy import ClusterAffinity, Placement
 from controlplane.settings import Settings
-from tests.apps.pages import (
-    change,
-    confirmed,
-    eviction,
-    found,
-    list_of,
-    namespace,
-    of_kind,
-    one_row_of_each,
-    page_of,
-    save,
-    stored,
-    text_in,
-    work,
-)
-from tests.stores.grounds import binding, cluster, template
+from tests.apps.pages import change, confirmed, found, list_of, of_kind, one_row_of_each, page_of, save, stored, text_in
+from tests.builders.bare import binding, cluster, template
+from tests.builders.objects import eviction, work
+from tests.builders.templates import namespace
 
 
 def test_every_kind_is_listed_and_shown(root: Client) -> None:

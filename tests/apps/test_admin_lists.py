@@ -26,9 +26,10 @@ from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING, WORK
 from controlplane.kinds.binding import AggregatedStatusItem
 from controlplane.kinds.rows import Observation, PlacementHint
-from tests.apps.pages import eviction, list_of, stored, work
+from tests.apps.pages import list_of, stored
 from tests.apps.statements import statements
-from tests.stores.grounds import binding, cluster, template
+from tests.builders.bare import binding, cluster, template
+from tests.builders.objects import eviction, work
 
 FEW, MANY = 10, 500
 API_LISTS = (

@@ -26,7 +26,7 @@ from controlplane.settings import Settings
 from tests.apps.pages import change, in_queue, list_of, lost_cluster, page_of, stored
 from tests.apps.statements import statements
 from tests.apps.test_records import evicted, tainted
-from tests.stores.grounds import CREATED, binding, cluster
+from tests.builders.bare import START, binding, cluster
 
 
 def text(client: Client, url: str, **query: str) -> str:
@@ -84,8 +84,8 @@ def test_a_workload_is_named_from_the_reference_of_its_binding(kind: str, ref: s
 
 
 def test_the_page_of_a_binding_begins_with_the_conditions_that_matter(root: Client) -> None:
-    stuck = Condition("EvictionStuck", "True", "Unhealthy", "the new copy is not healthy", CREATED)
-    fine = Condition("FullyApplied", "True", "FullyAppliedSuccess", "all Works are applied", CREATED)
+    stuck = Condition("EvictionStuck", "True", "Unhealthy", "the new copy is not healthy", START)
+    fine = Condition("FullyApplied", "True", "FullyAppliedSuccess", "all Works are applied", START)
     made = stored(binding("web", "member1").with_status(conditions=(fine, stuck)))[0]
 
     page = text(root, page_of(made))

@@ -10,7 +10,8 @@ from django.urls import reverse
 
 from apps.objects.masks import MASK, masked, unmasked, without_contents
 from apps.objects.secret_fields import LAST_APPLIED
-from tests.apps.pages import change, found, list_of, page_of, save, secret, stored, text_in, work
+from tests.apps.pages import change, found, list_of, page_of, save, secret, stored, text_in
+from tests.builders.objects import work
 
 VALUE = base64.b64encode(b"hunter2-hunter2").decode()
 

@@ -16,7 +16,7 @@ from controlplane.insight.begun import outages
 from tests.apps.pages import found, stored
 from tests.apps.statements import statements
 from tests.apps.test_records import changed, evicted, tainted
-from tests.stores.grounds import binding, cluster
+from tests.builders.bare import binding, cluster
 
 
 def left(*names: str) -> list[Ref]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from datetime import timedelta
@@ -13,7 +12,7 @@ from apps.clusters.client import MemberClient
 from apps.simulator.members import Fleet
 from apps.worker.clock import monotonic_seconds
 from controlplane import kinds
-from controlplane.apimachinery.meta import ObjectMeta, Ref, condition
+from controlplane.apimachinery.meta import Ref, condition
 from controlplane.apimachinery.names import (
     MANAGED_LABEL,
     MANAGED_LABEL_VALUE,
@@ -26,9 +25,9 @@ from controlplane.engine import run
 from controlplane.engine.controller import Controller
 from controlplane.engine.memory import MemoryStore
 from controlplane.kinds.cluster import SecretReference
-from controlplane.kinds.template import Template
 from tests.apps.proxies import ANYWHERE, HOST, http_proxy, socks_proxy
 from tests.builders.objects import START, cluster
+from tests.builders.templates import secret
 from tests.core.fleet_story import FAILOVER
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -69,14 +68,12 @@ class Detection:
         self.store = MemoryStore(controllers=self.controllers, clock=lambda: self.now)
         member = fleet["member1"]
         data = {"token": member.config.token, "caBundle": fleet.authority.decode()}
-        encoded = {name: base64.b64encode(text.encode()).decode() for name, text in data.items()}
-        meta = ObjectMeta(name="member1", namespace="karmada-cluster", uid="secret")
-        secret = Template("v1", "Secret", meta, {"data": encoded})
+        credentials = secret("member1", data, namespace="karmada-cluster")
         reference = SecretReference("karmada-cluster", "member1")
         joined = cluster("member1", ready="", established=False).with_spec(
             api_endpoint=member.url, secret_ref=reference
         )
-        self.store.create(secret, joined)
+        self.store.create(credentials, joined)
 
     def _answer(self, questions: Any) -> list[Answer | None]:
         async def probe(question: Probe | None) -> Answer | None:

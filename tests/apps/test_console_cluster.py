@@ -27,7 +27,7 @@ from controlplane.kinds.rows import BindingReadiness, Collected, Observation, Pr
 from tests.apps.pages import lost_cluster, stored
 from tests.apps.test_console_pages import HTML, page, queries
 from tests.apps.test_console_queue import text
-from tests.stores.grounds import binding, cluster
+from tests.builders.bare import binding, cluster
 
 MEMBER1 = Ref(CLUSTER, "", "member1")
 

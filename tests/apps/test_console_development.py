@@ -13,7 +13,7 @@ from apps.api.health import HEALTH
 from apps.simulator.members import FleetProcess, ask, start_fleet_process
 from controlplane.apimachinery.meta import Condition
 from tests.apps.pages import change, stored
-from tests.stores.grounds import CREATED, cluster
+from tests.builders.bare import START, cluster
 
 HTML = "text/html"
 
@@ -32,7 +32,7 @@ def fault_of(fleet: FleetProcess) -> str:
 
 
 def ready(status: str) -> tuple[Condition, ...]:
-    return (Condition("Ready", status, last_transition_time=CREATED),)
+    return (Condition("Ready", status, last_transition_time=START),)
 
 
 def test_a_simulated_member_is_taken_down_and_brought_back_with_a_reason(root: Client, fleet: FleetProcess) -> None:

@@ -13,9 +13,10 @@ from controlplane.eviction.operator_orders import HOLD
 from controlplane.kind import KINDS
 from controlplane.settings import Settings
 from tests.apps.credentials import PASSWORD
-from tests.apps.pages import in_queue, namespace, stored
+from tests.apps.pages import in_queue, stored
 from tests.apps.test_console_queue import HTML, orders
 from tests.apps.test_console_records import outage
+from tests.builders.templates import namespace
 
 GROUP = "rbac.authorization.k8s.io"
 

@@ -16,7 +16,7 @@ from controlplane.kinds import EVICTION_HOLD
 from tests.apps.pages import in_queue, one_row_of_each, stored
 from tests.apps.statements import statements
 from tests.apps.test_console_records import outage
-from tests.stores.grounds import cluster
+from tests.builders.bare import cluster
 
 HTML = "text/html,application/xhtml+xml,*/*;q=0.8"
 PAGES = ("/", "/queue", "/records", "/readiness", "/drills", "/what-if")

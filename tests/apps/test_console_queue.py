@@ -20,11 +20,12 @@ from controlplane.engine.state import Actor
 from controlplane.eviction.operator_orders import EXPEDITE, HOLD, orders_by_cluster
 from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.rows import EVICTED, HELD, Judgement, eviction_key
-from tests.apps.pages import eviction, found, in_queue, stored
+from tests.apps.pages import found, in_queue, stored
 from tests.apps.statements import statements
 from tests.builders import objects
+from tests.builders.bare import START
+from tests.builders.objects import eviction
 from tests.builders.placements import by_room, duplicated
-from tests.stores.grounds import CREATED
 
 HTML = "text/html"
 
@@ -58,7 +59,7 @@ def test_an_empty_queue_says_so(root: Client) -> None:
 
 
 def test_an_empty_queue_names_the_copies_that_still_move(root: Client) -> None:
-    task = GracefulEvictionTask("member1", creation_timestamp=CREATED)
+    task = GracefulEvictionTask("member1", creation_timestamp=START)
     moved = objects.binding("web", by_room("member2"), on={"member2": 1}).with_spec(graceful_eviction_tasks=(task,))
     stored(objects.cluster("member1"), moved)
 
@@ -67,7 +68,7 @@ def test_an_empty_queue_names_the_copies_that_still_move(root: Client) -> None:
 
 def test_each_item_has_its_place_reason_origin_and_time(root: Client) -> None:
     in_queue("web", "api")
-    judged = (Judgement("gone", "NoExecute", CREATED, CREATED, wait_seconds=0),)
+    judged = (Judgement("gone", "NoExecute", START, START, wait_seconds=0),)
     saved(*(replace(eviction(name, "member1"), judged=judged) for name in ("web", "api")))
     saved(replace(eviction("old", "member1"), state=HELD, reason="NoRefuge", message="no cluster has room"))
 

@@ -17,7 +17,7 @@ from tests.apps.pages import found, stored
 from tests.apps.statements import statements
 from tests.apps.test_console_queue import HTML, text
 from tests.apps.test_records import changed, evicted, now, tainted, turned
-from tests.stores.grounds import binding, cluster
+from tests.builders.bare import binding, cluster
 
 
 def outage(*names: str, member: str = "member1") -> dict[str, str]:

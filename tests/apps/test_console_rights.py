@@ -33,7 +33,7 @@ from tests.apps.credentials import PASSWORD
 from tests.apps.pages import in_queue, stored
 from tests.apps.test_console_cluster import ready
 from tests.apps.test_console_pages import HTML
-from tests.stores.grounds import CREATED, binding, cluster, meta
+from tests.builders.bare import START, binding, cluster, meta
 
 NEEDED = "you need the role <code>lifeboat:operator</code>"
 LIFEBOAT = "/apis/failover.lifeboat.io/v1alpha1"
@@ -96,7 +96,7 @@ def fleet(root: Client, clerk: Client) -> Iterator[None]:
     """A fleet in which each act of OFFERS is possible. `clerk` has made the roles."""
     lost = cluster("member1", "NoExecute")
     down = tuple(replace(one, status="False") for one in ready("member1").status.conditions[:1])
-    cordon = Taint("cluster.karmada.io/unschedulable", "NoSchedule", time_added=CREATED)
+    cordon = Taint("cluster.karmada.io/unschedulable", "NoSchedule", time_added=START)
     alive = ready("member2")
     stored(
         lost.with_status(conditions=down),

@@ -15,7 +15,7 @@ from apps.console.situation_page import Rights, SituationPart
 from apps.console.stream import Topics
 from controlplane.kinds import CLUSTER
 from tests.apps.pages import stored
-from tests.stores.grounds import cluster, template
+from tests.builders.bare import cluster, template
 
 NO_RIGHTS, ALL_RIGHTS = Rights(False, False, False, False), Rights(True, True, True, True)
 

@@ -18,15 +18,16 @@ from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER_RESOURCE_BINDING
 from controlplane.kinds.binding import AggregatedStatusItem, Binding
 from controlplane.kinds.cluster import Taint
-from controlplane.kinds.rows import Eviction, Observation, eviction_key
+from controlplane.kinds.rows import Observation
 from tests.apps import pages
-from tests.apps.pages import namespace, stored
+from tests.apps.pages import stored
 from tests.apps.statements import statements
 from tests.apps.test_console_queue import HTML, text
 from tests.apps.test_records import evicted
 from tests.builders import objects
+from tests.builders.objects import eviction
 from tests.builders.placements import duplicated, placement
-from tests.stores.grounds import CREATED
+from tests.builders.templates import namespace
 
 PAGE = "/bindings/default/web-deployment"
 
@@ -147,7 +148,7 @@ def test_each_cluster_says_what_would_happen_if_it_died(root: Client) -> None:
 def test_what_waits_in_the_queue_and_what_is_on_record_is_linked(root: Client) -> None:
     fleet("member1", "member2")
     made = stored(objects.deployment("web"), web())[1]
-    row = Eviction(eviction_key(made.ref, "member1"), str(made.ref), "member1", due_at=CREATED, queued_at=CREATED)
+    row = eviction(made)
     store().apply([(None, Decision(changes=(Save(row),)))], by=Actor("test"))
     evicted(made.ref)
 

@@ -11,8 +11,8 @@ from apps.objects.decision_log import LONGEST_LIST, log_outcomes
 from controlplane.apimachinery.meta import Ref
 from controlplane.engine.decision import Decision, Event, Put, Save
 from controlplane.engine.state import Actor, Claim, Outcome
-from controlplane.kinds.rows import HELD, Eviction, Observation, eviction_key
-from tests.builders.objects import binding, cluster
+from controlplane.kinds.rows import HELD, Observation
+from tests.builders.objects import binding, cluster, eviction
 
 WEB = binding("web", None)
 BY = Actor("evictions", controller=True)
@@ -30,7 +30,7 @@ def at_info(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_decision_is_logged_with_its_rule_versions_events_queue_and_cause(caplog: pytest.LogCaptureFixture) -> None:
-    row = Eviction(eviction_key(WEB.ref, "member1"), str(WEB.ref), "member1", state=HELD)
+    row = eviction(WEB, state=HELD)
     decision = Decision(changes=(Put(WEB, WEB), Save(row)), events=(Event(WEB, "Held", ""),), reason="Rule", cause=5)
 
     log_outcomes([(Claim("evictions", WEB.ref, 1), decision)], [Outcome("", (9, 0))], by=BY, seconds=0.0125)

@@ -15,11 +15,11 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.kinds.drill import DRAIN, DRILL, SIMULATED, Drill, DrillSpec, DrillStatus, Finding, Verdict
 from tests.apps.pages import stored
 from tests.apps.statements import statements
-from tests.stores.grounds import CREATED, binding, cluster, meta
+from tests.builders.bare import START, binding, cluster, meta
 
 HTML = "text/html"
 FORM = {"mode": SIMULATED, "clusters": "member1", "seconds": "600", "without_place": "0", "healthy": "1"}
-STARTED = {"start_time": CREATED, "phase": "Running", "message": "1 of 3 workloads moved, 1 leaving"}
+STARTED = {"start_time": START, "phase": "Running", "message": "1 of 3 workloads moved, 1 leaving"}
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +78,7 @@ def test_the_first_page_and_the_fleet_show_the_last_drill(root: Client) -> None:
 def test_a_report_has_criteria_findings_and_remarks(root: Client) -> None:
     verdicts = (Verdict("maxWithoutPlace", 0, 1, False, "1 workload without a place, at most 0"),)
     findings = (Finding("work.karmada.io/ResourceBinding:shop/web-deployment", "no cluster <fits>"),)
-    over = {"phase": "Finished", "result": "Failed", "message": "Failed: …", "finish_time": CREATED}
+    over = {"phase": "Finished", "result": "Failed", "message": "Failed: …", "finish_time": START}
     stored(drill("one", **over, verdicts=verdicts, findings=findings, remarks=("cordoned: member1",)))
 
     text = page(root, "/drills/one")

@@ -20,10 +20,10 @@ from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING
 from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.configuration import NAME, FailoverConfiguration
-from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, NO_REFUGE, Eviction, eviction_key
+from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, NO_REFUGE, Eviction
 from tests.apps.pages import stored
 from tests.apps.stack import WITHIN
-from tests.builders.objects import binding, cluster, no_execute
+from tests.builders.objects import binding, cluster, eviction, no_execute
 from tests.builders.placements import by_room
 from tests.processes import until
 
@@ -70,11 +70,16 @@ def redis(redis_url: str, redis_client: Redis, settings: Any) -> Iterator[Redis]
 def rows(now: datetime) -> list[Eviction]:
     """Three wait, one of them held since nothing takes it; two have left, one was dropped."""
 
-    def one(name: str, kind: str = RESOURCE_BINDING, **more: object) -> Eviction:
+    def one(name: str, kind: str = RESOURCE_BINDING, **more: Any) -> Eviction:
         ref = Ref(kind, "shop" if kind == RESOURCE_BINDING else "", name)
         queued = now - timedelta(seconds=20)
-        fields = {"due_at": now, "queued_at": queued, "resource_kind": "apps/v1/Deployment", "generation": 1} | more
-        return Eviction(eviction_key(ref, "member1"), str(ref), "member1", **fields)  # type: ignore[arg-type]
+        fields: dict[str, Any] = {
+            "due_at": now,
+            "queued_at": queued,
+            "resource_kind": "apps/v1/Deployment",
+            "generation": 1,
+        } | more
+        return eviction(ref, **fields)
 
     def over(name: str, state: str, seconds: float) -> Eviction:
         return one(name, state=state, due_at=None, ended_at=now - timedelta(seconds=seconds))

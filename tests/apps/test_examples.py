@@ -15,8 +15,9 @@ from controlplane.apimachinery.meta import Condition
 from controlplane.kind import KINDS, Kind
 from controlplane.kinds import WORK
 from controlplane.wire.schema import Schema
-from tests.apps.pages import namespace, stored
-from tests.stores.grounds import CREATED, cluster
+from tests.apps.pages import stored
+from tests.builders.bare import START, cluster
+from tests.builders.templates import namespace
 
 CREATABLE = [kind.key for kind in KINDS if "create" in kind.resource.verbs]
 
@@ -39,7 +40,7 @@ def begun(client: Client, url: str, *, status: int = 200) -> str:
 
 
 def test_every_form_begins_with_an_example_that_is_accepted_as_it_is(root: Client) -> None:
-    ready = cluster("member1").with_status(conditions=(Condition("Ready", "True", last_transition_time=CREATED),))
+    ready = cluster("member1").with_status(conditions=(Condition("Ready", "True", last_transition_time=START),))
     stored(ready, namespace("shop"), namespace("karmada-es-member1"))
     refused = []
 
@@ -55,7 +56,7 @@ def test_every_form_begins_with_an_example_that_is_accepted_as_it_is(root: Clien
 
 @pytest.mark.parametrize("key", CREATABLE)
 def test_every_kind_has_an_example_of_its_own(key: str) -> None:
-    text = example_of(KINDS[key], now=CREATED)
+    text = example_of(KINDS[key], now=START)
 
     assert yaml.safe_load(text)["kind"] == KINDS[key].resource.kind
     assert IN_TWO_HOURS not in text
@@ -81,7 +82,7 @@ def test_an_example_of_a_kind_of_users_has_the_fields_that_its_schema_requires()
     tank = replace(KINDS["ConfigMap"].resource, kind="Tank", plural="tanks", group="example.com")
     kind = Kind(resource=tank, schema=lambda: Schema(schema), type=KINDS["ConfigMap"].type)
 
-    assert yaml.safe_load(example_of(kind, now=CREATED))["spec"] == {"size": 3, "colour": "red"}
+    assert yaml.safe_load(example_of(kind, now=START))["spec"] == {"size": 3, "colour": "red"}
 
 
 def test_the_pages_of_actions_and_reviews_begin_with_what_they_take(root: Client) -> None:

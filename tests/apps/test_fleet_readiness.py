@@ -12,7 +12,7 @@ from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.engine.run import World, run_batch
 from tests.apps.pages import stored
 from tests.apps.statements import statements
-from tests.stores.grounds import binding, cluster
+from tests.builders.bare import binding, cluster
 
 URL = "/apis/failover.lifeboat.io/v1alpha1/fleetreadinesses"
 

@@ -15,10 +15,10 @@ from apps.objects.store import store
 from apps.resources.models import TargetCluster
 from controlplane.engine.decision import Decision, Drop, Save
 from controlplane.engine.state import Actor
-from tests.apps.pages import change, eviction, in_queue, stored
+from tests.apps.pages import change, in_queue, stored
 from tests.apps.statements import statements
-from tests.builders.objects import leaving
-from tests.stores.grounds import CREATED, binding, cluster
+from tests.builders.bare import START, binding, cluster
+from tests.builders.objects import eviction, leaving
 
 FLEET = "/apis/failover.lifeboat.io/v1alpha1/fleetstatuses/fleet"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -118,7 +118,7 @@ def test_callers_without_a_login_get_nothing(db: None) -> None:
 
 def test_the_time_of_a_task_decides_whether_it_is_stuck(root: Client) -> None:
     (made,) = stored(binding("web", "member2"))
-    task = replace(leaving("member1"), creation_timestamp=CREATED)
+    task = replace(leaving("member1"), creation_timestamp=START)
     change(made, made.with_spec(graceful_eviction_tasks=(task,)))
 
     assert status(root)["queue"]["stuck"] == 1

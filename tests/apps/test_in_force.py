@@ -13,7 +13,7 @@ from apps.objects.store import store
 from controlplane.kinds.configuration import columns
 from controlplane.kinds.taint_policy import columns as taint_policy_columns
 from tests.apps.pages import stored
-from tests.stores.grounds import cluster
+from tests.builders.bare import cluster
 
 URL = "/apis/failover.lifeboat.io/v1alpha1/failoverconfigurations"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"

@@ -9,7 +9,8 @@ from apps.objects.store import store
 from controlplane.engine.decision import Decision, Event
 from controlplane.engine.state import Actor
 from controlplane.kinds.policy import Placement
-from tests.builders.objects import binding, cluster, deployment
+from tests.builders.objects import binding, cluster
+from tests.builders.templates import deployment
 
 BY = Actor("test")
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -13,9 +13,10 @@ from controlplane.engine.decision import Decision, Delete, Put, Save
 from controlplane.engine.state import Actor
 from controlplane.eviction.operator_orders import EXPEDITE, HOLD, orders_by_cluster
 from controlplane.kinds.rows import EVICTED, Judgement, eviction_key
-from tests.apps.pages import eviction, found, in_queue, stored
+from tests.apps.pages import found, in_queue, stored
 from tests.apps.statements import statements
-from tests.stores.grounds import CREATED, binding
+from tests.builders.bare import START, binding
+from tests.builders.objects import eviction
 
 
 def verbs(key: str, cluster: str = "member1") -> list[str]:
@@ -37,11 +38,9 @@ def test_each_eviction_that_waits_gets_the_order_and_the_others_are_named(root: 
 
 def test_two_copies_of_a_binding_get_the_order_in_one_write(root: Client) -> None:
     (made,) = stored(binding("web", "member1", "member2"))
-    judged = (Judgement("gone", "NoExecute", CREATED, CREATED),)
+    judged = (Judgement("gone", "NoExecute", START, START),)
     rows = [
-        eviction("web", name).__class__(
-            eviction_key(made.ref, name), str(made.ref), name, due_at=CREATED, judged=judged
-        )
+        eviction("web", name).__class__(eviction_key(made.ref, name), str(made.ref), name, due_at=START, judged=judged)
         for name in ("member1", "member2")
     ]
     store().apply([(None, Decision(changes=tuple(map(Save, rows))))], by=Actor("test"))

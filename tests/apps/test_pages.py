@@ -13,9 +13,10 @@ from django.test import Client
 from apps.api import pages
 from controlplane.kinds.template import Template
 from tests.apps.batches.stored import policy
-from tests.apps.pages import stored, work
+from tests.apps.pages import stored
 from tests.apps.statements import statements
-from tests.stores.grounds import binding, cluster, meta
+from tests.builders.bare import binding, cluster, meta
+from tests.builders.objects import work
 
 BINDINGS = "/apis/work.karmada.io/v1alpha2/resourcebindings"
 CONFIGS = "/api/v1/namespaces/shop/configmaps"

@@ -18,20 +18,19 @@ from controlplane.engine.state import Actor
 from controlplane.eviction.rate import bucket_of
 from controlplane.insight.forecast import forecast, queue_end
 from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING
-from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, QUEUED, Eviction, eviction_key
+from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, QUEUED, Eviction
 from controlplane.settings import EvictionSettings
 from tests.apps.statements import statements
-from tests.stores.grounds import CREATED
+from tests.builders.bare import START
+from tests.builders.objects import eviction
 
 
-def row(number: int, **fields: Any) -> Eviction:
-    """Return a queued item of shop/web<number> on member1 that is due since CREATED."""
-    cluster = fields.get("cluster", "member1")
+def row(number: int, cluster: str = "member1", **fields: Any) -> Eviction:
+    """Return a queued item of shop/web<number> on member1 that is due since START."""
     namespace = fields.pop("namespace", "shop")
     kind = RESOURCE_BINDING if namespace else CLUSTER_RESOURCE_BINDING
     ref = Ref(kind, namespace, f"web{number:05}")
-    given = {"due_at": CREATED, "queued_at": CREATED, "cluster": "member1"}
-    return Eviction(eviction_key(ref, cluster), binding=str(ref), **{**given, **fields})
+    return eviction(ref, cluster, **fields)
 
 
 def saved(*rows: Eviction) -> list[Eviction]:
@@ -40,21 +39,21 @@ def saved(*rows: Eviction) -> list[Eviction]:
 
 
 def page(rate: float = 0.5, **choice: str) -> QueuePage:
-    return read_page(store(), Pace(rate, EvictionSettings(), {}), QueueChoice(**choice), now=CREATED)
+    return read_page(store(), Pace(rate, EvictionSettings(), {}), QueueChoice(**choice), now=START)
 
 
 @pytest.mark.parametrize("scope", ["Fleet", "Cluster"])
 @pytest.mark.parametrize("rate", [0.0, 0.05, 0.5, 7.0, 1e-300])
 def test_positions_and_estimates_are_those_of_the_forecast(root: Client, rate: float, scope: str) -> None:
     chance = random.Random(repr((rate, scope)))
-    now = CREATED + timedelta(hours=1)
+    now = START + timedelta(hours=1)
     rows = saved(
         *(
             row(
                 number,
                 cluster=chance.choice(("member1", "member2")),
                 priority=chance.choice((0, 0, 0, 5, 1 << 40)),
-                due_at=CREATED + timedelta(seconds=chance.choice((0, 0, 900, 3599, 3601, 3640, 3640, 9000, 9100))),
+                due_at=START + timedelta(seconds=chance.choice((0, 0, 900, 3599, 3601, 3640, 3640, 9000, 9100))),
                 state=chance.choice((QUEUED, QUEUED, QUEUED, HELD)),
             )
             for number in range(80)
@@ -131,7 +130,7 @@ def test_pages_follow_each_other_without_gaps_and_each_costs_two_queries(root: C
     numbers = []
     for offset in (0, PAGE, 2 * PAGE):
         with statements() as asked:
-            found = read_page(store(), pace, offset=offset, now=CREATED)
+            found = read_page(store(), pace, offset=offset, now=START)
         assert len(asked) == 2
         assert found.in_all == 2 * PAGE + 7
         numbers += [item.forecast.position for item in found.items]

@@ -18,21 +18,21 @@ from controlplane.insight.readiness_row import BLOCKED, READY
 from controlplane.kinds.obstacle import BLOCKS, Obstacle
 from controlplane.kinds.rows import BindingReadiness, ReadinessRound
 from tests.apps.statements import statements
-from tests.stores.grounds import CREATED
+from tests.builders.bare import START
 
 HTML = "text/html"
 
 
 def answers(*rows: BindingReadiness) -> None:
     """Store answers as the controller does."""
-    begun = ReadinessRound("fleet", began_at=CREATED, ended_at=CREATED, settled_at=CREATED)
+    begun = ReadinessRound("fleet", began_at=START, ended_at=START, settled_at=START)
     store().apply([(None, Decision(changes=tuple(map(Save, (*rows, begun)))))], by=Actor("test"))
 
 
 def answer(name: str, *obstacles: Obstacle, namespace: str = "shop", cluster: str = "member1") -> BindingReadiness:
     key = f"work.karmada.io/ResourceBinding:{namespace}/{name}"
     named, verdict = ",".join(one.what for one in obstacles), BLOCKED if obstacles else READY
-    return BindingReadiness(key, namespace, name, "apps/v1/Deployment", verdict, named, (cluster,), obstacles, CREATED)
+    return BindingReadiness(key, namespace, name, "apps/v1/Deployment", verdict, named, (cluster,), obstacles, START)
 
 
 NO_REFUGE = Obstacle("NoRefuge", BLOCKS, "no other cluster was found: <full>", "join another cluster", "member1")

@@ -18,7 +18,7 @@ from controlplane.eviction.purge import with_task
 from controlplane.kinds.binding import PendingEviction
 from controlplane.kinds.cluster import NO_EXECUTE, Taint
 from tests.apps.pages import found, stored
-from tests.stores.grounds import binding, cluster
+from tests.builders.bare import binding, cluster
 
 
 def changed(old: Any, new: Any, *, reason: str = "") -> None:

@@ -19,8 +19,8 @@ from controlplane.controllers.execution import ExecutionSnapshot
 from controlplane.engine.run import Failure
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.template import Template
-from controlplane.kinds.work import Work
 from controlplane.settings import Settings
+from tests.builders import objects
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 SECRET = "c2VjcmV0"
@@ -37,7 +37,7 @@ def failed(controller: str, snapshot: Any) -> Failure:
 
 
 def cluster() -> Cluster:
-    return Cluster("cluster.karmada.io/v1alpha1", "Cluster", ObjectMeta(name="member1"))
+    return objects.cluster("member1")
 
 
 def secret() -> Template:
@@ -48,7 +48,7 @@ def secret() -> Template:
     "value",
     [
         secret(),
-        ExecutionSnapshot(Work("", "", ObjectMeta()), cluster(), secret()),
+        ExecutionSnapshot(objects.work(), cluster(), secret()),
         Ensure(Target("member1", "https://there", token=SECRET), {"kind": "Secret", "data": {"a": SECRET}}, True),
         {"items": [{"kind": "Secret", "stringData": {"a": SECRET}}]},
         failed("execution", (secret(), [secret()])),

@@ -24,9 +24,10 @@ from controlplane.apimachinery.errors import Conflict
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.clusters.taints import OWNERS_ANNOTATION
 from controlplane.kinds import CLUSTER, CLUSTER_TAINT_POLICY, EVICTION_HOLD
-from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, TaintToAdd
+from controlplane.kinds.taint_policy import TaintToAdd
 from tests.apps.pages import change, confirmed, found, list_of, page_of, save, stored
-from tests.stores.grounds import cluster, meta
+from tests.builders.bare import cluster
+from tests.builders.objects import taint_policy
 
 HOLDS = "/apis/failover.lifeboat.io/v1alpha1/evictionholds"
 POLICIES = "/apis/policy.karmada.io/v1alpha1/clustertaintpolicies"
@@ -217,8 +218,7 @@ def test_an_edit_is_the_same_whichever_way_it_comes_in(root: Client, way: Way) -
 def test_deleting_a_taint_policy_warns_on_every_way_in(root: Client, way: Way) -> None:
     owners = {"example.io/failed:NoExecute": {"by": {"policy/detect": ""}}}
     annotations = {OWNERS_ANNOTATION: orjson.dumps(owners).decode()}
-    rule = ClusterTaintPolicySpec(taints=(TaintToAdd("example.io/failed", "NoExecute"),))
-    policy = ClusterTaintPolicy("policy.karmada.io/v1alpha1", "ClusterTaintPolicy", meta("detect", ""), rule)
+    policy = taint_policy("detect", taints=(TaintToAdd("example.io/failed", "NoExecute"),))
     stored(cluster("member1", "NoExecute", annotations=annotations), policy)
 
     warnings = way.ask(root, None)

@@ -23,7 +23,7 @@ from controlplane.kinds.drain import Drain, DrainSpec
 from controlplane.kinds.what_if import WhatIfStatus
 from tests.apps.pages import stored
 from tests.apps.statements import statements
-from tests.stores.grounds import binding, cluster
+from tests.builders.bare import binding, cluster
 
 HTML = "text/html"
 

@@ -17,10 +17,10 @@ from controlplane.apimachinery.meta import Condition
 from controlplane.engine.decision import Decision, Put, Save
 from controlplane.engine.state import Actor
 from controlplane.kinds.rows import Eviction
-from tests.apps.pages import eviction
 from tests.bench.figure import Figure, percentile
 from tests.bench.served import Served, exchange, served
-from tests.stores.grounds import binding
+from tests.builders.bare import binding
+from tests.builders.objects import eviction
 
 CLUSTERS, BINDINGS, DOWN, CHUNK = 100, 10_000, 5, 500
 BROWSERS, SECONDS, REQUESTS = 100, 15.0, 30

@@ -30,7 +30,7 @@ from apps.objects.configuration import base
 from apps.objects.namespaces import make_namespaces
 from apps.objects.store import store
 from apps.simulator.members import start_fleet_process
-from controlplane.apimachinery.meta import Object, ObjectMeta, Ref
+from controlplane.apimachinery.meta import Object, Ref
 from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.clusters.questions import Ensure, Target
 from controlplane.engine.decision import Decision, Put
@@ -41,8 +41,6 @@ from controlplane.kinds.policy import (
     DUPLICATED,
     ClusterAffinity,
     Placement,
-    Policy,
-    PropagationSpec,
     ReplicaSchedulingStrategy,
     ResourceSelector,
     SpreadConstraint,
@@ -52,6 +50,8 @@ from controlplane.settings import MemberSettings
 from tests.bench import propagate
 from tests.bench.cpu import cpu_seconds, database_pids
 from tests.bench.figure import Figure, percentile
+from tests.builders.objects import policy
+from tests.builders.templates import template
 from tests.processes import Processes, environment, family, own_redis, until
 
 NAMES = ("member1", "member2", "member3")
@@ -322,13 +322,13 @@ def _now() -> datetime:
     return store().now().replace(microsecond=0)
 
 
-def _meta(name: str, namespace: str = "", **labels: str) -> ObjectMeta:
-    uid = f"uid-{namespace}-{name}"
-    return ObjectMeta(name=name, namespace=namespace, uid=uid, generation=1, creation_timestamp=_now(), labels=labels)
+def _new(**labels: str) -> dict[str, Any]:
+    """Return the metadata that an object created now has beside its name."""
+    return {"at": _now(), "labels": labels}
 
 
 def _space(name: str) -> None:
-    store_all(store(), [Template("v1", "Namespace", _meta(name), {"spec": {}})], by="bench")
+    store_all(store(), [template("Namespace", name, namespace="", metadata=_new(), spec={})], by="bench")
 
 
 def _deployment(name: str, group: str) -> Template:
@@ -339,12 +339,12 @@ def _deployment(name: str, group: str) -> Template:
         "selector": {"matchLabels": labels},
         "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
     }
-    return Template("apps/v1", "Deployment", _meta(name, SPACE, bench=group), {"spec": spec})
+    return template("Deployment", name, version="apps/v1", namespace=SPACE, metadata=_new(bench=group), spec=spec)
 
 
 def _config_map(name: str) -> Template:
     """Return an object that has no pods, of which members of any size hold thousands."""
-    return Template("v1", "ConfigMap", _meta(name, SPACE, bench="still"), {"data": {"value": name}})
+    return template("ConfigMap", name, namespace=SPACE, metadata=_new(bench="still"), data={"value": name})
 
 
 def _policy(
@@ -361,8 +361,7 @@ def _policy(
         replica_scheduling=ReplicaSchedulingStrategy(DUPLICATED),
     )
     selector = ResourceSelector(*kind, label_selector=LabelSelector(labels))
-    spec = PropagationSpec(resource_selectors=(selector,), placement=placement)
-    return Policy("policy.karmada.io/v1alpha1", "ClusterPropagationPolicy", _meta(name), spec)
+    return policy(name, selector, namespace="", at=_now(), placement=placement)
 
 
 def _taint(name: str, *taints: Taint) -> None:

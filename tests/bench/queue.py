@@ -16,11 +16,13 @@ from controlplane.engine.run import World, run_batch
 from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.binding import Binding, ObjectReference, ResourceBindingSpec, TargetCluster
-from controlplane.kinds.cluster import Cluster, ClusterSpec, Taint
+from controlplane.kinds.cluster import Taint
 from controlplane.kinds.policy import Placement
 from controlplane.kinds.rows import FleetState
 from controlplane.settings import GATES, Settings
 from tests.bench.figure import Figure
+from tests.builders.bare import cluster
+from tests.builders.objects import bound
 
 BINDINGS = 100_000
 LOST = Ref(CLUSTER, "", "queue-lost")
@@ -31,7 +33,7 @@ ON = Settings(feature_gates={**GATES, "Failover": True})
 def run() -> list[Figure]:
     """Taint a cluster with 100,000 bindings on it; count rows until the fan-out has ended."""
     ground, controller = store(), EvictionQueue()
-    store_all(ground, [Cluster("cluster.karmada.io/v1alpha1", "Cluster", _meta(LOST.name), ClusterSpec())], by="bench")
+    store_all(ground, [cluster(LOST.name)], by="bench")
     store_all(ground, list(_bindings()), by="bench")
     now = ground.now()
     ground.apply([(None, Decision(changes=(Save(FleetState("default", failover_on_since=now)),)))], by=Actor("bench"))
@@ -71,5 +73,4 @@ def _bindings() -> Iterator[Binding]:
     for number in range(BINDINGS):
         namespace, name = f"queue-{number // PER_NAMESPACE}", f"app-{number}"
         resource = ObjectReference("apps/v1", "Deployment", name, namespace)
-        meta = _meta(f"{name}-deployment", namespace=namespace)
-        yield Binding("work.karmada.io/v1alpha2", "ResourceBinding", meta, replace(spec, resource=resource))
+        yield bound(replace(spec, resource=resource), name=f"{name}-deployment", namespace=namespace)

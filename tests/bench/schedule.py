@@ -11,7 +11,6 @@ from controlplane.apimachinery.meta import Condition, ObjectMeta
 from controlplane.apimachinery.selectors import LabelSelector, LabelSelectorRequirement
 from controlplane.estimate.resource_models import DEFAULT_MODELS
 from controlplane.kinds.binding import (
-    Binding,
     ObjectReference,
     ReplicaRequirements,
     ResourceBindingSpec,
@@ -41,6 +40,7 @@ from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.note import Notes
 from controlplane.settings import Settings
 from tests.bench.figure import Figure
+from tests.builders.objects import bound
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 KINDS = ("duplicated", "static", "dynamic", "aggregated", "region")
@@ -150,12 +150,7 @@ def seconds(members: Sequence[Cluster], wanted: Sequence[Item], *, rounds: int =
     """Return how long placing all items and noting why takes, the best of some rounds, each on a fresh fleet and
     ledger."""
     settings = Settings()
-    subjects = [
-        Binding(
-            "work.karmada.io/v1alpha2", "ResourceBinding", ObjectMeta(name=f"web-{number}", namespace="shop"), one.spec
-        )
-        for number, one in enumerate(wanted)
-    ]
+    subjects = [bound(one.spec, name=f"web-{number}") for number, one in enumerate(wanted)]
     best = float("inf")
     for _ in range(rounds):
         fleet = Fleet.of(members, settings=settings)

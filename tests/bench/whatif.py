@@ -40,6 +40,7 @@ from controlplane.settings import GATES, Settings
 from tests.bench.figure import Figure
 from tests.bench.schedule import KINDS, clusters, items
 from tests.bench.served import Served, served
+from tests.builders.objects import bound
 from tests.simulation.manifests import NOT_READY_MEANS_LEAVE
 
 CLUSTERS, BINDINGS = 100, 10_000
@@ -66,11 +67,10 @@ def bindings(members: Sequence[Cluster], *, shared: bool) -> dict[Ref, Binding]:
     arrays = Fleet.of(members, settings=SETTINGS)
     batch, found = Batch(arrays, Ledger(arrays), SETTINGS), dict[Ref, Binding]()
     for number, item in enumerate(wanted):
-        meta = ObjectMeta(name=f"web-{number:05}", namespace=f"team-{number % 50:02}", uid=f"{number}")
         _, verdict = batch.place(item)
         targets = verdict.outcome.clusters if isinstance(verdict.outcome, Placed) else ()
         spec = replace(item.spec, clusters=targets)
-        made = Binding("work.karmada.io/v1alpha2", "ResourceBinding", meta, spec, item.status)
+        made = bound(spec, name=f"web-{number:05}", namespace=f"team-{number % 50:02}", status=item.status)
         found[made.ref] = made
     return dict(sorted(found.items()))
 

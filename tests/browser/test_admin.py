@@ -17,7 +17,7 @@ from controlplane.kind import KINDS
 from controlplane.kinds import CLUSTER
 from tests.browser.conftest import Server
 from tests.browser.person import log_in, open_cluster
-from tests.stores.grounds import cluster
+from tests.builders.bare import cluster
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -8,7 +8,7 @@ from playwright.sync_api import BrowserContext, expect
 from controlplane.apimachinery.meta import Ref
 from tests.browser.conftest import Server
 from tests.browser.person import log_in
-from tests.stores.grounds import binding, cluster, template
+from tests.builders.bare import binding, cluster, template
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 CONFIGS = "/api/v1/namespaces/shop/configmaps"

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Console
-from tests.stores.grounds import binding, cluster
+from tests.builders.bare import binding, cluster
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 PAGES = ("/", "/clusters", "/clusters/member1", "/clusters/member1/drain?rate=1", "/pause")

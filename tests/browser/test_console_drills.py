@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Console
-from tests.stores.grounds import binding, cluster
+from tests.builders.bare import binding, cluster
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.browser.conftest import Server, logged_in
+from tests.builders.bare import cluster
 from tests.processes import until
-from tests.stores.grounds import cluster
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 TABS = ("/", "/clusters", "/clusters?q=member", "/clusters/member1", "/")

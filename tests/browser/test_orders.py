@@ -126,9 +126,9 @@ def test_a_cluster_that_answers_is_not_fenced_and_the_page_says_why(
 ) -> None:
     from controlplane.apimachinery.meta import Condition
     from tests.apps.pages import stored
-    from tests.stores.grounds import CREATED, cluster
+    from tests.builders.bare import START, cluster
 
-    stored(cluster("member1").with_status(conditions=(Condition("Ready", "True", last_transition_time=CREATED),)))
+    stored(cluster("member1").with_status(conditions=(Condition("Ready", "True", last_transition_time=START),)))
     page = log_in(any_browser, server)
     open_cluster(page, server, "member1")
     open_link(page, "Fence")

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import Console
 from tests.browser.test_console import SIZES, faults, sized
-from tests.stores.grounds import binding, cluster
+from tests.builders.bare import binding, cluster
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 CONFIGS = "/api/v1/namespaces/shop/configmaps"
@@ -40,7 +40,7 @@ def test_the_answers_follow_a_round_without_a_reload_and_are_filtered(console: C
 
 def test_pages_of_the_api_and_the_admin_fit_on_a_phone(console: Console) -> None:
     from tests.apps.pages import in_queue, stored
-    from tests.stores.grounds import template
+    from tests.builders.bare import template
 
     stored(*(cluster(f"member{number}") for number in range(20)), template("a-name-that-is-rather-long" * 4))
     in_queue("web-deployment")

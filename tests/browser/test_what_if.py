@@ -11,8 +11,8 @@ import yaml
 from playwright.sync_api import BrowserContext, expect
 
 from tests.browser.conftest import Server, logged_in
+from tests.builders.bare import binding, cluster
 from tests.processes import until
-from tests.stores.grounds import binding, cluster
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 WHATIFS = "/apis/failover.lifeboat.io/v1alpha1/whatifs"

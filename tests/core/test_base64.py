@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from controlplane.apimachinery.base64 import decoded, is_base64
-from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.clusters.questions import endpoint_of
-from controlplane.kinds.cluster import Cluster, ClusterSpec
-from controlplane.kinds.template import Template
+from tests.builders.objects import cluster
+from tests.builders.templates import template
 
 
 @pytest.mark.parametrize(
@@ -30,9 +29,9 @@ def test_what_is_none_is_refused(text: str) -> None:
 
 def test_a_token_and_a_certificate_written_over_several_lines_are_used() -> None:
     """base64 breaks its output into lines, and manifests hold it as it comes."""
-    cluster = Cluster("", "", ObjectMeta(name="member1"), spec=ClusterSpec(api_endpoint="https://member1"))
-    secret = Template("v1", "Secret", content={"data": {"token": "c2Vj\ncmV0\n", "caBundle": "UEVN\r\n"}})
+    member = cluster("member1").with_spec(api_endpoint="https://member1")
+    secret = template("Secret", "member1", data={"token": "c2Vj\ncmV0\n", "caBundle": "UEVN\r\n"})
 
-    target = endpoint_of(cluster, secret)
+    target = endpoint_of(member, secret)
 
     assert (target.token, target.ca) == ("secret", "PEM")

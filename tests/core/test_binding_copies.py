@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from controlplane.apimachinery.meta import Condition, ObjectMeta
-from controlplane.apimachinery.names import execution_namespace
+from controlplane.apimachinery.meta import Condition
 from controlplane.insight.copies import LEAVING, LEFT_BEHIND, NEEDED, TARGET, copies
 from controlplane.kinds.binding import AggregatedStatusItem, BindingSnapshot, TargetCluster
 from controlplane.kinds.rows import Observation
-from controlplane.kinds.work import APPLIED, Work, WorkStatus
+from controlplane.kinds.work import APPLIED, Work
+from tests.builders import objects
 from tests.builders.objects import START, binding, leaving
 
 LATER = START + timedelta(minutes=4)
 
 
 def work(cluster: str, applied: str = "True", message: str = "") -> Work:
-    metadata = ObjectMeta(name="web", namespace=execution_namespace(cluster))
-    return Work(
-        "work.karmada.io/v1alpha1", "Work", metadata, status=WorkStatus((Condition(APPLIED, applied, "Test", message),))
-    )
+    return objects.work(on=cluster, conditions=(Condition(APPLIED, applied, "Test", message),))
 
 
 def test_each_copy_says_why_it_is_where_it_is() -> None:

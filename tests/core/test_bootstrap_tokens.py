@@ -18,6 +18,7 @@ from controlplane.engine.memory import MemoryStore
 from controlplane.kinds.template import Template
 from controlplane.settings import Settings
 from tests.builders.objects import START
+from tests.builders.templates import secret
 
 SECRET = "0123456789abcdef"
 
@@ -31,10 +32,7 @@ def token(token_id: str = "abcdef", *, namespace: str = "kube-system", name: str
         **{"token-id": token_id, "token-secret": SECRET, "usage-bootstrap-authentication": "true"},
         **{key.replace("_", "-"): value for key, value in values.items()},
     }
-    metadata = ObjectMeta(
-        name=name or f"bootstrap-token-{token_id}", namespace=namespace, uid=f"uid-{token_id}", creation_timestamp=START
-    )
-    return Template("v1", "Secret", metadata, {"type": bootstrap_tokens.TYPE, "data": encoded(given)})
+    return secret(name or f"bootstrap-token-{token_id}", given, namespace=namespace, type_=bootstrap_tokens.TYPE)
 
 
 def in_seconds(seconds: float) -> str:

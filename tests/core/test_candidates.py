@@ -6,7 +6,8 @@ import pytest
 
 from controlplane.kinds.policy import ResourceSelector
 from controlplane.propagation.candidates import NO_CANDIDATES, Candidates
-from tests.builders.objects import deployment, namespace, policy
+from tests.builders.objects import policy
+from tests.builders.templates import deployment, namespace
 
 WEB, API = ResourceSelector("apps/v1", "Deployment", name="web"), ResourceSelector("apps/v1", "Deployment", name="api")
 ANY = ResourceSelector("apps/v1", "Deployment")

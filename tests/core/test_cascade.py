@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane import kinds
-from controlplane.apimachinery.meta import ObjectMeta, Ref
+from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.names import execution_namespace, work_name
 from controlplane.controllers.policies import Policies
 from controlplane.controllers.scheduler import Scheduler
@@ -28,9 +28,9 @@ from controlplane.engine.state import Actor, Claim, HeldLease, Outcome, State, U
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.policy import ClusterAffinity, Placement, ReplicaSchedulingStrategy
 from controlplane.kinds.rows import CapacityReservation
-from controlplane.kinds.work import Work
 from controlplane.settings import Settings
-from tests.builders.objects import START, binding, cluster, deployment, policy
+from tests.builders.objects import START, binding, cluster, policy, work
+from tests.builders.templates import deployment
 
 WEB = deployment("web")
 BINDING = Ref(kinds.RESOURCE_BINDING, "default", "web-deployment")
@@ -274,9 +274,8 @@ def test_a_controller_with_shards_is_not_followed() -> None:
 @pytest.mark.parametrize("name", ["policies", "scheduler"])
 def test_a_foreign_work_keeps_no_binding_from_being_placed(name: str) -> None:
     chain = placed() if name == "scheduler" else Chain()
-    namespace = execution_namespace("member3" if name == "scheduler" else "member1")
-    meta = ObjectMeta(name=work_name("Deployment", "web", "default"), namespace=namespace)
-    chain.store.create(Work("work.karmada.io/v1alpha1", "Work", meta))
+    member = "member3" if name == "scheduler" else "member1"
+    chain.store.create(work(work_name("Deployment", "web", "default"), member))
     chain.store.due.clear()
     chain.store.mark(name, [BINDING if name == "scheduler" else WEB.ref])
 

@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.apimachinery.names import CLUSTER_PROPAGATION_POLICY_FINALIZER, PROPAGATION_POLICY_FINALIZER
 from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.kinds.binding import Binding, ObjectReference, ResourceBindingSpec
@@ -19,7 +18,8 @@ from controlplane.kinds.policy import (
 )
 from controlplane.kinds.template import Template
 from controlplane.settings import GATES, Settings
-from tests.builders.objects import START, deployment, leaving, namespace, policy
+from tests.builders.objects import START, bound, leaving, policy
+from tests.builders.templates import deployment, namespace
 from tests.core.propagation_story import MEMBERS, Story
 
 FINALIZERS = (PROPAGATION_POLICY_FINALIZER, CLUSTER_PROPAGATION_POLICY_FINALIZER)
@@ -195,8 +195,7 @@ CLAIM_OF_DEFAULT = {"propagationpolicy.karmada.io/namespace": "default", "propag
 def by_hand(name: str, *, namespace: str = "default", claim: dict[str, str] = CLAIM, of: str = "web") -> Binding:
     """A binding that a user wrote, with a claim that no controller made."""
     resource = ObjectReference("apps/v1", "Deployment", of, namespace)
-    about = ObjectMeta(name=name, namespace=namespace, uid=f"uid-{name}", generation=1, annotations=claim)
-    return Binding("work.karmada.io/v1alpha2", "ResourceBinding", about, ResourceBindingSpec(resource))
+    return bound(ResourceBindingSpec(resource), name=name, namespace=namespace, annotations=claim)
 
 
 @pytest.mark.parametrize(

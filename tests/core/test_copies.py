@@ -7,8 +7,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import Condition, ObjectMeta
-from controlplane.apimachinery.names import BINDING_ANNOTATION, WORK_FINALIZER, work_name
+from controlplane.apimachinery.names import WORK_FINALIZER, work_name
 from controlplane.controllers.reads.bindings_on_clusters import clusters_where_needed
 from controlplane.controllers.reservations import Reservations
 from controlplane.engine.decision import Decision, Save
@@ -17,9 +16,10 @@ from controlplane.engine.state import Actor
 from controlplane.kinds.binding import BindingSnapshot
 from controlplane.kinds.cluster import ResourceSummary
 from controlplane.kinds.rows import CapacityReservation, Collected
-from controlplane.kinds.work import APPLIED, Work, WorkStatus
+from controlplane.kinds.work import Work
 from controlplane.kinds.work.rules import agent_work_faults, default
 from controlplane.settings import Settings
+from tests.builders import objects
 from tests.builders.objects import START, binding, cluster
 from tests.builders.placements import duplicated
 
@@ -30,15 +30,7 @@ COPY = work_name("Deployment", "web", "default")
 
 def work(name: str) -> Work:
     """A Work on member1 that says it is a copy of WEB, and that the member has applied."""
-    about = ObjectMeta(
-        name=name,
-        namespace="karmada-es-member1",
-        uid=f"uid-{name}",
-        generation=1,
-        annotations={BINDING_ANNOTATION: str(WEB.ref)},
-    )
-    applied = Condition(APPLIED, "True", "AppliedSuccessful", "", None, 1)
-    return Work("work.karmada.io/v1alpha1", "Work", about, status=WorkStatus(conditions=(applied,)))
+    return objects.work(name, of=WEB, conditions=(objects.applied(),))
 
 
 @pytest.mark.parametrize(("name", "clusters"), [(COPY, {"member1"}), ("forged", set())])
@@ -70,8 +62,7 @@ def test_only_a_copy_ends_a_reservation_of_its_binding_early(name: str, applied:
 
 def test_an_agent_frees_a_work_that_a_controller_made_without_its_permanent_id() -> None:
     """Admission gives the Work its id in the same write: that label is no change of the agent's."""
-    meta = ObjectMeta(name="made", namespace="karmada-es-edge", uid="u1", finalizers=(WORK_FINALIZER,))
-    old = Work(api_version="work.karmada.io/v1alpha1", kind="Work", metadata=replace(meta, deletion_timestamp=START))
+    old = objects.work("made", "edge", finalizers=(WORK_FINALIZER,), deletion_timestamp=START)
     freed = default(old.with_meta(finalizers=()), old, Settings())
 
     assert freed.metadata.labels

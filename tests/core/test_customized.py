@@ -33,7 +33,7 @@ from controlplane.kinds.interpreter_customization import (
 from controlplane.kinds.interpreter_webhook import ClientConfig, InterpreterWebhooks, Webhook, WebhookRule
 from controlplane.kinds.interpreter_webhook import validate as validate_webhooks
 from controlplane.settings import Settings
-from tests.builders.objects import deployment
+from tests.builders.templates import deployment
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DOC = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"}}

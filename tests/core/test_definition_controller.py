@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.apimachinery.meta import Object, ObjectMeta, Ref
+from controlplane.apimachinery.meta import Object, Ref
 from controlplane.controllers.definitions import Definitions
 from controlplane.controllers.namespace_content import NamespaceContent
 from controlplane.engine import lifecycle
@@ -21,6 +21,7 @@ from controlplane.kinds import DEFINITION, NAMESPACE
 from controlplane.kinds.template import Template
 from controlplane.propagation.definitions import kinds_of
 from controlplane.settings import Settings
+from tests.builders import templates
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BOAT = "example.io/Boat"
@@ -61,20 +62,12 @@ class Story:
 
 
 def definition(kind: str = "Boat", plural: str = "boats", *, group: str = "example.io", age: int = 0) -> Template:
-    metadata = ObjectMeta(
-        name=f"{plural}.{group}",
-        uid=f"uid-{plural}-{group}",
-        generation=1,
-        creation_timestamp=NOW - timedelta(seconds=age),
-    )
-    versions = [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}]
-    spec = {"group": group, "scope": "Namespaced", "names": {"kind": kind, "plural": plural}, "versions": versions}
-    return Template("apiextensions.k8s.io/v1", "CustomResourceDefinition", metadata, {"spec": spec})
+    return templates.definition(kind, plural, group=group, creation_timestamp=NOW - timedelta(seconds=age))
 
 
 def boat(name: str, *, namespace: str = "default", finalizers: tuple[str, ...] = ()) -> Template:
-    metadata = ObjectMeta(name=name, namespace=namespace, uid=f"uid-{namespace}-{name}", finalizers=finalizers)
-    return Template("example.io/v1", "Boat", metadata)
+    metadata = {"finalizers": finalizers}
+    return templates.template("Boat", name, version="example.io/v1", namespace=namespace, metadata=metadata)
 
 
 def conditions(one: Template | None) -> dict[str, str]:
@@ -137,7 +130,7 @@ def test_a_name_that_is_free_again_goes_to_who_waits_for_it() -> None:
 def test_a_definition_that_goes_waits_for_the_objects_of_its_kind() -> None:
     story = Story()
     one, other = definition(), definition("Ship", "ships")
-    ship = Template("example.io/v1", "Ship", ObjectMeta(name="kept", namespace="default", uid="uid-ship"))
+    ship = templates.template("Ship", "kept", version="example.io/v1")
     held = boat("held", finalizers=("example.io/hold",))
     story.create(one, other, boat("ferry"), held, ship)
     story.pass_time()
@@ -173,7 +166,7 @@ def test_more_objects_than_one_go_takes_all_go() -> None:
 @pytest.mark.parametrize("heard_of", [True, False])
 def test_a_namespace_takes_along_objects_of_kinds_users_brought(heard_of: bool) -> None:
     story = Story()
-    doomed = Template("v1", "Namespace", ObjectMeta(name="doomed", uid="uid-doomed"))
+    doomed = templates.namespace("doomed")
     story.create(definition(), doomed, boat("ferry", namespace="doomed"), boat("kept"))
     story.delete(doomed)
     if not heard_of:

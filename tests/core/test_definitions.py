@@ -12,6 +12,8 @@ from controlplane.controllers.policies import Policies
 from controlplane.kind import KINDS
 from controlplane.kinds.template import Template
 from controlplane.propagation.definitions import kinds_of
+from tests.builders import templates
+from tests.builders.objects import START
 
 FLINK = "flink.apache.org/FlinkDeployment"
 
@@ -22,24 +24,13 @@ def _forget() -> Iterator[None]:
     KINDS.set_custom(())
 
 
-def definition(kind: str = "FlinkDeployment", plural: str = "flinkdeployments", **more: Any) -> Template:
-    group = more.pop("group", "flink.apache.org")
-    versions = more.pop(
-        "versions", [{"name": "v1beta1", "served": True, "storage": True, "subresources": {"status": {}}}]
-    )
-    return Template.fold(
-        {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": f"{plural}.{group}", "uid": f"uid-{plural}", **more},
-            "spec": {
-                "group": group,
-                "scope": "Namespaced",
-                "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
-                "versions": versions,
-            },
-        }
-    )
+V1BETA1 = {"name": "v1beta1", "served": True, "storage": True, "subresources": {"status": {}}}
+
+
+def definition(
+    kind: str = "FlinkDeployment", plural: str = "flinkdeployments", *, group: str = "flink.apache.org", **more: Any
+) -> Template:
+    return templates.definition(kind, plural, group=group, **{"versions": [V1BETA1], **more})
 
 
 def test_what_a_definition_brings_is_served_and_can_be_propagated() -> None:
@@ -56,7 +47,7 @@ def test_a_definition_that_goes_takes_its_kind_along() -> None:
     KINDS.set_custom(kinds_of([definition()]))
     before = KINDS.revision
 
-    KINDS.set_custom(kinds_of([definition(deletionTimestamp="2026-01-01T00:00:00Z")]))
+    KINDS.set_custom(kinds_of([definition(deletion_timestamp=START)]))
     assert KINDS[FLINK].is_ending
 
     KINDS.set_custom(kinds_of([]))

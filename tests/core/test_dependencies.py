@@ -21,24 +21,16 @@ from controlplane.kinds.template import Template
 from controlplane.propagation import bindings
 from controlplane.propagation.definitions import kinds_of
 from controlplane.settings import GATES, Settings
-from tests.builders.objects import START, cluster, deployment, policy
+from tests.builders.objects import START, cluster, policy
+from tests.builders.templates import config_map, deployment, with_environment_from
 from tests.core.propagation_story import Story
 
 MEMBERS = tuple(cluster(f"member{number}") for number in (1, 2, 3))
 
 
-def config(name: str = "settings") -> Template:
-    metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}", "generation": 1}
-    return Template.fold({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}})
-
-
 def needing(name: str = "web", *, needs: str = "settings") -> Template:
     """A Deployment whose environment comes from a ConfigMap."""
-    web = deployment(name)
-    pod: dict[str, Any] = web.spec["template"]["spec"]
-    container = {**pod["containers"][0], "envFrom": [{"configMapRef": {"name": needs}}]}
-    spec = {**web.spec, "template": {**web.spec["template"], "spec": {**pod, "containers": [container]}}}
-    return web.with_content({**web.content, "spec": spec}).with_meta(generation=1)
+    return with_environment_from(deployment(name), needs)
 
 
 def placed(story: Story, one: Template) -> dict[str, set[str]]:
@@ -54,7 +46,7 @@ def story_of(*objects: Any, settings: Settings | None = None) -> Story:
 
 
 def test_it_follows_its_workload_without_a_policy_of_its_own() -> None:
-    web, settings = needing(), config()
+    web, settings = needing(), config_map()
     story = story_of(web, settings)
 
     story.place(web, member1=3)
@@ -63,7 +55,7 @@ def test_it_follows_its_workload_without_a_policy_of_its_own() -> None:
 
 
 def test_it_stays_on_the_old_cluster_as_long_as_its_workload_does() -> None:
-    web, settings = needing(), config()
+    web, settings = needing(), config_map()
     story = story_of(web, settings)
     story.place(web, member1=3)
 
@@ -75,7 +67,7 @@ def test_it_stays_on_the_old_cluster_as_long_as_its_workload_does() -> None:
 
 
 def test_a_direct_eviction_takes_it_along_at_once() -> None:
-    web, settings = needing(), config()
+    web, settings = needing(), config_map()
     story = story_of(web, settings)
 
     story.place(web, (GracefulEvictionTask("member1", DIRECTLY, creation_timestamp=START),), member2=3)
@@ -84,7 +76,7 @@ def test_a_direct_eviction_takes_it_along_at_once() -> None:
 
 
 def test_two_workloads_share_it_and_the_last_one_takes_it_away() -> None:
-    web, db, settings = needing("web"), needing("db"), config()
+    web, db, settings = needing("web"), needing("db"), config_map()
     story = story_of(web, db, settings)
     story.place(web, member1=3)
     story.place(db, member2=3)
@@ -95,7 +87,7 @@ def test_two_workloads_share_it_and_the_last_one_takes_it_away() -> None:
 
 
 def test_an_object_made_later_is_found_by_those_that_wait_for_it() -> None:
-    web, settings = needing(), config()
+    web, settings = needing(), config_map()
     story = story_of(web)
     story.place(web, member1=3)
 
@@ -105,7 +97,7 @@ def test_an_object_made_later_is_found_by_those_that_wait_for_it() -> None:
 
 
 def test_with_the_gate_off_nothing_follows() -> None:
-    web, settings = needing(), config()
+    web, settings = needing(), config_map()
     story = story_of(web, settings, settings=Settings(feature_gates={**GATES, "PropagateDeps": False}))
 
     story.place(web, member1=3)
@@ -115,7 +107,7 @@ def test_with_the_gate_off_nothing_follows() -> None:
 
 def test_running_again_changes_nothing() -> None:
     web = needing()
-    story = story_of(web, config())
+    story = story_of(web, config_map())
     story.place(web, member1=3)
 
     assert story.again() == 0
@@ -124,7 +116,7 @@ def test_running_again_changes_nothing() -> None:
 
 def test_what_a_workload_needs_is_listed_on_its_binding_in_the_original_s_words() -> None:
     web = needing()
-    story = story_of(web, config())
+    story = story_of(web, config_map())
     story.place(web, member1=3)
 
     binding = story.binding(web)
@@ -261,7 +253,7 @@ def conflicts(story: Story) -> list[str]:
 def test_those_that_need_one_object_agree_and_who_differs_is_reported(
     wish: dict[str, Any], field: str, reported: str
 ) -> None:
-    web, db, settings = needing("web"), needing("db"), config()
+    web, db, settings = needing("web"), needing("db"), config_map()
     ours = (
         policy("web", ResourceSelector("apps/v1", "Deployment", name="web"), propagate_deps=True, **wish),
         policy("db", ResourceSelector("apps/v1", "Deployment", name="db"), propagate_deps=True),
@@ -286,7 +278,7 @@ def test_a_conflict_that_changes_is_reported_although_the_attached_binding_keeps
     def wishes(name: str, **wish: Any) -> Policy:
         return policy(name, ResourceSelector("apps/v1", "Deployment", name=name), propagate_deps=True, **wish)
 
-    web, db, settings = needing("web"), needing("db"), config()
+    web, db, settings = needing("web"), needing("db"), config_map()
     strict = wishes("web", conflict_resolution="Overwrite", preserve_resources_on_deletion=True)
     story = Story(*MEMBERS, strict, wishes("db", preserve_resources_on_deletion=False), web, db, settings)
     story.place(db, member2=3)
@@ -306,7 +298,7 @@ def test_a_conflict_that_changes_is_reported_although_the_attached_binding_keeps
 
 
 def test_an_edit_of_what_a_workload_needs_reaches_the_members_where_it_is() -> None:
-    web, settings = needing(), config()
+    web, settings = needing(), config_map()
     story = story_of(web, settings)
     story.place(web, member1=3, member2=3)
 
@@ -319,7 +311,7 @@ def test_an_edit_of_what_a_workload_needs_reaches_the_members_where_it_is() -> N
 
 def test_an_edit_makes_the_works_of_an_attached_binding_due_and_a_first_claim_does_not() -> None:
     """A claim comes with a new binding, and 10,000 claims would make the Works controller look 10,000 times in vain."""
-    settings = config()
+    settings = config_map()
     edited = settings.with_content({**settings.content, "data": {"a": "new"}})
     claimed = settings.with_meta(annotations={"propagationpolicy.karmada.io/name": "all"})
     router, by = Router([Works()]), Actor("jane")
@@ -329,7 +321,7 @@ def test_an_edit_makes_the_works_of_an_attached_binding_due_and_a_first_claim_do
 
 
 def test_those_that_agree_get_no_message() -> None:
-    web, db, settings = needing("web"), needing("db"), config()
+    web, db, settings = needing("web"), needing("db"), config_map()
     story = Story(*MEMBERS, policy("all", propagate_deps=True, conflict_resolution="Overwrite"), web, db, settings)
     story.place(web, member1=3)
     story.place(db, member2=3)

@@ -6,9 +6,8 @@ from controlplane.eviction.refuge import Refuge
 from controlplane.insight.destinations import destinations
 from controlplane.insight.readiness import Situation
 from controlplane.kinds.binding import Binding
-from controlplane.kinds.rows import Eviction, eviction_key
 from controlplane.settings import Settings
-from tests.builders.objects import START, binding, cluster
+from tests.builders.objects import binding, cluster, eviction
 from tests.builders.placements import duplicated
 
 ONE = duplicated(least=1, most=1)
@@ -17,7 +16,7 @@ ONE = duplicated(least=1, most=1)
 def asked(
     made: Binding, *leaving: str, names: tuple[str, ...] = ("member1", "member2", "member3")
 ) -> dict[str, Refuge]:
-    rows = [Eviction(eviction_key(made.ref, name), str(made.ref), name, due_at=START) for name in leaving]
+    rows = [eviction(made, name) for name in leaving]
     situation = Situation(tuple(cluster(name) for name in names))
     return destinations(rows[:1], {made.ref: made}, {str(made.ref): rows}, situation, Settings())
 

@@ -16,7 +16,8 @@ from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.policy.unreachable_wait import parse_wait
 from controlplane.kinds.rows import Observation
 from controlplane.kinds.template import Template
-from tests.builders.objects import START, cluster, deployment, policy
+from tests.builders.objects import START, cluster, policy
+from tests.builders.templates import deployment
 from tests.core.propagation_story import Story
 
 MEMBERS = tuple(cluster(f"member{number}") for number in (1, 2, 3))

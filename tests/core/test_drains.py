@@ -19,12 +19,12 @@ from controlplane.kinds import CLUSTER, KINDS, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.drain import DRAIN, Drain, DrainSpec, DrainStatus
-from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.failback import FAILBACK
 from controlplane.kinds.rows import CapacityReservation
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding, cluster
 from tests.builders.placements import by_room, duplicated
+from tests.builders.steering import hold
 
 CORDON = Taint(UNSCHEDULABLE_TAINT, "NoSchedule", time_added=START)
 API_VERSION = "failover.lifeboat.io/v1alpha1"
@@ -170,7 +170,7 @@ def test_what_is_said_after_the_decision_and_before_its_writing_counts(word: str
     elif word == "delete":
         site.store.apply([(None, Decision(changes=(deleting(asked, now=site.now),)))], by=Actor("ana"))
     else:
-        site.store.create(EvictionHold(API_VERSION, "EvictionHold", ObjectMeta(name="h"), EvictionHoldSpec("wait")))
+        site.store.create(hold())
     outcomes = site.store.apply([(None, one) for one in (decision, *decision.separate_decisions)], by=Actor("drains"))
 
     assert all(one.lost for one in outcomes), "nothing left, and nothing is counted as having left"

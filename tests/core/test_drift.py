@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from controlplane.apimachinery.meta import Condition, ObjectMeta, condition
+from controlplane.apimachinery.meta import Condition, condition
 from controlplane.clusters.drift import described, differences
 from controlplane.clusters.questions import Answer, Ensure
 from controlplane.controllers.execution import Execution, ExecutionSnapshot
 from controlplane.controllers.work_status import WorkStatus, WorkStatusSnapshot
 from controlplane.engine.decision import Decision
-from controlplane.kinds.work import Work, Workload, WorkSpec
-from controlplane.kinds.work import WorkStatus as Status
+from controlplane.kinds.work import Work
 from controlplane.settings import Settings
+from tests.builders import objects
 from tests.builders.objects import START, cluster
 
 Document = dict[str, Any]
@@ -100,12 +100,9 @@ APPLIED = Condition("Applied", "True", "AppliedSuccessful", "", START, 1)
 
 def work(*conditions: Condition, annotation: str = "", generation: int = 1) -> Work:
     annotations = {"failover.lifeboat.io/drift": annotation} if annotation else {}
-    metadata = ObjectMeta(
-        name="web", namespace="karmada-es-member1", uid="u", generation=generation, annotations=annotations
+    return objects.work(
+        manifest=deployment(), conditions=(APPLIED, *conditions), generation=generation, annotations=annotations
     )
-    spec = WorkSpec(Workload((deployment(),)))
-    status = Status(conditions=(APPLIED, *conditions), manifest_statuses=())
-    return Work("work.karmada.io/v1alpha1", "Work", metadata, spec, status)
 
 
 def observed(subject: Work, drift: str, settings: Settings = REPAIR, *, at: float = 0.0) -> tuple[Work, Decision]:
@@ -147,10 +144,30 @@ def test_a_change_is_put_back_at_once_and_its_event_has_the_difference() -> None
 
     assert state(done, "Drifted") == ("False", "PutBack")
     (event,) = [one for one in decided.events if one.reason == "PutBack"]
-    assert DRIFT in event.message
+    assert event.message == f"Changed on the member: {DRIFT}. It was put back."
     quiet, nothing = observed(done, "")
     assert state(quiet, "Drifted") == ("False", "PutBack")
     assert "PutBack" not in reasons(nothing)
+
+
+def test_an_event_has_the_whole_difference_whatever_its_values_contain() -> None:
+    drift = "metadata.labels.note is a. It is b instead of c"
+
+    _, decided = applied(observed(work(), drift)[0])
+
+    assert [one.message for one in decided.events if one.reason == "PutBack"] == [
+        f"Changed on the member: {drift}. It was put back."
+    ]
+
+
+def test_a_change_that_was_only_reported_is_put_back_once_that_is_wanted() -> None:
+    reported, _ = observed(work(), DRIFT, REPORT)
+
+    _, decided = applied(reported, REPAIR)
+
+    assert [one.message for one in decided.events if one.reason == "PutBack"] == [
+        f"Changed on the member: {DRIFT}. It was put back."
+    ]
 
 
 def test_a_repair_that_the_watch_reports_before_the_member_answers_keeps_its_event() -> None:
@@ -195,15 +212,16 @@ def test_a_change_is_only_reported_where_that_is_wanted_and_the_annotation_beats
 
 
 def test_a_controller_that_changes_it_again_and_again_is_waited_for_longer_and_longer() -> None:
-    subject, waits, at, reports = work(), list[float](), 0.0, set[str]()
+    subject = seen = work()
+    waits, at, reports = list[float](), 0.0, set[str]()
     for _ in range(12):
-        subject, decided = observed(subject, DRIFT, at=at)
+        seen, decided = observed(subject, DRIFT, at=at)
         reports |= {event.message for event in decided.events if event.reason == "ObjectChanged"}
-        waiting, decided = applied(subject, at=at)
+        waiting, decided = applied(seen, at=at)
         begun, wake = at, decided.wake_at
-        if waiting is subject and wake is not None:
+        if waiting is seen and wake is not None:
             at = (wake - START).total_seconds()
-            waiting, _ = applied(subject, at=at)
+            waiting, _ = applied(seen, at=at)
         waits.append(at - begun)
         subject = waiting
         at += 1.0
@@ -212,6 +230,9 @@ def test_a_controller_that_changes_it_again_and_again_is_waited_for_longer_and_l
     assert waits == sorted(waits)
     assert waits[-1] == 256.0
     assert any("something on the member changes it again" in message for message in reports)
+    retained = condition(seen.status.conditions, "Retained")
+    assert retained is not None
+    assert "It is put back in 256 s" in retained.message
 
 
 def test_an_object_that_stays_for_a_minute_is_forgiven() -> None:

@@ -17,7 +17,7 @@ from controlplane.kinds.binding import SCHEDULED, Binding, TargetCluster
 from controlplane.kinds.policy import Placement, ReplicaSchedulingStrategy
 from controlplane.kinds.template import Template
 from controlplane.propagation import matching
-from tests.stores.grounds import binding, template
+from tests.builders.bare import binding, template
 
 USER = Actor("jane")
 

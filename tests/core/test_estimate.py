@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.apimachinery.quantities import parse
 from controlplane.estimate.capacity import Capacity, free_capacity
 from controlplane.estimate.request import bundle_of, request_from, request_of
@@ -17,12 +16,11 @@ from controlplane.kinds.binding import Component, ReplicaRequirements
 from controlplane.kinds.cluster import (
     AllocatableModeling,
     Cluster,
-    ClusterSpec,
-    ClusterStatus,
     ResourceModel,
     ResourceModelRange,
 )
 from controlplane.kinds.cluster import ResourceSummary as Summary
+from tests.builders import objects
 
 OWN_MODELS = (
     ResourceModel(0, (ResourceModelRange("cpu", "0", "1"), ResourceModelRange("memory", "0", "4Gi"))),
@@ -50,13 +48,7 @@ def pod(on: str = "", *, phase: str = "Running", **requests: str) -> dict[str, A
 
 
 def cluster(name: str, summary: Summary | None, models: tuple[ResourceModel, ...] = DEFAULT_MODELS) -> Cluster:
-    return Cluster(
-        "cluster.karmada.io/v1alpha1",
-        "Cluster",
-        ObjectMeta(name=name),
-        ClusterSpec(resource_models=models),
-        ClusterStatus(resource_summary=summary),
-    )
+    return objects.cluster(name, summary=summary, models=models, reported=summary is not None)
 
 
 def with_nodes(name: str, **by_size: int) -> Cluster:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import Object, ObjectMeta, Ref
+from controlplane.apimachinery.meta import Object, Ref
 from controlplane.controllers.eviction_queue import EvictionQueue
 from controlplane.controllers.evictions import Evictions
 from controlplane.controllers.reads.fleet_state import FLEET
@@ -27,9 +27,8 @@ from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.rows import EVICTED, CapacityReservation, Eviction, FleetState, PlacementHint, PlacementNote
-from controlplane.kinds.work import Work
 from controlplane.settings import Settings
-from tests.builders.objects import START, binding, cluster, no_execute
+from tests.builders.objects import START, binding, cluster, no_execute, work
 from tests.core.eviction_fleet import ANYWHERE, FAST
 
 BY = Actor("test")
@@ -249,7 +248,7 @@ def test_what_an_eviction_and_the_placement_rest_on_is_kept_of_both() -> None:
 ON_BOTH = binding("both", None, on={"member1": 1, "member2": 1})
 ON_FIRST = binding("first", None, on={"member1": 1})
 LATER = binding("later", None, on={"member1": 1})
-WORK = Work("work.karmada.io/v1alpha1", "Work", ObjectMeta(name="web", namespace="karmada-es-member1"))
+WORK = work()
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from statistics import median
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from controlplane.insight.forecast import STOPPED, forecast, queue_end
 from controlplane.kinds.eviction import eviction_item
 from controlplane.kinds.policy import Toleration
 from controlplane.kinds.rows import EVICTED, HELD, Eviction
-from tests.builders.objects import START, binding, cluster, no_execute
+from tests.builders.objects import START, binding, cluster, eviction, no_execute
 from tests.builders.placements import duplicated
 from tests.core.fleet_story import FAILOVER, Story
 
@@ -26,9 +27,8 @@ NORMAL = eviction_tier.Tier(eviction_tier.NORMAL, 0.5)
 FLEET_OF_FIVE = eviction_tier.FleetHealth(5, ("member1",))
 
 
-def row(number: int, **fields: object) -> Eviction:
-    given = {"due_at": START, "queued_at": START, "resource_kind": "apps/v1/Deployment", "cluster": "member1"}
-    return Eviction(f"B:ns/b{number:03}|member1", binding=f"B:ns/b{number:03}", **{**given, **fields})  # type: ignore[arg-type]
+def row(number: int, cluster: str = "member1", **fields: Any) -> Eviction:
+    return eviction(f"b{number:03}", cluster, resource_kind="apps/v1/Deployment", **fields)
 
 
 def test_an_estimate_counts_a_token_for_each_before_it() -> None:
@@ -46,7 +46,7 @@ def test_an_estimate_at_another_rate_is_another_one() -> None:
 
 
 def test_with_a_bucket_for_each_cluster_none_waits_for_anothers_queue() -> None:
-    rows = [row(1), row(2), row(3, cluster="member2")]
+    rows = [row(1), row(2), row(3, "member2")]
 
     found = forecast(rows, rate=0.5, ageing_seconds=300, scope="Cluster", now=START)
 
@@ -63,7 +63,7 @@ def test_an_estimate_beyond_all_calendars_is_their_end(rate: float) -> None:
 
 
 def test_what_is_in_a_bucket_already_is_spent_on_its_own_queue_only() -> None:
-    rows = [row(1), row(2), row(3, cluster="member2")]
+    rows = [row(1), row(2), row(3, "member2")]
     tokens = {"cluster/member1": 1.0, "cluster/member2": 0.5}
 
     found = forecast(rows, rate=0.5, ageing_seconds=300, scope="Cluster", tokens=tokens, now=START)

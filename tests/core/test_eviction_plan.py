@@ -9,7 +9,6 @@ from typing import Any, Literal
 import pytest
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.clusters.taints import OWNERS_ANNOTATION, Owners, Ownership, written
 from controlplane.eviction import operator_orders
 from controlplane.eviction.eviction_plan import (
@@ -23,7 +22,6 @@ from controlplane.eviction.holds import Holds
 from controlplane.eviction.refuge import DryRunResult, Refuge, Reservation
 from controlplane.kinds.binding import AggregatedStatusItem, Binding, TargetCluster
 from controlplane.kinds.cluster import Cluster, Taint
-from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.policy import DIRECTLY, ClusterFailoverBehavior, StatePreservation, StatePreservationRule
 from controlplane.kinds.rows import (
     HELD,
@@ -34,10 +32,10 @@ from controlplane.kinds.rows import (
     STATE_MISSING,
     Eviction,
     Judgement,
-    eviction_key,
 )
-from tests.builders.objects import START, binding, cluster
+from tests.builders.objects import START, binding, cluster, eviction
 from tests.builders.placements import by_room
+from tests.builders.steering import hold
 from tests.core.fleet_story import FAILOVER
 
 NOW = START + timedelta(seconds=60)
@@ -61,8 +59,7 @@ def judged(seconds: float | None, *, key: str = "gone", effect: str = "NoExecute
 
 
 def row(on: str = "a", of: Binding = WEB, **fields: Any) -> Eviction:
-    given = {"due_at": START, "generation": 1, "judged": (judged(0.0),), **fields}
-    return Eviction(eviction_key(of.ref, on), binding=str(of.ref), cluster=on, **given)
+    return eviction(of, on, **{"generation": 1, "judged": (judged(0.0),), **fields})
 
 
 class Asked:
@@ -239,7 +236,7 @@ def test_the_first_time_nothing_fitted_is_kept() -> None:
 
 
 def test_what_a_hold_keeps_waiting_did_not_fail_and_is_reported_when_the_reason_changes() -> None:
-    freeze = EvictionHold("v1", "EvictionHold", ObjectMeta(name="freeze"), EvictionHoldSpec(reason="sale"))
+    freeze = hold("freeze", reason="sale")
     asked = Asked(holds=Holds(holds=(freeze,)))
 
     found = asked.plan(held=[row(state=HELD, reason=NO_REFUGE, message="EvictionHold freeze: sale")])

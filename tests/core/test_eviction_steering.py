@@ -17,14 +17,13 @@ from controlplane.engine.state import Actor
 from controlplane.eviction import operator_orders
 from controlplane.eviction.pending import EVICTION_PENDING
 from controlplane.kinds.binding import Binding
-from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
-from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
 from controlplane.kinds.policy import Toleration
 from controlplane.kinds.rows import Eviction, eviction_key
 from controlplane.kinds.template import Template
 from controlplane.settings import EvictionSettings
 from tests.builders.objects import START, binding, cluster, no_execute
 from tests.builders.placements import duplicated
+from tests.builders.steering import hold, window
 from tests.core.fleet_story import FAILOVER, Story
 
 FAST = replace(
@@ -34,21 +33,6 @@ SLOW = replace(FAILOVER, resource_eviction_rate=0.1, secondary_resource_eviction
 ONE = duplicated(least=1, most=1)
 LATER = duplicated(least=1, most=1, tolerations=[Toleration("gone", "Exists", toleration_seconds=100)])
 API = "failover.lifeboat.io/v1alpha1"
-
-
-def hold(name: str = "stop", **fields: Any) -> EvictionHold:
-    meta = ObjectMeta(name=name, uid=f"uid-{name}", generation=1)
-    return EvictionHold(API, "EvictionHold", meta, EvictionHoldSpec(**{"reason": "wait for us", **fields}))
-
-
-def window(*clusters: str, begins: float | None = None, until: float = 600) -> MaintenanceWindow:
-    spec = MaintenanceWindowSpec(
-        clusters,
-        None if begins is None else START + timedelta(seconds=begins),
-        START + timedelta(seconds=until),
-        "new kernel",
-    )
-    return MaintenanceWindow(API, "MaintenanceWindow", ObjectMeta(name="work", uid="uid-work", generation=1), spec)
 
 
 def fleet(*objects: Any, settings: Any = FAST, members: int = 5) -> Story:

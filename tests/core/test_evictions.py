@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.controllers.eviction_queue import EvictionQueue
 from controlplane.controllers.evictions import HEADS, MOST_HEADS, Evictions
 from controlplane.engine import run
@@ -22,9 +21,9 @@ from controlplane.kinds.policy import (
     StatePreservationRule,
 )
 from controlplane.kinds.rows import EVICTED, HELD, Eviction, FleetState
-from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
+from controlplane.kinds.taint_policy import MatchCondition, TaintToAdd
 from controlplane.settings import GATES
-from tests.builders.objects import START, binding, cluster, no_execute
+from tests.builders.objects import START, binding, cluster, no_execute, taint_policy
 from tests.builders.placements import duplicated
 from tests.core.eviction_fleet import ANYWHERE, CLUSTERS, FAST, fleet, gone
 from tests.core.fleet_story import FAILOVER, Story
@@ -46,14 +45,9 @@ def test_i8_fault_22_a_recovery_drops_what_is_queued() -> None:
 
 
 def test_while_only_the_removal_window_runs_evictions_wait_as_recovering() -> None:
-    policy = ClusterTaintPolicy(
-        "policy.karmada.io/v1alpha1",
-        "ClusterTaintPolicy",
-        ObjectMeta(name="detect", uid="detect", generation=1, creation_timestamp=START),
-        ClusterTaintPolicySpec(
-            match_conditions=(MatchCondition("Ready", "In", ("False",)),),
-            taints_to_add=(TaintToAdd("down", "NoExecute", "", 10, 180),),
-        ),
+    policy = taint_policy(
+        match_conditions=(MatchCondition("Ready", "In", ("False",)),),
+        taints_to_add=(TaintToAdd("down", "NoExecute", "", 10, 180),),
     )
     story = Story(
         *(cluster(name) for name in CLUSTERS),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from controlplane import kinds
-from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref, condition
+from controlplane.apimachinery.meta import Condition, Ref, condition
 from controlplane.apimachinery.names import WORK_FINALIZER
 from controlplane.clusters.lost_objects import wait_before_reapply
 from controlplane.clusters.questions import NOT_OURS, REMOVING, Answer, Discard, Ensure, Observe, Question
@@ -21,9 +21,9 @@ from controlplane.engine.memory import MemoryStore
 from controlplane.engine.state import Actor
 from controlplane.kinds.cluster import SecretReference
 from controlplane.kinds.event import Event
-from controlplane.kinds.work import Work, Workload, WorkSpec
+from controlplane.kinds.work import Work
 from controlplane.settings import Settings
-from tests.builders.objects import START, cluster
+from tests.builders.objects import START, cluster, work
 
 REF = Ref(kinds.WORK, "karmada-es-member1", "shop")
 MANIFEST = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
@@ -62,12 +62,11 @@ class Story:
         self.now, self.member = START, member
         self.controllers = [Execution(), WorkStatus()]
         self.store = MemoryStore(controllers=self.controllers, clock=lambda: self.now)
-        meta = ObjectMeta(name=REF.name, namespace=REF.namespace, uid="w", generation=1, finalizers=(WORK_FINALIZER,))
         joined = cluster("member1").with_spec(
             api_endpoint="https://member1", secret_ref=SecretReference("karmada-cluster", "member1")
         )
         ready = joined.with_status(conditions=(Condition("Ready", "True", "ClusterReady", "", START),))
-        self.store.create(ready, Work("work.karmada.io/v1alpha1", "Work", meta, WorkSpec(Workload((MANIFEST,)))))
+        self.store.create(ready, work(REF.name, manifest=MANIFEST, finalizers=(WORK_FINALIZER,)))
         self.run()
 
     def run(self) -> None:

@@ -15,11 +15,11 @@ from controlplane.engine.memory import MemoryStore
 from controlplane.engine.state import Actor
 from controlplane.eviction.purge import with_task
 from controlplane.kinds.binding import Binding, BindingSuspension, TargetCluster, origin
-from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.failback import FAILBACK, Failback, FailbackSpec, FailbackStatus
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding, cluster
 from tests.builders.placements import duplicated
+from tests.builders.steering import hold
 
 API_VERSION = "failover.lifeboat.io/v1alpha1"
 ASKED = Ref(FAILBACK, "", "back")
@@ -89,7 +89,7 @@ def test_what_is_said_after_the_decision_and_before_its_writing_counts(word: str
         live: Any = store.get([ASKED])[ASKED]
         store.put(live.with_spec(stop=True), live)
     else:
-        store.create(EvictionHold(API_VERSION, "EvictionHold", ObjectMeta(name="h"), EvictionHoldSpec("wait")))
+        store.create(hold())
     outcomes = store.apply([(None, one) for one in (decision, *decision.separate_decisions)], by=Actor("failbacks"))
 
     assert all(one.lost for one in outcomes), "nothing went back, and nothing is reported to be on its way"

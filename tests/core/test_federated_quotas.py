@@ -24,7 +24,8 @@ from controlplane.kinds.federated_quota import (
 )
 from controlplane.kinds.policy import Placement
 from controlplane.settings import GATES, Settings
-from tests.builders.objects import START, binding, cluster, deployment, policy
+from tests.builders.objects import START, binding, cluster, policy
+from tests.builders.templates import deployment
 from tests.core.desk import Desk, pending
 from tests.core.propagation_story import MEMBERS, Story
 

@@ -14,8 +14,9 @@ from controlplane.kinds import CLUSTER
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import APPLIED, Work
 from tests.builders.objects import binding as placed
-from tests.builders.objects import deployment, leaving, policy
+from tests.builders.objects import leaving, policy
 from tests.builders.placements import by_weight
+from tests.builders.templates import deployment
 from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS, Story
 
 

@@ -25,7 +25,7 @@ from controlplane.kinds.rows import (
     eviction_key,
 )
 from controlplane.settings import Settings
-from tests.builders.objects import START, binding
+from tests.builders.objects import START, binding, eviction
 from tests.builders.placements import duplicated
 
 KEPT: list[type[Row]] = [UnhealthyCopies, Eviction, PlacementHint, PlacementNote, CapacityReservation]
@@ -34,7 +34,7 @@ KEPT: list[type[Row]] = [UnhealthyCopies, Eviction, PlacementHint, PlacementNote
 def rows_of(ref: Ref) -> list[Row]:
     """One row of each type that is kept about a binding."""
     text, place = str(ref), eviction_key(ref, "member1")
-    queued = Eviction(place, text, "member1")
+    queued = eviction(ref, due_at=None, queued_at=None)
     promised = CapacityReservation(place, text, "member1", 1)
     return [UnhealthyCopies(text), PlacementHint(text), PlacementNote(text), queued, promised]
 

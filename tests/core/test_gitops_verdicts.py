@@ -14,6 +14,7 @@ from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.policy import Placement, ResourceSelector
 from controlplane.kinds.template import Template
 from controlplane.settings import Settings
+from tests.builders import templates
 from tests.builders.objects import START, cluster, policy
 from tests.core import argo_health, argo_rules, kstatus
 from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS, Story
@@ -23,8 +24,7 @@ TIME: Final = "2026-01-01T00:00:00Z"
 
 
 def template(api_version: str, kind: str, spec: dict[str, Any], **more: Any) -> Template:
-    metadata = {"name": "web", "namespace": "default", "uid": "uid-web", "generation": 1, "creationTimestamp": TIME}
-    return Template.fold({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec, **more})
+    return templates.template(kind, "web", version=api_version, spec=spec, **more)
 
 
 def deployment(**spec: Any) -> Template:

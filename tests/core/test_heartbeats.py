@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.admission.admit import admit_create, admit_update
-from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref, condition
+from controlplane.apimachinery.meta import Condition, Ref, condition
 from controlplane.clusters.fence import FenceRequest, fence_of, fenced
 from controlplane.clusters.heartbeats import LISTENING, received
 from controlplane.controllers.collection import Collection, CollectionSnapshot
@@ -19,11 +19,11 @@ from controlplane.controllers.probes import Probes, ProbeSnapshot
 from controlplane.kind import KINDS, to_wire
 from controlplane.kinds import CLUSTER, LEASE
 from controlplane.kinds.cluster import Cluster
-from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
+from controlplane.kinds.taint_policy import MatchCondition, TaintToAdd
 from controlplane.kinds.template import Template
-from controlplane.kinds.work import Work, Workload, WorkSpec
 from controlplane.settings import Settings
-from tests.builders.objects import START, cluster
+from tests.builders import objects
+from tests.builders.objects import START, cluster, taint_policy
 from tests.core.fleet_story import FAILOVER, Story
 
 AHEAD = datetime(2099, 1, 1, tzinfo=UTC)
@@ -256,14 +256,9 @@ def test_silence_that_began_unobserved_is_counted_from_when_it_is_observed() -> 
 
 
 def test_policies_decide_what_becomes_of_a_cluster_whose_agent_is_silent() -> None:
-    away = ClusterTaintPolicy(
-        "policy.karmada.io/v1alpha1",
-        "ClusterTaintPolicy",
-        ObjectMeta(name="away", uid="uid-away", generation=1, creation_timestamp=START),
-        ClusterTaintPolicySpec(
-            match_conditions=(MatchCondition("Ready", "In", ("Unknown",)),),
-            taints_to_add=(TaintToAdd("silent", "NoExecute", add_on_match_seconds=120),),
-        ),
+    away = taint_policy(
+        match_conditions=(MatchCondition("Ready", "In", ("Unknown",)),),
+        taints_to_add=(TaintToAdd("silent", "NoExecute", add_on_match_seconds=120),),
     )
     agent = Agent(rest=[away])
     agent.renew()
@@ -280,9 +275,7 @@ def test_policies_decide_what_becomes_of_a_cluster_whose_agent_is_silent() -> No
 
 def test_the_control_plane_asks_a_pull_member_nothing() -> None:
     member = pull(cluster("member1"))
-    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one", "namespace": "default"}}
-    meta = ObjectMeta(name="one", namespace="karmada-es-member1", uid="work", finalizers=("karmada.io/x",))
-    work = Work("work.karmada.io/v1alpha1", "Work", meta, WorkSpec(workload=Workload((manifest,))))
+    work = objects.work(finalizers=("karmada.io/x",))
 
     assert Probes().question(ProbeSnapshot(member, None, None), FAILOVER, now=START) is None
     assert Collection().question(CollectionSnapshot(member, None), FAILOVER, now=START) is None

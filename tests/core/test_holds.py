@@ -12,7 +12,7 @@ from controlplane.eviction.holds import Holds, manual_hold_reason
 from controlplane.eviction.operator_orders import HOLD, Order
 from controlplane.kinds.cluster import FLAPPING, Cluster
 from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, ON_HOLD, UNSTEADY, Eviction, Judgement
-from tests.builders.objects import START, binding, no_execute
+from tests.builders.objects import START, binding, eviction, no_execute
 from tests.builders.objects import cluster as stored
 from tests.builders.placements import duplicated
 from tests.core.test_eviction_steering import hold, window
@@ -26,7 +26,7 @@ def row(*evicting: Identity, staying: tuple[Identity, ...] = ()) -> Eviction:
     """Return the row of an eviction that these taints order; others were judged and let the copy stay."""
     judged = [Judgement(key, effect, START, due_at=START) for key, effect in evicting]
     judged += [Judgement(key, effect, START) for key, effect in staying]
-    return Eviction("web|member1", binding=str(WEB.ref), cluster="member1", due_at=START, judged=tuple(judged))
+    return eviction(WEB, judged=tuple(judged))
 
 
 def cluster(**owners: Ownership) -> Cluster:

@@ -10,6 +10,7 @@ from controlplane.engine.memory import MemoryStore
 from controlplane.kinds.cluster import Cluster, SecretReference
 from controlplane.kinds.template import Template
 from controlplane.settings import Settings
+from tests.builders import templates
 from tests.builders.objects import START, cluster
 
 RBAC = "rbac.authorization.k8s.io/v1"
@@ -17,8 +18,7 @@ MEMBER = cluster("member1").with_spec(impersonator_secret_ref=SecretReference("t
 
 
 def template(kind: str, name: str, **content: Any) -> Template:
-    metadata = {"name": name, "uid": f"uid-{kind}-{name}", "generation": 1}
-    return Template.fold({"apiVersion": RBAC, "kind": kind, "metadata": metadata, **content})
+    return templates.template(kind, name, version=RBAC, namespace="", **content)
 
 
 def role(*clusters: str) -> Template:

@@ -16,7 +16,8 @@ from controlplane.kinds.policy import DIVIDED, Placement, ReplicaSchedulingStrat
 from controlplane.kinds.template import Template
 from controlplane.propagation import bindings, works
 from controlplane.scheduling.completions import split
-from tests.builders.objects import START, deployment, policy
+from tests.builders.objects import START, policy
+from tests.builders.templates import deployment
 
 Document = dict[str, Any]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -8,17 +8,15 @@ from typing import Any
 import pytest
 
 from controlplane import interpret
-from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.kinds.binding import (
     AggregatedStatusItem,
-    Binding,
     ObjectReference,
     ResourceBindingSpec,
     TargetCluster,
 )
 from controlplane.kinds.binding import columns as binding_columns
-from controlplane.kinds.work import Work
 from controlplane.propagation.aggregation import LAST_APPLIED, aggregated, counting, fully_applied
+from tests.builders.objects import bound, work
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LOST = NOW - timedelta(minutes=15)
@@ -40,9 +38,9 @@ def template_status(api_version: str, kind: str, *items: AggregatedStatusItem) -
 
 @pytest.mark.parametrize("ready_changed", [LOST, NOW])
 def test_a_mark_keeps_the_time_when_the_cluster_got_out_of_reach(ready_changed: datetime) -> None:
-    work = Work("work.karmada.io/v1alpha1", "Work", ObjectMeta(name="web", namespace="karmada-es-a"))
+    one = work(on="a")
 
-    (found,) = aggregated([work], out_of_reach={"a": ready_changed}, before=[item("a", {}, lost=True)])
+    (found,) = aggregated([one], out_of_reach={"a": ready_changed}, before=[item("a", {}, lost=True)])
 
     assert found.out_of_reach_since == LOST
 
@@ -50,7 +48,7 @@ def test_a_mark_keeps_the_time_when_the_cluster_got_out_of_reach(ready_changed: 
 def test_fully_applied_is_unknown_and_names_the_clusters_out_of_reach() -> None:
     web = ObjectReference("apps/v1", "Deployment", "web", "shop")
     spec = ResourceBindingSpec(resource=web, clusters=(TargetCluster("a", 1), TargetCluster("b", 1)))
-    binding = Binding("work.karmada.io/v1alpha2", "ResourceBinding", ObjectMeta(name="web", namespace="shop"), spec)
+    binding = bound(spec)
 
     said = fully_applied(binding, [item("a", {}), item("b", {}, lost=True)])
 

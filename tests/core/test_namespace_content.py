@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from controlplane.apimachinery.meta import ObjectMeta, Ref
+from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.names import NAMESPACE_CONTENT_FINALIZER
 from controlplane.controllers.namespace_content import NamespaceContent
 from controlplane.engine.decision import Decision, Put
@@ -14,6 +14,7 @@ from controlplane.engine.state import Actor
 from controlplane.kinds import NAMESPACE
 from controlplane.kinds.template import Template
 from controlplane.settings import Settings
+from tests.builders.templates import config_map, namespace
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -44,20 +45,11 @@ class Story:
         run_until_idle(self.controllers, self.store, Settings(), world=World())
 
 
-def a_namespace(name: str) -> Template:
-    return Template("v1", "Namespace", ObjectMeta(name=name, uid=f"uid-{name}"))
-
-
-def a_config_map(name: str, *, namespace: str, finalizers: tuple[str, ...] = ()) -> Template:
-    metadata = ObjectMeta(name=name, namespace=namespace, uid=f"uid-{namespace}-{name}", finalizers=finalizers)
-    return Template("v1", "ConfigMap", metadata)
-
-
 def test_everything_in_a_deleted_namespace_goes_and_then_the_namespace() -> None:
     story = Story()
     for name in ("doomed", "kept"):
-        story.put(a_namespace(name))
-        story.put(a_config_map("one", namespace=name))
+        story.put(namespace(name))
+        story.put(config_map("one", namespace=name))
 
     story.delete_namespace("doomed")
     story.pass_time(0)
@@ -70,8 +62,8 @@ def test_everything_in_a_deleted_namespace_goes_and_then_the_namespace() -> None
 
 def test_a_namespace_waits_for_foreign_finalizers() -> None:
     story = Story()
-    story.put(a_namespace("doomed"))
-    story.put(a_config_map("held", namespace="doomed", finalizers=("example.org/hold",)))
+    story.put(namespace("doomed"))
+    story.put(config_map("held", namespace="doomed", finalizers=("example.org/hold",)))
 
     story.delete_namespace("doomed")
     story.pass_time(2)
@@ -87,8 +79,8 @@ def test_a_namespace_waits_for_foreign_finalizers() -> None:
 
 def test_a_namespace_that_is_not_deleted_keeps_what_it_holds() -> None:
     story = Story()
-    story.put(a_namespace("kept"))
-    story.put(a_config_map("one", namespace="kept"))
+    story.put(namespace("kept"))
+    story.put(config_map("one", namespace="kept"))
 
     story.pass_time(10)
 
@@ -97,9 +89,9 @@ def test_a_namespace_that_is_not_deleted_keeps_what_it_holds() -> None:
 
 def test_a_namespace_that_waits_long_says_for_what() -> None:
     story = Story()
-    story.put(a_namespace("doomed"))
+    story.put(namespace("doomed"))
     for number in range(7):
-        story.put(a_config_map(f"held-{number}", namespace="doomed", finalizers=("example.org/hold",)))
+        story.put(config_map(f"held-{number}", namespace="doomed", finalizers=("example.org/hold",)))
     story.delete_namespace("doomed")
 
     def said() -> list[str]:
@@ -121,11 +113,11 @@ def test_a_namespace_that_waits_long_says_for_what() -> None:
 def test_a_protected_object_keeps_its_namespace_until_the_label_is_removed() -> None:
     """[deletion-protection]."""
     story = Story()
-    story.put(a_namespace("doomed"))
+    story.put(namespace("doomed"))
     label = {"resourcetemplate.karmada.io/deletion-protected": "Always"}
-    protected = a_config_map("kept", namespace="doomed").with_meta(labels=label)
+    protected = config_map("kept", namespace="doomed").with_meta(labels=label)
     story.put(protected)
-    story.put(a_config_map("other", namespace="doomed"))
+    story.put(config_map("other", namespace="doomed"))
 
     story.delete_namespace("doomed")
     story.pass_time(2)

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.clusters.questions import Collect
 from controlplane.controllers.collection import Collection, CollectionSnapshot
 from controlplane.estimate.node_pools import MAX_POOLS, MAX_ROOMS
@@ -18,7 +17,7 @@ from controlplane.estimate.summary import summarise
 from controlplane.eviction.scheduler_dry_run import SchedulerDryRun
 from controlplane.insight.readiness_row import relevant_change
 from controlplane.interpret.requirements import of_pod
-from controlplane.kinds.binding import Binding, Component, NodeClaim, ReplicaRequirements, ResourceBindingStatus
+from controlplane.kinds.binding import Component, NodeClaim, ReplicaRequirements, ResourceBindingStatus
 from controlplane.kinds.cluster import Cluster, NodePool, NodeRoom, ResourceSummary
 from controlplane.kinds.cluster.status_rules import validate_status
 from controlplane.kinds.policy import Toleration
@@ -29,7 +28,7 @@ from controlplane.scheduling.note import detail_of
 from controlplane.scheduling.question import question_of
 from controlplane.scheduling.schedule import Placed, Refused
 from controlplane.settings import GATES, Settings
-from tests.builders.objects import START, cluster
+from tests.builders.objects import START, bound, cluster
 from tests.builders.placements import by_room
 from tests.builders.scheduling import spec
 
@@ -308,12 +307,7 @@ def test_a_malformed_claim_of_one_binding_holds_that_binding_and_evicts_the_othe
     wanted = spec(by_room("a", "b"), on={"a": 1})
     fields = {name: getattr(wanted, name) for name in ("resource", "replicas", "placement", "clusters")}
     good, bad = (
-        Binding(
-            "work.karmada.io/v1alpha2",
-            "ResourceBinding",
-            ObjectMeta("web", "default"),
-            type(wanted)(**fields, replica_requirements=ReplicaRequirements(claim, {"cpu": "1"})),
-        )
+        bound(type(wanted)(**fields, replica_requirements=ReplicaRequirements(claim, {"cpu": "1"})))
         for claim in (None, malformed)
     )
     fleet = Fleet.of([member("a", *MIXED), member("b", *MIXED)], settings=ON)

@@ -9,16 +9,15 @@ import pytest
 from controlplane.admission import node_ports
 from controlplane.admission.node_ports import with_node_ports
 from controlplane.apimachinery.errors import Invalid
-from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.engine.memory import MemoryStore
 from controlplane.kinds.template import Template
 from tests.builders.objects import START
+from tests.builders.templates import template
 
 
 def service(name: str, *numbers: int, **spec: Any) -> Template:
     ports = [{"port": 80 + index, **({"nodePort": number} if number else {})} for index, number in enumerate(numbers)]
-    metadata = ObjectMeta(name=name, namespace="default", uid=f"uid-{name}")
-    return Template("v1", "Service", metadata, {"spec": {"type": "NodePort", "ports": ports, **spec}})
+    return template("Service", name, spec={"type": "NodePort", "ports": ports, **spec})
 
 
 def stored(*services: Template) -> MemoryStore:

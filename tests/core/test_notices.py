@@ -8,8 +8,8 @@ import pytest
 
 from controlplane.engine.decision import Decision, Event, Put, Save
 from controlplane.insight.notices import CRITICAL, FLEET, INFO, WARNING, Notice, notices
-from controlplane.kinds.rows import HELD, NO_REFUGE, ON_HOLD, QUEUED, Eviction, eviction_key
-from tests.builders.objects import binding, cluster
+from controlplane.kinds.rows import HELD, NO_REFUGE, ON_HOLD, QUEUED
+from tests.builders.objects import binding, cluster, eviction
 
 NOW = datetime(2026, 3, 14, 2, 36, tzinfo=UTC)
 
@@ -21,7 +21,7 @@ def ready(was: str, now: str, *, established: bool = True) -> Decision:
 
 def held(name: str, reason: str = NO_REFUGE, state: str = HELD, *, reported: bool = True) -> Decision:
     about = binding(name, None)
-    row = Eviction(eviction_key(about.ref, "member1"), str(about.ref), "member1", state=state, reason=reason)
+    row = eviction(about, state=state, reason=reason)
     events = (Event(about, "EvictionHeld", "stays on cluster member1: no cluster fits", warning=True),)
     return Decision(changes=(Save(row),), events=events if reported else (Event(about, "Other", ""),))
 

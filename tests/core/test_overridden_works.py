@@ -12,7 +12,8 @@ from controlplane.controllers.reads import override_policies
 from controlplane.controllers.works import Works
 from controlplane.kinds.binding import OVERRIDES_APPLIED
 from controlplane.kinds.override_policy import OverridePolicy
-from tests.builders.objects import START, deployment, namespace, policy
+from tests.builders.objects import START, policy
+from tests.builders.templates import deployment, namespace
 from tests.core.propagation_story import MEMBERS, Story
 from tests.core.test_overrides import from_spec, label, selecting
 from tests.core.test_overrides import policy as override

@@ -8,16 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from controlplane.apimachinery.meta import Condition, ObjectMeta
+from controlplane.apimachinery.meta import Condition
 from controlplane.kinds.binding import OVERRIDES_APPLIED
 from controlplane.kinds.override_policy import OverridePolicy
-from controlplane.kinds.work import Work
 from controlplane.kinds.work.applied_overrides import applied_overrides
 from controlplane.propagation import overrides
 from controlplane.propagation.image_reference import ImageError, ImageReference
 from controlplane.propagation.overrides import OverrideFailed
 from controlplane.scheduling.placement_explanation import PlacementExplanation, text, with_overrides
-from tests.builders.objects import binding, cluster
+from tests.builders.objects import binding, cluster, work
 
 Document = dict[str, Any]
 MEMBER = cluster("member1", region="north", labels={"env": "prod"})
@@ -289,14 +288,12 @@ def test_the_applied_policies_of_a_work_are_read_from_its_annotations() -> None:
 def test_an_explanation_names_the_policies_of_each_copy() -> None:
     applied = overrides.apply([label("a", "x"), label("f", "y", namespace="")], deployment(), MEMBER)
     notes = {**applied.annotations, "resourcebinding.karmada.io/namespace": "default"}
-    work = Work(
-        "work.karmada.io/v1alpha1", "Work", ObjectMeta(name="w", namespace="karmada-es-member1", annotations=notes)
-    )
+    copy = work(annotations=notes)
     failed = Condition(OVERRIDES_APPLIED, "False", "ApplyOverridePolicyFailed", "cluster member2: broken")
     placed = binding("web", None).with_status(conditions=(failed,))
     explanation = PlacementExplanation("failover.lifeboat.io/v1alpha1", "PlacementExplanation")
 
-    said = text(with_overrides(explanation, placed, [work]))
+    said = text(with_overrides(explanation, placed, [copy]))
 
     assert "The copy on member1 is changed by ClusterOverridePolicy f, OverridePolicy default/a" in said
     assert "Override policies fail: cluster member2: broken" in said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -32,7 +33,7 @@ from controlplane.kinds.rows import (
     Eviction,
     Judgement,
 )
-from tests.builders.objects import START, binding
+from tests.builders.objects import START, binding, eviction
 from tests.builders.placements import duplicated
 
 WEB = binding("web", duplicated(), on={"a": 1})
@@ -40,9 +41,8 @@ LATER = START + timedelta(seconds=90)
 WAITED = Condition(EVICTION_PENDING, "True", QUEUED, "cluster a: due 2026-01-01T00:00:00Z")
 
 
-def row(cluster: str, **fields: object) -> Eviction:
-    given = {"binding": str(WEB.ref), "due_at": START, **fields}
-    return Eviction(f"{WEB.ref}|{cluster}", cluster=cluster, **given)  # type: ignore[arg-type]
+def row(cluster: str, **fields: Any) -> Eviction:
+    return eviction(WEB, cluster, **fields)
 
 
 def over(cluster: str, state: str, message: str, *, seconds: int = 0) -> Eviction:

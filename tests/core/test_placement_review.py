@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from controlplane.apimachinery.errors import Invalid
-from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.insight import placement_review
 from controlplane.kinds.binding import Binding, ResourceBindingStatus
 from controlplane.kinds.placement_review import PlacementReviewStatus
 from controlplane.scheduling.dry_run import Around
 from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
 from controlplane.settings import GATES, Settings
+from tests.builders import objects
 from tests.builders.objects import cluster
 from tests.builders.placements import placement, weights
 from tests.builders.scheduling import spec
@@ -92,13 +92,10 @@ def reported(status: PlacementReviewStatus) -> dict[str, str]:
 def bound() -> Binding:
     """A binding that was scheduled by weight: 1 and 2."""
     where = placement(how=BY_WEIGHT)
-    return Binding(
-        "work.karmada.io/v1alpha2",
-        "ResourceBinding",
-        ObjectMeta(name="web-deployment", namespace="default", annotations={APPLIED_PLACEMENT: applied_text(where)}),
-        spec(where, replicas=3, on={"member1": 1, "member2": 2}),
-        ResourceBindingStatus(last_scheduled_time=NOW),
-    )
+    wanted = spec(where, replicas=3, on={"member1": 1, "member2": 2})
+    status = ResourceBindingStatus(last_scheduled_time=NOW)
+    annotations = {APPLIED_PLACEMENT: applied_text(where)}
+    return objects.bound(wanted, name="web-deployment", status=status, annotations=annotations)
 
 
 def test_a_manifest_is_placed_as_the_scheduler_would() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controlplane.apimachinery.selectors import parse_label_selector
 from controlplane.propagation import pods
-from tests.builders.objects import deployment
+from tests.builders.templates import deployment
 
 SERVER = "https://lifeboat"
 PROXY = f"kubectl --server {SERVER}/apis/cluster.karmada.io/v1alpha1/clusters"

@@ -14,7 +14,8 @@ from controlplane.controllers.policies import Policies
 from controlplane.engine.memory import MemoryStore
 from controlplane.kinds.policy import Policy, ResourceSelector
 from controlplane.propagation import matching
-from tests.builders.objects import START, deployment, policy
+from tests.builders.objects import START, policy
+from tests.builders.templates import deployment
 
 NAMES = tuple(f"web-{number}" for number in range(5))
 KIND = ResourceSelector("apps/v1", "Deployment")

@@ -17,12 +17,12 @@ from controlplane.kinds.cluster import Taint
 from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.drain import Drain, DrainSpec
 from controlplane.kinds.drill import Drill, DrillSpec
-from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.failback import Failback, FailbackSpec
-from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
 from controlplane.kinds.override_policy import OverridePolicy
 from controlplane.kinds.workload_rebalancer import RebalancedWorkload, WorkloadRebalancer, WorkloadRebalancerSpec
-from tests.builders.objects import START, cluster, deployment, policy
+from tests.builders.objects import START, cluster, policy
+from tests.builders.steering import hold, window
+from tests.builders.templates import deployment
 
 OURS = "failover.lifeboat.io/v1alpha1"
 DRAIN = Drain(OURS, "Drain", ObjectMeta(name="d"), DrainSpec(cluster="member1"))
@@ -32,11 +32,9 @@ CONFIGURATION = FailoverConfiguration(
     OURS, "FailoverConfiguration", ObjectMeta(name="default"), {"resourceEvictionRate": 1}
 )
 MEMBER = cluster("member1")
-HELD = EvictionHold(OURS, "EvictionHold", ObjectMeta(name="h"), EvictionHoldSpec("change freeze", ("member1",)))
+HELD = hold("h", reason="change freeze", clusters=("member1",))
 UNTIL = START + timedelta(hours=1)
-WINDOW = MaintenanceWindow(
-    OURS, "MaintenanceWindow", ObjectMeta(name="w"), MaintenanceWindowSpec(("member1",), None, UNTIL, "new kernels")
-)
+WINDOW = window("member1", until=3600, reason="new kernels")
 OVERRIDE = OverridePolicy("policy.karmada.io/v1alpha1", "OverridePolicy", ObjectMeta(name="o", namespace="default"))
 CORDON = Taint("cluster.karmada.io/unschedulable", "NoSchedule")
 STOPPED = DRAIN.with_spec(stop=True)

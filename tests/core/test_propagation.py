@@ -8,7 +8,8 @@ import pytest
 from controlplane.apimachinery.meta import condition
 from controlplane.apimachinery.names import NAMESPACE_CONTENT_FINALIZER, SKIP_AUTO_PROPAGATION_LABEL
 from controlplane.kinds.template import Template
-from tests.builders.objects import cluster, deployment, namespace, policy
+from tests.builders.objects import cluster, policy
+from tests.builders.templates import deployment, namespace
 from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS, Story
 
 

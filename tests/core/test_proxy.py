@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from controlplane.authorization.proxied import Subjects, impersonation_rules, su
 from controlplane.clusters import proxy
 from controlplane.kinds.cluster import SecretReference
 from controlplane.kinds.template import Template
+from tests.builders import templates
 from tests.builders.objects import cluster
 
 REFERENCE = SecretReference("karmada-cluster", "member1")
@@ -22,9 +22,7 @@ MEMBER = cluster("member1").with_spec(
 
 
 def secret(**data: str) -> Template:
-    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
-    metadata = {"name": "member1", "namespace": "karmada-cluster", "uid": "s"}
-    return Template.fold({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": encoded})
+    return templates.secret("member1", data, namespace="karmada-cluster")
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,14 @@ import pytest
 
 from controlplane.eviction.queue_priority import aged_priority, sorted_due
 from controlplane.kinds.rows import Eviction
-from tests.builders.objects import START
+from tests.builders.objects import START, eviction
 
 AGEING = 100.0
 
 
 def row(key: str, *, due: float | None = 0.0, priority: int = 0) -> Eviction:
     due_at = None if due is None else START + timedelta(seconds=due)
-    return Eviction(key=key, binding=key, cluster="a", due_at=due_at, priority=priority)
+    return eviction("web", key=key, due_at=due_at, priority=priority)
 
 
 @pytest.mark.parametrize(

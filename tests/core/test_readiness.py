@@ -8,13 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.eviction.holds import Holds
 from controlplane.insight.readiness import Readiness, Situation, readiness
 from controlplane.kinds.binding import Binding, BindingSnapshot, BindingSuspension
 from controlplane.kinds.cluster import Cluster
-from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
-from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
 from controlplane.kinds.obstacle import BLOCKS, WARNS
 from controlplane.kinds.policy import (
     DIRECTLY,
@@ -25,10 +22,11 @@ from controlplane.kinds.policy import (
     Toleration,
 )
 from controlplane.kinds.rows import FleetState
-from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
+from controlplane.kinds.taint_policy import ClusterTaintPolicy
 from controlplane.settings import GATES, Settings
-from tests.builders.objects import START, binding, cluster
+from tests.builders.objects import START, binding, cluster, not_ready_policy
 from tests.builders.placements import duplicated
+from tests.builders.steering import hold, window
 from tests.core.fleet_story import FAILOVER
 
 
@@ -42,18 +40,6 @@ FOR_EVER = Toleration("down", "Exists", effect="NoExecute")
 STATE = StatePreservation((StatePreservationRule("example.io/job", "{.jobID}"),))
 
 
-def taint_policy(effect: str = "NoExecute", status: str = "False") -> ClusterTaintPolicy:
-    return ClusterTaintPolicy(
-        "policy.karmada.io/v1alpha1",
-        "ClusterTaintPolicy",
-        ObjectMeta(name="down", uid="uid-down", creation_timestamp=START),
-        ClusterTaintPolicySpec(
-            match_conditions=(MatchCondition("Ready", "In", (status,)),),
-            taints_to_add=(TaintToAdd("down", effect),),
-        ),
-    )
-
-
 def app(failover: ClusterFailoverBehavior | None = None, **placement: Any) -> Binding:
     """A copy on member1 that may go anywhere."""
     return binding("web", duplicated(least=1, most=1, **placement), on={"member1": 2}, failover=failover)
@@ -64,7 +50,7 @@ def asked(
     settings: Settings = FAILOVER,
     *,
     clusters: tuple[Cluster, ...] = MEMBERS,
-    policies: tuple[ClusterTaintPolicy, ...] = (taint_policy(),),
+    policies: tuple[ClusterTaintPolicy, ...] = (not_ready_policy(),),
     **situation: Any,
 ) -> Readiness:
     now = Situation(clusters, policies, **{"fleet": WATCHING, **situation})
@@ -99,16 +85,9 @@ def test_a_directly_workload_says_what_will_wait_and_for_whom(patience: str, unr
     assert asked(app()).prospects[0].waits_for == ""
 
 
-HOLD = EvictionHold(
-    "failover.lifeboat.io/v1alpha1", "EvictionHold", ObjectMeta(name="h"), EvictionHoldSpec(reason="fair")
-)
+HOLD = hold("h", reason="fair")
 STATEFUL = replace(FAILOVER, feature_gates={**GATES, "Failover": True, "StatefulFailoverInjection": True})
-WINDOW = MaintenanceWindow(
-    "failover.lifeboat.io/v1alpha1",
-    "MaintenanceWindow",
-    ObjectMeta(name="w"),
-    MaintenanceWindowSpec(("member1",), until=START + timedelta(hours=2), reason="new switches"),
-)
+WINDOW = window("member1", until=7200, reason="new switches")
 RATELESS = replace(FAILOVER, resource_eviction_rate=0.0, secondary_resource_eviction_rate=0.0)
 DIRECT = ClusterFailoverBehavior(purge_mode=DIRECTLY)
 GONE = (MEMBERS[0], member(2, ready="False"), member(3, ready="False"))
@@ -120,9 +99,9 @@ MISCONFIGURED: dict[str, tuple[str, dict[str, Any]]] = {
     "a controller is off": ("ControllerDisabled", {"settings": replace(FAILOVER, controllers=("*", "-evictions"))}),
     "no process observes the cluster": ("NotDetected", {"clusters": (member(1, ready=""), *MEMBERS[1:])}),
     "no policy taints it": ("NoTaintPolicy", {"policies": ()}),
-    "the policy looks for something else": ("NoTaintPolicy", {"policies": (taint_policy(status="True"),)}),
+    "the policy looks for something else": ("NoTaintPolicy", {"policies": (not_ready_policy(status="True"),)}),
     "it is tolerated for ever": ("Tolerated", {"one": app(tolerations=[FOR_EVER])}),
-    "the taint only prefers": ("StaysByDefault", {"policies": (taint_policy("PreferNoExecute"),)}),
+    "the taint only prefers": ("StaysByDefault", {"policies": (not_ready_policy("PreferNoExecute"),)}),
     "there is no other cluster": ("NoRefuge", {"one": binding("web", duplicated("member1"), on={"member1": 2})}),
     "the state is not there": ("StateMissing", {"one": app(replace(DIRECT, state_preservation=STATE))}),
     "state rules are ignored": ("StateIgnored", {"one": app(ClusterFailoverBehavior(state_preservation=STATE))}),
@@ -180,7 +159,7 @@ REMEDIES = {
         "from another network",
     ),
     "a fleet of at most 10": ({"clusters": GONE}, "largeClusterNumThreshold"),
-    "MaintenanceWindow w until": ({"holds": Holds(windows=(WINDOW,))}, "spec.until"),
+    "MaintenanceWindow work until": ({"holds": Holds(windows=(WINDOW,))}, "spec.until"),
     "EvictionHold h: fair": ({"holds": Holds((HOLD,))}, "delete the EvictionHold"),
 }
 

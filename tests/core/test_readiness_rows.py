@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref
+from controlplane.apimachinery.meta import Condition, Ref
 from controlplane.apimachinery.names import PROPAGATION_POLICY_NAME_ANNOTATION
 from controlplane.controllers.garbage import Garbage
 from controlplane.controllers.readiness import AFTER_CHANGE, BUSY_STEP, PAGE, PAUSE, ROUND, Readiness
@@ -25,14 +25,14 @@ from controlplane.insight.readiness import Situation, fleet_obstacles, readiness
 from controlplane.insight.readiness_row import FleetDigest, relevant_change, row_of
 from controlplane.kinds.binding import Binding, BindingSnapshot, BindingSuspension, ReplicaRequirements, TargetCluster
 from controlplane.kinds.cluster import Cluster, ResourceSummary
-from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
-from controlplane.kinds.rows import BindingReadiness, Eviction, ReadinessRound
+from controlplane.kinds.rows import BindingReadiness, ReadinessRound
 from controlplane.kinds.taint_policy import TaintToAdd
 from controlplane.settings import Settings
-from tests.builders.objects import START, binding, no_execute
+from tests.builders.objects import START, binding, eviction, no_execute, not_ready_policy
 from tests.builders.placements import duplicated
+from tests.builders.steering import hold
 from tests.core.fleet_story import FAILOVER
-from tests.core.test_readiness import MEMBERS, member, taint_policy
+from tests.core.test_readiness import MEMBERS, member
 
 ANYWHERE = duplicated(least=1, most=1)
 
@@ -91,7 +91,7 @@ def bound(name: str, **fields: Any) -> Binding:
 
 
 def fleet(*more: Any) -> list[Any]:
-    return [*MEMBERS, taint_policy(), *more]
+    return [*MEMBERS, not_ready_policy(), *more]
 
 
 def written(office: Office, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
@@ -125,11 +125,11 @@ def test_a_policy_that_is_created_or_deleted_changes_all_answers() -> None:
     office = Office(*MEMBERS, bound("web"), bound("api"))
     assert {row.named for row in office.rows("web", "api").values()} == {"NoTaintPolicy"}
 
-    office.store.create(taint_policy())
+    office.store.create(not_ready_policy())
     office.wait(PAUSE.total_seconds() + 2)
     assert office.verdicts("web", "api") == {"web": "Ready", "api": "Ready"}
 
-    office.delete(taint_policy())
+    office.delete(not_ready_policy())
     office.wait(PAUSE.total_seconds() + 2)
     assert office.verdicts("web", "api") == {"web": "Blocked", "api": "Blocked"}
 
@@ -188,7 +188,7 @@ def test_a_round_checks_page_by_page_and_says_how_far_it_is() -> None:
 def test_a_round_is_slower_while_evictions_are_due() -> None:
     """A lost cluster makes all answers due at the time at which its evictions need the process."""
     office = Office(*fleet(*(bound(f"w{number:04}") for number in range(PAGE + 1))))
-    waiting = Eviction("web|member1", "web", "member1", due_at=START, queued_at=START)
+    waiting = eviction("web")
     office.store.apply([(None, Decision(changes=(Save(waiting),)))], by=Actor("test"))
 
     office.store.create(member(4))
@@ -203,11 +203,7 @@ def test_a_round_is_slower_while_evictions_are_due() -> None:
 
 def test_a_hold_that_expires_is_noticed_without_a_change() -> None:
     until = START + timedelta(hours=2)
-    spec = EvictionHoldSpec(reason="fair", expires_at=until)
-    hold = EvictionHold(
-        "failover.lifeboat.io/v1alpha1", "EvictionHold", ObjectMeta(name="h", uid="h", generation=1), spec
-    )
-    office = Office(*fleet(bound("web"), hold))
+    office = Office(*fleet(bound("web"), hold(expires_at=until)))
     assert office.rows("web")["web"].named == "OnHold"
 
     office.now = until
@@ -251,7 +247,7 @@ def test_a_deleted_binding_has_no_answer() -> None:
 
 
 def tally(name: str, count: int, *, settings: Settings = FAILOVER, **spec: Any) -> Tally:
-    situation = Situation(MEMBERS, (taint_policy(),))
+    situation = Situation(MEMBERS, (not_ready_policy(),))
     one = bound(name).with_spec(**spec)
     row = row_of(one, readiness(one, situation, settings, fleet_wide=False, now=START))
     return Tally(row.verdict, row.named, count, (row,))
@@ -284,7 +280,7 @@ def test_what_stops_the_whole_fleet_is_not_stored_and_counts_for_all_bindings() 
 
 
 def test_the_digest_of_the_fleet_is_that_of_what_matters() -> None:
-    digests, situation = FleetDigest(), Situation(MEMBERS, (taint_policy(),))
+    digests, situation = FleetDigest(), Situation(MEMBERS, (not_ready_policy(),))
 
     def of(one: Situation, settings: Settings = FAILOVER) -> str:
         return digests.digest(one, settings, groups_changed_at=None, now=START)
@@ -318,11 +314,10 @@ def edited(office: Office, random: Random, number: int) -> None:
         case 5:
             office.store.put(member_.with_meta(labels={"tier": str(number)}), member_)
         case 6:
-            spec = EvictionHoldSpec(reason="fair", expires_at=office.now + timedelta(seconds=random.randrange(5, 200)))
-            meta = ObjectMeta(name=f"h{number}", uid=f"h{number}", generation=1)
-            office.store.create(EvictionHold("failover.lifeboat.io/v1alpha1", "EvictionHold", meta, spec))
+            ends = office.now + timedelta(seconds=random.randrange(5, 200))
+            office.store.create(hold(f"h{number}", expires_at=ends))
         case 7:
-            policy = office.stored(taint_policy())
+            policy = office.stored(not_ready_policy())
             effect = random.choice(("NoExecute", "PreferNoExecute", "NoSchedule"))
             spec = replace(policy.spec, taints_to_add=(TaintToAdd("down", effect),))
             office.store.put(replace(policy, spec=spec).with_meta(generation=number + 2), policy)

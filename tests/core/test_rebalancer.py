@@ -28,6 +28,7 @@ from controlplane.kinds.workload_rebalancer import (
 )
 from controlplane.propagation.bindings import binding_ref
 from controlplane.settings import Settings
+from tests.builders import objects, templates
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 REBALANCER = Ref(WORKLOAD_REBALANCER, "", "again")
@@ -38,18 +39,13 @@ def workload(name: str) -> RebalancedWorkload:
 
 
 def template(name: str, **labels: str) -> Template:
-    metadata = ObjectMeta(name=name, namespace="default", uid=f"uid-{name}", generation=1, labels=labels)
-    return Template("apps/v1", "Deployment", metadata)
+    return templates.deployment(name, uid=f"uid-{name}", labels=labels)
 
 
 def bound(name: str, *, asked: datetime | None = None) -> Binding:
     ref = binding_ref(Ref("apps/Deployment", "default", name))
-    return Binding(
-        "work.karmada.io/v1alpha2",
-        "ResourceBinding",
-        ObjectMeta(name=ref.name, namespace="default", uid=f"binding-{name}", generation=1),
-        ResourceBindingSpec(ObjectReference("apps/v1", "Deployment", name, "default"), reschedule_triggered_at=asked),
-    )
+    resource = ObjectReference("apps/v1", "Deployment", name, "default")
+    return objects.bound(ResourceBindingSpec(resource, reschedule_triggered_at=asked), name=ref.name)
 
 
 def rebalancer(*names: str, made_at: datetime = START, **spec: Any) -> WorkloadRebalancer:

@@ -14,7 +14,8 @@ from controlplane.controllers.hpa_scale_target_marker import HpaScaleTargetMarke
 from controlplane.engine import run
 from controlplane.kinds.policy import Placement, ResourceSelector
 from controlplane.kinds.template import Template
-from tests.builders.objects import START, deployment, policy
+from tests.builders.objects import START, policy
+from tests.builders.templates import deployment
 from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS, Story
 
 EVERYTHING = (

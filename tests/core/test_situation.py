@@ -7,12 +7,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import Condition, ObjectMeta
+from controlplane.apimachinery.meta import Condition
 from controlplane.insight.situation import EVICTIONS, TARGETS, TASKS, Expiry, Facts, Tally, Task, situation
-from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.fleet_status import FleetStatusStatus, Prepared
 from controlplane.settings import Settings
 from tests.builders.objects import START, cluster
+from tests.builders.steering import hold
 
 NOW = START + timedelta(minutes=10)
 SETTINGS = replace(Settings(), feature_gates={**Settings().feature_gates, "Failover": True})
@@ -149,10 +149,8 @@ def test_the_queue_ends_when_the_rate_allows_it_and_not_before_its_last_item_is_
 
 
 def test_a_hold_over_the_fleet_pauses_it_and_one_for_a_cluster_does_not() -> None:
-    api = ("failover.lifeboat.io/v1alpha1", "EvictionHold")
-    fleet = EvictionHold(*api, ObjectMeta(name="pause"), EvictionHoldSpec(reason="storage move", who="jane"))
-    narrow = EvictionHold(*api, ObjectMeta(name="narrow"), EvictionHoldSpec(reason="x", clusters=("member1",)))
-    over = EvictionHold(*api, ObjectMeta(name="over"), EvictionHoldSpec(reason="x", expires_at=NOW))
+    fleet = hold("pause", reason="storage move", who="jane")
+    narrow, over = hold("narrow", clusters=("member1",)), hold("over", expires_at=NOW)
 
     status = seen(ready("member1"), holds=[fleet, narrow, over])
 
@@ -162,13 +160,10 @@ def test_a_hold_over_the_fleet_pauses_it_and_one_for_a_cluster_does_not() -> Non
 
 
 def test_a_paused_queue_counts_what_waits_and_has_neither_an_end_nor_a_rate_in_force() -> None:
-    hold = EvictionHold(
-        *("failover.lifeboat.io/v1alpha1", "EvictionHold", ObjectMeta(name="pause")),
-        EvictionHoldSpec(reason="we look first", who="jane"),
-    )
+    pause = hold("pause", reason="we look first", who="jane")
     reached = [evictions("member1", "Held", 5, "OnHold"), evictions("member1", "Queued", 2)]
 
-    status = seen(down("member1"), ready("member2"), ready("member3"), tallies=reached, last_due=NOW, holds=[hold])
+    status = seen(down("member1"), ready("member2"), ready("member3"), tallies=reached, last_due=NOW, holds=[pause])
 
     assert status.sentence == (
         "1 of 3 clusters down (member1, 4 min). 2 queued, 5 held: on hold. "

@@ -25,15 +25,16 @@ from controlplane.kinds import (
     RESOURCE_BINDING,
 )
 from controlplane.kinds.drain import DRAIN, Drain, DrainSpec
-from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
+from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.failback import FAILBACK, Failback, FailbackSpec
-from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
-from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, QUEUED, RECOVERING, Eviction, eviction_key
-from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
+from controlplane.kinds.maintenance_window import MaintenanceWindow
+from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, QUEUED, RECOVERING, Eviction
+from controlplane.kinds.taint_policy import MatchCondition, TaintToAdd
 from controlplane.settings import Settings
-from tests.builders.objects import START, binding, cluster, no_execute
+from tests.builders.objects import START, binding, cluster, eviction, no_execute, taint_policy
 from tests.builders.objects import policy as propagation_policy
 from tests.builders.placements import duplicated
+from tests.builders.steering import hold, window
 
 NOW = START + timedelta(hours=1)
 DEFAULT = Settings()
@@ -61,9 +62,8 @@ def outage(*owners: str) -> MemoryStore:
     return store
 
 
-RULE = ClusterTaintPolicySpec(match_conditions=(MatchCondition("Ready", "In", ("False",)),))
 TAINTS = (TaintToAdd("gone", "NoExecute"), TaintToAdd("gone", "NoSchedule"))
-POLICY = ClusterTaintPolicy("policy.karmada.io/v1alpha1", "ClusterTaintPolicy", ObjectMeta(name="detect"), RULE)
+POLICY = taint_policy("detect", match_conditions=(MatchCondition("Ready", "In", ("False",)),))
 
 
 def test_who_deletes_a_taint_policy_is_warned_what_goes_with_it() -> None:
@@ -117,7 +117,7 @@ def test_a_hold_or_window_on_a_cluster_there_is_none_of_says_so(kind: str, type_
 
 
 def test_a_hold_on_a_namespace_there_is_none_of_says_so() -> None:
-    typo = EvictionHold(API, "EvictionHold", ObjectMeta(name="one"), EvictionHoldSpec("wait", namespaces=("shpo",)))
+    typo = hold(namespaces=("shpo",))
 
     (said,) = state_checks.check_write(outage(), KINDS[EVICTION_HOLD], typo, None, DEFAULT, now=START)
 
@@ -126,11 +126,10 @@ def test_a_hold_on_a_namespace_there_is_none_of_says_so() -> None:
 
 @pytest.mark.parametrize(("ends", "said"), [(START, 1), (START + timedelta(seconds=1), 0), (None, 0)])
 def test_a_hold_or_window_that_is_over_already_says_so(ends: datetime | None, said: int) -> None:
-    hold = EvictionHold(API, "EvictionHold", ObjectMeta(name="one"), EvictionHoldSpec("wait", expires_at=ends))
-    spec = MaintenanceWindowSpec(("member1",), until=ends, reason="kernel")
-    window = MaintenanceWindow(API, "MaintenanceWindow", ObjectMeta(name="one"), spec)
+    until = None if ends is None else (ends - START).total_seconds()
+    held, kept = hold(expires_at=ends), window("member1", until=until)
 
-    for one, field in ((hold, "spec.expiresAt"), (window, "spec.until")):
+    for one, field in ((held, "spec.expiresAt"), (kept, "spec.until")):
         warnings = state_checks.check_write(outage(), KINDS[one.ref.kind], one, None, DEFAULT, now=START)
         assert [warning.partition(":")[0] for warning in warnings] == [field] * said
 
@@ -151,8 +150,7 @@ def test_an_edit_of_a_taints_value_withdraws_it_and_one_of_its_windows_does_not(
 
 
 def row(state: str, *, cluster: str = "member1", stays: bool = False) -> Eviction:
-    key = eviction_key(ONE.ref, cluster)
-    return Eviction(key, str(ONE.ref), cluster, due_at=None if stays else START, state=state)
+    return eviction(ONE, cluster, due_at=None if stays else START, state=state)
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,14 @@ from controlplane.engine.decision import Put
 from controlplane.interpret import reflect
 from controlplane.interpret.native import NATIVE
 from controlplane.kind import KINDS
-from controlplane.kinds.binding import AggregatedStatusItem, Binding, ObjectReference, ResourceBindingSpec
+from controlplane.kinds.binding import AggregatedStatusItem, ObjectReference, ResourceBindingSpec
 from controlplane.kinds.binding import ResourceBindingStatus as BindingStatus
 from controlplane.kinds.template import Template
 from controlplane.settings import Settings
 from controlplane.wire import builtin, document_check
 from controlplane.wire.schema import Schema
+from tests.builders.objects import bound
+from tests.builders.templates import template
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 Document = dict[str, Any]
@@ -71,22 +73,16 @@ def test_an_aggregated_status_is_one_the_schema_allows(api_version: str, kind: s
     schema = _schema(api_version, kind).property("status")
     assert schema is not None
     known = interpret.interpreter_for(api_version, kind)
-    template = Template(
-        api_version, kind, ObjectMeta(name="a", namespace="b", generation=1), {"spec": {"type": "LoadBalancer"}}
-    )
+    about = template(kind, "a", version=api_version, spec={"type": "LoadBalancer"})
     for report in _reports(schema):
-        seen = (known.reflect or reflect.whole_status)({"spec": template.spec, "status": report, "metadata": {}})
+        seen = (known.reflect or reflect.whole_status)({"spec": about.spec, "status": report, "metadata": {}})
         items = (
             AggregatedStatusItem("member1", seen, applied=True),
             AggregatedStatusItem("member2", None, applied=True),
         )
-        binding = Binding(
-            "work.karmada.io/v1alpha2",
-            "ResourceBinding",
-            spec=ResourceBindingSpec(ObjectReference(api_version, kind, "a")),
-            status=BindingStatus(aggregated_status=items),
-        )
-        decision = TemplateStatus().decide(TemplateStatusSnapshot(template, binding), Settings(), now=NOW)
+        spec = ResourceBindingSpec(ObjectReference(api_version, kind, "a"))
+        binding = bound(spec, status=BindingStatus(aggregated_status=items))
+        decision = TemplateStatus().decide(TemplateStatusSnapshot(about, binding), Settings(), now=NOW)
         for change in decision.changes:
             assert isinstance(change, Put)
             written: Any = change.new

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref, condition
+from controlplane.apimachinery.meta import Condition, Ref, condition
 from controlplane.eviction import supporting_objects
 from controlplane.eviction.graceful import STUCK, WAITING_SOURCE, WAITING_WORKLOAD, ClusterState, assess_tasks
 from controlplane.kind import KINDS
@@ -20,6 +20,7 @@ from controlplane.kinds.template import Template
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding, cluster, no_execute
 from tests.builders.placements import duplicated
+from tests.builders.templates import template
 from tests.core.eviction_fleet import FAST
 from tests.core.fleet_story import Story
 
@@ -31,11 +32,6 @@ POD: dict[str, Any] = {
         {"name": "b", "persistentVolumeClaim": {"claimName": "data"}},
     ],
 }
-
-
-def template(kind: str, name: str, *, version: str = "v1", namespace: str = "default", **content: Any) -> Template:
-    meta = ObjectMeta(name=name, namespace=namespace, uid=f"uid-{kind}-{name}", generation=1, creation_timestamp=START)
-    return Template(version, kind, meta, content=content)
 
 
 def deployment(name: str = "web", *, namespace: str = "default", **labels: str) -> Template:

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.admission.admit import Admitted, admit_update
-from controlplane.apimachinery.meta import Condition, ObjectMeta
+from controlplane.apimachinery.meta import Condition
 from controlplane.clusters import taints
 from controlplane.engine.decision import Decision, Delete
 from controlplane.engine.state import Actor
@@ -21,13 +21,12 @@ from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.policy import ClusterAffinity
 from controlplane.kinds.taint_policy import (
     ClusterTaintPolicy,
-    ClusterTaintPolicySpec,
     MatchCondition,
     PolicyTaint,
     TaintToAdd,
 )
 from controlplane.settings import GATES, Compat, Settings
-from tests.builders.objects import START, cluster, no_execute
+from tests.builders.objects import START, cluster, no_execute, taint_policy
 from tests.core.fleet_story import FAILOVER, Story
 
 NOT_READY = (MatchCondition("Ready", "In", ("False", "Unknown")),)
@@ -36,12 +35,7 @@ KEY = "cluster.karmada.io/not-ready"
 
 
 def policy(name: str = "detect", *, at: datetime = START, **spec: object) -> ClusterTaintPolicy:
-    return ClusterTaintPolicy(
-        api_version="policy.karmada.io/v1alpha1",
-        kind="ClusterTaintPolicy",
-        metadata=ObjectMeta(name=name, uid=f"uid-{name}", generation=1, creation_timestamp=at),
-        spec=ClusterTaintPolicySpec(**spec),  # type: ignore[arg-type]
-    )
+    return taint_policy(name, at=at, **spec)
 
 
 def windowed(

@@ -21,9 +21,10 @@ from controlplane.engine.decision import Decision, Delete, Put
 from controlplane.engine.memory import MemoryStore
 from controlplane.kinds.cluster import Cluster, SecretReference
 from controlplane.kinds.template import Template
-from controlplane.kinds.work import Work, Workload, WorkSpec
+from controlplane.kinds.work import Work
 from controlplane.propagation import works
 from controlplane.settings import Compat, Settings
+from tests.builders import objects
 from tests.builders.objects import START, binding, cluster
 from tests.builders.placements import duplicated
 from tests.core.fleet_story import FAILOVER
@@ -41,11 +42,7 @@ def leaving(wish: str = "", ready: str = "True") -> Cluster:
 
 
 def work(name: str, owner: Any = None, **meta: Any) -> Work:
-    notes = {works.BINDING_ANNOTATION: str(owner)} if owner else {}
-    fields = {"finalizers": ("karmada.io/execution-controller",), "annotations": notes, "generation": 1, **meta}
-    manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"}}
-    metadata = ObjectMeta(name=name, namespace="karmada-es-member1", uid=f"uid-{name}", **fields)
-    return Work("work.karmada.io/v1alpha1", "Work", metadata, WorkSpec(workload=Workload((manifest,))))
+    return objects.work(name, of=owner, **{"finalizers": ("karmada.io/execution-controller",), **meta})
 
 
 OF_WEB = work("web", WEB.ref)

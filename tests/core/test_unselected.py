@@ -6,22 +6,18 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane import kinds
-from controlplane.apimachinery.meta import Object
+from controlplane.apimachinery.meta import Object, OwnerReference
 from controlplane.kind import KINDS
 from controlplane.kinds.event import Event
 from controlplane.kinds.policy import ResourceSelector, SchedulePriority
 from controlplane.kinds.template import Template
 from controlplane.wire.table import columns_of
-from tests.builders.objects import START, deployment, policy
+from tests.builders.objects import START, policy
+from tests.builders.templates import config_map, deployment
 from tests.core.propagation_story import MEMBERS, Story
 
 CONFIG_MAPS = ResourceSelector("v1", "ConfigMap")
 ALL = policy("all", ResourceSelector("apps/v1", "Deployment"), CONFIG_MAPS)
-
-
-def config_map(name: str = "settings") -> Template:
-    metadata = {"name": name, "namespace": "default", "uid": name, "creationTimestamp": START}
-    return Template.fold({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}})
 
 
 def reported(story: Story, about: Object) -> list[tuple[str, str]]:
@@ -31,7 +27,7 @@ def reported(story: Story, about: Object) -> list[tuple[str, str]]:
 
 
 def test_a_workload_that_never_had_a_policy_says_so_after_ten_seconds_and_a_config_map_never() -> None:
-    web, data = deployment(creationTimestamp=START), config_map()
+    web, data = deployment(), config_map()
     story = Story(web, data)
 
     story.later(seconds=9)
@@ -48,8 +44,8 @@ def test_a_workload_that_never_had_a_policy_says_so_after_ten_seconds_and_a_conf
 
 
 def test_a_workload_that_another_object_owns_is_not_expected_to_have_a_policy() -> None:
-    owner = {"apiVersion": "v1", "kind": "Thing", "name": "x", "uid": "x", "controller": True}
-    web = deployment(creationTimestamp=START, ownerReferences=[owner])
+    owner = OwnerReference("v1", "Thing", "x", "x", controller=True)
+    web = deployment(owner_references=(owner,))
     story = Story(web)
 
     story.later(seconds=60)

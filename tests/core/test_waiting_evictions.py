@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import Condition, Object, ObjectMeta
+from controlplane.apimachinery.meta import Condition, Object
 from controlplane.apimachinery.meta import condition as condition_of
 from controlplane.controllers.eviction_pending import EvictionPending
 from controlplane.engine.decision import Delete, Put
@@ -19,13 +20,12 @@ from controlplane.kind import KINDS, to_wire
 from controlplane.kinds import EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.eviction import Stopped, eviction_item
-from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
-from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
-from controlplane.kinds.rows import EVICTED, HELD, Eviction, FleetState, Judgement, eviction_key
+from controlplane.kinds.rows import EVICTED, HELD, Eviction, FleetState, Judgement
 from controlplane.settings import Settings
 from controlplane.wire.table import table
-from tests.builders.objects import START, binding
+from tests.builders.objects import START, binding, eviction
 from tests.builders.placements import duplicated
+from tests.builders.steering import hold, window
 
 WEB = binding("web", duplicated(), on={"member1": 2})
 API = "failover.lifeboat.io/v1alpha1"
@@ -40,10 +40,9 @@ def pending_condition(
     return None if new is old else condition_of(new.status.conditions, EVICTION_PENDING)
 
 
-def row(effect: str = "NoExecute", wait: float = 300, *, cluster: str = "member1", **fields: object) -> Eviction:
+def row(effect: str = "NoExecute", wait: float = 300, *, cluster: str = "member1", **fields: Any) -> Eviction:
     judged = (Judgement("power", effect, START, START + timedelta(seconds=wait), wait),)
-    found = Eviction(eviction_key(WEB.ref, cluster), str(WEB.ref), cluster, due_at=judged[0].due_at, judged=judged)
-    return replace(found, **fields)  # type: ignore[arg-type]
+    return eviction(WEB, cluster, **{"due_at": judged[0].due_at, "judged": judged, **fields})
 
 
 @pytest.mark.parametrize(
@@ -153,16 +152,6 @@ def test_a_revert_says_so_in_the_condition() -> None:
     assert pending_condition(back, [], reported) is None
 
 
-def hold(**spec: object) -> EvictionHold:
-    made = EvictionHoldSpec(reason="we release", **spec)  # type: ignore[arg-type]
-    return EvictionHold(API, "EvictionHold", ObjectMeta(name="release", uid="u"), made)
-
-
-def window(**spec: object) -> MaintenanceWindow:
-    made = MaintenanceWindowSpec(clusters=("member1",), reason="new disks", **spec)  # type: ignore[arg-type]
-    return MaintenanceWindow(API, "MaintenanceWindow", ObjectMeta(name="disks", uid="u"), made)
-
-
 AN_HOUR = timedelta(hours=1)
 
 
@@ -172,9 +161,9 @@ AN_HOUR = timedelta(hours=1)
         (hold(), "Open"),
         (hold(expires_at=START + AN_HOUR), "Open"),
         (hold(expires_at=START - AN_HOUR), "Expired 60m ago"),
-        (window(until=START + AN_HOUR), "Open"),
-        (window(until=START - AN_HOUR), "Over 60m ago"),
-        (window(begins=START + AN_HOUR, until=START + 2 * AN_HOUR), "Waiting"),
+        (window("member1", until=3600), "Open"),
+        (window("member1", until=-3600), "Over 60m ago"),
+        (window("member1", begins=3600, until=7200), "Waiting"),
     ],
 )
 def test_what_holds_evictions_shows_whether_it_still_does(one: Object, state: str) -> None:
@@ -185,7 +174,8 @@ def test_what_holds_evictions_shows_whether_it_still_does(one: Object, state: st
 
 
 def test_who_makes_changes_and_removes_a_hold_is_reported_by_events() -> None:
-    old, new = hold(), hold(clusters=("member1",), expires_at=START)
+    old = hold(reason="we release")
+    new = hold(reason="we release", clusters=("member1",), expires_at=START)
     labelled = old.with_meta(labels={"team": "a"})
 
     made = hold_events.hold_events(Put(old, None), by="ana")
@@ -208,5 +198,5 @@ def test_who_makes_changes_and_removes_a_hold_is_reported_by_events() -> None:
     assert (
         hold_events.hold_events(Put(labelled, old), by="ana") == hold_events.hold_events(Put(WEB, None), by="ana") == ()
     )
-    assert hold_events.hold_events(Put(window(until=START), None), by="ana")[0].reason == "MaintenanceWindowMade"
-    assert {one.ref.kind for one in (old, window())} == {EVICTION_HOLD, MAINTENANCE_WINDOW}
+    assert hold_events.hold_events(Put(window("member1", until=0), None), by="ana")[0].reason == "MaintenanceWindowMade"
+    assert {one.ref.kind for one in (old, window("member1"))} == {EVICTION_HOLD, MAINTENANCE_WINDOW}

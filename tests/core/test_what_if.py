@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.controllers.reads.supposed_snapshot import supposed_snapshot
 from controlplane.engine.decision import Decision, Save
 from controlplane.engine.memory import MemoryStore
@@ -29,15 +28,14 @@ from controlplane.insight.effects import Affected, Effects, readable, sentence_o
 from controlplane.insight.what_if import what_if
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Taint
-from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.policy import DIRECTLY, ClusterFailoverBehavior, Toleration
 from controlplane.kinds.rows import FleetState, Row
 from controlplane.kinds.taint_policy import TaintToAdd
 from controlplane.settings import GATES, Settings
-from tests.builders.objects import START, binding, cluster
+from tests.builders.objects import START, binding, cluster, not_ready_policy
 from tests.builders.placements import by_room, by_weight, duplicated
+from tests.builders.steering import hold
 from tests.core.fleet_story import FAILOVER
-from tests.core.test_readiness import taint_policy
 
 WINDOW = TaintToAdd("down", "NoExecute").add_on_match_seconds
 NOW = START + timedelta(hours=1)
@@ -45,12 +43,7 @@ FLEET = tuple(cluster(f"member{number}", region="north" if number < 3 else "sout
 LOST = ClustersLost(("member1",))
 ANYWHERE = duplicated(least=1, most=1)
 WATCHED = FleetState("default", failover_on_since=START)
-HOLD = EvictionHold(
-    "failover.lifeboat.io/v1alpha1",
-    "EvictionHold",
-    ObjectMeta(name="h", creation_timestamp=START),
-    EvictionHoldSpec(reason="fair"),
-)
+HOLD = hold("h", reason="fair")
 
 
 def asked(
@@ -58,7 +51,7 @@ def asked(
 ) -> Effects:
     store = MemoryStore()
     rows = [state, *(one for one in objects if isinstance(one, Row))]
-    stored = {one.ref: one for one in (*FLEET, taint_policy(), *objects) if not isinstance(one, Row)}
+    stored = {one.ref: one for one in (*FLEET, not_ready_policy(), *objects) if not isinstance(one, Row)}
     store.create(*stored.values())
     store.apply([(None, Decision(changes=tuple(map(Save, rows))))], by=Actor("test"))
     changes = [change] if not isinstance(change, Sequence) else list(change)

@@ -16,7 +16,8 @@ from controlplane.kinds.override_policy import OverridePolicy
 from controlplane.kinds.template import Template
 from controlplane.propagation import bindings
 from controlplane.settings import GATES
-from tests.builders.objects import START, deployment
+from tests.builders.objects import START
+from tests.builders.templates import deployment
 from tests.core.test_overrides import from_spec, policy, selecting
 from tests.core.test_what_if import asked
 from tests.core.test_what_if_policies import of_web

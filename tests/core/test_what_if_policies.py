@@ -14,16 +14,16 @@ from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.binding.origin import with_departures
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.policy import Policy, ResourceSelector
-from controlplane.kinds.rows import Eviction, Judgement, eviction_key
+from controlplane.kinds.rows import Judgement
 from controlplane.kinds.taint_policy import TaintToAdd
 from controlplane.kinds.template import Template
 from controlplane.kinds.workload_rebalancer import RebalancedWorkload, WorkloadSelector
 from controlplane.propagation import bindings, matching
 from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
 from controlplane.settings import GATES
-from tests.builders.objects import START, cluster, deployment, leaving, policy
+from tests.builders.objects import START, cluster, eviction, leaving, not_ready_policy, policy
 from tests.builders.placements import by_weight, duplicated
-from tests.core.test_readiness import taint_policy
+from tests.builders.templates import deployment
 from tests.core.test_what_if import NOW, asked, web
 
 
@@ -92,20 +92,20 @@ def test_a_new_policy_places_a_workload_for_the_first_time() -> None:
 def test_an_edited_taint_policy_evicts_from_the_clusters_that_match_it_now() -> None:
     down = cluster("member1", ready="Unknown")
 
-    found = asked(down, web(), change=edited(taint_policy(status="Unknown")))
+    found = asked(down, web(), change=edited(not_ready_policy(status="Unknown")))
 
     assert [one.workload for one in found.moves] == ["Deployment default/web"]
 
 
 def test_a_deleted_taint_policy_and_a_removed_taint_cancel_evictions() -> None:
-    made = taint_policy()
+    made = not_ready_policy()
     rule = rule_of(made.spec, TaintToAdd("down", "NoExecute"))
     taint = Taint("down", "NoExecute", time_added=START)
     down = with_owned(
         cluster("member1", ready="False"), (taint,), {("down", "NoExecute"): Ownership({"policy/down": rule})}
     )
     judged = (Judgement("down", "NoExecute", START, START, 0.0),)
-    row = Eviction(eviction_key(web().ref, "member1"), str(web().ref), "member1", due_at=START, judged=judged)
+    row = eviction(web(), judged=judged)
 
     changes = (ObjectsDeleted((str(made.ref),)), TaintRemoved("member1", "down", "NoExecute"))
     answers = [asked(down, web(), row, change=change) for change in changes]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref
+from controlplane.apimachinery.meta import Condition, Ref
 from controlplane.apimachinery.names import (
     BINDING_ANNOTATION,
     DIRECTLY_UNREACHABLE_ANNOTATION,
@@ -26,11 +26,11 @@ from controlplane.kinds.policy import (
     Suspension,
 )
 from controlplane.kinds.template import Template
-from controlplane.kinds.work import Work, Workload, WorkSpec
 from controlplane.propagation import works
 from controlplane.propagation.bindings import binding_ref
 from controlplane.settings import Settings
-from tests.builders.objects import START, cluster, deployment, leaving, namespace, policy
+from tests.builders.objects import START, cluster, leaving, policy, work
+from tests.builders.templates import deployment, namespace
 from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS, Story
 
 
@@ -341,10 +341,9 @@ def test_works_of_users_are_left_alone() -> None:
 
 
 def test_a_work_that_is_for_no_cluster_is_asked_about_nowhere() -> None:
-    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"}}
-    work = Work("", "", ObjectMeta(name="mine", namespace="default"), spec=WorkSpec(Workload((manifest,))))
+    mine = work("mine").with_meta(namespace="default")
 
-    assert WorkStatus().question(WorkStatusSnapshot(work), Settings(), now=START) is None
+    assert WorkStatus().question(WorkStatusSnapshot(mine), Settings(), now=START) is None
 
 
 STRANGE = {
@@ -359,8 +358,8 @@ def test_what_a_users_own_work_says_of_itself_keeps_no_template_from_being_propa
     """Its annotations are copied with it, and anybody may write one into a namespace of theirs."""
     place, said = STRANGE[case]
     web, known = deployment(), {BINDING_ANNOTATION: said, LEFTOVER_ANNOTATION: "true"}
-    about = ObjectMeta(name="mine", namespace=place, annotations=known, finalizers=(WORK_FINALIZER,))
-    story = Story(*MEMBERS, policy("all"), web, namespace("default"), Work("work.karmada.io/v1alpha1", "Work", about))
+    forged = work("mine", annotations=known, finalizers=(WORK_FINALIZER,)).with_meta(namespace=place)
+    story = Story(*MEMBERS, policy("all"), web, namespace("default"), forged)
 
     story.place(web, member1=3)
     mine = story.store.objects[Ref("work.karmada.io/Work", place, "mine")]
@@ -381,8 +380,8 @@ def test_a_work_that_only_says_it_is_a_bindings_copy_keeps_nothing_from_going(pl
     story.place(web, member1=3)
     for number, said in enumerate(("work.karmada.io/ResourceBinding:default/web-deployment", "Namespace:default")):
         known = {BINDING_ANNOTATION: said}
-        about = ObjectMeta(name=f"forged{number}", namespace=place, annotations=known, finalizers=("example.io/held",))
-        story.add(Work("work.karmada.io/v1alpha1", "Work", about))
+        held = work(f"forged{number}", annotations=known, finalizers=("example.io/held",))
+        story.add(held.with_meta(namespace=place))
     (binding,) = story.store.list("work.karmada.io/ResourceBinding")
 
     (copies,) = Works().load(story.store, [binding.ref])

@@ -13,18 +13,16 @@ from typing import Any
 import pytest
 import yaml
 
-from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.controllers.scheduler import Scheduler
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.run import World, run_until_idle
 from controlplane.kind import encode
 from controlplane.kinds import RESOURCE_BINDING
-from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Taint
 from controlplane.settings import Settings
 from tests.api.server import Client, Server
 from tests.builders.documents import config_map, config_maps, deployment, deployments, policy
-from tests.builders.objects import cluster
+from tests.builders.objects import bound, cluster
 from tests.builders.placements import placement
 from tests.builders.scheduling import spec
 from tests.processes import until
@@ -363,8 +361,7 @@ def test_describe_shows_events(k: Kubectl, api: Client) -> None:
 def test_describe_says_why_a_binding_waits(k: Kubectl, api: Client) -> None:
     member = cluster("member1", taints=[Taint("gpu", "NoSchedule")])
     store = MemoryStore(controllers=[Scheduler()])
-    meta = ObjectMeta(name="web-deployment", namespace=k.namespace, uid="u", generation=1)
-    store.create(member, Binding("work.karmada.io/v1alpha2", "ResourceBinding", meta, spec(placement())))
+    store.create(member, bound(spec(placement()), name="web-deployment", namespace=k.namespace))
     run_until_idle([Scheduler()], store, Settings(), world=World())
     refused = store.list(RESOURCE_BINDING)[0]
     (event,) = (json.loads(encode(one).at(1)) for one in store.list("Event"))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.apimachinery.selectors import LabelSelector, LabelSelectorRequirement
 from controlplane.kinds.cluster import Cluster, ClusterSpec
 from controlplane.kinds.policy import ClusterAffinity, FieldRequirement, FieldSelector
 from controlplane.kinds.policy.affinity import affinity_index_values, chooses, cluster_index_values
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.settings import Settings
+from tests.builders.objects import cluster
 
 NAMES, KEYS, VALUES = ("a", "b", "c", "d"), ("env", "tier"), ("x", "y", "z")
 several_values = st.lists(st.sampled_from(VALUES), max_size=3).map(tuple)
@@ -39,10 +40,7 @@ affinities = st.none() | st.builds(
 
 @st.composite
 def fleets(draw: st.DrawFn) -> list[Cluster]:
-    return [
-        Cluster("cluster.karmada.io/v1alpha1", "Cluster", ObjectMeta(name=name, labels=draw(labels)), draw(specs))
-        for name in NAMES
-    ]
+    return [replace(cluster(name, labels=draw(labels)), spec=draw(specs)) for name in NAMES]
 
 
 @given(fleets(), affinities)
@@ -51,7 +49,7 @@ def test_the_scheduler_chooses_the_clusters_that_the_rule_chooses(
 ) -> None:
     chosen = Fleet.of(clusters, settings=Settings()).selected_by(affinity)
 
-    assert chosen.tolist() == [chooses(affinity, cluster) for cluster in clusters]
+    assert chosen.tolist() == [chooses(affinity, member) for member in clusters]
 
 
 @given(fleets(), affinities)
@@ -60,6 +58,6 @@ def test_the_index_finds_an_affinity_under_every_cluster_it_chooses(
 ) -> None:
     found_under = set(affinity_index_values(affinity))
 
-    for cluster in clusters:
-        if chooses(affinity, cluster):
-            assert not found_under.isdisjoint(cluster_index_values(cluster)), cluster.metadata.name
+    for member in clusters:
+        if chooses(affinity, member):
+            assert not found_under.isdisjoint(cluster_index_values(member)), member.metadata.name

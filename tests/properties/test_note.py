@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 
 from hypothesis import given, settings
 
-from controlplane.apimachinery.meta import ObjectMeta
-from controlplane.kinds.binding import Binding, ResourceBindingSpec, ResourceBindingStatus
+from controlplane.kinds.binding import ResourceBindingSpec
 from controlplane.kinds.cluster import Cluster
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.filters import Refusal
@@ -25,6 +24,7 @@ from controlplane.scheduling.placement_explanation import PlacementExplanation a
 from controlplane.scheduling.question import Neighbours
 from controlplane.scheduling.refusals import refusals
 from controlplane.scheduling.schedule import Placed, Verdict
+from tests.builders.objects import bound
 from tests.properties.test_schedule import SETTINGS, asked, bindings, clusters, neighbours, without_blocker
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -32,13 +32,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def reported(members: list[Cluster], wanted: ResourceBindingSpec, verdict: Verdict) -> Document:
     """Return the document of the note that is kept of a verdict."""
-    binding = Binding(
-        "work.karmada.io/v1alpha2",
-        "ResourceBinding",
-        ObjectMeta(name="web", namespace="default"),
-        wanted,
-        ResourceBindingStatus(),
-    )
+    binding = bound(wanted)
     notes = Notes(Fleet.of(members, settings=SETTINGS))
     note = notes.note(binding, verdict, trigger="placement changed", before=None, now=NOW)
     return explained(binding.ref, note, notes.names, {})

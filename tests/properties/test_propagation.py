@@ -9,7 +9,8 @@ from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.kinds.binding import AggregatedStatusItem, BindingSnapshot, GracefulEvictionTask, TargetCluster
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, ResourceSelector
 from controlplane.propagation import aggregation, bindings, matching, works
-from tests.builders.objects import START, cluster, deployment, policy
+from tests.builders.objects import START, cluster, policy
+from tests.builders.templates import deployment
 from tests.core.propagation_story import Story
 
 CLUSTERS = ("a", "b", "c", "d")

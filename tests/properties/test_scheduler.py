@@ -9,16 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import ObjectMeta, condition
+from controlplane.apimachinery.meta import condition
 from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.controllers.scheduler import Scheduler, SchedulerSnapshot, concerns
 from controlplane.engine.decision import Put
 from controlplane.engine.state import ReservedCapacity
-from controlplane.kinds.binding import SCHEDULED, Binding, ResourceBindingSpec, ResourceBindingStatus, TargetCluster
+from controlplane.kinds.binding import SCHEDULED, ResourceBindingSpec, TargetCluster
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.policy import ClusterAffinity, Placement, SpreadConstraint
 from controlplane.scheduling.schedule import Placed
 from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
+from tests.builders.objects import bound
 from tests.properties.test_schedule import SETTINGS, asked, bindings, clusters
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -36,10 +37,7 @@ UNMET: tuple[dict[str, Any], ...] = (
 
 def decided(members: list[Cluster], wanted: ResourceBindingSpec, before: Placement) -> tuple[TargetCluster, ...]:
     """Return where a binding is after a decision; `before`: the placement its present result was made for."""
-    meta = ObjectMeta(
-        name="web", namespace="default", generation=2, annotations={APPLIED_PLACEMENT: applied_text(before)}
-    )
-    subject = Binding("work.karmada.io/v1alpha2", "ResourceBinding", meta, wanted, ResourceBindingStatus())
+    subject = bound(wanted, generation=2, annotations={APPLIED_PLACEMENT: applied_text(before)})
     decision = Scheduler().decide(
         SchedulerSnapshot(subject, tuple(members), ReservedCapacity(), {}, {}), SETTINGS, now=NOW
     )
@@ -76,7 +74,7 @@ def test_who_is_not_asked_about_a_cluster_that_closes_would_have_stayed(
     one = data.draw(st.sampled_from(members))
     taint = data.draw(st.builds(Taint, st.just("new"), st.sampled_from(["NoSchedule", "NoExecute"])))
     shut = one.with_spec(taints=(*one.spec.taints, taint))
-    binding = Binding("", "ResourceBinding", ObjectMeta(name="web"), steady, ResourceBindingStatus())
+    binding = bound(steady)
 
     before = asked(members, steady).outcome
     after = asked([shut if other is one else other for other in members], steady).outcome

@@ -19,8 +19,8 @@ from controlplane.engine import lifecycle
 from controlplane.engine.decision import Decision
 from controlplane.eviction.purge import purge_mode
 from controlplane.kinds.binding import Binding
-from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY
+from tests.builders import objects
 from tests.simulation import edits, people, trouble
 from tests.simulation.chaos import APPS, BEGINS, Chaos, ran, replay
 from tests.simulation.manifests import NGINX, NOT_READY_MEANS_LEAVE, admitted, cluster
@@ -82,8 +82,7 @@ class Crowd(Chaos):
         self.world.after(self.chance.uniform(least, most), action)
 
     def cluster(self, member: str) -> Any:
-        blank = Cluster("cluster.karmada.io/v1alpha1", "Cluster", ObjectMeta(name=member))
-        return self.world.store.object(Ref(kinds.CLUSTER, "", member)) or blank
+        return self.world.store.object(Ref(kinds.CLUSTER, "", member)) or objects.cluster(member, ready="")
 
     def deployment(self, name: str) -> Any:
         """Return a workload's Deployment, None where there is none."""

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
 from controlplane import kinds
 from controlplane.apimachinery.meta import Object, ObjectMeta, Ref
 from controlplane.apimachinery.names import UNSCHEDULABLE_TAINT
@@ -9,7 +14,10 @@ from controlplane.engine.decision import Decision, Delete
 from controlplane.engine.state import Actor
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.drain import DRAIN
+from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.failback import FAILBACK
+from controlplane.kinds.maintenance_window import MaintenanceWindow
+from tests.builders import steering
 from tests.simulation.world import Simulation
 
 API_VERSION = "failover.lifeboat.io/v1alpha1"
@@ -21,6 +29,17 @@ def named(world: Simulation, name: str) -> ObjectMeta:
     """Return the metadata of a new object, with a name that none had before."""
     unique = f"{name}-{world.store.version}"
     return ObjectMeta(name=unique, uid=f"uid-{unique}", generation=1, creation_timestamp=world.now)
+
+
+def hold(metadata: ObjectMeta, **spec: Any) -> EvictionHold:
+    """Return a hold with this metadata."""
+    return replace(steering.hold(**spec), metadata=metadata)
+
+
+def window(metadata: ObjectMeta, member: str, *, until: datetime) -> MaintenanceWindow:
+    """Return a maintenance window of a member with this metadata, which has begun."""
+    found = steering.window(member).with_spec(until=until)
+    return replace(found, metadata=metadata)
 
 
 def put(world: Simulation, new: Object, old: Object) -> None:

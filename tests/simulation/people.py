@@ -20,9 +20,7 @@ from controlplane.eviction import operator_orders, revert
 from controlplane.insight import record
 from controlplane.kinds.binding import Binding, manual_placement
 from controlplane.kinds.drain import Drain, DrainSpec
-from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.failback import Failback, FailbackSpec
-from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
 from controlplane.kinds.rows import ENDED, Eviction
 from tests.simulation import edits
 from tests.simulation.manifests import ANYWHERE, DIVIDED, DUPLICATED
@@ -150,8 +148,8 @@ def held_twice(crowd: Crowd) -> None:
     """Two hold the same, and one of them no longer than the other."""
     for seconds in (crowd.chance.uniform(3, 10), crowd.chance.uniform(8, 25)):
         until = crowd.world.now + timedelta(seconds=seconds)
-        spec = EvictionHoldSpec("wait", expires_at=until, namespaces=crowd.chance.choice(((), ("default",))))
-        crowd.world.create(EvictionHold(edits.API_VERSION, "EvictionHold", crowd.meta("both"), spec))
+        namespaces = crowd.chance.choice(((), ("default",)))
+        crowd.world.create(edits.hold(crowd.meta("both"), expires_at=until, namespaces=namespaces))
     crowd.outage(14, 30)
 
 
@@ -172,8 +170,7 @@ def drained_and_stopped(crowd: Crowd) -> None:
 
     def opened() -> None:
         until = crowd.world.now + timedelta(seconds=crowd.chance.uniform(3, 12))
-        spec = MaintenanceWindowSpec((members[0],), until=until, reason="new disks")
-        crowd.world.create(MaintenanceWindow(edits.API_VERSION, "MaintenanceWindow", crowd.meta("disks"), spec))
+        crowd.world.create(edits.window(crowd.meta("disks"), members[0], until=until))
 
     crowd.later(0, 6, lambda: turned(stop=True))
     crowd.later(0, 6, opened)

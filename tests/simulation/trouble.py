@@ -16,8 +16,6 @@ import msgspec
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref, condition
 from controlplane.kinds.cluster import NO_EXECUTE, PREFER_NO_EXECUTE
-from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
-from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
 from controlplane.kinds.policy import Toleration
 from controlplane.kinds.rows import RECOVERING, Observation
 from tests.simulation import edits, requested
@@ -293,9 +291,8 @@ def on_hold(chaos: Chaos) -> None:
     """A user holds the fleet's evictions during an outage."""
     member = chaos.victim()
     expires = chaos.world.now + timedelta(seconds=chaos.chance.uniform(15, 28))
-    spec = EvictionHoldSpec("wait", expires_at=expires, clusters=chaos.chance.choice(((), (member,), (member,))))
-    hold = EvictionHold(edits.API_VERSION, "EvictionHold", edits.named(chaos.world, "stop"), spec)
-    chaos.world.create(hold)
+    clusters = chaos.chance.choice(((), (member,), (member,)))
+    chaos.world.create(edits.hold(edits.named(chaos.world, "stop"), expires_at=expires, clusters=clusters))
     chaos.breaks(member, seconds=chaos.chance.uniform(12, 30))
     chaos.when(lambda: chaos.held(member), lambda: chaos.fires("on_hold"))
 
@@ -304,9 +301,8 @@ def maintained(chaos: Chaos) -> None:
     """A cluster is being worked on while it is out."""
     member = chaos.victim()
     until = chaos.world.now + timedelta(seconds=chaos.chance.uniform(8, 25))
-    spec = MaintenanceWindowSpec((member,), until=until, reason="new disks")
     meta = edits.named(chaos.world, "disks")
-    chaos.world.create(MaintenanceWindow(edits.API_VERSION, "MaintenanceWindow", meta, spec))
+    chaos.world.create(edits.window(meta, member, until=until))
     chaos.breaks(member, seconds=chaos.chance.uniform(10, 30))
     chaos.when(lambda: chaos.ready(member) != "True", lambda: chaos.fires("maintained"))
 
@@ -327,8 +323,8 @@ def recovered_queued(chaos: Chaos) -> None:
 def recovered_held(chaos: Chaos) -> None:
     """A cluster returns while a user holds its evictions."""
     member = chaos.victim()
-    spec = EvictionHoldSpec("wait", expires_at=chaos.world.now + timedelta(seconds=30), clusters=(member,))
-    chaos.world.create(EvictionHold(edits.API_VERSION, "EvictionHold", edits.named(chaos.world, "stop"), spec))
+    expires = chaos.world.now + timedelta(seconds=30)
+    chaos.world.create(edits.hold(edits.named(chaos.world, "stop"), expires_at=expires, clusters=(member,)))
     _recovers(chaos, "recovered_held", chaos.held, member)
 
 

@@ -1,4 +1,4 @@
-"""The two stores under one name each, objects to put into them, and a way to let time pass in both."""
+"""The two stores under one name each, and a way to let time pass in both."""
 
 from __future__ import annotations
 
@@ -6,20 +6,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Protocol
 
-from controlplane.apimachinery.meta import Object, ObjectMeta, Ref
+from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine.controller import Controller, Ownership, cursor_after, page
 from controlplane.engine.decision import Decision, Put
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.state import Actor, Outcome, State, Watch
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING
-from controlplane.kinds.binding import Binding, ObjectReference, ResourceBindingSpec, TargetCluster
-from controlplane.kinds.cluster import Cluster, ClusterSpec, Taint
 from controlplane.kinds.rows import CapacityReservation, Observation
-from controlplane.kinds.template import Template
 
 USER = Actor("jane")
 PLACER = Actor("placer", controller=True)
-CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Placer(Controller):
@@ -93,34 +89,6 @@ class DjangoGround:
             by = f"interval '{seconds} seconds'"
             cursor.execute(f"UPDATE objects_due SET due_at = due_at - {by}, lease_until = lease_until - {by}")
             cursor.execute(f"UPDATE objects_lease SET until = until - {by}")
-
-
-def meta(name: str, namespace: str = "shop", **fields: Any) -> ObjectMeta:
-    given = {"uid": f"uid-of-{name}", "generation": 1, "creation_timestamp": CREATED, **fields}
-    return ObjectMeta(name=name, namespace=namespace, **given)
-
-
-def binding(name: str, *clusters: str, replicas: int = 2, **fields: Any) -> Binding:
-    """Return a binding of the Deployment of that name, placed on clusters."""
-    spec = ResourceBindingSpec(
-        resource=ObjectReference("apps/v1", "Deployment", name, "shop"),
-        replicas=replicas,
-        clusters=tuple(TargetCluster(one, replicas) for one in clusters),
-    )
-    return Binding("work.karmada.io/v1alpha2", "ResourceBinding", meta(name, **fields), spec)
-
-
-def cluster(name: str, *effects: str, **fields: Any) -> Cluster:
-    """Return a cluster with a taint per effect."""
-    taints = tuple(Taint("example.io/failed", effect, time_added=CREATED) for effect in effects)
-    return Cluster(
-        "cluster.karmada.io/v1alpha1", "Cluster", meta(name, "", **fields), ClusterSpec(region="eu", taints=taints)
-    )
-
-
-def template(name: str, content: dict[str, Any] | None = None, kind: str = "ConfigMap", **fields: Any) -> Template:
-    """Return a core/v1 object of a kind without a type of its own."""
-    return Template("v1", kind, meta(name, **fields), content=content or {"data": {"key": "value"}})
 
 
 def create(store: Any, *objects: Object) -> list[Any]:

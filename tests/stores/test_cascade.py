@@ -10,17 +10,17 @@ from django.db import OperationalError, connection
 
 from apps.objects.store import DjangoStore
 from controlplane import kinds
-from controlplane.apimachinery.meta import ObjectMeta, Ref
-from controlplane.apimachinery.names import execution_namespace, work_name
+from controlplane.apimachinery.meta import Ref
+from controlplane.apimachinery.names import work_name
 from controlplane.controllers import CONTROLLERS
 from controlplane.engine.cascade import followers
 from controlplane.engine.run import World, run_batch
 from controlplane.engine.state import LeaseLost
 from controlplane.kinds.policy import Placement, ReplicaSchedulingStrategy
 from controlplane.kinds.rows import CapacityReservation
-from controlplane.kinds.work import Work
 from controlplane.settings import Settings
-from tests.builders.objects import cluster, deployment, policy
+from tests.builders.objects import cluster, policy, work
+from tests.builders.templates import deployment
 from tests.stores.grounds import create
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -91,8 +91,7 @@ def test_a_session_that_ends_within_the_step_leaves_nothing_and_the_next_step_wr
 
 def test_a_foreign_work_keeps_no_binding_from_being_created() -> None:
     store = stored()
-    meta = ObjectMeta(name=work_name("Deployment", "web", "default"), namespace=execution_namespace("member1"))
-    create(DjangoStore(), Work("work.karmada.io/v1alpha1", "Work", meta))
+    create(DjangoStore(), work(work_name("Deployment", "web", "default")))
 
     assert step(store) == 1
 

@@ -10,8 +10,9 @@ from django.db import connection
 
 from apps.objects.store import DjangoStore
 from controlplane.kinds import RESOURCE_BINDING
+from tests.builders.bare import template
 from tests.processes import Process, started
-from tests.stores.grounds import controllers, create, template
+from tests.stores.grounds import controllers, create
 
 WRITERS = 8
 ROUNDS = 10

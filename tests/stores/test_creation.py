@@ -18,7 +18,8 @@ from apps.objects.store import DjangoStore
 from controlplane.engine.decision import Decision, Put, Save
 from controlplane.kinds.rows import Observation
 from tests.api.test_query_counts import counted
-from tests.stores.grounds import USER, binding, controllers, create, due_refs, template, write
+from tests.builders.bare import binding, template
+from tests.stores.grounds import USER, controllers, create, due_refs, write
 from tests.stores.test_postgres import small_partitions
 
 pytestmark = pytest.mark.django_db(transaction=True)

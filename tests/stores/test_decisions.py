@@ -10,8 +10,10 @@ from controlplane.engine.decision import Decision, Delete, Drop, Event, Guard, P
 from controlplane.engine.routing import OwnershipError
 from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER
-from controlplane.kinds.rows import CapacityReservation, Eviction
-from tests.stores.grounds import PLACER, USER, binding, cluster, create, stored, template, write
+from controlplane.kinds.rows import CapacityReservation
+from tests.builders.bare import binding, cluster, template
+from tests.builders.objects import eviction
+from tests.stores.grounds import PLACER, USER, create, stored, write
 
 DELETED = datetime(2026, 2, 1, tzinfo=UTC)
 
@@ -179,8 +181,8 @@ class TestOwnership:
             lambda old, member: Put(old.with_meta(labels={"a": "b"}), old),
             lambda old, member: Delete(old),
             lambda old, member: Put(member.with_status(kubernetes_version="v1.34"), member),
-            lambda old, member: Save(Eviction(key="a|b")),
-            lambda old, member: Drop(Eviction(key="a|b")),
+            lambda old, member: Save(eviction("web")),
+            lambda old, member: Drop(eviction("web")),
         ],
         ids=["spec field", "labels", "delete", "kind", "save row", "drop row"],
     )

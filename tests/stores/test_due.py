@@ -13,19 +13,8 @@ from controlplane.engine.state import Actor, Claim, HeldLease, LeaseLost
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING
 from controlplane.kinds.rows import Observation
 from controlplane.settings import Settings
-from tests.stores.grounds import (
-    PLACER,
-    USER,
-    Ground,
-    Placer,
-    binding,
-    cluster,
-    create,
-    due_refs,
-    stored,
-    template,
-    write,
-)
+from tests.builders.bare import binding, cluster, template
+from tests.stores.grounds import PLACER, USER, Ground, Placer, create, due_refs, stored, write
 
 WEB = Ref(RESOURCE_BINDING, "shop", "web")
 API = Ref(RESOURCE_BINDING, "shop", "api")

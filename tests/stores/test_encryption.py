@@ -6,7 +6,6 @@ import json
 from base64 import b64encode
 from collections.abc import Iterator
 from time import thread_time
-from typing import Any
 
 import pytest
 from cryptography.fernet import Fernet
@@ -24,8 +23,10 @@ from controlplane.engine.decision import Put
 from controlplane.kind import encode
 from controlplane.kinds import WORK
 from controlplane.kinds.template import Template
-from controlplane.kinds.work import Work, Workload, WorkSpec
-from tests.stores.grounds import CREATED, create, stored, template, write
+from controlplane.kinds.work import Work
+from tests.builders.bare import START, template
+from tests.builders.objects import work
+from tests.stores.grounds import create, stored, write
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -47,7 +48,7 @@ def secret() -> Template:
             namespace="default",
             uid="uid-login",
             generation=1,
-            creation_timestamp=CREATED,
+            creation_timestamp=START,
             annotations={APPLIED: applied, "note": "plain"},
         ),
         {"type": "Opaque", "data": {"password": DATA}, "stringData": {"token": LOOSE}},
@@ -56,12 +57,7 @@ def secret() -> Template:
 
 def carrier() -> Work:
     manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"}, "data": {"password": DATA}}
-    return Work(
-        "work.karmada.io/v1alpha1",
-        "Work",
-        ObjectMeta(name=CARRIER.name, namespace=CARRIER.namespace, uid="uid-work", generation=1),
-        WorkSpec(Workload((manifest,))),
-    )
+    return work(CARRIER.name, manifest=manifest)
 
 
 @pytest.fixture
@@ -192,15 +188,14 @@ def test_keys_that_cannot_be_are_refused_with_the_way_out(text: str) -> None:
 
 def test_other_kinds_cost_nothing() -> None:
     text = '{"apiVersion":"apps/v1","kind":"Deployment"}' * 50
-    work = Work("work.karmada.io/v1alpha1", "Work", spec=WorkSpec(Workload(({"kind": "Deployment"},))))
-    other: Any = template("web")
+    copy, other = work(), template("web")
 
     started = thread_time()
     for _ in range(1000):
         assert opened("apps/Deployment", text) is text
         assert opened(WORK, text) is text
         assert encryption.sealed(other) is other
-        assert encryption.sealed(work) is work
+        assert encryption.sealed(copy) is copy
     spent = thread_time() - started
 
     assert spent < 0.1, f"{spent * 1000:.1f} µs for each object that holds no Secret"

@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 
 from apps.objects.store import DjangoStore
-from controlplane.apimachinery.meta import ObjectMeta, Ref
+from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.scheduler import Scheduler
 from controlplane.engine.decision import Decision, Put
 from controlplane.engine.run import World, run_batch, run_until_idle
@@ -20,7 +20,7 @@ from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.policy import Placement
 from controlplane.settings import Settings
-from tests.builders.objects import cluster
+from tests.builders.objects import bound, cluster
 from tests.builders.placements import DYNAMIC, placement
 from tests.builders.scheduling import spec
 from tests.stores.grounds import USER, create
@@ -48,8 +48,7 @@ class Counting(Scheduler):
 
 
 def binding(name: str, where: Placement, *, replicas: int = 1) -> Binding:
-    meta = ObjectMeta(name=name, namespace="shop", uid=f"uid-of-{name}", generation=1)
-    return Binding("work.karmada.io/v1alpha2", "ResourceBinding", meta, spec(where, replicas=replicas))
+    return bound(spec(where, replicas=replicas), name=name, namespace="shop")
 
 
 def multiply(name: str, count: int) -> None:

@@ -11,11 +11,10 @@ from django.db import OperationalError, connection, connections
 
 from apps.objects.grouping import Groups
 from apps.objects.store import store
-from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.engine.decision import Decision, Put
 from controlplane.engine.state import Actor, Outcome, Unstorable
-from controlplane.kinds.template import Template
 from tests.api.test_query_counts import counted
+from tests.builders.templates import config_map
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -24,8 +23,7 @@ JANE, PAUL = Actor("jane"), Actor("paul")
 
 def new(name: str, *, uid: str = "") -> list[tuple[None, Decision]]:
     """Return the decision to create a ConfigMap."""
-    metadata = ObjectMeta(name=name, namespace="default", uid=uid or f"uid-{name}")
-    made = Template("v1", "ConfigMap", metadata, {"data": {"a": name}})
+    made = config_map(name, uid=uid or f"uid-{name}")
     return [(None, Decision(changes=(Put(made, None),), reason="Test"))]
 
 

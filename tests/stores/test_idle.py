@@ -26,7 +26,8 @@ from controlplane.controllers.probes import Probes
 from controlplane.engine.decision import Decision
 from controlplane.kinds.configuration import NAME, FailoverConfiguration
 from tests.apps.stack import WITHIN
-from tests.stores.grounds import cluster, create, template
+from tests.builders.bare import cluster, template
+from tests.stores.grounds import create
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

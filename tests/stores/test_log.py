@@ -19,7 +19,8 @@ from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.engine.decision import Put
 from controlplane.engine.run import World
 from controlplane.kinds.configuration import NAME, FailoverConfiguration
-from tests.stores.grounds import binding, controllers, create, template, write
+from tests.builders.bare import binding, template
+from tests.stores.grounds import controllers, create, write
 from tests.stores.test_postgres import rows, small_partitions
 from tests.stores.test_rows_written import BINDINGS, swallowing
 

@@ -6,7 +6,8 @@ from apps.api import reading
 from apps.api.query import listing_of
 from apps.api.target import target_of
 from apps.objects.store import DjangoStore
-from tests.stores.grounds import controllers, create, template
+from tests.builders.bare import template
+from tests.stores.grounds import controllers, create
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from controlplane.engine.decision import Delete, Put
 from controlplane.kinds import RESOURCE_BINDING
-from tests.stores.grounds import binding, cluster, create, stored, template, write
+from tests.builders.bare import binding, cluster, template
+from tests.stores.grounds import create, stored, write
 
 DELETED = datetime(2026, 2, 1, tzinfo=UTC)
 
@@ -45,7 +46,7 @@ class TestCreating:
         outcome = write(store, Put(binding("web", uid="another"), None))
 
         assert outcome.lost.startswith("exists")
-        assert stored(store, binding("web")).metadata.uid == "uid-of-web"
+        assert stored(store, binding("web")).metadata.uid == "uid-shop-web"
 
     def test_the_same_name_in_another_namespace_is_another_object(self, store: Any) -> None:
         create(store, template("a", namespace="one"), template("a", namespace="two", uid="second"))

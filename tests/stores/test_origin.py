@@ -17,7 +17,8 @@ from apps.objects.store import DjangoStore
 from apps.worker import restored
 from controlplane.apimachinery.meta import Ref
 from controlplane.engine.restored import GAP, VersionMark
-from tests.stores.grounds import controllers, create, template
+from tests.builders.bare import template
+from tests.stores.grounds import controllers, create
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

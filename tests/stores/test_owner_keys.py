@@ -9,7 +9,8 @@ from django.db import connection
 
 from apps.objects.store import DjangoStore
 from controlplane.apimachinery.meta import OwnerReference
-from tests.stores.grounds import create, template
+from tests.builders.bare import template
+from tests.stores.grounds import create
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

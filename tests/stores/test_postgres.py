@@ -25,7 +25,8 @@ from controlplane.engine.state import Selection
 from controlplane.kinds import BINDINGS, CLUSTER, RESOURCE_BINDING, WORK
 from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.rows import CapacityReservation, Collected, Eviction, Observation
-from tests.stores.grounds import PLACER, USER, binding, cluster, controllers, create, stored, template, write
+from tests.builders.bare import binding, cluster, template
+from tests.stores.grounds import PLACER, USER, controllers, create, stored, write
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

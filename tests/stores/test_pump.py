@@ -17,8 +17,8 @@ from apps.members.database import DatabaseHost
 from apps.members.pump import Pump, longest_answer
 from apps.objects.configuration import configuration
 from apps.objects.store import DjangoStore
-from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref
-from controlplane.apimachinery.names import WORK_FINALIZER, execution_namespace
+from controlplane.apimachinery.meta import Condition, Ref
+from controlplane.apimachinery.names import WORK_FINALIZER
 from controlplane.clusters.questions import Answer, Discard, Ensure, Observe, Question, Target
 from controlplane.controllers.execution import Execution
 from controlplane.controllers.probes import Probes
@@ -27,17 +27,18 @@ from controlplane.engine.run import CLAIM_SECONDS, RETRY_AFTER_FAILURE
 from controlplane.engine.state import State
 from controlplane.kinds import WORK
 from controlplane.kinds.rows import Observation
-from controlplane.kinds.work import Work, Workload, WorkSpec
+from controlplane.kinds.work import Work
 from tests.apps.stack import WITHIN
-from tests.stores.grounds import cluster, create
+from tests.builders import objects
+from tests.builders.bare import cluster
+from tests.stores.grounds import create
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def work(name: str, **metadata: Any) -> Work:
     manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "shop", **metadata}}
-    about = ObjectMeta(name=name, namespace=execution_namespace("member1"), finalizers=(WORK_FINALIZER,))
-    return Work("work.karmada.io/v1alpha1", "Work", about, spec=WorkSpec(Workload((manifest,))))
+    return objects.work(name, manifest=manifest, finalizers=(WORK_FINALIZER,))
 
 
 @pytest.fixture

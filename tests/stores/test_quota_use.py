@@ -7,7 +7,8 @@ from typing import Any
 from controlplane.engine.decision import Decision, Delete, Put, QuotaGuard
 from controlplane.estimate.quota import changes
 from controlplane.kinds.binding import Binding, ReplicaRequirements, TargetCluster
-from tests.stores.grounds import USER, Ground, binding, create, stored, write
+from tests.builders.bare import binding
+from tests.stores.grounds import USER, Ground, create, stored, write
 
 
 def asking(name: str, *clusters: str, **requests: str) -> Any:

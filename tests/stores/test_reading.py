@@ -23,8 +23,9 @@ from controlplane.kinds.rows import (
     Observation,
     Stop,
 )
-from controlplane.kinds.work import Work, Workload, WorkSpec
-from tests.stores.grounds import PLACER, USER, binding, cluster, create, meta, stored, template, write
+from tests.builders.bare import binding, cluster, meta, template
+from tests.builders.objects import eviction, work
+from tests.stores.grounds import PLACER, USER, create, stored, write
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -204,12 +205,8 @@ class TestOwned:
 
 
 def test_the_kinds_of_manifests_per_cluster(store: Any) -> None:
-    def work(name: str, member: str, kind: str) -> Work:
-        manifest = {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}}
-        spec = WorkSpec(workload=Workload(manifests=(manifest,)))
-        return Work("work.karmada.io/v1alpha1", "Work", meta(name, f"karmada-es-{member}"), spec)
-
-    create(store, work("a", "member1", "Deployment"), work("b", "member1", "Deployment"), work("c", "member2", "Job"))
+    job = {"apiVersion": "apps/v1", "kind": "Job", "metadata": {"name": "c"}}
+    create(store, work("a", "member1"), work("b", "member1"), work("c", "member2", manifest=job))
 
     assert set(store.kinds_on_members()) == {("member1", "apps/v1", "Deployment"), ("member2", "apps/v1", "Job")}
     assert [ref.name for ref in store.works_of(("member1", "apps/v1", "Deployment"))] == ["a", "b"]
@@ -324,10 +321,9 @@ class TestEvents:
         assert list(store.list("Event")) == []
 
 
-def eviction(name: str, priority: int, minutes: float | None, **fields: Any) -> Eviction:
+def queued(name: str, priority: int, minutes: float | None, cluster: str = "member1", **fields: Any) -> Eviction:
     due_at = None if minutes is None else NOON + timedelta(minutes=minutes)
-    given = {"cluster": "member1", **fields}
-    return Eviction(key=f"{name}|{given['cluster']}", binding=name, priority=priority, due_at=due_at, **given)
+    return eviction(name, cluster, **{"priority": priority, "due_at": due_at, "queued_at": None, **fields})
 
 
 def as_stored(row: Any) -> Any:
@@ -347,7 +343,7 @@ class TestRows:
     def test_values_survive_storing(self, store: Any) -> None:
         judged = (Judgement("example.io/failed", "NoExecute", NOON, NOON + timedelta(seconds=30)),)
         rows = [
-            eviction("web", -5, 1, judged=judged, message="grüße", queued_at=NOON),
+            queued("web", -5, 1, judged=judged, message="grüße", queued_at=NOON),
             Observation(key="member1", status="False", since=NOON + timedelta(microseconds=1)),
             MatchWindow(key="policy|member1", policy="policy", cluster="member1", matching=True, since=NOON),
             FleetState(key="default", blind_since=NOON, stops=(Stop(NOON, "grüße"), Stop(NOON, "", until=NOON))),
@@ -380,7 +376,7 @@ class TestRows:
         assert store.rows(Observation, "key", ["member1"]) == {}
 
     def test_values_are_found_by_their_indexes_in_order(self, store: Any) -> None:
-        write(store, Save(eviction("b", 0, 1)), Save(eviction("a", 0, 2)), Save(eviction("c", 0, 3, state=HELD)))
+        write(store, Save(queued("b", 0, 1)), Save(queued("a", 0, 2)), Save(queued("c", 0, 3, state=HELD)))
 
         assert [row.binding for row in store.rows(Eviction, "cluster", ["member1"])["member1"]] == ["a", "b", "c"]
         assert [row.binding for row in store.rows(Eviction, "state", [HELD])[HELD]] == ["c"]
@@ -388,7 +384,7 @@ class TestRows:
     def test_the_values_of_an_index_come_once_each(self, store: Any) -> None:
         assert set(store.values(Eviction, "state")) == set()
 
-        write(store, Save(eviction("b", 0, 1)), Save(eviction("a", 0, 2)), Save(eviction("c", 0, 3, state=HELD)))
+        write(store, Save(queued("b", 0, 1)), Save(queued("a", 0, 2)), Save(queued("c", 0, 3, state=HELD)))
 
         assert set(store.values(Eviction, "state")) == {"Queued", HELD}
         assert len(set(store.values(Eviction, "key"))) == 3
@@ -410,15 +406,15 @@ class TestEvictionQueue:
     @pytest.fixture
     def queue(self, store: Any) -> Any:
         rows = [
-            eviction("low-late", 0, 3),
-            eviction("low-early", 0, 1),
-            eviction("low-tie-b", 0, 2),
-            eviction("low-tie-a", 0, 2),
-            eviction("high", 10, 4),
-            eviction("negative", -1, 0),
-            eviction("future", 10, 60),
-            eviction("held", 10, 0, state=HELD),
-            eviction("stays", 10, None),
+            queued("low-late", 0, 3),
+            queued("low-early", 0, 1),
+            queued("low-tie-b", 0, 2),
+            queued("low-tie-a", 0, 2),
+            queued("high", 10, 4),
+            queued("negative", -1, 0),
+            queued("future", 10, 60),
+            queued("held", 10, 0, state=HELD),
+            queued("stays", 10, None),
         ]
         write(store, *(Save(row) for row in rows))
         return store
@@ -442,7 +438,7 @@ class TestEvictionQueue:
         assert [row.binding for row in found] == ["high", "future", "low-early", "low-tie-a", "negative"]
 
     def test_each_cluster_has_its_share_of_the_limit(self, queue: Any) -> None:
-        write(queue, *(Save(eviction(f"other-{n}", 0, n, cluster="member2")) for n in range(3)))
+        write(queue, *(Save(queued(f"other-{n}", 0, n, cluster="member2")) for n in range(3)))
 
         found = queue.queue_heads(limit=4, per_cluster=True)
 
@@ -452,7 +448,7 @@ class TestEvictionQueue:
         assert [row.binding for row in alone] == ["high", "other-0", "low-early", "negative"]
 
     def test_held_ones_come_page_by_page_in_the_queues_order(self, queue: Any) -> None:
-        write(queue, *(Save(eviction(f"held-{n}", n % 2, 9 - n, state=HELD)) for n in range(4)))
+        write(queue, *(Save(queued(f"held-{n}", n % 2, 9 - n, state=HELD)) for n in range(4)))
 
         pages, after = [], None
         while page := queue.held_evictions(after=after, limit=2):
@@ -463,7 +459,7 @@ class TestEvictionQueue:
 
     def test_the_next_eviction_is_the_earliest_that_is_not_held(self, queue: Any) -> None:
         assert queue.next_eviction() == NOON
-        write(queue, Drop(eviction("negative", -1, 0)))
+        write(queue, Drop(queued("negative", -1, 0)))
         assert queue.next_eviction() == NOON + timedelta(minutes=1)
 
     def test_evictions_are_counted_per_cluster(self, queue: Any) -> None:

@@ -19,8 +19,9 @@ from controlplane.engine.decision import Decision, Save
 from controlplane.engine.state import Actor
 from controlplane.kinds.binding import Binding as BindingObject
 from controlplane.kinds.binding import GracefulEvictionTask
-from tests.apps.pages import eviction, stored, work
-from tests.stores.grounds import binding, cluster, meta
+from tests.apps.pages import stored
+from tests.builders.bare import binding, cluster
+from tests.builders.objects import eviction, work
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -53,8 +54,7 @@ def test_a_binding_leads_to_its_targets_tasks_works_and_evictions_and_to_no_othe
 
 
 def test_rows_lead_back_to_their_object() -> None:
-    spec = binding("web", "member1").spec
-    everywhere = BindingObject("work.karmada.io/v1alpha2", "ClusterResourceBinding", meta("whole", ""), spec)
+    everywhere = replace(binding("whole", "member1", namespace=""), kind="ClusterResourceBinding")
     stored(binding("web", "member1"), everywhere, cluster("member1", "NoExecute"))
 
     assert sorted(one.binding_object.name for one in TargetCluster.objects.all()) == ["web", "whole"]

@@ -14,7 +14,8 @@ from controlplane.apimachinery.meta import Object
 from controlplane.engine.decision import Decision, Delete, Event, Put, Save
 from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.rows import CapacityReservation
-from tests.stores.grounds import USER, binding, controllers, create, due_refs, template, write
+from tests.builders.bare import binding, template
+from tests.stores.grounds import USER, controllers, create, due_refs, write
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -16,7 +16,8 @@ from controlplane.engine.state import Claim
 from controlplane.kind import text_of
 from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.binding import TargetCluster
-from tests.stores.grounds import PLACER, USER, DjangoGround, Ground, MemoryGround, binding
+from tests.builders.bare import binding
+from tests.stores.grounds import PLACER, USER, DjangoGround, Ground, MemoryGround
 
 NAMES = ("web", "db", "cache")
 STEPS = 40

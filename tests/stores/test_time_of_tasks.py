@@ -10,7 +10,8 @@ from django.db import connection
 
 from apps.objects.store import DjangoStore
 from controlplane.kinds.binding import GracefulEvictionTask
-from tests.stores.grounds import binding, create
+from tests.builders.bare import binding
+from tests.stores.grounds import create
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

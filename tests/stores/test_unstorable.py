@@ -28,7 +28,8 @@ from controlplane.kinds import EVENT, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.rows import CapacityReservation, Row
 from controlplane.settings import Settings
-from tests.stores.grounds import PLACER, USER, Placer, binding, cluster, create, stored, template, write
+from tests.builders.bare import binding, cluster, template
+from tests.stores.grounds import PLACER, USER, Placer, create, stored, write
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -14,7 +14,8 @@ from apps.objects.store import DjangoStore
 from apps.objects.verification import verify
 from controlplane.kinds.binding import ReplicaRequirements, TargetCluster
 from controlplane.kinds.cluster import Taint
-from tests.stores.grounds import binding, cluster, create, template
+from tests.builders.bare import binding, cluster, template
+from tests.stores.grounds import create
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

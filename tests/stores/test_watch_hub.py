@@ -22,7 +22,8 @@ from controlplane.apimachinery.errors import Expired
 from controlplane.apimachinery.selectors import EVERYTHING
 from controlplane.kind import KINDS
 from controlplane.wire.request import Choice
-from tests.stores.grounds import controllers, create, template
+from tests.builders.bare import template
+from tests.stores.grounds import controllers, create
 
 EVERY_ONE = Choice("", "", EVERYTHING, ())
 ALLOWED = Attributes(User(username="u"), "watch", resource="configmaps")

@@ -12,7 +12,8 @@ def main(number: int, rounds: int) -> None:
     from apps.objects.store import DjangoStore
     from controlplane.apimachinery.meta import Ref
     from controlplane.engine.decision import Decision, Event, Put
-    from tests.stores.grounds import PLACER, USER, binding, controllers, template
+    from tests.builders.bare import binding, template
+    from tests.stores.grounds import PLACER, USER, controllers
 
     store = DjangoStore(controllers=controllers())
     chance = random.Random(number)

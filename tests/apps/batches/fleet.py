@@ -41,7 +41,6 @@ from controlplane.kinds.policy import (
     FailoverBehavior,
 )
 from controlplane.kinds.rows import EVICTED, Observation, ReadinessRound, Row, UnhealthyCopies
-from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
 from tests.apps.batches.stored import (
     AT_ONCE,
     LONG_AGO,
@@ -59,7 +58,7 @@ from tests.apps.batches.stored import (
     refs,
     work_of,
 )
-from tests.builders.objects import START
+from tests.builders.objects import START, not_ready_policy
 from tests.builders.placements import duplicated
 
 RENEWED = {RECEIVED_ANNOTATION: LONG_AGO.isoformat()}
@@ -90,15 +89,7 @@ def fleet(size: int) -> Case:
 
 def cluster_taints(size: int) -> Case:
     found = clusters(*many(size), ready="False")
-    away = ClusterTaintPolicy(
-        "policy.karmada.io/v1alpha1",
-        "ClusterTaintPolicy",
-        ObjectMeta(name="away", uid="uid-away", generation=1),
-        ClusterTaintPolicySpec(
-            match_conditions=(MatchCondition("Ready", "In", ("False",)),),
-            taints_to_add=(TaintToAdd("away", "NoSchedule"),),
-        ),
-    )
+    away = not_ready_policy("NoSchedule", name="away", key="away")
     return Case([OPEN, away, *found, *clusters("well")], refs(found), size)
 
 

@@ -66,9 +66,10 @@ from tests.apps.batches.stored import (
     refs,
     work_of,
 )
+from tests.builders import templates
 from tests.builders.certificates import request_for
 from tests.builders.objects import START
-from tests.builders.objects import deployment as built
+from tests.builders.templates import deployment as built
 from tests.core.test_scaled_replicas import autoscaler
 
 
@@ -292,11 +293,7 @@ def namespace_content(size: int) -> Case:
 
 
 def definition(name: str, **meta: Any) -> Template:
-    names = {"kind": name.replace("-", "").capitalize(), "plural": name}
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
-    spec = {"group": "example.io", "scope": "Namespaced", "names": names, "versions": [version]}
-    one = plain("CustomResourceDefinition", f"{name}.example.io", **meta)
-    return replace(one, api_version="apiextensions.k8s.io/v1", content={"spec": spec})
+    return templates.definition(name.replace("-", "").capitalize(), name, **meta)
 
 
 def definitions(size: int) -> Case:

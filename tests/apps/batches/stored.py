@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from msgspec.structs import replace
-
 from controlplane import kinds
-from controlplane.apimachinery.meta import Condition, Object, ObjectMeta, Ref
+from controlplane.apimachinery.meta import Object, ObjectMeta, Ref
 from controlplane.apimachinery.names import PROPAGATION_POLICY_NAME_ANNOTATION, work_name
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
@@ -18,13 +16,12 @@ from controlplane.kinds.federated_quota import (
     FederatedResourceQuotaSpec,
     StaticClusterAssignment,
 )
-from controlplane.kinds.policy import Policy, PropagationSpec, ResourceSelector
+from controlplane.kinds.policy import Policy
 from controlplane.kinds.rows import Eviction, FleetState, Judgement, Row
-from controlplane.kinds.rows import eviction_key as queued_as
 from controlplane.kinds.template import Template
-from controlplane.kinds.work import APPLIED, Work
-from controlplane.propagation import works
-from tests.builders.objects import START, binding, cluster, no_execute
+from controlplane.kinds.work import Work
+from tests.builders import objects
+from tests.builders.objects import START, binding, cluster, eviction, no_execute
 from tests.builders.placements import duplicated
 
 LONG_AGO = START - timedelta(days=30)
@@ -78,43 +75,20 @@ def plain(kind: str, name: str, namespace: str = "", **meta: Any) -> Template:
 
 def work_of(one: Binding, place: str, *, applied: bool = False) -> Work:
     manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": one.spec.resource.name}}
-    made = Work(
-        "work.karmada.io/v1alpha1",
-        "Work",
-        ObjectMeta(
-            name=work_name("Deployment", one.spec.resource.name, one.spec.resource.namespace),
-            namespace=f"karmada-es-{place}",
-            uid=f"work-{one.metadata.name}-{place}",
-            generation=1,
-            annotations={works.BINDING_ANNOTATION: str(one.ref)},
-        ),
-    )
-    made = made.with_spec(workload=replace(made.spec.workload, manifests=(manifest,)))
-    said = Condition(APPLIED, "True", "AppliedSuccessful", "", START, made.metadata.generation)
-    return made.with_status(conditions=(said,)) if applied else made
+    name = work_name("Deployment", one.spec.resource.name, one.spec.resource.namespace)
+    conditions = (objects.applied(),) if applied else ()
+    return objects.work(name, place, of=one, manifest=manifest, conditions=conditions)
 
 
 def queued(one: Binding, place: str = "lost", **more: Any) -> Eviction:
     taint = no_execute()
     assert taint.time_added is not None
-    fields = {
-        "binding": str(one.ref),
-        "cluster": place,
-        "due_at": START,
-        "queued_at": START,
-        "generation": one.metadata.generation,
-        "judged": (Judgement(taint.key, taint.effect, taint.time_added, START, 0.0),),
-    }
-    return Eviction(key=queued_as(one.ref, place), **{**fields, **more})
+    judged = (Judgement(taint.key, taint.effect, taint.time_added, START, 0.0),)
+    return eviction(one, place, **{"generation": one.metadata.generation, "judged": judged, **more})
 
 
-def policy(name: str = "all", **meta: Any) -> Policy:
-    return Policy(
-        "policy.karmada.io/v1alpha1",
-        "ClusterPropagationPolicy",
-        ObjectMeta(name=name, uid=f"uid-{name}", generation=1, creation_timestamp=START, **meta),
-        PropagationSpec((ResourceSelector("apps/v1", "Deployment"),), placement=ONE_OF_THEM),
-    )
+def policy(name: str = "all", **metadata: Any) -> Policy:
+    return objects.policy(name, namespace="", placement=ONE_OF_THEM).with_meta(**metadata)
 
 
 def refs(objects: Sequence[Any]) -> list[Ref]:
