@@ -49,7 +49,7 @@ def explained(
     sentences = {} if explanation is None else {one.name: one.sentence for one in explanation.clusters}
     shown: dict[str, Any] = {"explanation": explanation, "headline": "", "filters": (), "table": (), "terms": ()}
     if explanation is not None:
-        shown["headline"] = placement_explanation.text(explanation).splitlines()[0].partition(": ")[2]
+        shown["headline"] = placement_explanation.headline(explanation)
     if binding.spec.placement is None:
         return shown
     fleet = Fleet.of(situation.clusters, settings=settings)

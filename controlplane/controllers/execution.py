@@ -151,8 +151,7 @@ def _put_back(work: Work, answer: Answer, *, now: datetime) -> tuple[Work, tuple
     if answer.unchanged:
         done = Condition(DRIFTED, "False", CHANGE_GONE, "The object has the values of its manifest again.")
     else:
-        what = drifted.message.partition(". It is ")[0]
-        done = Condition(DRIFTED, "False", PUT_BACK, f"{what}. It was put back."[:1024])
+        done = Condition(DRIFTED, "False", PUT_BACK, f"{drifted.message} It was put back.")
     events = () if answer.unchanged else (Event(work, PUT_BACK, done.message),)
     return work.with_status(conditions=with_condition(work.status.conditions, done, now=now)), events
 

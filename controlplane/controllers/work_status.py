@@ -162,21 +162,32 @@ def _with_drift(work: Work, drift: str, settings: Settings, *, now: datetime) ->
             return work, ()
         gone = Condition(DRIFTED, "False", CHANGE_GONE, "The object has the values of its manifest again.")
         return work.with_status(conditions=with_condition(work.status.conditions, gone, now=now)), ()
+    changed = f"Changed on the member: {drift}."[:1000]
     if not is_put_back(work, settings):
-        message = f"Changed on the member: {drift}. It is only reported."[:1024]
-        new, conditions = Condition(DRIFTED, "True", CHANGE_REPORTED, message), work.status.conditions
-        is_reported = drifted is not None and (drifted.status, drifted.message) == ("True", message)
-        events = () if is_reported else (Event(work, CHANGE_REPORTED, message, warning=True),)
-        return work.with_status(conditions=with_condition(conditions, new, now=now)), events
+        new = Condition(DRIFTED, "True", CHANGE_REPORTED, changed)
+        is_reported = drifted is not None and (drifted.status, drifted.message) == ("True", changed)
+        events = () if is_reported else (Event(work, CHANGE_REPORTED, f"{changed} It is only reported.", warning=True),)
+        return work.with_status(conditions=with_condition(work.status.conditions, new, now=now)), events
     if is_changed(work):
         return work, ()
+    conditions, later = _not_retained(work, now=now)
+    new = Condition(DRIFTED, "True", OBJECT_CHANGED, changed)
+    events = (Event(work, OBJECT_CHANGED, f"{changed} {later}", warning=True),) if later else ()
+    return work.with_status(conditions=with_condition(conditions, new, now=now)), events
+
+
+def _not_retained(work: Work, *, now: datetime) -> tuple[tuple[Condition, ...], str]:
+    """Return the conditions of a Work whose object was changed, with Retained False, and why the repair waits.
+
+    "": the object is put back at once.
+    """
     retained = Condition(RETAINED, "False", OBJECT_CHANGED, "The member does not keep the object as it was applied.")
     conditions = with_condition(work.status.conditions, retained, now=now)
     wait = wait_before_repair(work.with_status(conditions=conditions), at=now).total_seconds()
-    again = f" in {wait:g} s, because it was put back before: something on the member changes it again" if wait else ""
-    new = Condition(DRIFTED, "True", OBJECT_CHANGED, f"Changed on the member: {drift}. It is put back{again}."[:1024])
-    events = (Event(work, OBJECT_CHANGED, new.message, warning=True),) if wait else ()
-    return work.with_status(conditions=with_condition(conditions, new, now=now)), events
+    if not wait:
+        return conditions, ""
+    later = f"It is put back in {wait:g} s, because it was put back before: something on the member changes it again."
+    return with_condition(conditions, replace(retained, message=f"{retained.message} {later}"), now=now), later
 
 
 def _first_status_events(work: Work) -> Iterator[Event]:

@@ -244,6 +244,11 @@ def _brief(account: ClusterAccount) -> str:
     return "it is feasible" if account.capacity is None else f"room for {account.capacity} more"
 
 
+def headline(explanation: PlacementExplanation) -> str:
+    """Return the result of the decision, with its time and its cause, in one sentence."""
+    return _decision(explanation.decision)
+
+
 def text(explanation: PlacementExplanation) -> str:
     """Return a document as lines of text."""
     return "\n".join(_lines(explanation)) + "\n"
@@ -252,7 +257,7 @@ def text(explanation: PlacementExplanation) -> str:
 def _lines(explanation: PlacementExplanation) -> Iterator[str]:
     metadata = explanation.metadata
     name = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
-    yield f"{name}: {_decision(explanation.decision)}"
+    yield f"{name}: {headline(explanation)}"
     for term in explanation.terms:
         if term.affinity_name and term.failure:
             yield f"Affinity {term.affinity_name} gave no result: {term.failure}"
