@@ -8,7 +8,7 @@ from apps.objects.arrays import texts
 from apps.objects.store import DjangoStore
 from apps.objects.tables import row_table
 from controlplane.controllers.readiness import ROUND, Readiness
-from controlplane.insight.fleet_answer import MAX_EXAMPLES, StoredAnswers, Tally
+from controlplane.insight.fleet_answer import MAX_EXAMPLES, AnswerTally, StoredAnswers
 from controlplane.kinds import BINDINGS
 from controlplane.kinds.rows import BindingReadiness, Eviction, ReadinessRound
 
@@ -31,7 +31,7 @@ def stored_answers(store: DjangoStore) -> StoredAnswers:
 _DUE = (Readiness.name, texts(BINDINGS))
 
 
-def _tallies() -> tuple[Tally, ...]:
+def _tallies() -> tuple[AnswerTally, ...]:
     """Return the number of bindings by verdict and obstacles, with some of the bindings. Triggers keep the counts."""
     table = row_table(BindingReadiness)
     query = f"""
@@ -44,7 +44,7 @@ def _tallies() -> tuple[Tally, ...]:
         for bindings, *record in cursor.run(query, (MAX_EXAMPLES, BindingReadiness.__name__)):
             row = table.read(record)
             found.setdefault((row.verdict, row.named), (bindings, []))[1].append(row)
-    return tuple(Tally(*key, bindings, tuple(rows)) for key, (bindings, rows) in found.items())
+    return tuple(AnswerTally(*key, bindings, tuple(rows)) for key, (bindings, rows) in found.items())
 
 
 def _number(query: str, params: tuple[object, ...] = ()) -> int:

@@ -4,7 +4,7 @@
 The fence is an annotation of the Cluster with its author, the reason and its end. It is valid for one outage only. It
 ends when it expires, when an operator removes it, or when the cluster answers after the fence was made. An answer is a
 readiness probe with 200, a heartbeat of a Pull member's agent, or a refusal of access (401, 403, TLS) that began after
-the fence was made: each proves that the cluster runs. `settle` then removes the annotation, and the condition Fenced
+the fence was made: each proves that the cluster runs. `check` then removes the annotation, and the condition Fenced
 keeps how the fence ended.
 """
 
@@ -48,7 +48,7 @@ class FenceRequest(Struct, frozen=True):
     expires_in_seconds: int = 0
 
 
-class Settled(Struct, frozen=True):
+class CheckedFence(Struct, frozen=True):
     """A cluster after its fence was checked. `wake_at`: when the fence expires; None: there is no fence in force."""
 
     cluster: Cluster
@@ -84,25 +84,25 @@ def _refused_since(cluster: Cluster, fence: Fence) -> bool:
     return lost.last_transition_time > to_seconds(fence.made_at)
 
 
-def settle(cluster: Cluster, *, answered_at: datetime | None, now: datetime) -> Settled:
+def check(cluster: Cluster, *, answered_at: datetime | None, now: datetime) -> CheckedFence:
     """Return the cluster with its condition Fenced, and without its fence if that has ended."""
     fence = fence_of(cluster)
     if fence is None:
         published = condition(cluster.status.conditions, FENCED)
         if published is None or published.status != "True":
-            return Settled(cluster)
-        return Settled(_with(cluster, Condition(FENCED, "False", TAKEN_AWAY, "the fence was removed"), now=now))
+            return CheckedFence(cluster)
+        return CheckedFence(_with(cluster, Condition(FENCED, "False", TAKEN_AWAY, "the fence was removed"), now=now))
     until = f"{to_seconds(fence.expires_at):%Y-%m-%dT%H:%M:%SZ}"
     why = _ended(cluster, fence, answered_at, now=now)
     if not why:
         message = f"confirmed down by {fence.by} until {until}: {fence.reason}"
         confirmed = Condition(FENCED, "True", CONFIRMED_DOWN, message)
-        return Settled(_with(cluster, confirmed, now=now), fence.expires_at)
+        return CheckedFence(_with(cluster, confirmed, now=now), fence.expires_at)
     how = f"it expired at {until}"
     if why == ANSWERED:
         how = f"the cluster answered after the fence was made at {fence.made_at:%Y-%m-%dT%H:%M:%SZ}"
     ended = Condition(FENCED, "False", why, f"the fence of {fence.by} has ended: {how}")
-    return Settled(_with(cluster.with_meta(annotations=_without(cluster)), ended, now=now))
+    return CheckedFence(_with(cluster.with_meta(annotations=_without(cluster)), ended, now=now))
 
 
 def _with(cluster: Cluster, fenced: Condition, *, now: datetime) -> Cluster:

@@ -136,14 +136,14 @@ def without_gap(
     )
 
 
-class Settled(msgspec.Struct, frozen=True):
+class Debounced(msgspec.Struct, frozen=True):
     """The conditions to publish. `wake_at`: when the passage of time alone may change them; None: never."""
 
     conditions: tuple[Condition, ...]
     wake_at: datetime | None = None
 
 
-def settle(cluster: Cluster, row: Observation | None, settings: Settings, *, now: datetime) -> Settled:
+def debounce(cluster: Cluster, row: Observation | None, settings: Settings, *, now: datetime) -> Debounced:
     """Return the debounced conditions Ready, AccessLost and Established of a cluster, without transition times.
 
     A change between True and not True has to last for the threshold; only observed time counts. A change between False
@@ -155,12 +155,12 @@ def settle(cluster: Cluster, row: Observation | None, settings: Settings, *, now
         reason = row.access_reason or ACCESS_REFUSED
         lost = Condition(ACCESS_LOST, TRUE, reason, row.access_lost)
         kept = () if published is None else (_last_known(published, reason, row.access_lost),)
-        return Settled((lost, *kept, *_established(cluster, published)))
+        return Debounced((lost, *kept, *_established(cluster, published)))
     ready, wake_at = _ready(cluster, published, row, settings, now=now)
     conditions: tuple[Condition, ...] = () if ready is None else (ready,)
     if row is not None and condition(cluster.status.conditions, ACCESS_LOST) is not None:
         conditions += (Condition(ACCESS_LOST, FALSE, "AccessGranted", "the cluster grants access"),)
-    return Settled((*conditions, *_established(cluster, ready)), wake_at)
+    return Debounced((*conditions, *_established(cluster, ready)), wake_at)
 
 
 def _last_known(ready: Condition, reason: str, why: str) -> Condition:

@@ -111,7 +111,7 @@ class ClusterStatus(Controller):
         if pulled:
             until = snapshot.heard_until
             seen = heartbeats.heard(cluster, snapshot.lease, seen, settings, now=now, heard_until=until)
-        settled = health.settle(cluster, seen, settings, now=now)
+        settled = health.debounce(cluster, seen, settings, now=now)
         until = health.observed_until(seen, settings, now=now)
         flaps = flapping.settle(cluster, seen, settings, until=until)
         conditions = cluster.status.conditions
@@ -123,7 +123,7 @@ class ClusterStatus(Controller):
         if snapshot.collected is not None and not pulled and _is_ready(conditions):
             status = _with_collected(status, snapshot.collected, now=now)
         changed = cluster if status == cluster.status else replace(cluster, status=status)
-        fenced = fence.settle(changed, answered_at=None if seen is None else seen.answered_at, now=now)
+        fenced = fence.check(changed, answered_at=None if seen is None else seen.answered_at, now=now)
         changed = fenced.cluster
         pause = timedelta(seconds=settings.cluster_monitor_period)
         wakes = [now + pause, settled.wake_at, flaps.wake_at, fenced.wake_at]

@@ -71,7 +71,7 @@ class Departure(NamedTuple):
     state: dict[str, str]  # labels for the new copy [state-preservation]
 
 
-class PageResult(NamedTuple):
+class DrainPage(NamedTuple):
     """What was found in one page."""
 
     departures: tuple[Departure, ...]
@@ -203,7 +203,7 @@ def _move_next(snapshot: DrainSnapshot, cluster: Cluster, settings: Settings, *,
 
 def _check_page(
     snapshot: DrainSnapshot, cluster: Cluster, settings: Settings, *, most: int, now: datetime
-) -> PageResult:
+) -> DrainPage:
     """Find a refuge for the bindings of the page, until `most` of them have one.
 
     Each refuge is reserved before the next binding is checked.
@@ -219,14 +219,14 @@ def _check_page(
         binding = snapshot.bindings.get(ref)
         if binding is not None and binding.spec.target(name) is not None:
             if len(departures) >= most:
-                return PageResult(tuple(departures), tuple(staying), last, more=True)
+                return DrainPage(tuple(departures), tuple(staying), last, more=True)
             refuge, state = drain_refuge(binding, cluster, dry_run, snapshot.holds, settings, now=now)
             if refuge.found:
                 departures.append(Departure(binding, dry_run.reserve(binding, refuge, now=now), state.labels))
             else:
                 staying.append(Remaining(str(ref), refuge.why))
         last = str(ref)
-    return PageResult(tuple(departures), tuple(staying), last if len(snapshot.page) >= PAGE else "", more=False)
+    return DrainPage(tuple(departures), tuple(staying), last if len(snapshot.page) >= PAGE else "", more=False)
 
 
 def _leave(

@@ -364,7 +364,7 @@ class _BatchScheduler:
     def _refused(self, snapshot: SchedulerSnapshot, verdict: Verdict, outcome: Refused, trigger: str) -> Decision:
         """Keep the placement and report why no new one fits [placement-is-kept]. Retry later."""
         binding = snapshot.subject
-        part_of_message = placement_explanation.Part(
+        part_of_message = placement_explanation.NotedDecision(
             summary_of(verdict, trigger=trigger, now=self.now), detail_of(verdict), self.fleet.names
         )
         outcome = replace(

@@ -22,7 +22,7 @@ SWITCHED_OFF = (
 WAITING = Obstacle("Waiting", WARNS, "an eviction waits", "see the items in the eviction queue: kubectl get evictions")
 
 
-class Tally(Struct, frozen=True):
+class AnswerTally(Struct, frozen=True):
     """The number of bindings with the same verdict and the same obstacles, and the first of them by reference."""
 
     verdict: str
@@ -37,7 +37,7 @@ class StoredAnswers(Struct, frozen=True):
     due: bindings that changed and wait to be checked again. waiting: bindings with an eviction that waits.
     """
 
-    tallies: Sequence[Tally]
+    tallies: Sequence[AnswerTally]
     round: ReadinessRound
     in_all: int
     due: int = 0
@@ -87,7 +87,7 @@ def fleet_status(
 
 
 def _obstacles(
-    tallies: Sequence[Tally], fleet_wide: Sequence[Obstacle], *, total: int, waiting: int
+    tallies: Sequence[AnswerTally], fleet_wide: Sequence[Obstacle], *, total: int, waiting: int
 ) -> tuple[ObstacleCount, ...]:
     """Return the obstacles, the most frequent first, each with examples and the remedy of its first example."""
     everyone = sorted(row.key for tally in tallies for row in tally.examples)[:MAX_EXAMPLES]

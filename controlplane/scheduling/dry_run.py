@@ -83,7 +83,9 @@ def review(
         neighbours=WorkloadGroups(around.groups).seen_by(binding),
         application=Applications(around.applications, settings).seen_by(binding, now=now),
     )
-    part = placement_explanation.Part(summary_of(verdict, trigger=trigger, now=now), detail_of(verdict), fleet.names)
+    part = placement_explanation.NotedDecision(
+        summary_of(verdict, trigger=trigger, now=now), detail_of(verdict), fleet.names
+    )
     explanation = placement_explanation.document(
         part,
         metadata=ObjectMeta(name=binding.metadata.name, namespace=binding.metadata.namespace),

@@ -228,7 +228,7 @@ class Refusal(msgspec.Struct, frozen=True):
     value: str
 
 
-class Refused(NamedTuple):
+class RefusedGroup(NamedTuple):
     """The clusters that one filter refuses for one reason, and that no filter before it refuses."""
 
     filter: str
@@ -246,7 +246,7 @@ def refusal(plan: Plan, question: Question, index: int) -> Refusal | None:
     return None
 
 
-def refused(plan: Plan, question: Question) -> tuple[Refused, ...]:
+def refused(plan: Plan, question: Question) -> tuple[RefusedGroup, ...]:
     """Return all clusters that are not feasible, grouped by filter and reason, in the order of the filters.
 
     The answer is computed once for all bindings with the same `shared_key`.
@@ -254,7 +254,7 @@ def refused(plan: Plan, question: Question) -> tuple[Refused, ...]:
     key = shared_key(plan, question)
     if key is None:
         return tuple(_refused(plan, question))
-    known: tuple[Refused, ...] | None = plan.answers.get(("refused", key))
+    known: tuple[RefusedGroup, ...] | None = plan.answers.get(("refused", key))
     if known is None:
         known = plan.answers["refused", key] = tuple(_refused(plan, question))
     return known
@@ -277,7 +277,7 @@ def _policy_key(question: Question) -> Hashable:
     return question.api_version, question.kind, question.fails_over
 
 
-def _refused(plan: Plan, question: Question) -> Iterator[Refused]:
+def _refused(plan: Plan, question: Question) -> Iterator[RefusedGroup]:
     passed = plan.fleet.everything()
     not_targets = _not_on(plan, (name for name, _ in question.targets)) if question.targets else None
     for row, shared in zip(FILTERS, _shared(plan, question).masks, strict=True):
@@ -292,9 +292,9 @@ def _refused(plan: Plan, question: Question) -> Iterator[Refused]:
             yield from _by_reason(row, plan, question, refused)
 
 
-def _by_reason(row: Filter, plan: Plan, question: Question, refused: Mask) -> Iterator[Refused]:
+def _by_reason(row: Filter, plan: Plan, question: Question, refused: Mask) -> Iterator[RefusedGroup]:
     if not row.per_cluster:
-        yield Refused(row.name, row.why(plan, question, int(refused.argmax())), refused)
+        yield RefusedGroup(row.name, row.why(plan, question, int(refused.argmax())), refused)
         return
     indexes_of: dict[str, list[int]] = {}
     reasons: dict[int, str] = plan.answers.setdefault(("why", row.name, _policy_key(question)), {})
@@ -305,4 +305,4 @@ def _by_reason(row: Filter, plan: Plan, question: Question, refused: Mask) -> It
     for why, indexes in indexes_of.items():
         mask: Mask = np.zeros(plan.fleet.size, dtype=np.bool_)
         mask[indexes] = True
-        yield Refused(row.name, why, mask)
+        yield RefusedGroup(row.name, why, mask)

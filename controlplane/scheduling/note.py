@@ -231,5 +231,5 @@ def _refused(attempt: Attempt, question: Question) -> Refusals:
     return known
 
 
-def _encoded(groups: Iterable[filters.Refused]) -> Refusals:
+def _encoded(groups: Iterable[filters.RefusedGroup]) -> Refusals:
     return tuple((group.filter, group.value, _bits(group.clusters)) for group in groups)

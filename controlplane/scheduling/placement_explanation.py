@@ -78,7 +78,7 @@ class PlacementExplanation(Struct, frozen=True):
     override_failures: str = ""  # which policies cannot be applied, and why; "": all can
 
 
-class Part(Struct, frozen=True):
+class NotedDecision(Struct, frozen=True):
     """A decision on a fleet, in short and in full. Dry runs and stored notes both have one."""
 
     decision: Summary
@@ -91,14 +91,16 @@ def explained(
 ) -> PlacementExplanation:
     """Return the document of a stored note. `reported_at`: by cluster, when its capacity was last reported."""
     names = () if fleet is None else msgspec.json.decode(fleet.names, type=tuple[str, ...])
-    part = Part(msgspec.json.decode(note.decision, type=Summary), msgspec.json.decode(note.detail, type=Detail), names)
+    part = NotedDecision(
+        msgspec.json.decode(note.decision, type=Summary), msgspec.json.decode(note.detail, type=Detail), names
+    )
     previous = msgspec.json.decode(note.previous, type=Summary) if note.previous else None
     metadata = ObjectMeta(name=ref.name, namespace=ref.namespace)
     return document(part, metadata=metadata, reported_at=reported_at, previous=previous)
 
 
 def document(
-    part: Part, *, metadata: ObjectMeta, reported_at: Mapping[str, datetime], previous: Summary | None = None
+    part: NotedDecision, *, metadata: ObjectMeta, reported_at: Mapping[str, datetime], previous: Summary | None = None
 ) -> PlacementExplanation:
     """Return the document of a decision."""
     return PlacementExplanation(
@@ -127,19 +129,19 @@ def with_overrides(explanation: PlacementExplanation, binding: Binding, works: I
     return replace(explanation, overrides=named, override_failures=failures)
 
 
-def tried(part: Part) -> tuple[TermTried, ...]:
+def tried(part: NotedDecision) -> tuple[TermTried, ...]:
     """Return the affinity terms in the order they were tried."""
     return tuple(TermTried(term.affinity_name, term.failure) for term in part.detail.terms)
 
 
-def clusters(part: Part, reported_at: Mapping[str, datetime]) -> Iterator[ClusterAccount]:
+def clusters(part: NotedDecision, reported_at: Mapping[str, datetime]) -> Iterator[ClusterAccount]:
     """Yield what the last affinity term that was tried made of every cluster, with a sentence about each."""
     detail, term = part.detail, part.detail.terms[-1]
     for account in accounts(part, reported_at):
         yield msgspec.structs.replace(account, sentence=_sentence(account, detail, term))
 
 
-def accounts(part: Part, reported_at: Mapping[str, datetime]) -> Iterator[ClusterAccount]:
+def accounts(part: NotedDecision, reported_at: Mapping[str, datetime]) -> Iterator[ClusterAccount]:
     """Yield an account of each cluster: refused, chosen or not chosen by the last affinity term that was tried."""
     detail, term = part.detail, part.detail.terms[-1]
     held, reserved = dict(detail.held), frozenset(detail.reserved)
@@ -179,7 +181,7 @@ def accounts(part: Part, reported_at: Mapping[str, datetime]) -> Iterator[Cluste
             )
 
 
-def division(part: Part) -> str:
+def division(part: NotedDecision) -> str:
     """Return in one sentence how the replicas were divided."""
     detail = part.detail
     if not detail.workload:
@@ -198,7 +200,7 @@ def division(part: Part) -> str:
     return f"{count}, of which the targets had {kept}: these stay if possible, and the difference is divided {how}."
 
 
-def together(part: Part) -> str:
+def together(part: NotedDecision) -> str:
     """Return as a sentence how the other parts of its application mattered. "": there are none, or it was placed
     before."""
     detail = part.detail

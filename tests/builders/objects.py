@@ -53,7 +53,9 @@ DEPLOYMENTS = ResourceSelector("apps/v1", "Deployment")
 def meta(name: str, namespace: str = "", *, at: datetime = START, **fields: Any) -> ObjectMeta:
     """Return the metadata of a new object: a uid made of its namespace and name, generation 1, created at `at`."""
     uid = f"uid-{namespace}-{name}" if namespace else f"uid-{name}"
-    return ObjectMeta(name, namespace, **{"uid": uid, "generation": 1, "creation_timestamp": at, **fields})
+    return ObjectMeta(
+        name=name, namespace=namespace, **{"uid": uid, "generation": 1, "creation_timestamp": at, **fields}
+    )
 
 
 def cluster(
@@ -195,7 +197,7 @@ def work(
     name: str = "web",
     on: str = "member1",
     *,
-    of: Object | None = None,
+    of: Object | Ref | None = None,
     manifest: Mapping[str, Any] | None = None,
     conditions: Sequence[Condition] = (),
     **metadata: Any,
@@ -205,7 +207,7 @@ def work(
     `of`: the binding or Namespace that a controller created it for; None: a user created it.
     """
     copied = manifest or {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}}
-    origin = {} if of is None else {BINDING_ANNOTATION: str(of.ref)}
+    origin = {} if of is None else {BINDING_ANNOTATION: str(of if isinstance(of, Ref) else of.ref)}
     annotations = {**origin, **metadata.pop("annotations", {})}
     return Work(
         "work.karmada.io/v1alpha1",

@@ -10,7 +10,7 @@ from controlplane.admission.admit import admit_update
 from controlplane.apimachinery.errors import Invalid
 from controlplane.apimachinery.meta import Condition, condition
 from controlplane.apimachinery.names import FENCE_ANNOTATION
-from controlplane.clusters.fence import FenceRequest, fence_of, fenced, in_force, settle
+from controlplane.clusters.fence import FenceRequest, check, fence_of, fenced, in_force
 from controlplane.kind import KINDS
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.cluster import Cluster
@@ -125,9 +125,9 @@ def test_a_member_that_begins_to_refuse_us_after_the_fence_was_made_is_up(began:
 def test_settling_says_how_a_fence_stands_and_takes_away_one_that_has_ended() -> None:
     down = fenced(cluster("member1", ready="False"), GOOD, by="ana", now=START)
 
-    standing = settle(down, answered_at=None, now=START)
-    ended = settle(standing.cluster, answered_at=None, now=START + timedelta(seconds=600))
-    untouched = settle(ended.cluster, answered_at=None, now=START + timedelta(seconds=700))
+    standing = check(down, answered_at=None, now=START)
+    ended = check(standing.cluster, answered_at=None, now=START + timedelta(seconds=600))
+    untouched = check(ended.cluster, answered_at=None, now=START + timedelta(seconds=700))
 
     published = condition(standing.cluster.status.conditions, "Fenced")
     assert published is not None
@@ -154,7 +154,7 @@ def test_the_condition_reports_why_a_fence_has_ended(
     down = fenced(cluster("member1", ready="False"), GOOD, by="ana", now=START)
     answered_at = None if answered is None else START + timedelta(seconds=answered)
 
-    ended = settle(down, answered_at=answered_at, now=START + timedelta(seconds=after)).cluster
+    ended = check(down, answered_at=answered_at, now=START + timedelta(seconds=after)).cluster
 
     reported = condition(ended.status.conditions, "Fenced")
     assert reported is not None
@@ -164,9 +164,9 @@ def test_the_condition_reports_why_a_fence_has_ended(
 
 def test_a_fence_that_was_taken_away_leaves_a_condition_that_says_so() -> None:
     down = fenced(cluster("member1", ready="False"), GOOD, by="ana", now=START)
-    standing = settle(down, answered_at=None, now=START).cluster
+    standing = check(down, answered_at=None, now=START).cluster
 
-    left = settle(fenced(standing, FenceRequest(), by="ana", now=START), answered_at=None, now=START).cluster
+    left = check(fenced(standing, FenceRequest(), by="ana", now=START), answered_at=None, now=START).cluster
 
     published = condition(left.status.conditions, "Fenced")
     assert published is not None

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition, condition
 from controlplane.clusters.eviction_tier import BLIND, NORMAL, SECONDARY, STOPPED, FleetHealth, fleet_health, tier
-from controlplane.clusters.health import Seen, heartbeat, observe, seen, settle
+from controlplane.clusters.health import Seen, debounce, heartbeat, observe, seen
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import Observation
 from controlplane.settings import Settings
@@ -31,7 +31,7 @@ def probed(*probes: tuple[float, Seen]) -> Observation:
 
 
 def published(member: Cluster, row: Observation | None, seconds: float) -> str:
-    ready = condition(settle(member, row, SETTINGS, now=at(seconds)).conditions, "Ready")
+    ready = condition(debounce(member, row, SETTINGS, now=at(seconds)).conditions, "Ready")
     return ready.status if ready is not None else ""
 
 
@@ -53,7 +53,7 @@ def test_a_failing_cluster_is_published_exactly_when_the_threshold_has_passed(se
 
     assert published(cluster("member1"), row, seconds) == status
     if seconds < 30:
-        assert settle(cluster("member1"), row, SETTINGS, now=at(seconds)).wake_at == at(30)
+        assert debounce(cluster("member1"), row, SETTINGS, now=at(seconds)).wake_at == at(30)
 
 
 @pytest.mark.parametrize(("seconds", "status"), [(29.999, "False"), (30, "True")])
@@ -107,7 +107,7 @@ def test_unknown_after_false_does_not_restart_the_debounce() -> None:
 def test_lost_access_keeps_the_last_published_status(ready: str) -> None:
     row = replace(probed((0, UP)), access_lost="401 Unauthorized")
 
-    found = settle(cluster("member1", ready=ready), row, SETTINGS, now=at(600)).conditions
+    found = debounce(cluster("member1", ready=ready), row, SETTINGS, now=at(600)).conditions
 
     assert [(one.type, one.status) for one in found] == [("AccessLost", "True"), ("Ready", ready)]
     assert all("401 Unauthorized" in one.message for one in found)
@@ -117,7 +117,7 @@ def test_an_expired_certificate_has_a_reason_of_its_own_and_ready_says_it_too() 
     expired = seen(0, problem="TLS: the member's certificate has expired", access="CertificateExpired")
     row = probed((0, UP), (10, expired))
 
-    found = {one.type: one for one in settle(cluster("member1"), row, SETTINGS, now=at(600)).conditions}
+    found = {one.type: one for one in debounce(cluster("member1"), row, SETTINGS, now=at(600)).conditions}
 
     assert (found["AccessLost"].status, found["AccessLost"].reason) == ("True", "CertificateExpired")
     assert (found["Ready"].status, found["Ready"].reason) == ("True", "CertificateExpired")
@@ -130,7 +130,7 @@ def test_ready_says_what_the_member_said_once_we_are_let_in_again() -> None:
     member = replace(member, status=replace(member.status, conditions=(reported,)))
     row = probed((0, UP), (10, seen(0, access="CertificateExpired")), (20, seen(200)))
 
-    ready = condition(settle(member, row, SETTINGS, now=at(20)).conditions, "Ready")
+    ready = condition(debounce(member, row, SETTINGS, now=at(20)).conditions, "Ready")
 
     assert ready is not None
     assert (ready.status, ready.reason) == ("True", "ClusterReady")
@@ -143,7 +143,7 @@ def test_access_regained_says_so() -> None:
         status=replace(member.status, conditions=(*member.status.conditions, Condition("AccessLost", "True"))),
     )
 
-    found = settle(lost, probed((0, UP)), SETTINGS, now=at(0)).conditions
+    found = debounce(lost, probed((0, UP)), SETTINGS, now=at(0)).conditions
 
     assert ("AccessLost", "False") in [(one.type, one.status) for one in found]
 

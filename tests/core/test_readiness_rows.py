@@ -20,7 +20,7 @@ from controlplane.engine.decision import Decision, Delete, Save
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.run import World, run_batch, run_until_idle
 from controlplane.engine.state import Actor
-from controlplane.insight.fleet_answer import StoredAnswers, Tally, fleet_status
+from controlplane.insight.fleet_answer import AnswerTally, StoredAnswers, fleet_status
 from controlplane.insight.readiness import Situation, fleet_obstacles, readiness
 from controlplane.insight.readiness_row import FleetDigest, relevant_change, row_of
 from controlplane.kinds.binding import Binding, BindingSnapshot, BindingSuspension, ReplicaRequirements, TargetCluster
@@ -246,11 +246,11 @@ def test_a_deleted_binding_has_no_answer() -> None:
     assert office.rows("web") == {}
 
 
-def tally(name: str, count: int, *, settings: Settings = FAILOVER, **spec: Any) -> Tally:
+def tally(name: str, count: int, *, settings: Settings = FAILOVER, **spec: Any) -> AnswerTally:
     situation = Situation(MEMBERS, (not_ready_policy(),))
     one = bound(name).with_spec(**spec)
     row = row_of(one, readiness(one, situation, settings, fleet_wide=False, now=START))
-    return Tally(row.verdict, row.named, count, (row,))
+    return AnswerTally(row.verdict, row.named, count, (row,))
 
 
 def test_the_answer_about_the_fleet_counts_by_verdict_and_by_remedy() -> None:

@@ -27,7 +27,7 @@ from controlplane.kinds.policy import (
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.note import detail_of, summary_of
-from controlplane.scheduling.placement_explanation import Part, clusters
+from controlplane.scheduling.placement_explanation import NotedDecision, clusters
 from controlplane.scheduling.question import Neighbours, neighbours_of
 from controlplane.scheduling.refusals import refusals
 from controlplane.settings import GATES, Compat, Settings
@@ -410,7 +410,7 @@ def _request(verdict: object) -> object:
 def sentences(members: list[Cluster], wanted: ResourceBindingSpec) -> dict[str, str]:
     """What the explanation of a dry run says of each cluster."""
     verdict = ask(members, wanted)
-    part = Part(
+    part = NotedDecision(
         summary_of(verdict, trigger="", now=HOUR), detail_of(verdict), Fleet.of(members, settings=Settings()).names
     )
     return {account.name: account.sentence for account in clusters(part, {})}

@@ -73,7 +73,7 @@ def heard(row: Observation | None, seconds: float) -> Callable[[Settings], str]:
 
 
 def ready(member: Cluster, row: Observation | None, settings: Settings, seconds: float) -> str:
-    settled = health.settle(member, row, settings, now=START + timedelta(seconds=seconds))
+    settled = health.debounce(member, row, settings, now=START + timedelta(seconds=seconds))
     return next((one.status for one in settled.conditions if one.type == "Ready"), "")
 
 
