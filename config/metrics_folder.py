@@ -6,12 +6,14 @@ import shutil
 import sys
 from pathlib import Path
 
+from config import env
+
 VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it when it is imported
 
 
 def is_shared() -> bool:
     """Return whether this process shares its metrics with other processes of its pool."""
-    return VARIABLE in os.environ
+    return bool(env.text(VARIABLE, ""))
 
 
 def prepare_metrics_folder() -> None:
@@ -20,10 +22,10 @@ def prepare_metrics_folder() -> None:
     It is below LIFEBOAT_HOME and has the name of the port, so that a worker that was killed leaves nothing behind that
     grows. Other processes have no pool and need no folder.
     """
-    port = os.environ.get("LIFEBOAT_METRICS_PORT", "").strip() or "0"
+    port = env.text("LIFEBOAT_METRICS_PORT", "").strip() or "0"
     if port == "0" or "worker" not in sys.argv:
         return
-    home = os.environ.get("LIFEBOAT_HOME") or str(Path(__file__).resolve().parents[1] / ".lifeboat")
+    home = env.text("LIFEBOAT_HOME", "") or str(Path(__file__).resolve().parents[1] / ".lifeboat")
     folder, owner = Path(home) / "metrics" / port, os.getpid()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, mode=0o700)

@@ -1,6 +1,5 @@
 """Django's settings. Environment variables are read with config.env. The product's settings: controlplane.settings."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ SECRET_KEY = env.text("LIFEBOAT_SECRET_KEY", default="")
 # Comma list: the first key encrypts the contents of Secrets, all of them decrypt. "" is refused at the start as well.
 ENCRYPTION_KEYS = env.text("LIFEBOAT_ENCRYPTION_KEYS", default="")
 # Refuses invalid settings of the product at the start; apps.objects.configuration reads them.
-product.from_environment(os.environ)
+product.from_environment(env.variables())
 
 ALLOWED_HOSTS = env.words("LIFEBOAT_ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 
@@ -297,4 +296,4 @@ if AUDIT_FILE:  # "-": standard output
     LOGGING["loggers"]["lifeboat.audit"] = {"handlers": ["audit"], "level": "INFO", "propagate": False}
 
 # All variables have been read at this point.
-env.refuse_unknown(os.environ, product.variables())
+env.refuse_unknown(env.variables(), product.variables())

@@ -1,5 +1,6 @@
 """The environment is read typed, and what cannot be is refused with the variable's name and an example."""
 
+import ast
 import base64
 import os
 import re
@@ -196,13 +197,37 @@ def test_every_variable_named_in_the_sources_is_known() -> None:
     assert named - misspelled - read - product.variables() - env.ELSEWHERE == set()
 
 
-def test_apps_read_the_environment_through_this_module() -> None:
+def test_only_this_module_reads_the_environment() -> None:
     """apps/development starts processes and prepares their environment before there are settings; apps/command is a
     client, which has no settings."""
-    apps = Path(env.__file__).parents[1] / "apps"
-    readers = [path for path in apps.rglob("*.py") if re.search(r"\bos\.environ\b|\bgetenv\b", path.read_text())]
+    paths = [*(ROOT / "apps").rglob("*.py"), *(ROOT / "config").rglob("*.py")]
+    readers = {str(path.relative_to(ROOT)) for path in paths if _reads_environment(path)}
 
-    assert {path.relative_to(apps).parts[0] for path in readers} <= {"command", "development"}
+    others = {name for name in readers if not name.startswith(("apps/command/", "apps/development/"))}
+    assert others == {"config/env.py"}
+
+
+def _reads_environment(path: Path) -> bool:
+    """Test whether a file names the environment, except to give a variable a value."""
+    tree = ast.parse(path.read_text())
+    written = [node.func.value for node in ast.walk(tree) if _is_setdefault(node)]  # type: ignore[attr-defined]
+    written += [
+        node.value for node in ast.walk(tree) if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+    ]
+    return any(_names_environment(node) and node not in written for node in ast.walk(tree))
+
+
+def _is_setdefault(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "setdefault"
+
+
+def _names_environment(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(value=ast.Name(id="os"), attr="environ" | "environb" | "getenv"):
+            return True
+        case ast.ImportFrom(module="os", names=names):
+            return any(name.name in ("environ", "environb", "getenv") for name in names)
+    return False
 
 
 @pytest.mark.parametrize(
