@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace as replaced
 from datetime import timedelta
 from typing import Any
@@ -48,13 +48,22 @@ def joined(
 
     `pods`: how many each member has room for; `faults`: of which members have which from the beginning.
     """
-    simulation = Simulation(seed=seed, settings=settings, kill_rate=kill_rate)
-    simulation.members = {name: Member(name, pods=pods, fault=(faults or {}).get(name, UP)) for name in names}
-    documents = [NOT_READY_MEANS_LEAVE, *(cluster(name) for name in names)]
-    simulation.create(*(admitted(one, settings, now=simulation.now) for one in documents))
+    members = [Member(name, pods=pods, fault=(faults or {}).get(name, UP)) for name in names]
+    simulation = with_members(
+        *members, manifests=[NOT_READY_MEANS_LEAVE], seed=seed, settings=settings, kill_rate=kill_rate
+    )
     Watchman().attach(simulation)
     simulation.checks.append(Audit())
     simulation.run(JOINED)
+    return simulation
+
+
+def with_members(*members: Member, manifests: Sequence[str] = (), settings: Settings = QUICK, **how: Any) -> Simulation:
+    """Return a simulation with these members, whose Clusters were created just now. `how`: arguments of Simulation."""
+    simulation = Simulation(settings=settings, **how)
+    simulation.members = {member.name: member for member in members}
+    documents = [*manifests, *(cluster(member.name) for member in members)]
+    simulation.create(*(admitted(one, settings, now=simulation.now) for one in documents))
     return simulation
 
 

@@ -20,9 +20,9 @@ from controlplane.kinds.rows import FleetNames, PlacementNote
 from controlplane.scheduling.placement_explanation import explained
 from controlplane.settings import GATES, Settings
 from tests.guide_fleet import ANYWHERE, ON_ONE_CLUSTER, TABLES, Row, pod
-from tests.simulation.manifests import NGINX, admitted, cluster
+from tests.simulation.manifests import NGINX
 from tests.simulation.member import Member
-from tests.simulation.stories import NGINX_BINDING, QUICK, apply, placed
+from tests.simulation.stories import NGINX_BINDING, QUICK, apply, placed, with_members
 from tests.simulation.world import Simulation
 
 WITHOUT_MODELS = replace(QUICK, feature_gates={**GATES, "CustomizedClusterResourceModeling": False})
@@ -54,9 +54,7 @@ class Stocked(Member):
 
 def world_of(*members: Member, settings: Settings, **how: Any) -> Simulation:
     """Return a world whose members have joined and reported."""
-    world = Simulation(settings=settings, **how)
-    world.members = {member.name: member for member in members}
-    world.create(*(admitted(cluster(member.name), settings, now=world.now) for member in members))
+    world = with_members(*members, settings=settings, **how)
     world.run(90 if world.kill_rate else 10)
     return world
 
