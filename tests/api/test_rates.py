@@ -10,7 +10,7 @@ from tests.api.roles import user
 from tests.api.server import Client, Server
 from tests.builders.documents import config_map, config_maps
 
-PER_SECOND = 20
+PER_SECOND = 2  # fewer than the slowest machine sends
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def until_refused(client: Client, path: str) -> str:
     """Send requests until the answer is 429; return its Retry-After and message."""
-    for _ in range(5000):
+    for _ in range(500):
         if (answer := client.get(path)).status == 429:
             return f"{answer.headers['retry-after']} {answer.document['message']}"
     return ""
@@ -41,7 +41,7 @@ def test_a_user_that_sends_too_much_is_refused_and_others_are_not(limited: Serve
 def test_creations_count_as_well(limited: Server) -> None:
     client = limited.client(limited.token)
 
-    statuses = [client.post(config_maps("default"), config_map(f"rate-{place}")).status for place in range(500)]
+    statuses = [client.post(config_maps("default"), config_map(f"rate-{place}")).status for place in range(50)]
 
     assert {201, 429} >= set(statuses)
     assert 429 in statuses
