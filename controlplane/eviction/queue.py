@@ -22,6 +22,7 @@ from controlplane.kinds.rows import (
     HELD_BY_HAND,
     MAINTENANCE,
     ON_HOLD,
+    QUEUED,
     RECOVERING,
     SKIPPED,
     STATE_MISSING,
@@ -97,34 +98,32 @@ def _wanted_row(
     )
     if first is None and skip is not None and counting != judgements:
         ended_at = now if old is None or old.ended_at is None else old.ended_at
-        return replace(
-            ended_row(fresh, SKIPPED, f"skipped by {skip.by}: {skip.reason}", now=ended_at), judged=judgements
-        )
+        return ended_row(fresh, SKIPPED, f"skipped by {skip.by}: {skip.reason}", now=ended_at)
     if operator_orders.HOLD in active and first is not None:
         reason, message = manual_hold_reason(active[operator_orders.HOLD])
         return replace(fresh, state=HELD, reason=reason, message=message)
     if is_recovering(cluster, fresh):
         message = "the conditions that caused the taints have ended; the taints stay until their removal windows end"
         return replace(fresh, state=RECOVERING, reason="Recovering", message=message)
-    same = old is not None and old.generation == fresh.generation and old.due_at == fresh.due_at
-    if old is not None and old.reason == UNSTEADY and old.judged != judgements:
-        return fresh  # a taint was added or removed; a taint of a user ends the hold
-    if old is not None and old.state == HELD and old.reason == ON_HOLD and not holds.covering(old, binding, now=now):
-        return fresh  # the labels of its workload have changed
-    if old is not None and old.state == HELD and (same or old.reason in (ON_HOLD, MAINTENANCE)) and _may_stay_held(old):
-        return replace(fresh, state=HELD, reason=old.reason, message=old.message)
-    if old is not None and old.state == HELD and same and old.reason == STATE_MISSING:
-        return replace(fresh, reason=old.reason, message=old.message)  # the reason stays: no second Event
-    return fresh
+    return fresh if old is None else _held_as_before(fresh, old, binding, holds, now=now)
 
 
-def _may_stay_held(old: Eviction) -> bool:
-    """Test whether a held row may stay held without another check of the queue.
+def _held_as_before(fresh: Eviction, old: Eviction, binding: Binding, holds: Holds, *, now: datetime) -> Eviction:
+    """Return the row with the hold of the stored row, if that still holds it without another check of the queue.
 
-    False for a Hold order, which is not active any more at this point, and for missing state, which may have been
-    reported since.
+    A Hold order that held it is not active any more at this point. Missing state may have been reported since: the row
+    is queued, and keeps its reason so that there is no second Event.
     """
-    return old.reason not in (HELD_BY_HAND, STATE_MISSING)
+    if old.state != HELD or old.reason == HELD_BY_HAND:
+        return fresh
+    if old.reason == UNSTEADY and old.judged != fresh.judged:
+        return fresh  # a taint was added or removed; a taint of a user ends the hold
+    if old.reason == ON_HOLD and not holds.covering(old, binding, now=now):
+        return fresh  # the labels of its workload have changed
+    same = old.generation == fresh.generation and old.due_at == fresh.due_at
+    if not same and old.reason not in (ON_HOLD, MAINTENANCE):
+        return fresh
+    return replace(fresh, state=QUEUED if old.reason == STATE_MISSING else HELD, reason=old.reason, message=old.message)
 
 
 def without_skipped_taints(
