@@ -40,6 +40,7 @@ from controlplane.authorization.audit_event import Answered
 from controlplane.wire.request import parse_path
 from controlplane.wire.status import status_of
 from controlplane.wire.table import include_object_of
+from controlplane.wire.warnings import warning_values
 
 METHODS: Final = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE"))
 SUBRESOURCES: Final = frozenset(("", "status", "scale"))
@@ -215,17 +216,18 @@ def _credential(request: Any) -> Credential | None:
 
 def _handled(request: Any, view: ObjectView, trail: audit.Trail) -> Reply:
     """Return what the view answers, or its error as a Status."""
-    allow = (b"allow", ", ".join(view.allowed_methods).encode())
+    fixed = [(b"allow", ", ".join(view.allowed_methods).encode())]
+    fixed += [(b"warning", value.encode()) for value in warning_values([view.target.resource.deprecation])]
     try:
         response: Any = getattr(view, request.method.lower())(request)
         renderer = request.accepted_renderer
         body = renderer.encode(response.data, {"request": request})
     except Exception as error:  # noqa: BLE001  # the same
-        return refused(request, (allow,), error, trail)
+        return refused(request, tuple(fixed), error, trail)
     if not trail.stored:
         auditing.record(trail, Answered(response.status_code))
     content_type = renderer.content_type or renderer.media_type
-    return _reply(request, trail, response, body, ((b"content-type", content_type.encode()), allow))
+    return _reply(request, trail, response, body, ((b"content-type", content_type.encode()), *fixed))
 
 
 def refused(request: Any, headers: tuple[tuple[bytes, bytes], ...], error: Exception, trail: audit.Trail) -> Reply:

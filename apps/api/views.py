@@ -131,6 +131,9 @@ class TargetView(KubernetesView):
         final = super().finalize_response(request, response, *args, **kwargs)
         if hasattr(self, "target"):  # REST framework sets the header before the target is known
             final["Allow"] = ", ".join(self.allowed_methods)
+            if self.target.resource.deprecation:
+                given = (final.get("Warning"), *warning_values([self.target.resource.deprecation]))
+                final["Warning"] = ", ".join(filter(None, given))
         return final
 
     def check_permissions(self, request: Request) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from controlplane.apimachinery import jsonpath
 from controlplane.wire.columns import at
+from controlplane.wire.discovery import preference
 from controlplane.wire.resource import Column, Resource, ScalePaths, age
 from controlplane.wire.schema import Schema
 from controlplane.wire.structural import StructuralSchema
@@ -139,7 +140,21 @@ def _resource(spec: Document, version: Document) -> Resource:
         columns=tuple(_columns(version)),
         fields=tuple(selectable["jsonPath"].removeprefix(".") for selectable in version.get("selectableFields") or ()),
         scale=_scale_paths(version),
+        deprecation=_deprecation(spec, version),
     )
+
+
+def _deprecation(spec: Document, version: Document) -> str:
+    """Return the warning for requests through a deprecated version, with the version to use instead; "": none."""
+    if not version.get("deprecated"):
+        return ""
+    if stated := version.get("deprecationWarning"):
+        return str(stated)
+    group, kind, name = spec["group"], spec["names"]["kind"], version["name"]
+    others = (one["name"] for one in spec["versions"] if one.get("served") and not one.get("deprecated"))
+    newest = max(others, key=preference, default=name)
+    instead = f"; use {group}/{newest} {kind}" if preference(newest) > preference(name) else ""
+    return f"{group}/{name} {kind} is deprecated{instead}"
 
 
 def _scale_paths(version: Document) -> ScalePaths:

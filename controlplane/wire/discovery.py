@@ -118,11 +118,12 @@ def group_versions(resources: Iterable[Resource]) -> dict[str, list[str]]:
         if resource.version not in versions:
             versions.append(resource.version)
     for versions in found.values():
-        versions.sort(key=_preference, reverse=True)
+        versions.sort(key=preference, reverse=True)
     return found
 
 
-def _preference(version: str) -> tuple[int, int, int]:
+def preference(version: str) -> tuple[int, int, int]:
+    """Return by what versions are ordered: a preferred version has the larger value."""
     match = _VERSION.fullmatch(version)
     if match is None:
         return (-1, 0, 0)

@@ -100,6 +100,7 @@ class Resource(msgspec.Struct, frozen=True):
     columns: the columns between Name and Age. `table` adds these two, unless a column here has that name already;
     "Last Seen" and "Created At" replace Age too.
     fields: the fields that a field selector may use besides metadata.name and metadata.namespace (`check_fields`).
+    deprecation: the warning for each request; "": the version is not deprecated.
     stored_fields: of those, the fields that have another name in stored objects, with that name.
     """
 
@@ -117,6 +118,7 @@ class Resource(msgspec.Struct, frozen=True):
     fields: tuple[str, ...] = ()
     stored_fields: tuple[tuple[str, str], ...] = ()
     scale: ScalePaths = ScalePaths()
+    deprecation: str = ""
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.subresources if name not in SUBRESOURCES]

@@ -16,6 +16,7 @@ from tests.admission.hook_server import HookServer
 from tests.admission.version_cases import DEFINED, GROUP, VERSIONS, definition, thing
 from tests.api.server import Client
 from tests.api.test_admission_policies import asker
+from tests.processes import until
 
 RECORDED = json.loads(ANSWERS.read_text())["versions"]
 
@@ -119,3 +120,22 @@ def test_objects_of_an_earlier_storage_version_are_served_and_converted_when_the
     without_v1["spec"]["versions"] = [one for one in without_v1["spec"]["versions"] if one["name"] != "v1"]
     refused = api.put(url, without_v1)
     assert (refused.status, refused.document["details"]["causes"][0]["field"]) == (422, "status.storedVersions[0]")
+
+
+def test_every_answer_through_a_deprecated_version_has_the_warning(api: Client, renamed: str) -> None:
+    url, kind = f"{DEFINED}/{renamed}.{GROUP}", renamed.replace("kinds", "Kind")
+    changed = api.get(url).document
+    for version in changed["spec"]["versions"]:
+        version["deprecated"] = version["name"] == "v1"
+    assert api.put(url, changed).status == 200
+    warning = f'299 - "{GROUP}/v1 {kind} is deprecated; use {GROUP}/v2 {kind}"'
+    old, new = (f"/apis/{GROUP}/{version}/{renamed}" for version in ("v1", "v2"))
+    until(lambda: api.get(old).headers.get("warning") == warning, within=10)
+
+    assert api.post(old, thing_of(renamed, "v1", x=1)).headers["warning"] == warning
+    assert api.get(f"{old}/a").headers["warning"] == warning
+    assert (missing := api.get(f"{old}/none")).status == 404
+    assert missing.headers["warning"] == warning
+    assert (page := api.ask("GET", old, accept="text/html")).status == 200
+    assert page.headers["warning"] == warning
+    assert "warning" not in api.get(new).headers

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import orjson
+import pytest
 
 from controlplane.wire import definition
 from controlplane.wire.openapi import OpenAPI
@@ -81,3 +82,38 @@ def test_what_is_defined_can_be_explained():
 
     document = orjson.loads(api.document("apis/example.io/v1"))
     assert document["components"]["schemas"]["io.example.v1.Boat"]["properties"]["spec"]["properties"]["seats"]
+
+
+@pytest.mark.parametrize(
+    ("versions", "asked", "warning"),
+    [  # name, whether it is served, whether it is deprecated; as a kube-apiserver 1.36 answered
+        ((("v1", True, False), ("v1beta1", True, True)), "v1beta1", "{}/v1beta1 Boat is deprecated; use {}/v1 Boat"),
+        ((("v1", True, True), ("v1beta1", True, False)), "v1", "{}/v1 Boat is deprecated"),
+        ((("v1", True, True), ("v2", False, False)), "v1", "{}/v1 Boat is deprecated"),
+        (
+            (("v1", True, True), ("v3", True, False), ("v4", True, False)),
+            "v1",
+            "{0}/v1 Boat is deprecated; use {0}/v4 Boat",
+        ),
+        ((("v1", True, False), ("v1beta1", True, True)), "v1", ""),
+    ],
+)
+def test_a_deprecated_version_has_a_warning_with_the_version_to_use(
+    versions: tuple[tuple[str, bool, bool], ...], asked: str, warning: str
+) -> None:
+    listed = [
+        {"name": name, "served": served, "storage": False, "deprecated": deprecated}
+        for name, served, deprecated in versions
+    ]
+    given = {"spec": {**BOATS["spec"], "versions": listed}}
+
+    found = {resource.version: resource.deprecation for resource, _ in definition.served(given)}
+
+    assert found[asked] == warning.format("example.io", "example.io")
+
+
+def test_a_deprecated_version_may_say_its_own_words() -> None:
+    own = {"name": "v1", "served": True, "storage": True, "deprecated": True, "deprecationWarning": "sold; walk"}
+    ((boat, _),) = definition.served({"spec": {**BOATS["spec"], "versions": [own]}})
+
+    assert boat.deprecation == "sold; walk"
