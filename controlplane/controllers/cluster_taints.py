@@ -24,7 +24,7 @@ from controlplane.kinds.rows import FleetState, MatchWindow, Observation
 from controlplane.kinds.taint_policy import ClusterTaintPolicy
 from controlplane.settings import Settings
 
-SOON = timedelta(seconds=1)  # until controllers.fleet_watch has stored since when the Failover gate is open
+SOON = timedelta(seconds=1)  # until controllers.fleet_watch has stored since when the Failover gate is on
 
 
 class ClusterTaintsSnapshot(msgspec.Struct, frozen=True):
@@ -122,7 +122,7 @@ class ClusterTaints(Controller):
                 counting_since=opened,
                 now=now,
             )
-        elif gate:  # it is not stored yet since when the gate is open: no taint of a policy changes meanwhile
+        elif gate:  # it is not stored yet since when the gate is on: no taint of a policy changes meanwhile
             return Decision(wake_at=now + SOON)
 
         wants = automatic.wants + policies.wanted.wants

@@ -40,7 +40,7 @@ from controlplane.propagation import matching
 from controlplane.propagation.bindings import binding_ref
 from controlplane.settings import Settings
 
-SOON = timedelta(seconds=1)  # until controllers.fleet_watch has stored since when the Failover gate is open
+SOON = timedelta(seconds=1)  # until controllers.fleet_watch has stored since when the Failover gate is on
 
 
 class EvictionQueueSnapshot(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """FleetWatch: stores the state of the fleet as a whole, which no single cluster shows.
 
-It stores since when the Failover gate is open [failover-gate], since when the fleet is blind [blind-fleet], and the
+It stores since when the Failover gate is on [failover-gate], since when the fleet is blind [blind-fleet], and the
 times in which the eviction tier stopped all evictions [eviction-tier].
 """
 

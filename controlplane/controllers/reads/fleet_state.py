@@ -67,7 +67,7 @@ def cluster_health_changed(old: Cluster | None, new: Cluster | None) -> Iterable
 
 
 def fleet_state_changed(old: FleetState | None, new: FleetState | None) -> Iterable[Ref]:
-    """Make the fleet due if the Failover gate was opened or closed, or the fleet became or stopped being blind."""
+    """Make the fleet due if the Failover gate was switched on or off, or the fleet became or stopped being blind."""
     return (FLEET,) if new is not None and new.key == FLEET_ROW else ()
 
 
