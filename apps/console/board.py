@@ -26,6 +26,7 @@ SILENT_SECONDS: Final = 5.0  # after this silence parts are compared again, and 
 RECENT_SECONDS: Final = 10.0  # a page opens its stream within this time after it was rendered
 MAX_REFS: Final = 2000  # references that are read at once; beyond that every subject counts as changed
 EVERYTHING: Final = "*"  # the subject of a change that may concern every page
+HANGS_SECONDS: Final = 8.0  # a reading that lasts longer waits for a database that hangs
 AWAY: Final = "!"  # the subject while the database cannot be read
 
 _NEWEST: Final = "SELECT version FROM objects_counter WHERE id = 1"
@@ -45,6 +46,7 @@ class Board:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._reads_since = 0.0  # ticks at which the present thread began
+        self._reading_since: float | None = None  # ticks at which the present reading began; None: nothing is read
         self._recent = deque[tuple[float, frozenset[str]]]()  # what was notified of late, and when
         self._has_joined = False  # a reader came after the last notice
         self._rounds = count()  # goes on when a new thread begins, so that no round has the number of another
@@ -73,6 +75,11 @@ class Board:
             if now - self._reads_since < RECENT_SECONDS:
                 return frozenset((EVERYTHING,))
             return frozenset().union(*(subjects for at, subjects in self._recent if now - at < RECENT_SECONDS))
+
+    def hangs(self) -> bool:
+        """Test whether the database has not answered the board for long. False if no browser is connected."""
+        since = self._reading_since
+        return since is not None and ticks() - since > HANGS_SECONDS
 
     def leave(self, reader: Notify) -> None:
         """Notify a reader no more."""
@@ -113,6 +120,7 @@ class Board:
 
     def _read(self, seen: _Seen) -> frozenset[str]:
         """Return the subjects that have changed. AWAY when the database goes; EVERYTHING when it is back."""
+        self._reading_since = ticks()
         try:
             return frozenset(seen.changes())
         except Error as error:
@@ -121,6 +129,7 @@ class Board:
             first, seen.lost = not seen.lost, True
             return frozenset((AWAY,) if first else ())
         finally:
+            self._reading_since = None
             close_old_connections()
 
 

@@ -48,6 +48,7 @@ from urllib.parse import urlencode
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from django.contrib.messages import get_messages
+from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.template.loader import render_to_string
 from django.utils.cache import patch_vary_headers
@@ -59,6 +60,7 @@ from apps.api.authorization import Attributes
 from apps.api.permissions import Scope, path_attributes, resource_attributes
 from apps.api.renderers import JSONRenderer
 from apps.api.views import KubernetesView
+from apps.console.board import BOARD
 from apps.console.kept_pages import KEPT
 from apps.console.navigation import navigation
 from apps.console.shared import SharedPart
@@ -126,6 +128,8 @@ class Page(KubernetesView):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         self.query = request.query_params
+        if BOARD.hangs():  # a request would wait as long as the database hangs, and the reader with it
+            raise OperationalError("timeout expired: the last statement of the board")
         super().initial(request, *args, **kwargs)
 
     def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:

@@ -26,7 +26,7 @@ from apps.console.shared import SHARED, SharedPart
 from controlplane.apimachinery.errors import BadRequest, NotFound
 
 MOST_PAGES: Final = 50  # pages of a stream: the visible tabs of a browser
-COMMENT: Final = b": \n\n"  # keeps the connection, and means nothing to a browser
+ALIVE: Final = b"event: alive\ndata: {}\n\n"  # keeps the connection; a browser that misses it says that its page is old
 
 
 class StreamView(KubernetesView):
@@ -89,7 +89,7 @@ class Pages:
 
     def take(self) -> bytes:
         taken = [one.take() for one in self._topics]
-        return b"".join(one for one in taken if one != COMMENT) or (COMMENT if COMMENT in taken else b"")
+        return b"".join(one for one in taken if one != ALIVE) or (ALIVE if ALIVE in taken else b"")
 
 
 class Topics:
@@ -136,7 +136,7 @@ class Topics:
         if changed or event:
             topics = (self._written(b"topic", b',"name":' + orjson.dumps(part) + b"}") for part in changed)
             return event + b"".join(topics)
-        return COMMENT if silent else b""
+        return ALIVE if silent else b""
 
     def _notify(self, subjects: frozenset[str], round_: int) -> None:
         """Remember what a change concerns, and wake the sender. Without subjects: keep the connection."""

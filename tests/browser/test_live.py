@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from tests.browser.conftest import Server, logged_in
+from tests.browser.conftest import Server, logged_in, serve
 from tests.builders.bare import cluster
-from tests.processes import until
+from tests.processes import Processes, environment, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 TABS = ("/", "/clusters", "/clusters?q=member", "/clusters/member1", "/")
@@ -69,3 +71,38 @@ def test_without_shared_workers_each_tab_has_a_stream(server: Server, scripted: 
         expect(one.page.get_by_role("link", name="member1")).to_be_visible()
         assert one.errors == []
     assert server.streams() == 2
+
+
+@pytest.fixture
+def patient(transactional_db: None, tmp_path: Path, redis_url: str) -> Iterator[Server]:
+    """A server whose statements may wait for minutes, as they do for a database that hangs."""
+    limits = {"database_lock_seconds": "280", "database_statement_seconds": "280"}
+    with Processes(tmp_path, environment(tmp_path, redis_url=redis_url, **limits)) as processes:
+        yield serve(processes, tmp_path)
+
+
+def test_a_database_that_hangs_is_reported_on_the_page_and_a_reload_shows_the_last_page(
+    patient: Server, scripted: BrowserContext
+) -> None:
+    from django.db import connection, transaction
+
+    join("member1")
+    shown = logged_in(patient, scripted)
+    page = shown.go("/")
+    expect(page.locator("#live")).to_have_text("live")
+    notice = page.get_by_text("Lifeboat or its database has not answered since about")
+
+    with transaction.atomic():
+        with connection.cursor() as cursor:  # what every live page waits for
+            cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            cursor.execute("LOCK TABLE objects_topic IN ACCESS EXCLUSIVE MODE")
+        expect(notice).to_be_visible()
+        expect(page.locator("#live")).to_have_text("not live")
+        page.reload()
+        expect(page.get_by_text("The database does not answer.")).to_be_visible()
+        expect(page.get_by_role("link", name="member1")).to_be_visible()
+
+    expect(page.get_by_text("does not answer")).to_have_count(0)
+    expect(notice).to_have_count(0)
+    expect(page.locator("#live")).to_have_text("live")
+    assert shown.errors == []

@@ -7,6 +7,7 @@
   });
   const zoneWithMinute = new Intl.DateTimeFormat([], { timeZoneName: "short", hour: "2-digit", minute: "2-digit" });
   const zones = { time: zone, date: zoneWithDate, minute: zoneWithMinute };
+  const READY = "curl http://127.0.0.1:8080/readyz?verbose"; // as the server names it in away.html
   const isUtc = new Date().getTimezoneOffset() === 0;
 
   function inWords(seconds) { // as controlplane.apimachinery.times.in_words
@@ -62,16 +63,17 @@
     live.className = `live ${state ? "on" : "off"}`;
     live.textContent = state ? "live" : "not live";
   }
-  function away(isAway) { // the figures stay, and say how old they are
-    const shown = document.getElementById("away");
-    if (!isAway) return shown?.remove();
+  function old(id, why) { // the figures stay, and say how old they are; without a reason they are current again
+    const shown = document.getElementById(id);
+    if (!why) return shown?.remove();
     if (shown) return;
     const notice = document.createElement("p");
-    notice.id = "away";
+    notice.id = id;
     notice.className = "notice error";
     notice.setAttribute("role", "alert");
     const at = new Date().toISOString().slice(11, 19);
-    notice.textContent = `✕ The database does not answer since about ${at} UTC. This page shows nothing newer.`;
+    notice.append(`✕ ${why} since about ${at} UTC. This page shows nothing newer. Check it with `);
+    notice.append(Object.assign(document.createElement("code"), { textContent: READY }), ".");
     document.getElementById("main").prepend(notice);
   }
   function renewAll() {
@@ -82,7 +84,8 @@
     if ("live" in data) show(data.live);
     if ("kept" in document.body.dataset && (data.opened || data.away === false)) return location.reload(); // it is back
     if (data.missed) renewAll();
-    if ("away" in data) away(data.away);
+    if ("away" in data) old("away", data.away && "The database does not answer");
+    if ("silent" in data) old("silent", data.silent && "Lifeboat or its database has not answered");
     const place = document.getElementById(`part-${data.topic ?? data.part}`);
     if (!place || busy(place)) return;
     if (data.topic) renew(data.topic);

@@ -3,11 +3,14 @@
 "use strict";
 (() => {
   const AGAIN_MS = [1000, 2000, 5000, 15000]; // between two tries after the server has refused the stream
+  const SILENT_MS = 20000; // the server sends an event every five seconds; without any, it or its database hangs
   const tabs = new Map(); // port of a tab → URL of its page
   let source = null; // the stream that is open, or opening
   let next = null; // its successor, which names other pages; it opens before `source` closes, so that no event is lost
   let isOpen = false;
   let refusals = 0;
+  let heardAt = 0; // when the last event came
+  let isSilent = false;
   let timer = 0;
 
   function tell(message, page) { // without a page: all tabs
@@ -38,13 +41,25 @@
     }
     made.addEventListener("open", () => opened(made));
     made.addEventListener("error", () => failed(made));
+    made.addEventListener("alive", heard);
     made.addEventListener("topic", (event) => pass(event, (sent) => ({ topic: sent.name })));
     made.addEventListener("part", (event) => pass(event, (sent) => ({ part: sent.name, html: sent.html })));
     made.addEventListener("away", (event) => pass(event, () => ({ away: true })));
     made.addEventListener("back", (event) => pass(event, () => ({ away: false })));
     made.addEventListener("login", (event) => pass(event, () => ({ login: true })));
   }
+  function heard() {
+    heardAt = performance.now();
+    if (isSilent) tell({ live: isOpen, silent: false });
+    isSilent = false;
+  }
+  function listen() {
+    if (isSilent || !isOpen || performance.now() - heardAt < SILENT_MS) return;
+    isSilent = true;
+    tell({ live: false, silent: true });
+  }
   function pass(event, message) {
+    heard();
     const sent = JSON.parse(event.data);
     tell(message(sent), sent.page);
   }
@@ -57,6 +72,7 @@
     const missed = made.failed; // what happened while the stream was away is unknown
     made.failed = false;
     isOpen = true;
+    heard();
     refusals = 0;
     tell({ live: true, opened: true, missed });
   }
@@ -86,10 +102,11 @@
       if (data.show) tabs.set(port, data.show);
       else tabs.delete(port);
       connect();
-      if (data.show && isOpen) port.postMessage({ live: true });
+      if (data.show && isOpen) port.postMessage({ live: !isSilent, silent: isSilent });
     };
   }
 
+  setInterval(listen, 1000);
   if ("onconnect" in self) self.onconnect = (event) => join(event.ports[0]);
   else self.lifeboatLive = { join };
 })();
