@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -25,9 +26,9 @@ ME = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
 class Provider:
-    """An OpenID provider on a port of its own. While `hangs` is set, it answers nothing."""
+    """An OpenID provider on a port of its own. While `hangs` is set, it answers nothing. `context`: it speaks TLS."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.keys: dict[str, Any] = {
             "one": rsa.generate_private_key(public_exponent=65537, key_size=2048),
             "two": ec.generate_private_key(ec.SECP256R1()),
@@ -50,7 +51,9 @@ class Provider:
                 """Print nothing."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.issuer = f"http://127.0.0.1:{self.server.server_port}"
+        if context is not None:
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.issuer = f"{'https' if context else 'http'}://127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def document(self, path: str) -> dict[str, Any]:
