@@ -25,6 +25,10 @@ INTERPRETERS: Final = tuple(
 BINDINGS: Final = tuple(("work.karmada.io/v1alpha2", kind) for kind in ("ResourceBinding", "ClusterResourceBinding"))
 DEFINITION: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 NAMESPACE: Final = ("v1", "Namespace")
+JOB: Final = ("batch/v1", "Job")
+_JOB_LABELS: Final = frozenset(
+    f"{prefix}{name}" for prefix in ("", "batch.kubernetes.io/") for name in ("controller-uid", "job-name")
+)
 _OWN_GROUPS: Final = (".karmada.io", ".lifeboat.io")  # definitions of the control plane itself
 _OWN_NAMESPACES: Final = ("kube-", "karmada-", "default")
 _KEPT: Final = ("name", "namespace", "labels", "annotations")
@@ -110,7 +114,23 @@ def _bound(source: Source) -> Iterator[Item]:
             templates[_template_of(document)] = None
     for identity in templates:
         found = source.read(identity)
-        yield Item(identity, {}, "the source does not have it") if found is None else _item(found)
+        yield Item(identity, {}, "the source does not have it") if found is None else _item(_written(found))
+
+
+def _written(template: Document) -> Document:
+    """Return a Job without the selector and labels that its API server generated, for which another one refuses it."""
+    spec = template.get("spec") or {}
+    if _kind_of(template) != JOB or spec.get("manualSelector"):
+        return template
+    pod = spec.get("template") or {}
+    metadata = pod.get("metadata") or {}
+    labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name not in _JOB_LABELS}
+    kept = {name: value for name, value in spec.items() if name != "selector"}
+    return {**template, "spec": {**kept, "template": {**pod, "metadata": {**metadata, "labels": labels}}}}
+
+
+def _kind_of(document: Document) -> tuple[str, str]:
+    return document.get("apiVersion", ""), document.get("kind", "")
 
 
 def _item(document: Document) -> Item:

@@ -14,7 +14,17 @@ from apps.command import durations, exit_codes, kubeconfig, paths
 from apps.command.api import Api
 from apps.command.completing import clusters
 from apps.command.errors import CommandError, Document, Refused, usage
-from apps.command.import_plan import CLUSTER, DEFINITION, Item, counted, expected_copies, placements, planned, targets
+from apps.command.import_plan import (
+    BINDINGS,
+    CLUSTER,
+    DEFINITION,
+    Item,
+    counted,
+    expected_copies,
+    placements,
+    planned,
+    targets,
+)
 from apps.command.options import command
 from apps.command.run import Run
 from apps.command.source import ControlPlane, Files, Served, Source
@@ -58,7 +68,7 @@ def import_(
     if not items:
         raise CommandError("the source has nothing to import", code=exit_codes.NOT_FOUND)
     if undo:
-        _undo(run, items)
+        _undo(run, items, seconds=durations.seconds(timeout, option="--timeout"))
         return
     if not run.is_structured:
         run.rows(("Kind", "To write", "Left out"), [[kind, *numbers] for kind, *numbers in counted(items)])
@@ -137,8 +147,11 @@ def _shown(clusters: dict[str, int]) -> str:
     return ", ".join(f"{name}: {replicas}" for name, replicas in clusters.items()) or "no cluster"
 
 
-def _undo(run: Run, items: Sequence[Item]) -> None:
-    """Delete templates, policies and clusters that were imported, as long as all clusters are observed."""
+def _undo(run: Run, items: Sequence[Item], *, seconds: float) -> None:
+    """Delete templates, policies and clusters that were imported, as long as all clusters are observed.
+
+    Then wait until their bindings have gone, because an import that finds one of them would not write its placement.
+    """
     for name in _names(items):
         try:
             found = run.api.get(paths.cluster(name))
@@ -168,7 +181,24 @@ def _undo(run: Run, items: Sequence[Item]) -> None:
         except Refused as error:
             if error.http != 404:
                 raise
+    until = time.monotonic() + seconds
+    while left := _still_there(run, served, items):
+        if time.monotonic() > until:
+            run.remark(f"{left} bindings are still there: wait until they have gone before you import again")
+            break
+        time.sleep(LOOK_SECONDS)
     run.done(f"{removed} objects removed; Namespaces, definitions and Secrets are left", {"removed": removed})
+
+
+def _still_there(run: Run, served: Served, items: Sequence[Item]) -> int:
+    """Return how many bindings of the source Lifeboat has."""
+    count = 0
+    for kind in BINDINGS:
+        names = {item.identity[2:] for item in items if item.identity[:2] == kind}
+        path = served.path(*kind) if names else None
+        found = [] if path is None else run.api.items(path).get("items") or []
+        count += sum((one["metadata"].get("namespace", ""), one["metadata"]["name"]) in names for one in found)
+    return count
 
 
 @command(app, panel=PANEL)

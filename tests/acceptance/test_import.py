@@ -71,6 +71,7 @@ def test_clusters_are_taken_over_and_given_back_without_a_write_until_the_word(
 
     lifeboat(fleet, "observe", *MEMBERS)
     lifeboat(fleet, "import", *source, "--undo")
+    assert not fleet.items(f"/apis/work.karmada.io/v1alpha2/namespaces/{ns}/resourcebindings")
     fleet.until(lambda: fleet.ask("GET", f"{CLUSTERS}/member4").status == 404)
     assert on_members(fleet, ns) == before
 

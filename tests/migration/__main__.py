@@ -63,7 +63,8 @@ def _fill(source: Path, manifest: Path) -> None:
 
 def _applied(source: Path, manifest: Path) -> bool:
     try:
-        kubectl(source, "apply", "-f", str(manifest))
+        # No annotation with the manifest, which `kubectl create` would renew in the copy of this control plane.
+        kubectl(source, "apply", "--server-side", "-f", str(manifest))
     except RuntimeError:
         return False
     return True
