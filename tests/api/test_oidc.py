@@ -26,7 +26,7 @@ ME = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
 class Provider:
-    """An OpenID provider on a port of its own. While `hangs` is set, it answers nothing. `context`: it speaks TLS."""
+    """An OpenID provider on a port of its own. While `hangs` is set, it answers nothing. `context`: it serves TLS."""
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.keys: dict[str, Any] = {
