@@ -35,8 +35,8 @@ from tests.builders.templates import deployment
 WEB = deployment("web")
 BINDING = Ref(kinds.RESOURCE_BINDING, "default", "web-deployment")
 EVERYWHERE = policy(placement=Placement(replica_scheduling=ReplicaSchedulingStrategy()))
-UNPLACED, OTHER = (binding(name, EVERYWHERE.spec.placement, scheduled=False) for name in ("web", "other"))
-OLDER, OLDER_OTHER = (one.with_spec(replicas=9) for one in (UNPLACED, OTHER))
+UNPLACED, OTHER, ZOO = (binding(name, EVERYWHERE.spec.placement, scheduled=False) for name in ("web", "other", "zoo"))
+OLDER, OLDER_OTHER, OLDER_ZOO = (one.with_spec(replicas=9) for one in (UNPLACED, OTHER, ZOO))
 
 
 class Chain:
@@ -196,16 +196,18 @@ def test_a_follower_that_writes_against_an_exact_version_decides_in_its_own_turn
 @pytest.mark.parametrize(
     ("decision", "followed"),
     [
-        (Decision(changes=(Put(UNPLACED, None),)), True),
-        (Decision(changes=(Put(UNPLACED, None),), wake_at=START), False),
-        (Decision(changes=(Put(UNPLACED, None),), separate_decisions=(Decision(),)), False),
-        (Decision(changes=(Put(UNPLACED, OLDER),)), True),
-        (Decision(changes=(Put(UNPLACED, OLDER, exact=True),)), False),
-        (Decision(changes=(Put(OTHER, OLDER_OTHER),)), False),
+        (Decision(changes=(Put(UNPLACED, None),)), [UNPLACED]),
+        (Decision(changes=(Put(ZOO, None), Put(UNPLACED, None))), [ZOO, UNPLACED]),
+        (Decision(changes=(Put(UNPLACED, None),), wake_at=START), []),
+        (Decision(changes=(Put(UNPLACED, None),), separate_decisions=(Decision(),)), []),
+        (Decision(changes=(Put(UNPLACED, OLDER),)), [UNPLACED]),
+        (Decision(changes=(Put(UNPLACED, OLDER, exact=True),)), []),
+        (Decision(changes=(Put(OTHER, OLDER_OTHER),)), []),
+        (Decision(changes=(Put(ZOO, OLDER_ZOO),)), []),
     ],
-    ids=["new", "looks again", "has separate decisions", "its own", "its own, exactly", "another one"],
+    ids=["new", "two", "looks again", "separate decisions", "its own", "its own, exactly", "another", "a later one"],
 )
-def test_what_a_decision_creates_and_its_own_object_are_followed(decision: Decision, followed: bool) -> None:
+def test_what_a_decision_creates_and_its_own_object_are_followed(decision: Decision, followed: list[Binding]) -> None:
     store = MemoryStore(controllers=[Scheduler()], clock=lambda: START)
     store.create(cluster("member1"))
 
@@ -220,7 +222,7 @@ def test_what_a_decision_creates_and_its_own_object_are_followed(decision: Decis
         phase=lambda *_: nullcontext(),
     )
 
-    assert [one.controller for one in cast(Decision, found).followed] == (["scheduler"] if followed else [])
+    assert [one.ref for one in cast(Decision, found).followed] == [one.ref for one in followed]
     assert str(failed) == "this decision failed"
 
 
