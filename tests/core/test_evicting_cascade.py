@@ -32,6 +32,7 @@ from tests.builders.objects import START, binding, cluster, no_execute, work
 from tests.core.eviction_fleet import ANYWHERE, FAST
 
 BY = Actor("test")
+WORK = Work("work.karmada.io/v1alpha1", "Work", ObjectMeta(name="web", namespace="karmada-es-member1"))
 GONE = Guard(Ref("cluster.karmada.io/Cluster", "", "member9"), None)
 WORLD = World(answer=lambda question: Tokens(dict(question.wanted), 0.0))
 CONTROLLERS = (EvictionQueue(), Evictions(), Scheduler())
@@ -220,6 +221,8 @@ def test_what_an_eviction_and_the_placement_rest_on_is_kept_of_both() -> None:
     assert snapshot is not None
     (leaves,) = Evictions().decide(snapshot, FAST, now=START, answer=Tokens({"fleet": 1}, 0.0)).separate_decisions
     leaves = with_puts(lambda put: (replace(put, upon=("labels",)),))(replace(leaves, guards=(*leaves.guards, GONE)))
+    others = (Put(cluster("member9"), None), Put(WORK, None))
+    leaves = replace(leaves, changes=(*others, *leaves.changes))
     chooses = Demanding(with_puts(lambda put: (replace(put, upon=("labels", "annotations")),)))
 
     (found, failed) = with_following(
@@ -234,7 +237,8 @@ def test_what_an_eviction_and_the_placement_rest_on_is_kept_of_both() -> None:
     )
 
     (composed,) = cast(Decision, found).separate_decisions
-    (put,) = (change for change in composed.changes if isinstance(change, Put))
+    (*first, put) = (change for change in composed.changes if isinstance(change, Put))
+    assert tuple(first) == others
     assert (put.old, put.upon) == (old, ("labels", "annotations"))
     assert cast(Binding, put.new).spec.clusters
     assert set(composed.guards) > {*leaves.guards}
