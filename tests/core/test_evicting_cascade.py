@@ -32,7 +32,7 @@ from tests.builders.objects import START, binding, cluster, no_execute, work
 from tests.core.eviction_fleet import ANYWHERE, FAST
 
 BY = Actor("test")
-WORK = Work("work.karmada.io/v1alpha1", "Work", ObjectMeta(name="web", namespace="karmada-es-member1"))
+WORK = work()
 GONE = Guard(Ref("cluster.karmada.io/Cluster", "", "member9"), None)
 WORLD = World(answer=lambda question: Tokens(dict(question.wanted), 0.0))
 CONTROLLERS = (EvictionQueue(), Evictions(), Scheduler())
@@ -213,37 +213,63 @@ def test_a_scheduler_that_does_more_than_place_the_binding_does_so_in_its_own_tu
     assert [ref.name for ref in store.due["scheduler"]] == ["web-deployment"]
 
 
-def test_what_an_eviction_and_the_placement_rest_on_is_kept_of_both() -> None:
-    web = binding("web", ANYWHERE, on={"member1": 2})
-    store = queued(web)
-    old = store.objects[web.ref]
+def followed_by(
+    scheduler: Scheduler, store: MemoryStore, change: Callable[[Decision], Decision]
+) -> tuple[Decision, Decision]:
+    """Return the decision to evict the only binding of a store, changed, without and with what a scheduler decides."""
+    (web,) = store.list(RESOURCE_BINDING)
     (snapshot,) = Evictions().load(store, [FLEET])
     assert snapshot is not None
     (leaves,) = Evictions().decide(snapshot, FAST, now=START, answer=Tokens({"fleet": 1}, 0.0)).separate_decisions
-    leaves = with_puts(lambda put: (replace(put, upon=("labels",)),))(replace(leaves, guards=(*leaves.guards, GONE)))
-    others = (Put(cluster("member9"), None), Put(WORK, None))
-    leaves = replace(leaves, changes=(*others, *leaves.changes))
-    chooses = Demanding(with_puts(lambda put: (replace(put, upon=("labels", "annotations")),)))
-
+    made = change(leaves)
     (found, failed) = with_following(
-        [Decision(separate_decisions=(leaves,)), ValueError("this decision failed")],
+        [Decision(separate_decisions=(made,)), ValueError("this decision failed")],
         [web.ref, web.ref],
-        [chooses],
+        [scheduler],
         store,
         FAST,
         group=Evictions.group,
         now=START,
         phase=lambda *_: nullcontext(),
     )
-
+    assert str(failed) == "this decision failed"
     (composed,) = cast(Decision, found).separate_decisions
+    return made, composed
+
+
+def test_what_an_eviction_and_the_placement_rest_on_is_kept_of_both() -> None:
+    store = queued(binding("web", ANYWHERE, on={"member1": 2}))
+    (old,) = store.list(RESOURCE_BINDING)
+    others = (Put(cluster("member9"), None), Put(WORK, None))
+    chooses = Demanding(with_puts(lambda put: (replace(put, upon=("labels", "annotations")),)))
+
+    def more(leaves: Decision) -> Decision:
+        upon = with_puts(lambda put: (replace(put, upon=("labels",)),))(leaves)
+        return replace(upon, guards=(*upon.guards, GONE), changes=(*others, *upon.changes))
+
+    leaves, composed = followed_by(chooses, store, more)
+
     (*first, put) = (change for change in composed.changes if isinstance(change, Put))
     assert tuple(first) == others
     assert (put.old, put.upon) == (old, ("labels", "annotations"))
     assert cast(Binding, put.new).spec.clusters
     assert set(composed.guards) > {*leaves.guards}
     assert len(set(composed.guards)) == len(composed.guards)
-    assert str(failed) == "this decision failed"
+
+
+def test_rows_are_written_once_as_the_last_decision_has_them() -> None:
+    store = queued(binding("web", ANYWHERE, on={"member1": 2}))
+    before = (Save(PlacementNote("changed", "first")), Save(PlacementNote("taken back", "first")))
+    last = (Save(PlacementNote("changed", "last")), Drop(PlacementNote("taken back")), Drop(PlacementNote("stored")))
+
+    def with_rows(*rows: Save | Drop) -> Callable[[Decision], Decision]:
+        return lambda decision: replace(decision, changes=(*decision.changes, *rows))
+
+    _, composed = followed_by(Demanding(with_rows(*last)), store, with_rows(*before))
+
+    rows = [change for change in composed.changes if isinstance(change, Save | Drop)]
+    keys = {change.row.key for change in (*before, *last)}
+    assert [change for change in rows if change.row.key in keys] == [last[0], last[2]]
 
 
 # The state that decisions leave
@@ -252,7 +278,6 @@ def test_what_an_eviction_and_the_placement_rest_on_is_kept_of_both() -> None:
 ON_BOTH = binding("both", None, on={"member1": 1, "member2": 1})
 ON_FIRST = binding("first", None, on={"member1": 1})
 LATER = binding("later", None, on={"member1": 1})
-WORK = work()
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2])

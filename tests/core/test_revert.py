@@ -223,3 +223,12 @@ def test_what_cannot_take_its_state_along_is_not_taken_back_unless_it_may_go_wit
     assert "the state to carry over cannot be read from cluster member2: job: " in said
     proceeding = msgspec.structs.replace(STATEFUL, state_preservation_on_missing="Proceed")
     assert list(revert.revert_obstacles(old, before, clusters, proceeding)) == []
+
+
+@pytest.mark.parametrize(("replicas", "obstacles"), [(1, 1), (2, 0), (3, 1)], ids=["fewer", "as many", "more"])
+def test_a_divided_workload_is_taken_back_only_with_the_replicas_it_had(replicas: int, obstacles: int) -> None:
+    before = binding("web", by_weight(member1=1, member2=1), on={"member1": 1, "member2": 1})
+    moved = before.with_spec(replicas=replicas, clusters=(TargetCluster("member2", replicas),))
+    clusters = {one.metadata.name: one for one in MEMBERS}
+
+    assert len(list(revert.revert_obstacles(moved, before, clusters, FAILOVER))) == obstacles
