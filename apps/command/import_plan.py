@@ -144,6 +144,28 @@ def _item(document: Document) -> Item:
     return Item(identity, plain)
 
 
+def removable(items: list[Item]) -> list[Item]:
+    """Return what an undo removes, in its order: templates, policies, clusters.
+
+    Namespaces, definitions and the credentials of clusters are left. Bindings go with their templates.
+    """
+    kept = {"Namespace", DEFINITION[1], *(kind for _, kind in BINDINGS)}
+    bound = {_template_of(item.document) for item in items if item.identity[:2] in BINDINGS}
+    return [
+        item
+        for item in reversed(items)
+        if not item.left_out and item.kind not in kept and (item.kind != "Secret" or item.identity in bound)
+    ]
+
+
+def bindings_of(removed: list[Item], items: list[Item]) -> set[Identity]:
+    """Return the bindings that go with these templates."""
+    templates = {item.identity for item in removed}
+    return {
+        item.identity for item in items if item.identity[:2] in BINDINGS and _template_of(item.document) in templates
+    }
+
+
 def counted(items: list[Item]) -> list[tuple[str, int, int]]:
     """Return for each kind, in order, how many objects are written and how many are left out."""
     written = Counter(item.kind for item in items if not item.left_out)

@@ -19,15 +19,17 @@ from apps.command.import_plan import (
     CLUSTER,
     DEFINITION,
     Item,
+    bindings_of,
     counted,
     expected_copies,
     placements,
     planned,
+    removable,
     targets,
 )
 from apps.command.options import command
 from apps.command.run import Run
-from apps.command.source import ControlPlane, Files, Served, Source
+from apps.command.source import ControlPlane, Files, Identity, Served, Source
 from controlplane.apimachinery.names import OBSERVE_ANNOTATION, UNJOIN_ANNOTATION
 
 app = typer.Typer()
@@ -147,7 +149,7 @@ def _shown(clusters: dict[str, int]) -> str:
     return ", ".join(f"{name}: {replicas}" for name, replicas in clusters.items()) or "no cluster"
 
 
-def _undo(run: Run, items: Sequence[Item], *, seconds: float) -> None:
+def _undo(run: Run, items: list[Item], *, seconds: float) -> None:
     """Delete templates, policies and clusters that were imported, as long as all clusters are observed.
 
     Then wait until their bindings have gone, because an import that finds one of them would not write its placement.
@@ -165,8 +167,7 @@ def _undo(run: Run, items: Sequence[Item], *, seconds: float) -> None:
                 code=exit_codes.REFUSED,
                 advice=f"lifeboat observe {name}",
             )
-    kept = {"Namespace", "CustomResourceDefinition", "Secret", "ResourceBinding", "ClusterResourceBinding"}
-    going = [item for item in reversed(items) if item.kind not in kept and not item.left_out]
+    going = removable(items)
     run.rows(("Kind", "To remove"), list(Counter(item.kind for item in going).items()))
     run.confirm("Remove them from Lifeboat? The members keep their objects.")
     served, removed = Served(run.api), 0
@@ -182,19 +183,21 @@ def _undo(run: Run, items: Sequence[Item], *, seconds: float) -> None:
             if error.http != 404:
                 raise
     until = time.monotonic() + seconds
-    while left := _still_there(run, served, items):
+    while left := _still_there(run, served, bindings_of(going, items)):
         if time.monotonic() > until:
             run.remark(f"{left} bindings are still there: wait until they have gone before you import again")
             break
         time.sleep(LOOK_SECONDS)
-    run.done(f"{removed} objects removed; Namespaces, definitions and Secrets are left", {"removed": removed})
+    run.done(
+        f"{removed} objects removed; Namespaces, definitions and credentials of clusters are left", {"removed": removed}
+    )
 
 
-def _still_there(run: Run, served: Served, items: Sequence[Item]) -> int:
-    """Return how many bindings of the source Lifeboat has."""
+def _still_there(run: Run, served: Served, bindings: set[Identity]) -> int:
+    """Return how many of these bindings Lifeboat has."""
     count = 0
     for kind in BINDINGS:
-        names = {item.identity[2:] for item in items if item.identity[:2] == kind}
+        names = {identity[2:] for identity in bindings if identity[:2] == kind}
         path = served.path(*kind) if names else None
         found = [] if path is None else run.api.items(path).get("items") or []
         count += sum((one["metadata"].get("namespace", ""), one["metadata"]["name"]) in names for one in found)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apps.command.import_plan import JOB, planned
+from apps.command.import_plan import JOB, bindings_of, planned, removable
 from apps.command.source import Files
 
 UID = {"batch.kubernetes.io/controller-uid": "a", "controller-uid": "a"}
@@ -42,3 +42,48 @@ def test_a_job_is_written_as_its_author_wrote_it(tmp_path: Path, manual: bool) -
 
     expected = job["spec"] if manual else {"completions": 2, "template": {"metadata": {"labels": {"team": "a"}}}}
     assert written == expected
+
+
+def test_an_undo_removes_bound_secrets_and_leaves_credentials_and_definitions(tmp_path: Path) -> None:
+    secrets = [
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": space}}
+        for name, space in (("bound", "lab"), ("member1", "karmada-cluster"))
+    ]
+    cluster = {
+        "apiVersion": "cluster.karmada.io/v1alpha1",
+        "kind": "Cluster",
+        "metadata": {"name": "member1"},
+        "spec": {"secretRef": {"name": "member1", "namespace": "karmada-cluster"}},
+    }
+    group = {"group": "lab.example.io"}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "boats.lab.example.io"},
+        "spec": group,
+    }
+    bindings = [
+        {
+            "apiVersion": "work.karmada.io/v1alpha2",
+            "kind": kind,
+            "metadata": {"name": name, **({"namespace": "lab"} if kind == "ResourceBinding" else {})},
+            "spec": {"resource": {"apiVersion": version, "kind": of, "namespace": space, "name": template}},
+        }
+        for kind, name, version, of, space, template in (
+            ("ResourceBinding", "bound-secret", "v1", "Secret", "lab", "bound"),
+            (
+                "ClusterResourceBinding",
+                "boats",
+                *("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "boats.lab.example.io"),
+            ),
+        )
+    ]
+    (tmp_path / "all.json").write_text(
+        json.dumps({"kind": "List", "items": [*secrets, cluster, definition, *bindings]})
+    )
+    items = planned(Files([tmp_path]))
+
+    going = removable(items)
+
+    assert [item.title for item in going] == ["Secret lab/bound", "Cluster member1"]
+    assert {identity[3] for identity in bindings_of(going, items)} == {"bound-secret"}
