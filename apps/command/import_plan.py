@@ -25,7 +25,8 @@ INTERPRETERS: Final = tuple(
 BINDINGS: Final = tuple(("work.karmada.io/v1alpha2", kind) for kind in ("ResourceBinding", "ClusterResourceBinding"))
 DEFINITION: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 NAMESPACE: Final = ("v1", "Namespace")
-JOB: Final = ("batch/v1", "Job")
+TOKEN_SECRET: Final = "kubernetes.io/service-account-token"
+_ACCOUNT_UID: Final = "kubernetes.io/service-account.uid"
 _JOB_LABELS: Final = frozenset(
     f"{prefix}{name}" for prefix in ("", "batch.kubernetes.io/") for name in ("controller-uid", "job-name")
 )
@@ -118,15 +119,33 @@ def _bound(source: Source) -> Iterator[Item]:
 
 
 def _written(template: Document) -> Document:
-    """Return a Job without the selector and labels that its API server generated, for which another one refuses it."""
+    """Return a template without what its API server filled in and another one refuses, or deletes it for."""
+    match _kind_of(template):
+        case ("batch/v1", "Job"):
+            return _job(template)
+        case ("v1", "Secret") if template.get("type") == TOKEN_SECRET:
+            return _token_secret(template)
+    return template
+
+
+def _job(template: Document) -> Document:
+    """Return a Job without the selector and the labels that were generated for it."""
     spec = template.get("spec") or {}
-    if _kind_of(template) != JOB or spec.get("manualSelector"):
+    if spec.get("manualSelector"):
         return template
     pod = spec.get("template") or {}
     metadata = pod.get("metadata") or {}
     labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name not in _JOB_LABELS}
     kept = {name: value for name, value in spec.items() if name != "selector"}
     return {**template, "spec": {**kept, "template": {**pod, "metadata": {**metadata, "labels": labels}}}}
+
+
+def _token_secret(template: Document) -> Document:
+    """Return the Secret of a ServiceAccount without its token and the account's uid: the account has another here."""
+    notes = template["metadata"].get("annotations") or {}
+    kept = {name: value for name, value in notes.items() if name != _ACCOUNT_UID}
+    plain = {name: value for name, value in template.items() if name != "data"}
+    return {**plain, "metadata": {**template["metadata"], "annotations": kept}}
 
 
 def _kind_of(document: Document) -> tuple[str, str]:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from apps.command.import_plan import JOB, bindings_of, planned, removable
+from apps.command.import_plan import TOKEN_SECRET, bindings_of, planned, removable
 from apps.command.source import Files
 
+JOB = ("batch/v1", "Job")
 UID = {"batch.kubernetes.io/controller-uid": "a", "controller-uid": "a"}
 NAMES = {"batch.kubernetes.io/job-name": "once", "job-name": "once"}
 
@@ -42,6 +43,32 @@ def test_a_job_is_written_as_its_author_wrote_it(tmp_path: Path, manual: bool) -
 
     expected = job["spec"] if manual else {"completions": 2, "template": {"metadata": {"labels": {"team": "a"}}}}
     assert written == expected
+
+
+def test_a_token_secret_is_written_without_the_token_and_the_account_of_the_source(tmp_path: Path) -> None:
+    account = {"kubernetes.io/service-account.name": "runner"}
+    notes = {**account, "kubernetes.io/service-account.uid": "uid-there"}
+    metadata = {"name": "runner-token", "namespace": "lab", "annotations": notes}
+    token = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata,
+        "type": TOKEN_SECRET,
+        "data": {"token": "YQ=="},
+    }
+    resource = {"apiVersion": "v1", "kind": "Secret", "namespace": "lab", "name": "runner-token"}
+    binding = {
+        "apiVersion": "work.karmada.io/v1alpha2",
+        "kind": "ResourceBinding",
+        "metadata": {"name": "runner-token-secret", "namespace": "lab"},
+        "spec": {"resource": resource, "clusters": [{"name": "member1"}]},
+    }
+    (tmp_path / "all.json").write_text(json.dumps({"kind": "List", "items": [token, binding]}))
+
+    [written] = [item.document for item in planned(Files([tmp_path])) if item.kind == "Secret"]
+
+    assert "data" not in written
+    assert written["metadata"]["annotations"] == account
 
 
 def test_an_undo_removes_bound_secrets_and_leaves_credentials_and_definitions(tmp_path: Path) -> None:
