@@ -180,3 +180,13 @@ def page(client: Client, path: str, post: dict[str, str] | None = None) -> str:
         answer = client.post(path, post, HTTP_ACCEPT=HTML, follow=True)
     assert answer.status_code == 200, answer.content.decode()
     return answer.content.decode()
+
+
+def test_a_fleet_is_not_called_well_while_a_part_of_lifeboat_does_not_run(root: Client) -> None:
+    stored(cluster("member1"))
+
+    shown = page(root, "/")
+
+    assert "No worker runs: nothing is decided" in shown
+    assert "all well" not in shown
+    assert ">impaired<" in shown

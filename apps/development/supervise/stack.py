@@ -184,7 +184,6 @@ def _environment(home: RunFolder, services: dict[str, str]) -> dict[str, str]:
 
 def _welcome(place: Place) -> str:
     kubeconfig = _shown(place.home.root / "kubeconfig")
-    some = place.members[0]
     root = _shown(place.home.root)
     this = "" if root == USUAL_HOME else f" DIR={root}"  # without it, make uses the usual folder
     return f"""
@@ -193,13 +192,19 @@ NoExecute taint to clusters whose Ready is False or Unknown. The defaults of pro
   browser     {place.api_url}
   admin       {place.api_url}/admin/   login {ADMIN}, password {place.home.secret("admin")}
   kubectl     export KUBECONFIG={kubeconfig}
+  logs        {_shown(place.home.logs)}{_about_members(place, place.members[0], this) if place.members else ""}
+Ctrl-C or `make down{this}` ends it."""
+
+
+def _about_members(place: Place, some: str, this: str) -> str:
+    """Return the lines about simulated clusters, with one of them as the example."""
+    kubeconfig = _shown(place.home.root / "kubeconfig")
+    return f"""
   members     {", ".join(place.members)}: kubectl --kubeconfig {_shown(place.home.root / f"{some}.kubeconfig")}
-  logs        {_shown(place.home.logs)}
 Make a cluster fail and see what happens:
   kubectl --kubeconfig {kubeconfig} apply -f docs/examples/divided.yaml
   make fault{this} MEMBER={some} FAULT=down
-  kubectl --kubeconfig {kubeconfig} get resourcebindings -w
-Ctrl-C or `make down{this}` ends it."""
+  kubectl --kubeconfig {kubeconfig} get resourcebindings -w"""
 
 
 def _shown(path: Path) -> Path:
