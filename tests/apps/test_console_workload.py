@@ -19,12 +19,11 @@ from controlplane.kinds import CLUSTER_RESOURCE_BINDING
 from controlplane.kinds.binding import AggregatedStatusItem, Binding
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.rows import Observation
-from tests.apps import pages
 from tests.apps.pages import stored
 from tests.apps.statements import statements
 from tests.apps.test_console_queue import HTML, text
 from tests.apps.test_records import evicted
-from tests.builders import objects
+from tests.builders import objects, templates
 from tests.builders.objects import eviction
 from tests.builders.placements import duplicated, placement
 from tests.builders.templates import namespace
@@ -46,7 +45,7 @@ def fleet(*members: str) -> None:
 def test_the_chain_leads_from_the_template_to_the_copies(root: Client) -> None:
     fleet("member1", "member2")
     made = web()
-    stored(objects.deployment("web"), objects.policy("everywhere"), made, pages.work("web-1", "member1", of=made))
+    stored(templates.deployment("web"), objects.policy("everywhere"), made, objects.work("web-1", "member1", of=made))
 
     shown = text(root, PAGE)
 
@@ -61,7 +60,7 @@ def test_the_chain_leads_from_the_template_to_the_copies(root: Client) -> None:
 
 def test_the_same_workload_has_a_page_by_its_template(root: Client) -> None:
     fleet("member1")
-    stored(objects.deployment("web"), web())
+    stored(templates.deployment("web"), web())
 
     assert "1 of 1 copy healthy" in text(root, "/workloads/apps/Deployment/default/web")
     assert "1 of 1 copy healthy" in text(root, PAGE)
@@ -73,7 +72,7 @@ def test_the_same_workload_has_a_page_by_its_template(root: Client) -> None:
 
 def test_a_workload_without_a_policy_says_that_it_runs_nowhere(root: Client) -> None:
     fleet("member1")
-    stored(objects.deployment("web"))
+    stored(templates.deployment("web"))
 
     shown = text(root, "/workloads/apps/Deployment/default/web")
 
@@ -92,7 +91,7 @@ def test_a_copy_on_a_cluster_out_of_reach_is_marked_as_last_known_with_its_age(r
         last_known_health="Healthy",
         out_of_reach_since=since,
     )
-    stored(objects.deployment("web"), web(aggregated_status=(lost,)))
+    stored(templates.deployment("web"), web(aggregated_status=(lost,)))
     answered = Observation("member1", answered_at=since - timedelta(seconds=5))
     store().apply([(None, Decision(changes=(Save(answered),)))], by=Actor("test"))
 
@@ -109,8 +108,8 @@ def test_a_copy_left_behind_on_a_cluster_out_of_reach_is_marked_as_last_known(ro
     fleet("member2")
     down = objects.cluster("member1", ready="False", at=store().now() - timedelta(minutes=4, seconds=10))
     made = web(on={"member2": 2})
-    works = [pages.work(f"web-{name}", name, of=made) for name in ("member1", "member2")]
-    stored(down, objects.deployment("web"), made, *works)
+    works = [objects.work(f"web-{name}", name, of=made) for name in ("member1", "member2")]
+    stored(down, templates.deployment("web"), made, *works)
 
     shown = text(root, PAGE)
 
@@ -122,7 +121,7 @@ def test_a_copy_left_behind_on_a_cluster_out_of_reach_is_marked_as_last_known(ro
 def test_each_filter_says_what_it_thinks_of_each_cluster(root: Client) -> None:
     fleet("member1")
     stored(objects.cluster("member2", taints=[Taint("gpu", "NoSchedule")], apis=()), objects.cluster("member3"))
-    stored(objects.deployment("web"), web(placement("member1", "member2")))
+    stored(templates.deployment("web"), web(placement("member1", "member2")))
 
     shown = text(root, PAGE)
 
@@ -135,7 +134,7 @@ def test_each_filter_says_what_it_thinks_of_each_cluster(root: Client) -> None:
 
 def test_each_cluster_says_what_would_happen_if_it_died(root: Client) -> None:
     fleet("member1", "member2")
-    stored(objects.deployment("web"), web())
+    stored(templates.deployment("web"), web())
 
     shown = text(root, PAGE)
 
@@ -147,7 +146,7 @@ def test_each_cluster_says_what_would_happen_if_it_died(root: Client) -> None:
 
 def test_what_waits_in_the_queue_and_what_is_on_record_is_linked(root: Client) -> None:
     fleet("member1", "member2")
-    made = stored(objects.deployment("web"), web())[1]
+    made = stored(templates.deployment("web"), web())[1]
     row = eviction(made)
     store().apply([(None, Decision(changes=(Save(row),)))], by=Actor("test"))
     evicted(made.ref)
@@ -161,7 +160,7 @@ def test_what_waits_in_the_queue_and_what_is_on_record_is_linked(root: Client) -
 def test_a_reader_sees_no_works_and_no_workload_that_the_reader_may_not_read(clerk: Client) -> None:
     fleet("member1")
     made = web()
-    stored(objects.deployment("web"), made, pages.work("web-1", "member1", of=made))
+    stored(templates.deployment("web"), made, objects.work("web-1", "member1", of=made))
 
     assert "Works 1" not in text(clerk, PAGE)
     assert clerk.get("/workloads/core/Secret/default/web", HTTP_ACCEPT=HTML).status_code == 403
@@ -183,7 +182,7 @@ def test_a_cluster_scoped_workload_has_its_page_under_a_dash(root: Client) -> No
 @pytest.mark.parametrize("path", [PAGE, "/workloads/apps/Deployment/default/web"])
 def test_a_page_costs_the_same_in_a_small_and_in_a_large_fleet(root: Client, path: str) -> None:
     fleet("member1", "member2")
-    stored(objects.deployment("web"), objects.policy("everywhere"), web(on={"member1": 2}))
+    stored(templates.deployment("web"), objects.policy("everywhere"), web(on={"member1": 2}))
     text(root, path)
     with statements() as small:
         text(root, path)
@@ -201,7 +200,7 @@ def test_a_message_of_a_member_is_no_html_on_the_page(root: Client) -> None:
     fleet("member1")
     harm = '<img src=x onerror="alert(1)">'
     refused = AggregatedStatusItem("member1", applied=False, applied_message=harm, health="Unhealthy")
-    stored(objects.deployment("web"), web(aggregated_status=(refused,)))
+    stored(templates.deployment("web"), web(aggregated_status=(refused,)))
 
     body = root.get(PAGE, HTTP_ACCEPT=HTML).content.decode()
 
@@ -211,7 +210,7 @@ def test_a_message_of_a_member_is_no_html_on_the_page(root: Client) -> None:
 
 def test_what_the_change_log_has_forgotten_is_as_old_as_its_creation(root: Client) -> None:
     fleet("member1")
-    stored(objects.deployment("web"), web())
+    stored(templates.deployment("web"), web())
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM objects_changelog")
 

@@ -22,7 +22,7 @@ from controlplane.kinds.rows import Observation
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.settings import GATES, Compat, EstimatorSettings, EvictionSettings, Settings
 from controlplane.settings.listing import all_settings
-from tests.builders import objects, placements, scheduling
+from tests.builders import objects, placements, scheduling, templates
 from tests.builders.objects import START, binding, cluster, no_execute
 from tests.builders.placements import by_room, duplicated
 from tests.core import propagation_story as propagation
@@ -187,7 +187,7 @@ def monitored(settings: Settings) -> float:
 
 
 def propagated(settings: Settings) -> bool:
-    web = objects.deployment(namespace="kube-shop")
+    web = templates.deployment(namespace="kube-shop")
     story = propagation.Story(objects.policy(namespace=""), web, settings=settings)
     return any(ref.namespace == "kube-shop" and "Binding" in ref.kind for ref in story.store.objects)
 
