@@ -14,24 +14,28 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 from apps.command import exit_codes
 from apps.command.errors import CommandError, Document, Refused
 from apps.command.kubeconfig import Access
+from apps.command.kubectl import APPLY, FIELD_MANAGER, MERGE, Attempt
 from controlplane import __version__
 
 CONNECT_SECONDS: Final = 5
 READ_SECONDS: Final = 60  # longer than the server takes for any answer
 PAGE: Final = 500  # objects in one page of a list
-MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-FIELD_MANAGER = "lifeboat"
 
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 
 
 class Api:
-    """The API of one Lifeboat. `warn` is called with the text of every Warning header."""
+    """The API of one Lifeboat. `warn` is called with the text of every Warning header.
 
-    def __init__(self, access: Access, *, warn: Callable[[str], None]) -> None:
+    `reason`: sent with every write, for the change log; "": none. `tried`: the writes that were sent as dry runs.
+    """
+
+    def __init__(self, access: Access, *, warn: Callable[[str], None], reason: str = "") -> None:
         self._access = access
         self._warn = warn
+        self.reason = reason
+        self.tried: list[Attempt] = []
 
     @property
     def server(self) -> str:
@@ -54,17 +58,26 @@ class Api:
         return self._pages("rows", path, query, accept=TABLE)
 
     def post(self, path: str, body: Document, *, dry_run: bool = False, **query: Any) -> Document:
-        return self._document("POST", path, body=body, query=_dry(query, dry_run))
+        return self._write(Attempt("POST", path, body, "application/json"), query, dry_run=dry_run)
 
     def patch(self, path: str, body: Document, *, type: str = MERGE, dry_run: bool = False, **query: Any) -> Document:
-        return self._document("PATCH", path, body=body, type=type, query=_dry(query, dry_run))
+        return self._write(Attempt("PATCH", path, body, type), query, dry_run=dry_run)
 
     def apply(self, path: str, body: Document, *, dry_run: bool = False) -> Document:
         """Create or change an object, so that it has the fields of the body (server-side apply)."""
         return self.patch(path, body, type=APPLY, dry_run=dry_run, fieldManager=FIELD_MANAGER, force="true")
 
     def delete(self, path: str, *, dry_run: bool = False) -> Document:
-        return self._document("DELETE", path, query=_dry({}, dry_run))
+        return self._write(Attempt("DELETE", path), {}, dry_run=dry_run)
+
+    def _write(self, attempt: Attempt, query: Mapping[str, Any], *, dry_run: bool) -> Document:
+        why = {"reason": self.reason} if self.reason else {}
+        dry = {"dryRun": "All"} if dry_run else {}
+        sent = {} if attempt.body is None else {"body": attempt.body, "type": attempt.type}
+        document = self._document(attempt.method, attempt.path, query={**query, **why, **dry}, **sent)
+        if dry_run:
+            self.tried.append(attempt)
+        return document
 
     def health(self) -> tuple[int, str]:
         """Return the HTTP status and the text of /readyz?verbose. 503 is an answer here, not an error."""
@@ -157,10 +170,6 @@ class Api:
     def _unreachable(self, error: HTTPError) -> CommandError:
         why = f"no answer within {READ_SECONDS} s" if isinstance(error, ReadTimeoutError) else str(error)
         return CommandError(f"{self.server} cannot be reached: {why}", code=exit_codes.UNREACHABLE)
-
-
-def _dry(query: Mapping[str, Any], dry_run: bool) -> dict[str, Any]:
-    return {**query, **({"dryRun": "All"} if dry_run else {})}
 
 
 def _status(raw: bytes) -> Document:

@@ -10,7 +10,7 @@ from apps.command import durations, exit_codes, output, paths
 from apps.command.completing import clusters
 from apps.command.errors import Document
 from apps.command.moving import PANEL, Rate, Timeout, Wait, labels_of
-from apps.command.options import Reason, command
+from apps.command.options import command
 from apps.command.preview import preview
 from apps.command.progress import State, followed
 from apps.command.run import Run
@@ -32,7 +32,6 @@ def drill(
     healthy: Annotated[int, typer.Option(min=0, help="--real: least number of healthy copies of a workload.")] = 1,
     selector: Annotated[str, typer.Option("-l", "--selector", help="Count only workloads with these labels.")] = "",
     rate: Rate = 0.5,
-    reason: Reason = "",
     wait: Wait = True,
     timeout: Timeout = "12h",
 ) -> None:
@@ -46,7 +45,7 @@ def drill(
         "mode": "Drain" if real else "Simulated",
         "clusters": names,
         "rate": rate,
-        "reason": reason,
+        "reason": run.reason_or_blank if real else run.reason,
         "criteria": criteria,
     }
     if returns:
@@ -57,15 +56,17 @@ def drill(
         spec["selector"] = {"matchLabels": labels_of(selector)}
     head = {"apiVersion": "failover.lifeboat.io/v1alpha1", "kind": "Drill", "metadata": {"generateName": "drill-"}}
     collection = paths.failover("drills")
+    if real:
+        run.require_reason()
     run.api.post(collection, {**head, "spec": spec}, dry_run=True)
     if real:
         preview(run, {"type": "ClustersDrained", "names": names, "rate": rate})
     if real or run.dry_run:
         run.confirm(f"Really drain {', '.join(names)}?", subject=" ".join(names))
-    made = run.api.post(collection, {**head, "spec": spec})
+    made = run.api.post(collection, {**head, "spec": {**spec, "reason": run.reason}})
     name = made["metadata"]["name"]
     if not wait:
-        run.done(f"drill {name} started; see it with: kubectl get drill {name} -w", made)
+        run.done(f"drill {name} started", made, watch=f"kubectl get drill {name} -w")
         return
     stop = f"""kubectl patch drill {name} --type merge -p '{{"spec": {{"stop": true}}}}'"""
     ended = followed(run, collection, name, _state, timeout=timeout, stop=stop)

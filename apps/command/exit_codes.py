@@ -20,7 +20,7 @@ OK: Final = ExitCode(0, "ok", "The command did what was asked.")
 PROBLEM: Final = ExitCode(
     1, "problem", "The answer is a problem: obstacles, a failed check, a drain or failback that failed or was stopped."
 )
-USAGE: Final = ExitCode(2, "usage", "An option or argument is wrong. Nothing was sent.")
+USAGE: Final = ExitCode(2, "usage", "An option or argument is wrong, or the reason is missing. Nothing was changed.")
 REFUSED: Final = ExitCode(3, "refused", "The API refuses the request: an invalid value, a conflict.")
 NOT_FOUND: Final = ExitCode(4, "not found", "An object, a context or a file does not exist.")
 DENIED: Final = ExitCode(5, "denied", "The login is missing, has expired, or may not do this.")

@@ -27,6 +27,7 @@ from apps.command.import_plan import (
     removable,
     targets,
 )
+from apps.command.kubectl import Attempt
 from apps.command.options import command
 from apps.command.run import Run
 from apps.command.source import ControlPlane, Files, Identity, Served, Source
@@ -69,15 +70,20 @@ def import_(
     items = planned(_source(kubeconfig_file, file_context, files or ()))
     if not items:
         raise CommandError("the source has nothing to import", code=exit_codes.NOT_FOUND)
+    run.require_reason()
     if undo:
         _undo(run, items, seconds=durations.seconds(timeout, option="--timeout"))
+        return
+    wanted = [item.document for item in items if not item.left_out]
+    if run.dry_run and run.show({"apiVersion": "v1", "kind": "List", "items": wanted}):
         return
     if not run.is_structured:
         run.rows(("Kind", "To write", "Left out"), [[kind, *numbers] for kind, *numbers in counted(items)])
     for item in items:
         if item.left_out:
             run.remark(f"left out: {item.title}: {item.left_out}")
-    run.confirm("Write them? The members are compared and not written to.")
+    same = ["repeat the command with --dry-run -o yaml, and pipe it to kubectl create -f -"]
+    run.confirm("Write them? The members are compared and not written to.", same=same)
     refused = _write(run, items)
     _wait_until_compared(run, items, seconds=durations.seconds(timeout, option="--timeout"))
     moved = _moved(run, items)
@@ -169,10 +175,12 @@ def _undo(run: Run, items: list[Item], *, seconds: float) -> None:
             )
     going = removable(items)
     run.rows(("Kind", "To remove"), list(Counter(item.kind for item in going).items()))
-    run.confirm("Remove them from Lifeboat? The members keep their objects.")
     served, removed = Served(run.api), 0
-    for item in going:
-        path = served.path(*item.identity)
+    found_at = [served.path(*item.identity) for item in going]
+    run.concerned = len(placements(items))
+    same = [Attempt("DELETE", path) for path in found_at if path is not None]
+    run.confirm("Remove them from Lifeboat? The members keep their objects.", subject=str(run.concerned), same=same)
+    for item, path in zip(going, found_at, strict=True):
         try:
             if path is not None and item.identity[:2] == CLUSTER:
                 run.api.patch(path, {"metadata": {"annotations": {UNJOIN_ANNOTATION: "keep"}}})
@@ -217,23 +225,31 @@ def takeover(run: Run, names: Clusters) -> None:
     _report(run, found)
     if waiting := sum(1 for one in found if one[2] == UNKNOWN):
         run.remark(f"{waiting} objects are not compared: what would change there is not known", style="yellow")
-    run.confirm(f"Has the other control plane stopped, and should Lifeboat write to {', '.join(names)}?")
-    _annotate(run, names, None, "taken over")
+    run.concerned = sum(1 for one in found if one[2] not in (SAME, MARKS))
+    run.effects_known = True  # the comparison is the dry run
+    question = f"Has the other control plane stopped, and should Lifeboat write to {', '.join(names)}?"
+    _annotate(run, names, None, "taken over", question=question)
 
 
 @command(app, panel=PANEL, dangerous=True)
 def observe(run: Run, names: Clusters) -> None:
     """Stop writing to clusters: they are read and compared only, so that another control plane may write to them."""
-    run.confirm(f"Stop writing to {', '.join(names)}? Failovers from and to them have no effect then.")
-    _annotate(run, names, "true", "observed")
+    run.concerned = len(_compared(run, names))
+    run.remark(f"{run.concerned} objects on {', '.join(names)} are compared, and not written to.", style="bold")
+    run.effects_known = True
+    question = f"Stop writing to {', '.join(names)}? Failovers from and to them have no effect then."
+    _annotate(run, names, "true", "observed", question=question)
 
 
-def _annotate(run: Run, names: Sequence[str], value: str | None, did: str) -> None:
+def _annotate(run: Run, names: Sequence[str], value: str | None, did: str, *, question: str) -> None:
+    run.require_reason()
     body = {"metadata": {"annotations": {OBSERVE_ANNOTATION: value}}}
     for name in names:
         run.api.patch(paths.cluster(name), body, dry_run=True)
+    run.confirm(question, subject=" ".join(names))
+    watch = f"lifeboat compare {' '.join(names)}" if value else "kubectl get works -A -w"
     for name in names:
-        run.done(f"{name} {did}", run.api.patch(paths.cluster(name), body))
+        run.done(f"{name} {did}", run.api.patch(paths.cluster(name), body), watch=watch if name == names[-1] else "")
 
 
 def _observed(run: Run) -> list[str]:

@@ -12,6 +12,7 @@ import yaml
 from apps.command import exit_codes, impersonator, kubeconfig, paths, registration
 from apps.command.api import Api
 from apps.command.errors import CommandError, Document, Refused, usage
+from apps.command.kubectl import Attempt
 from apps.command.options import command
 from apps.command.preview import preview
 from apps.command.progress import gone
@@ -147,19 +148,23 @@ def unjoin(
     """Remove a cluster from Lifeboat. Empty it first with `lifeboat drain`, or decide about its copies."""
     if keep and delete:
         raise usage("--keep and --delete-copies exclude each other")
+    run.require_reason()
     path = paths.cluster(cluster)
     wish = {"metadata": {"annotations": {UNJOIN_ANNOTATION: "keep" if keep else "delete"}}}
     if keep or delete:
         run.api.patch(path, wish, dry_run=True)
+        same = [*run.api.tried, Attempt("DELETE", path)]
         run.remark(f"{cluster} is removed at once. Copies on it {'stay, unmanaged' if keep else 'are deleted'}.")
         preview(run, {"type": "ClusterRemoved", "name": cluster, "copies": "keep" if keep else "delete"})
     else:
         run.api.delete(path, dry_run=True)
+        same = run.api.tried
         preview(run, {"type": "ClusterRemoved", "name": cluster})
-    run.confirm(f"Unjoin {cluster}?", subject=cluster)
+    run.confirm(f"Unjoin {cluster}?", subject=cluster, always=True, same=same)
     if keep or delete:
         run.api.patch(path, wish)
     deleted = run.api.delete(path)
     if wait:
         gone(run, paths.CLUSTERS, cluster, timeout=timeout)
-    run.done(f"{cluster} {'unjoined' if wait else 'is being unjoined'}", deleted)
+    watch = "" if wait else f"kubectl get cluster {cluster} -w"
+    run.done(f"{cluster} {'unjoined' if wait else 'is being unjoined'}", deleted, watch=watch)

@@ -9,7 +9,8 @@ import typer
 from apps.command import exit_codes, output, paths
 from apps.command.completing import clusters
 from apps.command.errors import CommandError, Document, usage
-from apps.command.options import Reason, command
+from apps.command.kubectl import Attempt
+from apps.command.options import command
 from apps.command.preview import preview
 from apps.command.progress import State, followed
 from apps.command.run import Run
@@ -31,7 +32,6 @@ def drain(
     run: Run,
     cluster: Annotated[str, typer.Argument(help="The cluster to empty.", autocompletion=clusters)],
     rate: Rate = 0.5,
-    reason: Reason = "",
     stop: Annotated[bool, typer.Option("--stop", help="Stop the drain of this cluster.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a drain that was stopped.")] = False,
     wait: Wait = True,
@@ -47,31 +47,35 @@ def drain(
             raise CommandError(f"no drain of {cluster} is open", code=exit_codes.NOT_FOUND)
         name, patch = live["metadata"]["name"], {"spec": {"stop": stop}}
         run.api.patch(f"{collection}/{name}", patch, dry_run=True)
-        run.confirm(f"{'Stop' if stop else 'Continue'} drain {name}?")
+        run.confirm(f"{'Stop' if stop else 'Continue'} drain {name}?", subject=cluster, back=True)
         changed = run.api.patch(f"{collection}/{name}", patch)
         if stop or not wait:
-            run.done(f"drain {name} {'stopped; what is moving continues' if stop else 'continues'}", changed)
+            did = "stopped; what is moving continues" if stop else "continues"
+            run.done(f"drain {name} {did}", changed, watch=f"kubectl get drain {name} -w")
             return
     elif live is not None:
         name = live["metadata"]["name"]
         run.remark(f"drain {name} of {cluster} is open already; this shows its progress")
     else:
-        body = {
-            "apiVersion": _API_VERSION,
-            "kind": "Drain",
-            "metadata": {"generateName": f"{cluster}-"},
-            "spec": {"cluster": cluster, "rate": rate, "reason": reason},
-        }
-        run.api.post(collection, body, dry_run=True)
-        preview(run, {"type": "ClustersDrained", "names": [cluster], "rate": rate})
-        run.confirm(f"Drain {cluster}?", subject=cluster)
-        made = run.api.post(collection, body)
+        made = _drained(run, cluster, rate)
         name = made["metadata"]["name"]
         if not wait:
-            run.done(f"drain {name} started; lifeboat drain {cluster} shows its progress", made)
+            run.done(f"drain {name} started", made, watch=f"lifeboat drain {cluster}")
             return
     ended = followed(run, collection, name, _drain_state, timeout=timeout, stop=f"lifeboat drain {cluster} --stop")
     _report(run, ended, _drain_state(ended), problem=ended["status"].get("phase") != "Finished")
+
+
+def _drained(run: Run, cluster: str, rate: float) -> Document:
+    """Create a Drain after its dry run, and return it."""
+    run.require_reason()
+    collection = paths.failover("drains")
+    head = {"apiVersion": _API_VERSION, "kind": "Drain", "metadata": {"generateName": f"{cluster}-"}}
+    spec: Document = {"cluster": cluster, "rate": rate, "reason": run.reason_or_blank}
+    run.api.post(collection, {**head, "spec": spec}, dry_run=True)
+    preview(run, {"type": "ClustersDrained", "names": [cluster], "rate": rate})
+    run.confirm(f"Drain {cluster}?", subject=cluster)
+    return run.api.post(collection, {**head, "spec": {**spec, "reason": run.reason}})
 
 
 def _open_drain(run: Run, cluster: str) -> Document | None:
@@ -101,12 +105,14 @@ def revert(
 ) -> None:
     """Undo the latest failover of one workload: it returns to its placement before that failover."""
     about = subject(run, workload)
+    run.require_reason()
     before = run.api.get(about.path)
     planned = run.api.post(f"{about.path}/revert", {}, dry_run=True)
     run.remark(f"{about.qualified}: {_placement(before)} becomes {_placement(planned)}")
     run.confirm("Take the failover back?")
     done = run.api.post(f"{about.path}/revert", {})
-    run.done(f"{about.qualified} returns to {_placement(done)}", done)
+    within = f" -n {about.namespace}" if about.namespace else ""
+    run.done(f"{about.qualified} returns to {_placement(done)}", done, watch=f"lifeboat record {about.name}{within}")
 
 
 def _placement(binding: Document) -> str:
@@ -128,17 +134,17 @@ def failback(
     selector: Annotated[str, typer.Option("-l", "--selector", help="Only workloads with these labels: a=b,c=d.")] = "",
     rate: Rate = 0.5,
     at_once: Annotated[int, typer.Option(min=1, max=100, help="How many return at the same time.")] = 10,
-    reason: Reason = "",
     wait: Wait = True,
     timeout: Timeout = "12h",
 ) -> None:
     """Bring workloads back to the cluster they left. The plan is shown first, and the first failure stops it."""
-    spec: Document = {"rate": rate, "atOnce": at_once, "reason": reason, "dryRun": True}
+    spec: Document = {"rate": rate, "atOnce": at_once, "reason": run.reason_or_blank, "dryRun": True}
     spec |= {key: value for key, value in (("cluster", cluster), ("binding", binding)) if value}
     if selector:
         spec["selector"] = {"matchLabels": labels_of(selector)}
     if not cluster and not binding and not selector:
         raise usage("name a cluster, or choose with --binding or --selector")
+    run.require_reason()
     collection = paths.failover("failbacks")
     head = {"apiVersion": _API_VERSION, "kind": "Failback", "metadata": {"generateName": f"{cluster or 'back'}-"}}
     made = run.api.post(collection, {**head, "spec": spec})
@@ -148,14 +154,16 @@ def failback(
         planned = followed(run, collection, name, _plan_state, timeout="2m", stop=f"kubectl delete failback {name}")
         if not _show_plan(run, planned):
             return
-        run.confirm("Return them?")
-        run.api.patch(place, {"spec": {"dryRun": False}})
+        run.concerned, run.effects_known = len(planned["status"]["planned"]), True
+        same = [Attempt("POST", collection, {**head, "spec": {**spec, "dryRun": False}})]
+        run.confirm("Return them?", subject=cluster or str(run.concerned), same=same)
+        run.api.patch(place, {"spec": {"dryRun": False, "reason": run.reason}})
         started = True
     finally:
         if not started:
             run.api.delete(place)  # a plan that is not carried out does not stay behind
     if not wait:
-        run.done(f"failback {name} started; see it with: kubectl get failback {name} -w", run.api.get(place))
+        run.done(f"failback {name} started", run.api.get(place), watch=f"kubectl get failback {name} -w")
         return
     stop = f"""kubectl patch failback {name} --type merge -p '{{"spec": {{"stop": true}}}}'"""
     ended = followed(run, collection, name, _failback_state, timeout=timeout, stop=stop)

@@ -24,7 +24,7 @@ Format = Annotated[Output, typer.Option("-o", "--output", help="How the answer i
 RecordFormat = Annotated[RecordOutput, typer.Option("-o", "--output", help="How the answer is printed.")]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would happen, and change nothing.")]
-Reason = Annotated[str, typer.Option("--reason", help="The reason. It is kept, and others can read it.")]
+Reason = Annotated[str, typer.Option("--reason", help="The reason. The change log keeps it with your name.")]
 
 _COMMON: dict[str, tuple[Any, Any]] = {
     "kubeconfig": (Kubeconfig, None),
@@ -32,7 +32,7 @@ _COMMON: dict[str, tuple[Any, Any]] = {
     "namespace": (Namespace, ""),
     "output": (Format, Output.TABLE),
 }
-_DANGEROUS: dict[str, tuple[Any, Any]] = {"yes": (Yes, False), "dry_run": (DryRun, False)}
+_DANGEROUS: dict[str, tuple[Any, Any]] = {"yes": (Yes, False), "dry_run": (DryRun, False), "reason": (Reason, "")}
 
 
 def command(
@@ -42,7 +42,8 @@ def command(
 
     The first argument of the function is the Run, the others are its own arguments and options. `panel`: the heading
     under which --help lists the command. `name` "": the function's name. `output`: the formats of -o. `dangerous`: the
-    command also has --yes and --dry-run. Errors of the command are printed, and end it with their exit code.
+    command also has --yes, --dry-run and --reason, and calls `run.confirm` before its act. Errors of the command are
+    printed, and end it with their exit code.
     """
 
     def add(function: Callable[..., None]) -> Callable[..., None]:

@@ -52,9 +52,12 @@ def preview(run: Run, *changes: Document) -> None:
         if error.http not in (403, 404, 429, 503):
             raise
         run.remark(f"what would happen is not known: {error.message}", style="yellow")
+        run.effects_known = run.effects_known or not run.has_effects
         return
-    run.effects_known = True
     run.concerned = concerned(status["effects"])
+    if not run.concerned and run.has_effects:
+        return  # the API says more about a write that moves nothing: how much stays, or why
+    run.effects_known = True
     run.remark(sentence(status), style="bold")
     _list(run, status["effects"], ("withoutPlace", "waitsForPerson", "held", "removed"), run.remark)
 

@@ -12,7 +12,7 @@ import typer
 from apps.command import durations, exit_codes, output, paths
 from apps.command.errors import CommandError, Document, Refused, usage
 from apps.command.follow import follow
-from apps.command.options import Reason, command
+from apps.command.options import command
 from apps.command.run import Run
 
 app = typer.Typer()
@@ -142,25 +142,23 @@ def sentence(found: Sequence[Document], run: Run) -> str:
     return f"{', '.join(parts)}; {end}."
 
 
-def _order(run: Run, verb: str, names: list[str] | None, *, cluster: str, reason: str, asks: str) -> None:
-    """Give an order about evictions. `asks`: the question before it; "": the order is not dangerous."""
+def _order(run: Run, verb: str, names: list[str] | None, *, cluster: str, asks: str) -> None:
+    """Give an order about evictions. `asks`: the question before it; "": only several are asked about."""
     chosen = _chosen(run, names or [], cluster=cluster)
-    if not reason.strip():
-        raise usage("--reason is missing", advice="the reason is kept with the order, and the change log shows it")
+    run.require_reason()
     for one in chosen:
-        run.api.post(f"{_path(one)}/{verb}", {"reason": reason}, dry_run=True)
+        run.api.post(f"{_path(one)}/{verb}", {"reason": run.reason_or_blank}, dry_run=True)
     if not run.is_structured:
-        for one in chosen:
-            where = f"{one['metadata'].get('namespace', '')}/{one['metadata']['name']}".lstrip("/")
-            run.remark(f"{verb} {where}: {one['status'].get('message', '')}")
-    if asks or run.dry_run or len(chosen) > 1:
-        run.concerned = len(chosen)
-        question = asks.format(count=_count(len(chosen))) if asks else f"{verb} {_count(len(chosen))}?"
-        run.confirm(question, subject=cluster or str(len(chosen)))
+        run.remark(_about(verb, chosen), style="bold")
+    run.concerned = len(chosen)
+    question = asks.format(count=_count(len(chosen)))
+    if not asks and len(chosen) > 1:
+        question = f"{verb.capitalize()} {_count(len(chosen))}?"
+    run.confirm(question, subject=cluster or str(len(chosen)))
     ordered, failed = [], None
     for one in chosen:
         try:
-            ordered.append(run.api.post(f"{_path(one)}/{verb}", {"reason": reason}))
+            ordered.append(run.api.post(f"{_path(one)}/{verb}", {"reason": run.reason}))
         except Refused as error:
             if len(chosen) == 1:
                 raise
@@ -168,8 +166,17 @@ def _order(run: Run, verb: str, names: list[str] | None, *, cluster: str, reason
             run.remark(f"{one['metadata']['name']}: {error.message}", style="red")
     if not run.show({"apiVersion": "v1", "kind": "List", "items": ordered}):
         run.say(f"{verb}: {_count(len(ordered))}")
+    run.remark("watch it: lifeboat queue -w")
     if failed is not None:
         raise CommandError(f"{_count(len(chosen) - len(ordered))} not ordered: {failed.message}", code=failed.code)
+
+
+def _about(verb: str, chosen: Sequence[Document]) -> str:
+    """Return what an order concerns: "Skip: 12 evictions from member1, in 3 namespaces."."""
+    clusters = sorted({one["spec"]["cluster"] for one in chosen})
+    spaces = len({one["metadata"].get("namespace", "") for one in chosen})
+    places = f"{spaces} namespace{'' if spaces == 1 else 's'}"
+    return f"{verb.capitalize()}: {_count(len(chosen))} from {', '.join(clusters)}, in {places}."
 
 
 def _count(number: int) -> str:
@@ -216,56 +223,54 @@ def _named(run: Run, text: str) -> Document:
 
 
 @command(app, panel=PANEL, dangerous=True)
-def hold(run: Run, evictions: Names = None, cluster: OfCluster = "", reason: Reason = "") -> None:
+def hold(run: Run, evictions: Names = None, cluster: OfCluster = "") -> None:
     """Hold evictions: the copies stay until you release them."""
-    _order(run, "hold", evictions, cluster=cluster, reason=reason, asks="")
+    _order(run, "hold", evictions, cluster=cluster, asks="")
 
 
 @command(app, panel=PANEL, dangerous=True)
-def release(run: Run, evictions: Names = None, cluster: OfCluster = "", reason: Reason = "") -> None:
+def release(run: Run, evictions: Names = None, cluster: OfCluster = "") -> None:
     """Remove a hold; if there is none, remove skip and expedite."""
-    _order(run, "release", evictions, cluster=cluster, reason=reason, asks="")
+    _order(run, "release", evictions, cluster=cluster, asks="")
 
 
 @command(app, panel=PANEL, dangerous=True)
-def skip(run: Run, evictions: Names = None, cluster: OfCluster = "", reason: Reason = "") -> None:
+def skip(run: Run, evictions: Names = None, cluster: OfCluster = "") -> None:
     """Do not evict: the copies stay on their cluster for as long as its present taints stay."""
     asks = "Leave {count} undone, so that the copies stay where they are?"
-    _order(run, "skip", evictions, cluster=cluster, reason=reason, asks=asks)
+    _order(run, "skip", evictions, cluster=cluster, asks=asks)
 
 
 @command(app, panel=PANEL, dangerous=True)
-def expedite(run: Run, evictions: Names = None, cluster: OfCluster = "", reason: Reason = "") -> None:
+def expedite(run: Run, evictions: Names = None, cluster: OfCluster = "") -> None:
     """Evict next, before everything else in the queue, without waiting for the toleration to end."""
     asks = "Put {count} before all others, so that the copies leave as soon as there is a token?"
-    _order(run, "expedite", evictions, cluster=cluster, reason=reason, asks=asks)
+    _order(run, "expedite", evictions, cluster=cluster, asks=asks)
 
 
 @command(app, panel=PANEL, dangerous=True)
 def pause(
     run: Run,
-    reason: Reason = "",
     last: Annotated[str, typer.Option("--for", help="When it ends: after 30m, 2h, 1d. Default: at `resume`.")] = "",
     cluster: Annotated[list[str] | None, typer.Option("--cluster", help="Only evictions from it. Repeatable.")] = None,
     name: Annotated[str, typer.Option(help="Name of the EvictionHold. Pauses with other names apply as well.")] = PAUSE,
 ) -> None:
     """Stop all evictions by taints at once. Detection and everything else continue. -n: only those of a namespace."""
-    spec: Document = {"reason": reason, "who": _user(run), "clusters": cluster or []}
+    run.require_reason()
+    spec: Document = {"who": _user(run), "clusters": cluster or []}
     if run.chosen_namespace:
         spec["namespaces"] = [run.chosen_namespace]
     if last:
         spec["expiresAt"] = durations.later(durations.seconds(last, option="--for"), now=run.now)
-    body = {
-        "apiVersion": "failover.lifeboat.io/v1alpha1",
-        "kind": "EvictionHold",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
-    made = run.api.apply(paths.failover("evictionholds", name), body, dry_run=run.dry_run)
+    head = {"apiVersion": "failover.lifeboat.io/v1alpha1", "kind": "EvictionHold", "metadata": {"name": name}}
+    path = paths.failover("evictionholds", name)
+    run.api.apply(path, {**head, "spec": {**spec, "reason": run.reason_or_blank}}, dry_run=True)
+    run.confirm("")  # it is urgent, and moves nothing
+    made = run.api.apply(path, {**head, "spec": {**spec, "reason": run.reason}})
     scope = f"from {', '.join(cluster)}" if cluster else "in the fleet"
     within = f" of namespace {run.chosen_namespace}" if run.chosen_namespace else ""
     until = f"until {spec['expiresAt']}" if last else f"until `lifeboat resume{'' if name == PAUSE else f' {name}'}`"
-    run.done(f"{'would pause' if run.dry_run else 'paused'}: no eviction {scope}{within} {until}", made)
+    run.done(f"paused: no eviction {scope}{within} {until}", made, watch="lifeboat queue -w")
 
 
 def _user(run: Run) -> str:
@@ -307,5 +312,6 @@ def resume(
     who = hold["spec"].get("who") or "a user"
     run.remark(f"{name} by {who}: {hold['spec']['reason']}. {_count(len(held))} held by pauses.")
     run.api.delete(path, dry_run=True)
-    run.confirm("Resume evictions?")
-    run.done(f"resumed: {_count(len(held))} may continue", run.api.delete(path))
+    run.concerned = len(held)
+    run.confirm("Resume evictions?", subject=name, back=True)
+    run.done(f"resumed: {_count(len(held))} may continue", run.api.delete(path), watch="lifeboat queue -w")

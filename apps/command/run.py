@@ -13,13 +13,15 @@ import typer
 
 from apps.command import exit_codes, kubeconfig, output
 from apps.command.api import Api
-from apps.command.errors import CommandError, Document
+from apps.command.errors import CommandError, Document, usage
 from apps.command.kubeconfig import Access
+from apps.command.kubectl import Attempt, kubectl_line
 from apps.command.output import Output
 
 EFFECTS: Final = "effects: "  # with this begins the warning of the API about what a write does to the workloads
 
-MOST_EFFECTS: Final = 10  # of many orders, those of the first are printed
+MOST_SHOWN: Final = 10  # of many writes, the effects and kubectl lines of the first are printed
+NO_REASON: Final = "…"  # stands for the reason in a dry run, and in a kubectl line, as long as there is none
 LARGE: Final = 10  # workloads; an act that concerns more is confirmed by typing its subject, as on the pages
 
 
@@ -35,15 +37,17 @@ class Run:
         output: str = Output.TABLE,
         yes: bool = False,
         dry_run: bool = False,
+        reason: str = "",
     ) -> None:
         self.chosen_namespace = namespace  # "": the option was not given
         self.how = str(output)
         self.dry_run = dry_run
+        self.reason = reason.strip()  # of the act; a terminal asks for it
         self._kubeconfig, self._context, self._yes = kubeconfig, context, yes
         self._warned: dict[str, None] = {}  # warnings that were printed
         self._effects: dict[str, None] = {}  # what the act does, as the API warns; printed before the question
         self.concerned = 0  # workloads that the act moves, stops or leaves without a place, as far as is known
-        self.effects_known = False  # they were printed, or a preview has said more
+        self.effects_known = False  # they were printed, or a preview has said more, or that they are not known
 
     @cached_property
     def out(self) -> Any:
@@ -59,7 +63,7 @@ class Run:
 
     @cached_property
     def api(self) -> Api:
-        return Api(self._access, warn=self._warn)
+        return Api(self._access, warn=self._warn, reason=self.reason)
 
     def _warn(self, text: str) -> None:
         """Print a warning of the API, each once. What an act does is printed before its question."""
@@ -69,12 +73,19 @@ class Run:
             self._warned[text] = None
             self.remark(f"Warning: {text}", style="yellow")
 
+    @property
+    def has_effects(self) -> bool:
+        """Test whether the API has warned about what the act does."""
+        return bool(self._effects)
+
     def _show_effects(self) -> None:
-        if not self.effects_known:
-            for text in list(self._effects)[:MOST_EFFECTS]:
-                self.remark(f"Effects: {text}", style="bold")
-            if (more := len(self._effects) - MOST_EFFECTS) > 0:
-                self.remark(f"… and {more} more")
+        """Print what the API warned about; nothing if a preview has said more."""
+        if self.effects_known:
+            return
+        for text in list(self._effects)[:MOST_SHOWN] or ["none on workloads that run now"]:
+            self.remark(f"Effects: {text}", style="bold")
+        if (more := len(self._effects) - MOST_SHOWN) > 0:
+            self.remark(f"… and {more} more")
         self.effects_known = True
 
     @property
@@ -105,11 +116,15 @@ class Run:
             self.out.print(output.structured(document, self.how))
         return self.is_structured
 
-    def done(self, text: str, document: Document) -> None:
-        """Report what was done: a sentence, or the object as the API returned it."""
-        self._show_effects()
+    def done(self, text: str, document: Document, *, watch: str = "") -> None:
+        """Report what was done: a sentence, or the object as the API returned it.
+
+        watch: the command that shows what becomes of it; "": there is nothing to watch.
+        """
         if not self.show(document):
             self.say(text)
+        if watch:
+            self.remark(f"watch it: {watch}")
 
     def rows(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Print a table."""
@@ -127,29 +142,82 @@ class Run:
             return
         self.rows(columns, rows)
 
-    def confirm(self, question: str, *, subject: str = "") -> None:
-        """Return if the user confirms. With --dry-run the command ends here, successfully; --yes confirms.
+    @property
+    def reason_or_blank(self) -> str:
+        """The reason, or what stands for it in a dry run."""
+        return self.reason or NO_REASON
 
-        subject: what is typed to confirm an act that concerns more than LARGE workloads. "": such an act is confirmed
-        as every other one.
+    def require_reason(self) -> None:
+        """Raise CommandError if the act needs a reason that was not given, and nothing will ask for it."""
+        if not self.reason and self._yes and not self.dry_run:
+            raise _without_reason()
 
-        Raises CommandError if the answer is no, or if no terminal can ask.
+    def confirm(
+        self,
+        question: str,
+        *,
+        subject: str = "",
+        always: bool = False,
+        back: bool = False,
+        same: Sequence[Attempt | str] | None = None,
+    ) -> None:
+        """Return if the user confirms an act: its effects and its kubectl lines are shown before.
+
+        With --dry-run the command ends here, successfully; --yes confirms, and needs --reason. A terminal asks for a
+        reason that was not given.
+
+        question: "": the act is urgent and moves nothing, so that its reason is enough.
+        subject: what is typed to confirm an act that concerns more than LARGE workloads, or, with `always`, every one.
+        "": it is confirmed as every other one.
+        back: the act takes another one back, so it may be done without a reason.
+        same: the requests, or commands, that do the same. None: the writes that were tried.
+
+        Raises CommandError if the answer is no, if no terminal can ask, or if the reason is missing.
         """
         self._show_effects()
+        self._show_kubectl(self.api.tried if same is None else same)
         if self.dry_run:
             self.remark("dry run: nothing was changed")
             raise typer.Exit(exit_codes.OK.code)
-        if self._yes:
-            return
-        if not sys.stdin.isatty():
+        asks = sys.stdin.isatty() and not self._yes
+        needed = not self.reason and not back
+        if question and not self._yes and not asks:
             raise CommandError(
                 "nothing was changed, because no terminal can confirm",
                 code=exit_codes.NOT_CONFIRMED,
-                advice="repeat the command with --yes",
+                advice=f"repeat the command with --yes{' and --reason' if needed else ''}",
             )
-        typed = subject if self.concerned > LARGE else ""
-        many = f"{self.concerned} workloads are concerned: type {typed} to confirm:" if typed else "[y/N]"
-        self.err.print(f"{question} {many} ", end="")
-        answer = sys.stdin.readline().strip()
+        if needed:
+            self._set_reason(self._answer("Reason:") if asks else "")
+        if question and asks:
+            self._ask(question, subject if always or self.concerned > LARGE else "")
+
+    def _ask(self, question: str, typed: str) -> None:
+        many = f"{self.concerned} workloads are concerned: " if self.concerned > LARGE else ""
+        answer = self._answer(f"{question} {f'{many}type {typed} to confirm:' if typed else '[y/N]'}")
         if answer != typed if typed else answer.lower() not in ("y", "yes"):
             raise CommandError("not confirmed, nothing was changed", code=exit_codes.NOT_CONFIRMED)
+
+    def _answer(self, question: str) -> str:
+        self.err.print(f"{question} ", end="")
+        return sys.stdin.readline().strip()
+
+    def _set_reason(self, reason: str) -> None:
+        if not reason:
+            raise _without_reason()
+        self.reason = self.api.reason = reason
+
+    def _show_kubectl(self, same: Sequence[Attempt | str]) -> None:
+        if self._yes and not self.dry_run:
+            return  # a script does not read it
+        for one in same[:MOST_SHOWN]:
+            self.remark(f"as kubectl: {one if isinstance(one, str) else kubectl_line(one)}")
+        if (more := len(same) - MOST_SHOWN) > 0:
+            self.remark(f"… and {more} more")
+
+
+def _without_reason() -> CommandError:
+    return usage(
+        "--reason is missing, nothing was changed",
+        advice='repeat the command with --reason "…": the change log keeps it with your name',
+    )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import typer
 
 from apps.command import durations, exit_codes, paths
 from apps.command.completing import clusters
 from apps.command.errors import CommandError, Document, Refused, usage
-from apps.command.options import Reason, command
+from apps.command.options import command
 from apps.command.preview import preview
 from apps.command.run import Run
 from controlplane.apimachinery.names import UNSCHEDULABLE_TAINT
@@ -68,16 +68,15 @@ def _change(
     name: str,
     edit: Callable[[Taints], Taints],
     *,
-    reason: str,
     question: str = "",
     supposed: Sequence[Document] = (),
 ) -> Document | None:
     """Change the taints of a cluster after a dry run and a confirmation. None: they are already as wanted.
 
-    `reason`: for the change log. `question` "": the change is not dangerous. `supposed`: the changes of a WhatIf that
-    is shown before the question. A change by another writer in between is not lost.
+    `question` "": the change takes an earlier one back. `supposed`: the changes of a WhatIf that is shown before the
+    question. A change by another writer in between is not lost.
     """
-    confirmed, query = False, dict[str, Any](reason=reason) if reason else {}
+    confirmed = False
     for _ in range(ATTEMPTS):
         live = run.api.get(paths.cluster(name))
         before = live["spec"].get("taints") or []
@@ -88,40 +87,40 @@ def _change(
         body = {"metadata": version, "spec": {"taints": after}}
         try:
             if not confirmed:
-                run.api.patch(paths.cluster(name), body, dry_run=True, **query)
+                run.api.patch(paths.cluster(name), body, dry_run=True)
                 if supposed:
                     preview(run, *supposed)
-                if question or run.dry_run:
-                    run.confirm(question, subject=name)
+                run.confirm(question, subject=name, back=not question)
                 confirmed = True
-            return run.api.patch(paths.cluster(name), body, **query)
+            return run.api.patch(paths.cluster(name), body)
         except Refused as error:
             if error.http != 409:
                 raise
     raise CommandError(f"other writes keep changing cluster {name}", code=exit_codes.REFUSED, advice="try again")
 
 
-def _report(run: Run, name: str, changed: Document | None, did: str, already: str) -> None:
+def _report(run: Run, name: str, changed: Document | None, did: str, already: str, *, watch: str) -> None:
     if changed is None:
         run.done(f"{name} {already}", run.api.get(paths.cluster(name)) if run.is_structured else {})
     else:
-        run.done(f"{name} {did}", changed)
+        run.done(f"{name} {did}", changed, watch=watch)
 
 
 @command(app, panel=PANEL, dangerous=True)
-def cordon(run: Run, cluster: Cluster, reason: Reason = "") -> None:
+def cordon(run: Run, cluster: Cluster) -> None:
     """Let nothing new be placed on a cluster. What runs there stays."""
     supposed = [{"type": "Cordoned", "names": [cluster]}]
     question = f"Cordon {cluster}?"
-    changed = _change(run, cluster, CORDON.applied, reason=reason, question=question, supposed=supposed)
-    _report(run, cluster, changed, "cordoned", "is already cordoned")
+    run.require_reason()
+    changed = _change(run, cluster, CORDON.applied, question=question, supposed=supposed)
+    _report(run, cluster, changed, "cordoned", "is already cordoned", watch=f"kubectl get cluster {cluster} -w")
 
 
 @command(app, panel=PANEL, dangerous=True)
-def uncordon(run: Run, cluster: Cluster, reason: Reason = "") -> None:
+def uncordon(run: Run, cluster: Cluster) -> None:
     """Let workloads be placed on a cluster again."""
-    edit = CORDON._replace(remove=True)
-    _report(run, cluster, _change(run, cluster, edit.applied, reason=reason), "uncordoned", "is not cordoned")
+    changed = _change(run, cluster, CORDON._replace(remove=True).applied)
+    _report(run, cluster, changed, "uncordoned", "is not cordoned", watch=f"kubectl get cluster {cluster} -w")
 
 
 @command(app, panel=PANEL, dangerous=True)
@@ -129,7 +128,6 @@ def taint(
     run: Run,
     cluster: Cluster,
     taints: Annotated[list[str], typer.Argument(help="KEY=VALUE:EFFECT adds, KEY:EFFECT- and KEY- remove.")],
-    reason: Reason = "",
 ) -> None:
     """Add or remove taints of a cluster. NoExecute evicts what does not tolerate the taint."""
     edits = [parsed(text) for text in taints]
@@ -143,10 +141,10 @@ def taint(
     evicting = any(edit.effect.endswith("NoExecute") for edit in new)
     question = f"Taint {cluster}{', and evict what does not tolerate it' if evicting else ''}?" if new else ""
     supposed = [added(cluster, edit) for edit in new]
-    changed = _change(run, cluster, edited, reason=reason, question=question, supposed=supposed)
-    _report(run, cluster, changed, "tainted", "has these taints already")
-    if evicting and changed is not None:
-        run.remark("Watch the evictions: lifeboat queue -w")
+    if new:
+        run.require_reason()
+    changed = _change(run, cluster, edited, question=question, supposed=supposed)
+    _report(run, cluster, changed, "tainted", "has these taints already", watch="lifeboat queue -w")
 
 
 def added(cluster: str, edit: Edit) -> Document:
@@ -159,18 +157,20 @@ def added(cluster: str, edit: Edit) -> Document:
 def fence(
     run: Run,
     cluster: Cluster,
-    reason: Reason = "",
     last: Annotated[str, typer.Option("--for", help="How long the confirmation is valid: 10m, 2h.")] = "1h",
     remove: Annotated[bool, typer.Option("--remove", help="Remove the confirmation.")] = False,
 ) -> None:
     """Confirm that a cluster that does not answer is down. Copies that wait for this start elsewhere."""
-    path = f"{paths.cluster(cluster)}/fence"
-    body: dict[str, Any] = {}
-    if not remove:
-        body = {"reason": reason, "expiresInSeconds": durations.seconds(last, option="--for")}
-    run.api.post(path, body, dry_run=True)
-    if not remove:
-        run.remark(f"If {cluster} still runs, its workloads run twice. New copies start at once after this.")
-    run.confirm(f"Remove the fence of {cluster}?" if remove else f"Is {cluster} really down?")
-    done = run.api.post(path, body)
-    run.done(f"{cluster}: {'fence removed' if remove else f'confirmed down for {last}'}", done)
+    path, watch = f"{paths.cluster(cluster)}/fence", "lifeboat status -w"
+    if remove:
+        run.api.post(path, {}, dry_run=True)
+        run.confirm(f"Remove the fence of {cluster}?", subject=cluster, back=True)
+        run.done(f"{cluster}: fence removed", run.api.post(path, {}), watch=watch)
+        return
+    valid = durations.seconds(last, option="--for")
+    run.require_reason()
+    run.api.post(path, {"reason": run.reason_or_blank, "expiresInSeconds": valid}, dry_run=True)
+    run.remark(f"If {cluster} still runs, its workloads run twice. New copies start at once after this.")
+    run.confirm(f"Is {cluster} really down?", subject=cluster, always=True)
+    done = run.api.post(path, {"reason": run.reason, "expiresInSeconds": valid})
+    run.done(f"{cluster}: confirmed down for {last}", done, watch=watch)

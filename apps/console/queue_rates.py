@@ -71,7 +71,8 @@ class RatesPage(ActPage):
 
     def act(self, request: Request, values: dict[str, Any]) -> Act:
         rate, secondary = values["rate"], values["secondary"]
-        patch = orjson.dumps({"spec": rates_of(rate, secondary)}).decode()
+        document = {"apiVersion": RESOURCE.api_version, "kind": RESOURCE.kind, "metadata": {"name": REF.name}}
+        applied = orjson.dumps({**document, "spec": rates_of(rate, secondary)}).decode()
 
         def apply(reason: str) -> str:
             set_rates(self.writer(request, reason, act="EvictionRates"), rate=rate, secondary=secondary)
@@ -82,7 +83,7 @@ class RatesPage(ActPage):
             "rates",
             effects=lambda: effects(rate, secondary),
             apply=apply,
-            kubectl=f"kubectl patch failoverconfiguration {REF.name} --type merge -p '{patch}'",
+            kubectl=f"kubectl apply --server-side --force-conflicts -f - <<< '{applied}'",  # it may not exist yet
             explanation="Both rates are set in one step. Running evictions are not stopped.",
             is_destructive=False,
         )

@@ -19,7 +19,14 @@ from controlplane.controllers.reads.supposed_snapshot import count_concerned, su
 from controlplane.engine.decision import Delete, Put
 from controlplane.eviction.directly import DIRECTLY_WAITING
 from controlplane.insight.changes import Change, Cordoned
-from controlplane.insight.preview_texts import cordon_text, fence_text, hold_text, placement_text, unfence_text
+from controlplane.insight.preview_texts import (
+    cordon_text,
+    fence_text,
+    hold_text,
+    placement_text,
+    steering_text,
+    unfence_text,
+)
 from controlplane.insight.previews import (
     concerned,
     fenced_cluster,
@@ -83,10 +90,11 @@ def _effects(store: DjangoStore, changes: Sequence[Change], settings: Settings, 
 def _without_effects(
     store: DjangoStore, writes: Sequence[Put | Delete], changes: Sequence[Change], *, now: datetime
 ) -> tuple[str, ...]:
-    """Return what cordons and holds do although no copy moves and no eviction that waits changes."""
+    """Return what cordons, holds, gates and rates do although no copy moves and no eviction that waits changes."""
     cordoned = [name for change in changes if isinstance(change, Cordoned) for name in change.names]
     texts = [cordon_text(name, _placed_on(store, name)) for name in cordoned]
-    return (*texts, *filter(None, (hold_text(write, now=now) for write in writes)))
+    texts += (text for write in writes for text in (hold_text(write, now=now), steering_text(write)) if text)
+    return tuple(texts)
 
 
 def _placed_on(store: DjangoStore, name: str) -> int:

@@ -1,8 +1,9 @@
-"""Previews that follow from a write alone: orders, a placement that a person changes, fences, holds, cordons."""
+"""Previews that follow from a write alone: orders, a placement that a person changes, fences, holds, cordons, rates."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any, Final
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.clusters import fence
@@ -12,9 +13,13 @@ from controlplane.eviction.refuge import Refuge
 from controlplane.insight.previews import is_deletion
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.configuration import NAME, FailoverConfiguration
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.maintenance_window import MaintenanceWindow
 from controlplane.kinds.rows import Eviction
+
+STEERING: Final = (("featureGates", "Failover"), ("resourceEvictionRate",), ("secondaryResourceEvictionRate",))
+"""Fields of a FailoverConfiguration that decide whether and how fast copies leave failed clusters."""
 
 
 def order_text(verb: str, row: Eviction, refuge: Refuge | None) -> str:
@@ -123,3 +128,25 @@ def _scope(spec: EvictionHoldSpec) -> str:
 
 def _clusters(names: tuple[str, ...]) -> str:
     return f"cluster{'s' if len(names) > 1 else ''} {', '.join(names)}"
+
+
+def steering_text(write: Put | Delete) -> str:
+    """Return the warning about a gate or rate that changes no waiting eviction; "": the write changes neither."""
+    subject = write.old if isinstance(write, Delete) else write.new
+    if not isinstance(subject, FailoverConfiguration) or subject.metadata.name != NAME:
+        return ""
+    old = write.old.spec if isinstance(write.old, FailoverConfiguration) else {}
+    new = {} if is_deletion(write) else subject.spec
+    changed = [
+        f"{'.'.join(field)} {_value(old, field)} → {_value(new, field)}"
+        for field in STEERING
+        if _value(old, field) != _value(new, field)
+    ]
+    return f"effects: no eviction that waits changes; later ones: {', '.join(changed)}" if changed else ""
+
+
+def _value(spec: dict[str, Any], field: tuple[str, ...]) -> str:
+    found: Any = spec
+    for name in field:
+        found = found.get(name) if isinstance(found, dict) else None
+    return "default" if found is None else str(found).lower()

@@ -22,7 +22,9 @@ WHERE = "/apis/apps/v1/namespaces/{}/deployments/web"
 def lifeboat(fleet: Live, *arguments: str, code: int = 0) -> str:
     environment = {"KUBECONFIG": str(fleet.server.kubeconfig), "NO_COLOR": "1", "COLUMNS": "200"}
     done = CliRunner().invoke(
-        app, [*arguments, "--yes"] if arguments[0] != "compare" else list(arguments), env=environment
+        app,
+        [*arguments, "--yes", "--reason", "moving"] if arguments[0] != "compare" else list(arguments),
+        env=environment,
     )
     assert done.exit_code == code, done.output
     return done.output

@@ -35,9 +35,9 @@ def join(api: Client, server: Server, name: str, *, ready: str = "True", since: 
     return name
 
 
-def away(api: Client, namespace: str, origin: str, refuge: str) -> str:
+def away(api: Client, namespace: str, origin: str, refuge: str, *, workload: str = "web") -> str:
     """A binding that left one cluster for another, as an evicting controller would write it; return its name."""
-    resource = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "namespace": namespace}
+    resource = {"apiVersion": "apps/v1", "kind": "Deployment", "name": workload, "namespace": namespace}
     placement = {
         "clusterAffinity": {"clusterNames": [origin, refuge]},
         "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}],
@@ -51,10 +51,11 @@ def away(api: Client, namespace: str, origin: str, refuge: str) -> str:
         "clusters": [{"name": refuge, "replicas": 2}],
     }
     where = f"/apis/work.karmada.io/v1alpha2/namespaces/{namespace}/resourcebindings"
-    made = api.post(where, {"metadata": {"name": "web-deployment"}, "spec": spec})
+    name = f"{workload}-deployment"
+    made = api.post(where, {"metadata": {"name": name}, "spec": spec})
     assert made.status == 201, made.body
-    assert api.patch(f"{where}/web-deployment", {"metadata": {"annotations": {HOME: note(made, origin)}}}).status == 200
-    return f"{namespace}/web-deployment"
+    assert api.patch(f"{where}/{name}", {"metadata": {"annotations": {HOME: note(made, origin)}}}).status == 200
+    return f"{namespace}/{name}"
 
 
 def note(made: Answer, origin: str) -> str:

@@ -12,6 +12,7 @@ from apps.command.program import app
 from tests.api.server import Server
 
 Lifeboat = Callable[..., Any]
+DO = ("--yes", "--reason", "planned")  # confirms an act as a script does
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.api.server import Client, Server
 from tests.api.test_failback import join
 from tests.api.test_unjoin import place
 from tests.builders.documents import CLUSTERS
-from tests.command.conftest import Lifeboat
+from tests.command.conftest import DO, Lifeboat
 
 UNSCHEDULABLE = "cluster.karmada.io/unschedulable"
 
@@ -133,8 +133,8 @@ def test_taints_are_added_and_removed_and_others_stay(
 ) -> None:
     name = join(api, server, f"{namespace}-a")
 
-    assert lifeboat("taint", name, "disk=slow:NoSchedule", "gpu:PreferNoSchedule", "--yes").exit_code == 0
-    cordoned = lifeboat("cordon", name, "--yes")
+    assert lifeboat("taint", name, "disk=slow:NoSchedule", "gpu:PreferNoSchedule", *DO).exit_code == 0
+    cordoned = lifeboat("cordon", name, *DO)
     assert (cordoned.exit_code, cordoned.stdout) == (0, f"{name} cordoned\n"), cordoned.stderr
     assert set(taints(api, name)) == {"disk=slow:NoSchedule", "gpu=:PreferNoSchedule", f"{UNSCHEDULABLE}=:NoSchedule"}
     assert lifeboat("cordon", name).stdout == f"{name} is already cordoned\n"
@@ -179,7 +179,7 @@ def test_a_taint_that_evicts_is_confirmed_and_a_wrong_one_is_refused(
     assert (wrong.exit_code, "KEY=VALUE:EFFECT" in wrong.stderr) == (2, True)
     assert (invalid.exit_code, "spec.taints" in invalid.stderr) == (3, True), invalid.stderr
     assert (tried.exit_code, taints(api, name)) == (0, [])
-    assert lifeboat("taint", name, "power=off:NoExecute", "--yes").exit_code == 0
+    assert lifeboat("taint", name, "power=off:NoExecute", *DO).exit_code == 0
     assert taints(api, name) == ["power=off:NoExecute"]
     assert lifeboat("cordon", f"{namespace}-missing").exit_code == 4
 
@@ -209,10 +209,10 @@ def test_a_cluster_in_use_is_not_unjoined_unless_its_copies_are_decided_about(
     name = join(api, server, f"{namespace}-a")
     place(api, namespace, name)
 
-    refused = lifeboat("unjoin", name, "--yes")
+    refused = lifeboat("unjoin", name, *DO)
     asked = lifeboat("unjoin", name, "--keep")
-    done = lifeboat("unjoin", name, "--keep", "--yes", "--no-wait")
-    slow = lifeboat("unjoin", name, "--keep", "--yes", "--timeout", "1s")
+    done = lifeboat("unjoin", name, "--keep", *DO, "--no-wait")
+    slow = lifeboat("unjoin", name, "--keep", *DO, "--timeout", "1s")
 
     assert (refused.exit_code, f"{namespace}/web-deployment" in refused.stderr) == (3, True), refused.stderr
     assert asked.exit_code == 7

@@ -14,7 +14,7 @@ from tests.api.controllers import work
 from tests.api.server import Client, Server
 from tests.api.test_failback import FAILBACKS, away, join
 from tests.builders.documents import CLUSTERS
-from tests.command.conftest import Lifeboat
+from tests.command.conftest import DO, Lifeboat
 from tests.processes import PROJECT, hear_interrupts
 
 DRAINS = "/apis/failover.lifeboat.io/v1alpha1/drains"
@@ -42,7 +42,7 @@ def test_a_drain_is_confirmed_followed_to_its_end_and_stopped(
 
     asked = lifeboat("drain", name)
     tried = lifeboat("drain", name, "--dry-run")
-    missing = lifeboat("drain", f"{namespace}-none", "--yes")
+    missing = lifeboat("drain", f"{namespace}-none", *DO)
     assert (asked.exit_code, tried.exit_code, missing.exit_code) == (7, 0, 3)
     assert drains_of(api, name) == []
 
@@ -79,7 +79,7 @@ def test_a_failback_shows_its_plan_and_returns_only_what_was_confirmed(
     assert following.stderr is not None
     assert "planning" in following.stderr.readline()
     work(server, "failbacks")
-    os.write(terminal, b"n\n")
+    os.write(terminal, b"they are healthy\nn\n")  # the reason, and the answer
     out, err = following.communicate(timeout=SECONDS)
     os.close(terminal), os.close(inside)
 
@@ -87,7 +87,8 @@ def test_a_failback_shows_its_plan_and_returns_only_what_was_confirmed(
     assert f"{binding}   {refuge}" in err
     assert f":{binding}" not in err  # as users write it, without its kind
     assert "spec.dryRun" not in err  # the command asks
-    assert "Return them? [y/N]" in err
+    assert "Reason: Return them? [y/N]" in err
+    assert f'"binding": "{binding}", "dryRun": false' in err  # the kubectl line
     mine = [one for one in api.get(FAILBACKS).document["items"] if one["spec"].get("binding") == binding]
     assert mine == []  # the plan is gone
 
@@ -101,7 +102,7 @@ def test_a_confirmed_failback_starts(lifeboat: Lifeboat, api: Client, server: Se
     origin, refuge = (join(api, server, f"{namespace}-{one}") for one in "ab")
     binding = away(api, namespace, origin, refuge)
 
-    following = started(server, "failback", "--binding", binding, "--yes", "--no-wait")
+    following = started(server, "failback", "--binding", binding, *DO, "--no-wait")
     assert following.stderr is not None
     assert "planning" in following.stderr.readline()
     work(server, "failbacks")
@@ -110,7 +111,7 @@ def test_a_confirmed_failback_starts(lifeboat: Lifeboat, api: Client, server: Se
     assert following.returncode == 0, err
     (mine,) = [one for one in api.get(FAILBACKS).document["items"] if one["spec"].get("binding") == binding]
     assert out.startswith(f"failback {mine['metadata']['name']} started")
-    assert mine["spec"]["dryRun"] is False
+    assert (mine["spec"]["dryRun"], mine["spec"]["reason"]) == (False, "planned")
 
 
 def test_a_failback_that_is_refused_leaves_no_plan_behind(
@@ -119,7 +120,7 @@ def test_a_failback_that_is_refused_leaves_no_plan_behind(
     origin = join(api, server, f"{namespace}-a", since=None)
     away(api, namespace, origin, join(api, server, f"{namespace}-b"))
 
-    following = started(server, "failback", origin, "--yes")
+    following = started(server, "failback", origin, *DO)
     assert following.stderr is not None
     assert "planning" in following.stderr.readline()
     work(server, "failbacks")
@@ -136,7 +137,7 @@ def test_a_revert_shows_what_changes_and_is_refused_without_a_failover(
     origin, refuge = (join(api, server, f"{namespace}-{one}") for one in "ab")
     away(api, namespace, origin, refuge)
 
-    done = lifeboat("revert", "deployment/web", "-n", namespace, "--yes")
+    done = lifeboat("revert", "deployment/web", "-n", namespace, *DO)
 
     assert (done.exit_code, "no failover of it is on record" in done.stderr) == (3, True), done.stderr
 

@@ -85,6 +85,7 @@ def test_skip_and_expedite_ask_first_and_nothing_happens_without_a_terminal(
     expedited = lifeboat("expedite", "web.member1", "-n", namespace, "--reason", "first", "-y")
 
     assert (asked.exit_code, "repeat the command with --yes" in asked.stderr) == (7, True)
+    assert "Skip: 2 evictions from member1, in 1 namespace." in asked.stderr
     assert (tried.exit_code, "dry run: nothing was changed" in tried.stderr) == (0, True)
     assert not before
     assert (done.exit_code, done.stdout) == (0, "skip: 2 evictions\n"), done.stderr
@@ -147,7 +148,7 @@ def test_a_pause_holds_with_author_and_end_and_resume_ends_it(lifeboat: Lifeboat
     resumed = lifeboat("resume", namespace, "--yes")
     again = lifeboat("resume", namespace, "--yes")
 
-    assert (refused.exit_code, "spec.reason" in refused.stderr) == (3, True)
+    assert (refused.exit_code, "--reason is missing" in refused.stderr) == (2, True)
     assert paused.exit_code == 0, paused.stderr
     assert paused.stdout.startswith(f"paused: no eviction in the fleet of namespace {namespace} until 20")
     assert (hold["who"], hold["reason"], hold["namespaces"]) == ("admin", "storm", [namespace])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from msgspec.structs import replace
@@ -11,7 +11,9 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.apimachinery.names import FENCE_ANNOTATION
 from controlplane.engine.decision import Delete, Put
+from controlplane.insight.changes import Change
 from controlplane.insight.effects import Effects
+from controlplane.insight.preview_texts import steering_text
 from controlplane.insight.previews import fenced_cluster, named_clusters, preview_text, questions
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.configuration import FailoverConfiguration
@@ -116,3 +118,36 @@ def test_the_text_has_the_time_that_the_evictions_take() -> None:
     assert preview_text(effects) == "effects: moves 43, 5 namespaces; the last eviction takes place in about 86 s"
     assert preview_text(replace(effects, eta_seconds=600.0)).endswith("about 10 min")
     assert preview_text(replace(effects, eta_seconds=None)) == "effects: moves 43, 5 namespaces"
+
+
+def test_every_change_that_a_write_can_make_has_a_preview() -> None:
+    asked = {name for _, names in ASKS.values() for name in names}
+
+    assert asked == {one.__name__ for one in get_args(Change)} - {
+        "ClustersLost"  # no write does it
+    }
+
+
+def configured(**spec: Any) -> FailoverConfiguration:
+    return FailoverConfiguration(OURS, "FailoverConfiguration", ObjectMeta(name="default"), spec)
+
+
+@pytest.mark.parametrize(
+    ("write", "text"),
+    [
+        (Put(configured(featureGates={"Failover": True}), None), "featureGates.Failover default → true"),
+        (Put(configured(), configured(featureGates={"Failover": True})), "featureGates.Failover true → default"),
+        (
+            Put(configured(resourceEvictionRate=2, secondaryResourceEvictionRate=1), configured()),
+            "resourceEvictionRate default → 2, secondaryResourceEvictionRate default → 1",
+        ),
+        (Delete(configured(resourceEvictionRate=2)), "resourceEvictionRate 2 → default"),
+        (Put(configured(resourceEvictionRate=2, largeClusterNumThreshold=5), configured(resourceEvictionRate=2)), ""),
+        (Put(replace(configured(resourceEvictionRate=2), metadata=ObjectMeta(name="other")), None), ""),
+        (Put(HELD, None), ""),
+    ],
+)
+def test_a_gate_or_rate_that_changes_nothing_now_says_what_changes_later(write: Any, text: str) -> None:
+    said = steering_text(write)
+
+    assert said == (f"effects: no eviction that waits changes; later ones: {text}" if text else "")
