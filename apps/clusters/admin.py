@@ -15,7 +15,7 @@ from django.urls import path, reverse
 from apps.clusters.models import Cluster, Collected, MatchWindow, Observation, Taint
 from apps.objects import edits
 from apps.objects.admin_for import ObjectAdmin, admin_for
-from apps.objects.admin_guard import Question, confirmed
+from apps.objects.admin_guard import Question, confirmed, show_where_to_watch
 from apps.objects.admin_permissions import allowed
 from apps.objects.changelist import STATES, choices
 from apps.objects.preview import Preview
@@ -134,6 +134,8 @@ class ClusterAdmin(ObjectAdmin):
             return reason
         for name in names:
             self._change_taints(request, name, act, edits.By(request.user.get_username(), reason))
+        if reason:
+            show_where_to_watch(request)
         return None
 
     def _change_taints(self, request: HttpRequest, name: str, act: TaintAct, by: edits.By) -> None:

@@ -21,7 +21,7 @@ from django.utils.http import urlencode
 
 from apps.objects import edits, history
 from apps.objects.access import check_grant, may
-from apps.objects.admin_guard import Question, confirmed
+from apps.objects.admin_guard import Question, confirmed, show_where_to_watch
 from apps.objects.admin_permissions import KindPermissions, allowed
 from apps.objects.changelist import CappedPaginator, Page, choices, search_objects
 from apps.objects.conditions import conditions_of
@@ -140,6 +140,8 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
     def _report_removed(self, request: HttpRequest, gone: int, waiting: int) -> None:
         if gone:
             self.message_user(request, f"Deleted: {gone}.", messages.SUCCESS)
+        if gone or waiting:
+            show_where_to_watch(request)
         if waiting:
             text = f"Marked for deletion: {waiting}. An object is removed when the last of its finalizers is done."
             self.message_user(request, text, messages.WARNING)
@@ -216,7 +218,10 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
         reason = confirmed(question, request, self._context(request))
         if isinstance(reason, HttpResponse):
             return reason
-        return form.write(lambda document: write(document, by._replace(reason=reason)))
+        written = form.write(lambda document: write(document, by._replace(reason=reason)))
+        if written is not None and reason:
+            show_where_to_watch(request)
+        return written
 
     def _create(self, document: Document, request: HttpRequest, by: edits.By) -> Edited:
         kind = edits.kind_of(document)

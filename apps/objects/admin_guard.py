@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
 
 from apps.objects.confirmation import REASON_LENGTH, THRESHOLD, problems
 from apps.objects.preview import Preview
 
 ANSWERS = ("reason", "typed", "concerned", "csrfmiddlewaretoken")
+WATCHED = (("Situation", "console:situation"), ("Queue", "console:queue"), ("Records", "console:records"))
 
 
 class Question(NamedTuple):
@@ -63,6 +67,12 @@ def confirmed(question: Question, request: HttpRequest, context: dict[str, Any])
         "hidden": list(_hidden(request)),
     }
     return TemplateResponse(request, "admin/objects/confirm.html", {**context, **shown})
+
+
+def show_where_to_watch(request: HttpRequest) -> None:
+    """Show links to the pages on which a confirmed write can be watched, on the next page of the admin."""
+    links = format_html_join(", ", '<a href="{}">{}</a>', ((reverse(name), text) for text, name in WATCHED))
+    messages.info(request, format_html("Watch it: {}", links))
 
 
 def _hidden(request: HttpRequest) -> Iterable[tuple[str, str]]:

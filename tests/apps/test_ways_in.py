@@ -122,7 +122,9 @@ def _quoted(warnings: list[str]) -> list[str]:
 
 
 def _shown(response: Any) -> list[str]:
-    """Return the warnings that the next page of the admin shows."""
+    """Return the warnings that the next page of the admin shows. It also says where the write can be watched."""
+    texts = [str(one.message) for one in get_messages(response.wsgi_request)]
+    assert any('Watch it: <a href="/">Situation</a>, <a href="/queue">Queue</a>' in text for text in texts), texts
     return [str(one.message).replace('"', "'") for one in get_messages(response.wsgi_request) if one.level == WARNING]
 
 
