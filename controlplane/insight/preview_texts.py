@@ -138,7 +138,7 @@ def steering_text(write: Put | Delete) -> str:
     old = write.old.spec if isinstance(write.old, FailoverConfiguration) else {}
     new = {} if is_deletion(write) else subject.spec
     changed = [
-        f"{'.'.join(field)} {_value(old, field)} → {_value(new, field)}"
+        f"{'.'.join(field)} from {_value(old, field)} to {_value(new, field)}"
         for field in STEERING
         if _value(old, field) != _value(new, field)
     ]

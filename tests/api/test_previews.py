@@ -166,7 +166,7 @@ def test_a_gate_says_what_changes_later_where_nothing_waits(api: Client) -> None
     for answer in (asked, done):
         assert answer.status == 201, answer.body
         assert "effects: no eviction that waits changes; later ones: featureGates.Failover" in answer.headers["warning"]
-    assert "Failover true → default" in removed.headers["warning"]
+    assert "Failover from true to default" in removed.headers["warning"]
 
 
 def test_a_revert_says_which_placement_comes_back(api: Client, namespace: str) -> None:

@@ -135,13 +135,13 @@ def configured(**spec: Any) -> FailoverConfiguration:
 @pytest.mark.parametrize(
     ("write", "text"),
     [
-        (Put(configured(featureGates={"Failover": True}), None), "featureGates.Failover default → true"),
-        (Put(configured(), configured(featureGates={"Failover": True})), "featureGates.Failover true → default"),
+        (Put(configured(featureGates={"Failover": True}), None), "featureGates.Failover from default to true"),
+        (Put(configured(), configured(featureGates={"Failover": True})), "featureGates.Failover from true to default"),
         (
             Put(configured(resourceEvictionRate=2, secondaryResourceEvictionRate=1), configured()),
-            "resourceEvictionRate default → 2, secondaryResourceEvictionRate default → 1",
+            "resourceEvictionRate from default to 2, secondaryResourceEvictionRate from default to 1",
         ),
-        (Delete(configured(resourceEvictionRate=2)), "resourceEvictionRate 2 → default"),
+        (Delete(configured(resourceEvictionRate=2)), "resourceEvictionRate from 2 to default"),
         (Put(configured(resourceEvictionRate=2, largeClusterNumThreshold=5), configured(resourceEvictionRate=2)), ""),
         (Put(replace(configured(resourceEvictionRate=2), metadata=ObjectMeta(name="other")), None), ""),
         (Put(HELD, None), ""),
