@@ -55,6 +55,7 @@ def test_a_drain_is_confirmed_followed_to_its_end_and_stopped(
 
     following = started(server, "drain", name, "--resume", "--yes")
     assert following.stderr is not None
+    assert following.stderr.readline().startswith("Effects: ")
     assert "Waiting" in following.stderr.readline()  # it watches
     work(server, "drains")
     out, err = following.communicate(timeout=SECONDS)
@@ -88,7 +89,7 @@ def test_a_failback_shows_its_plan_and_returns_only_what_was_confirmed(
     assert f":{binding}" not in err  # as users write it, without its kind
     assert "spec.dryRun" not in err  # the command asks
     assert "Reason: Return them? [y/N]" in err
-    assert f'"binding": "{binding}", "dryRun": false' in err  # the kubectl line
+    assert f'"dryRun": false, "binding": "{binding}"' in err  # the kubectl line
     mine = [one for one in api.get(FAILBACKS).document["items"] if one["spec"].get("binding") == binding]
     assert mine == []  # the plan is gone
 
