@@ -179,7 +179,7 @@ def test_every_act_shows_its_dry_run_and_its_kubectl_line_and_refuses_without_a_
 
     for offer in [*OFFERS, *ONLY_ADMINISTRATORS]:
         text = shown(root, offer.url)
-        assert re.search(r"nothing has happened yet</span></header>\s*<p class=\"strong\">[^<]{10,}</p>", text), offer
+        assert re.search(r"nothing has happened yet</span></header>\s*<p class=\"strong\">.{10,}</p>", text), offer
         assert re.search(r"kubectl (?:lifeboat|create|apply|patch|delete) |for e in ", text), offer
         refused = confirmed(root, offer.url, reason=" ")
         assert refused.status_code == 422, offer
