@@ -15,7 +15,7 @@ from controlplane.insight import record
 from controlplane.kind import KINDS, to_wire
 from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.binding import AggregatedStatusItem, Binding, TargetCluster
-from controlplane.kinds.cluster import Taint
+from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.policy import ClusterFailoverBehavior, Placement, StatePreservation, StatePreservationRule
 from tests.builders.objects import START, binding, cluster, no_execute
 from tests.builders.placements import by_weight, duplicated
@@ -232,3 +232,19 @@ def test_a_divided_workload_is_taken_back_only_with_the_replicas_it_had(replicas
     clusters = {one.metadata.name: one for one in MEMBERS}
 
     assert len(list(revert.revert_obstacles(moved, before, clusters, FAILOVER))) == obstacles
+
+
+@pytest.mark.parametrize(
+    ("member1", "obstacles"),
+    [
+        (cluster("member1", ready="Unknown"), ["cluster member1 is not Ready"]),
+        (cluster("member1", taints=(Taint("busy", "PreferNoSchedule"),)), []),
+    ],
+    ids=["Ready is Unknown", "a taint that evicts nothing"],
+)
+def test_a_cluster_takes_a_workload_back_if_it_is_ready_and_would_keep_it(
+    member1: Cluster, obstacles: list[str]
+) -> None:
+    before = binding("web", duplicated(), on={"member1": 2}, failover=ClusterFailoverBehavior())
+
+    assert list(revert.revert_obstacles(before, before, {"member1": member1}, FAILOVER)) == obstacles
