@@ -70,7 +70,7 @@ def test_an_act_shows_what_it_would_do_before_it_asks(lifeboat: Lifeboat, placed
     asked = lifeboat(verb, placed, *options)
 
     assert asked.exit_code == 7, asked.stderr
-    said = [line for line in asked.stderr.splitlines() if line.startswith(("Moves ", "Removes "))]
+    said = [line for line in asked.stderr.splitlines() if line.startswith(("Moves ", "Removes ", "Effects: "))]
     assert len(said) == 1, asked.stderr
 
 
