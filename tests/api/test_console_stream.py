@@ -30,12 +30,12 @@ def opened(client: Client, page: str) -> Iterator[http.client.HTTPResponse]:
 
 
 def events(response: http.client.HTTPResponse) -> Iterator[tuple[str, str]]:
-    """Yield the events of a stream: name and data. Comments are left out."""
+    """Yield the events of a stream: name and data. Comments and signs of life are left out."""
     name = ""
     while line := response.readline().decode():
         if line.startswith("event: "):
             name = line.removeprefix("event: ").strip()
-        elif line.startswith("data: "):
+        elif line.startswith("data: ") and name != "alive":
             yield name, line.removeprefix("data: ").strip()
 
 

@@ -17,8 +17,8 @@ POD = {
 def test_a_pod_that_was_read_is_put_back_whatever_its_status_says(api: Client, namespace: str) -> None:
     url = f"/api/v1/namespaces/{namespace}/pods"
     version = api.post(url, POD).document["metadata"]["resourceVersion"]
-    status = {"phase": "Running"}
-    version = api.patch(f"{url}/web/status", {"status": status}).document["metadata"]["resourceVersion"]
+    patched = api.patch(f"{url}/web/status", {"status": {"phase": "Running"}}).document
+    status, version = patched["status"], patched["metadata"]["resourceVersion"]
     labels = chunk(11, chunk(1, "edited") + chunk(2, "yes"))
     metadata = chunk(1, chunk(1, "web") + chunk(3, namespace) + chunk(6, version) + labels)
     spec = chunk(2, chunk(2, chunk(1, "main") + chunk(2, "nginx")))

@@ -201,7 +201,7 @@ def test_the_settings_in_force_say_where_each_comes_from(root: Client) -> None:
     page = text(root, reverse("admin:settings"))
 
     row = page[page.index(">resource_eviction_rate<") :].partition("</tr>")[0]
-    assert re.findall(r"<td>([^<]*)</td>", row) == [
+    assert re.findall(r"<td[^>]*>([^<]*)</td>", row) == [
         "2",
         "FailoverConfiguration/default",
         "0.5",

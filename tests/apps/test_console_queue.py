@@ -201,7 +201,7 @@ def test_the_rates_show_the_new_end_of_the_queue_and_are_set_in_one_write(root: 
     shown = text(root, "/queue/rates?rate=10&secondary=0.2")
     assert "20 evictions wait. At 10/s" in shown
     assert "in 2 s; at 0.5/s" in shown or "in 1 s; at 0.5/s" in shown
-    assert '{"spec":{"resourceEvictionRate":10.0,"secondaryResourceEvictionRate":0.2}}' in shown
+    assert '"spec":{"resourceEvictionRate":10.0,"secondaryResourceEvictionRate":0.2}}' in shown
     before = ChangeLog.objects.count()
 
     sent = {"rate": "10", "secondary": "0.2", "concerned": "20", "reason": "night", "typed": "rates"}

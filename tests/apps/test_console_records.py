@@ -94,7 +94,7 @@ def test_records_are_filtered_by_the_outage(root: Client) -> None:
     assert "/records/api." not in root.get("/records?cluster=member1", HTTP_ACCEPT=HTML).content.decode()
     later = f"{now() + timedelta(minutes=1):%Y-%m-%dT%H:%M:%SZ}"
     assert "No failover matches this filter" in text(root, f"/records?since={later}")
-    assert 'since: "soon" is no time' in text(root, "/records?since=soon", status=400)
+    assert 'since: "soon" is not a time' in text(root, "/records?since=soon", status=400)
     (link,) = set(
         re.findall(r'href="(/records\?cluster=member2[^"]*)"', root.get("/records", HTTP_ACCEPT=HTML).content.decode())
     )

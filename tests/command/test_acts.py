@@ -109,12 +109,16 @@ CASES = {
     "expedite": Case(Stage.queued, f"Expedite: {ORDER}", RAW, QUEUE),
     "pause": Case(
         lambda stage: ["--name", stage.namespace, "-n", stage.namespace],
-        "Effects: no eviction that waits changes; later evictions in namespace",
+        "Effects: no waiting eviction changes; later evictions in namespace",
         "apply --server-side",
         QUEUE,
     ),
     "resume": Case(
-        paused, "Effects: no eviction waits that this holds", "delete evictionholds.failover", QUEUE, back=True
+        paused,
+        "Effects: none, because no waiting eviction is held by it",
+        "delete evictionholds.failover",
+        QUEUE,
+        back=True,
     ),
     "drain": Case(drained, "Moves nothing, 1 without a place, 1 namespace", "create -f - <<< ", "lifeboat drain"),
     "revert": Case(reverted, "Effects: moves 1, ", RAW, "lifeboat record web-deployment -n"),
@@ -132,7 +136,10 @@ CASES = {
     ),
     "taint": Case(lambda stage: [stage.cluster(), "a.io/b:NoSchedule"], "oves nothing", f"patch {CLUSTER}", QUEUE),
     "fence": Case(
-        lambda stage: [stage.cluster(ready="False")], "Effects: no new copy waits until cluster", RAW, "lifeboat status"
+        lambda stage: [stage.cluster(ready="False")],
+        "Effects: nothing starts now, because no new copy waits for cluster",
+        RAW,
+        "lifeboat status",
     ),
     "unjoin": Case(
         lambda stage: [*drained(stage), "--keep"],

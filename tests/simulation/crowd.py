@@ -82,7 +82,9 @@ class Crowd(Chaos):
         self.world.after(self.chance.uniform(least, most), action)
 
     def cluster(self, member: str) -> Any:
-        return self.world.store.object(Ref(kinds.CLUSTER, "", member)) or objects.cluster(member, ready="")
+        return self.world.store.object(Ref(kinds.CLUSTER, "", member)) or objects.cluster(member, ready="").with_meta(
+            uid=""
+        )
 
     def deployment(self, name: str) -> Any:
         """Return a workload's Deployment, None where there is none."""

@@ -33,6 +33,10 @@ TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "rules" / "faults.md"
 
 COVERED: dict[str, tuple[str, ...]] = {
+    "webhook-receiver-down": (
+        "test_a_message_that_was_not_accepted_is_tried_again_later",
+        "test_a_channel_that_fails_does_not_keep_the_other_waiting",
+    ),
     "single-failed-probe": ("test_one_failed_probe_changes_nothing",),
     "debounce-boundary": ("test_a_failing_cluster_is_published_exactly_when_the_threshold_has_passed",),
     "flapping-cluster": (
