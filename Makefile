@@ -16,6 +16,8 @@ DEV_STAMP = .venv/.installed-dev
 PURE_TESTS = tests/core tests/properties tests/conformance tests/config
 SEEDS = tests/simulation/test_chaos.py
 CHECK_ENV = LIFEBOAT_SECRET_KEY=only-for-checks
+# Tests start many Python processes, and each would compile this repository anew.
+unexport PYTHONDONTWRITEBYTECODE
 # $(call with_own_services,<name>,<options>,<command>): run a command with PostgreSQL and Redis of its own, deleted afterwards.
 define with_own_services
 folder=$(DIR)/$(1)-$$$$; environment=$$($(SUPERVISE) services --dir $$folder $(2)) || exit 1; eval "$$environment"; \

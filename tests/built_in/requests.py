@@ -7,6 +7,7 @@ import json
 import random
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,8 +58,9 @@ def requests(change: Change, base: Document, stored: Document) -> tuple[Document
     return changed(created, change.path, change.value), edited
 
 
+@cache
 def bases() -> dict[str, Base]:
-    """Return the bases by name."""
+    """Return the bases by name; their documents are not to be changed."""
     found = {}
     for document in yaml.safe_load_all(Path(__file__).with_name("bases.yaml").read_text()):
         group, _, version = document["apiVersion"].rpartition("/")
