@@ -22,7 +22,7 @@ from apps.api.error_mapping import nothing_here
 from apps.api.permissions import Scope, is_watch, resource_attributes
 from apps.api.query import Continue, Listing, dry_run, listing_of
 from apps.api.record_changes import COMPUTED as RECORDS
-from apps.api.record_report import MarkdownRenderer, Report
+from apps.api.record_report import MarkdownRenderer, RecordReport
 from apps.api.streams import watch_response
 from apps.api.target import Target
 from apps.api.views import KubernetesView, TargetView, warning
@@ -145,7 +145,9 @@ class RecordsView(KubernetesView):
         as_report = isinstance(request.accepted_renderer, MarkdownRenderer)
         if name:
             record = _record(namespace, name)
-            found = Report([record], title=f"Failover {name}") if as_report else ObjectAnswer(resource, _text(record))
+            found = (
+                RecordReport([record], title=f"Failover {name}") if as_report else ObjectAnswer(resource, _text(record))
+            )
             return Response(found)
         listing = self.limited(listing_of(request.query_params, resource, namespace=namespace))
         version = store().current_version() if listing.start is None else listing.start.version  # before the records
@@ -154,7 +156,7 @@ class RecordsView(KubernetesView):
             record for record in page.records if choice.is_everything or choice.takes(msgspec.to_builtins(record))
         ]
         if as_report:
-            return Response(Report(chosen, title="Failovers", omissions=page.omissions))
+            return Response(RecordReport(chosen, title="Failovers", omissions=page.omissions))
         texts = [_text(record) for record in chosen]
         meta = {"resourceVersion": str(version)}
         if page.after is not None:
@@ -163,7 +165,7 @@ class RecordsView(KubernetesView):
         return warning(Response(ListAnswer(resource, texts, meta)), page.omissions)
 
 
-def _page(listing: Listing, namespace: str) -> failovers.Page:
+def _page(listing: Listing, namespace: str) -> failovers.RecordPage:
     """Return one page of records. Raises BadRequest for a `continue` token of another list."""
     if listing.start is None and not listing.limit:
         return failovers.of_fleet(namespace=namespace)

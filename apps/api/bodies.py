@@ -19,24 +19,24 @@ from controlplane.wire.resource import Resource
 Document = dict[str, Any]
 
 
-class Body(NamedTuple):
+class DecodedBody(NamedTuple):
     """A decoded body. `duplicates` are messages about keys that occur twice."""
 
     document: Document
     duplicates: list[str]
 
 
-def decode(content_type: str | None, raw: bytes) -> Body:
+def decode(content_type: str | None, raw: bytes) -> DecodedBody:
     """Return the object in a JSON, YAML or protobuf body. Raises a 4xx StatusError."""
     if len(raw) > MAX_BYTES:
         raise TooLarge(f"the body has {len(raw)} bytes, the limit is {MAX_BYTES}")
     if media_type_of(content_type) == protobuf.MEDIA_TYPE:
-        return Body(protobuf.decode(raw), [])
+        return DecodedBody(protobuf.decode(raw), [])
     duplicates: list[str] = []
-    return Body(decode_body(content_type, raw, duplicates=duplicates), duplicates)
+    return DecodedBody(decode_body(content_type, raw, duplicates=duplicates), duplicates)
 
 
-def name_of(body: Body) -> str:
+def name_of(body: DecodedBody) -> str:
     """Return the name of the object in a body. For generateName `web-` this is `web-*`. "": the body has no name."""
     metadata = body.document.get("metadata")
     if not isinstance(metadata, dict):

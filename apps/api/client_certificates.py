@@ -50,7 +50,7 @@ FRESH_SECONDS = 5.0
 _BAD = "the client certificate is not accepted: {0}; ask for another one with a CertificateSigningRequest"
 
 
-class Found(NamedTuple):
+class CertificateUser(NamedTuple):
     """The user of a client certificate, and the key of the login for streams."""
 
     user: Identity
@@ -88,7 +88,7 @@ def certificate_of(scope: Any) -> bytes | None:
     return _decoded(values[0]) if len(values) == 1 and values[0] else None
 
 
-def login_of(environ: Any) -> Found | None:
+def login_of(environ: Any) -> CertificateUser | None:
     """Return the login of a request's client certificate; None: it has none.
 
     A request of a browser from another site is not logged in by a certificate, because browsers send it without being
@@ -100,7 +100,7 @@ def login_of(environ: Any) -> Found | None:
     return find(der)
 
 
-def find(der: bytes) -> Found:
+def find(der: bytes) -> CertificateUser:
     """Return the user of a certificate that one of the authorities signed for clients. Raises CertificateRefused."""
     try:
         certificate = x509.load_der_x509_certificate(der)
@@ -117,7 +117,7 @@ def find(der: bytes) -> Found:
     digest = hashlib.sha256(der).hexdigest()
     extra = {CREDENTIAL_ID: (f"X509SHA256={digest}",)}
     user = Identity(Caller(names[0], (*dict.fromkeys(groups), AUTHENTICATED), extra=extra))
-    return Found(user, f"{UNTIL}{int(certificate.not_valid_after_utc.timestamp())}:{digest}")
+    return CertificateUser(user, f"{UNTIL}{int(certificate.not_valid_after_utc.timestamp())}:{digest}")
 
 
 def _check_cluster(user: str, certificate: x509.Certificate) -> None:

@@ -36,7 +36,7 @@ OK: Final = 200
 Start = Callable[[], None]
 
 
-class Waiting(NamedTuple):
+class WaitingRead(NamedTuple):
     """A request that waits for its object. `go_on` starts the lean or full way instead."""
 
     cycle: RequestResponseCycle
@@ -62,7 +62,7 @@ class Direct:
         self._knowledge = Knowledge(executor)
         self._reads = PointReads()
         self.creations = DirectCreations(self._knowledge, per_client=per_client, rates=rates)
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[WaitingRead] = deque()
         self._counts: dict[str, int] = {}
         self._is_scheduled = False
 
@@ -104,7 +104,7 @@ class Direct:
             return False
         self._counts[token] = self._counts.get(token, 0) + 1
         trail = audit.Trail(method="GET", path=scope["path"])
-        self._waiting.append(Waiting(cycle, place, name, trail, token, client, perf_counter(), go_on))
+        self._waiting.append(WaitingRead(cycle, place, name, trail, token, client, perf_counter(), go_on))
         self._schedule()
         return True
 
@@ -119,8 +119,8 @@ class Direct:
     def _begin(self) -> None:
         self._is_scheduled = False
         table = self._waiting[0].place.table
-        group: list[Waiting] = []
-        others: deque[Waiting] = deque()
+        group: list[WaitingRead] = []
+        others: deque[WaitingRead] = deque()
         while self._waiting and len(group) < GROUP:
             one = self._waiting.popleft()
             (group if one.place.table == table else others).append(one)
@@ -130,7 +130,7 @@ class Direct:
         else:
             self._end(group, None)
 
-    def _end(self, group: list[Waiting], found: list[bytes | None] | None) -> None:
+    def _end(self, group: list[WaitingRead], found: list[bytes | None] | None) -> None:
         """Answer a group. A request without an object goes on, and so do all if the statement failed."""
         for place, one in enumerate(group):
             self._counts[one.token] -= 1
@@ -173,7 +173,7 @@ def _asked(scope: Any) -> tuple[Place, tuple[str, str, str], str, str] | None:
     return place, (ref.kind, ref.namespace, ref.name), path.subresource, token
 
 
-def _answer(one: Waiting, text: bytes) -> None:
+def _answer(one: WaitingRead, text: bytes) -> None:
     """Send an object, as uvicorn and the lean way would."""
     cycle = one.cycle
     always = headers_of_json(one.place.allow, cycle.scope["scheme"])

@@ -28,10 +28,10 @@ from apps.api.remembered import HOLDERS
 from apps.api.request_metrics import measure
 from apps.api.target import Target
 from apps.api.views import ObjectView
-from apps.api.writing import Planned, Writer
+from apps.api.writing import PlannedRequest, RequestWriter
 from apps.objects import access, audit, change_log
 from apps.objects.apply import extend_log
-from apps.objects.loop_creations import Created, LoopCreations, is_creation
+from apps.objects.loop_creations import CreatedObjects, LoopCreations, is_creation
 from apps.objects.store import store
 from controlplane.apimachinery.meta import Ref
 from controlplane.authorization.attributes import Request as AccessRequest
@@ -79,15 +79,15 @@ class Asked(NamedTuple):
     content_type: str
 
 
-class Waiting(NamedTuple):
+class WaitingCreation(NamedTuple):
     """A creation that is decided. `go_on` starts the lean or full way instead."""
 
     cycle: RequestResponseCycle
     asked: Asked
     by: Actor
     trail: audit.Trail
-    writer: Writer
-    plan: Planned
+    writer: RequestWriter
+    plan: PlannedRequest
     ref: Ref
     version: int  # of the namespace
     now: datetime
@@ -107,7 +107,7 @@ class DirectCreations:
         self._rates = rates
         self._per_client = per_client
         self._session = LoopCreations(store().router, seconds=settings.DATABASE_STATEMENT_SECONDS)
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[WaitingCreation] = deque()
         self._counts: dict[str, int] = {}
         self._is_scheduled = False
 
@@ -139,7 +139,7 @@ class DirectCreations:
             if not _is_allowed(asked, user, bodies.name_of(body), trail, cycle.scope["path"]):
                 return False
             writing = writing_of(asked.query, user_agent=asked.user_agent)
-            writer = Writer(_NO_STORE, in_force, asked.target, writing, user=user, now=now)
+            writer = RequestWriter(_NO_STORE, in_force, asked.target, writing, user=user, now=now)
             plan = writer.plan(body)
         except Exception:  # noqa: BLE001  # the lean way answers with the error
             return False
@@ -150,7 +150,7 @@ class DirectCreations:
             return False
         self._counts[asked.token] = self._counts.get(asked.token, 0) + 1
         ref, by = plan.plan.ref, Actor(user.get_username())
-        self._waiting.append(Waiting(cycle, asked, by, trail, writer, plan, ref, version, now, began, go_on))
+        self._waiting.append(WaitingCreation(cycle, asked, by, trail, writer, plan, ref, version, now, began, go_on))
         self._schedule()
         return True
 
@@ -165,8 +165,8 @@ class DirectCreations:
     def _begin(self) -> None:
         """Write what waits: all of one author, without two objects of one name."""
         self._is_scheduled = False
-        group: dict[Ref, Waiting] = {}
-        others: deque[Waiting] = deque()
+        group: dict[Ref, WaitingCreation] = {}
+        others: deque[WaitingCreation] = deque()
         by = self._waiting[0].by
         while self._waiting and len(group) < GROUP:
             one = self._waiting.popleft()
@@ -190,9 +190,9 @@ class DirectCreations:
         except Exception:  # noqa: BLE001  # a value that cannot be packed: the lean way names it
             self._end(members, None)
 
-    def _end(self, group: list[Waiting], found: Created | Exception | None) -> None:
+    def _end(self, group: list[WaitingCreation], found: CreatedObjects | Exception | None) -> None:
         """Answer a group. If nothing was written because of one of them, each goes on by itself."""
-        if isinstance(found, Created):
+        if isinstance(found, CreatedObjects):
             self._knowledge.note_time(found.at)
             if not change_log.has_room(found.newest):
                 newest = found.newest
@@ -206,7 +206,7 @@ class DirectCreations:
             self._count_down(one)
             self._rates.spend(client_of(one.by.name))
             try:
-                if isinstance(found, Created):
+                if isinstance(found, CreatedObjects):
                     _answer(one, found, place)
                 else:
                     _refuse(one, found)
@@ -216,20 +216,20 @@ class DirectCreations:
             self._leave(self._waiting.popleft())
         self._schedule()
 
-    def _leave(self, one: Waiting) -> None:
+    def _leave(self, one: WaitingCreation) -> None:
         """Let a creation go another way, because the database fails or something of its group has changed."""
         self._count_down(one)
         if not one.cycle.disconnected:
             one.go_on()
 
-    def _count_down(self, one: Waiting) -> None:
+    def _count_down(self, one: WaitingCreation) -> None:
         token = one.asked.token
         self._counts[token] -= 1
         if not self._counts[token]:
             del self._counts[token]
 
 
-def _answer(one: Waiting, created: Created, place: int) -> None:
+def _answer(one: WaitingCreation, created: CreatedObjects, place: int) -> None:
     """Send the object that was created, as uvicorn and the lean way would."""
     audit.begin(one.trail)
     try:
@@ -243,7 +243,7 @@ def _answer(one: Waiting, created: Created, place: int) -> None:
     _finish(one, CREATED, headers, written.text)
 
 
-def _refuse(one: Waiting, error: Exception) -> None:
+def _refuse(one: WaitingCreation, error: Exception) -> None:
     """Answer with an error of the database, as the lean way does. Whether the object is stored may be unknown."""
     scope: Any = one.cycle.scope
     environ = environ_of(scope, bytes(one.cycle.body))
@@ -253,7 +253,7 @@ def _refuse(one: Waiting, error: Exception) -> None:
     _finish(one, reply.status, lines_of(reply.headers), reply.body)
 
 
-def _finish(one: Waiting, status: int, headers: bytes, body: bytes) -> None:
+def _finish(one: WaitingCreation, status: int, headers: bytes, body: bytes) -> None:
     if not one.cycle.disconnected:
         send(one.cycle, status, headers, body)
     measure(ObjectView, "POST", status, perf_counter() - one.began)

@@ -70,7 +70,7 @@ class Line(NamedTuple):
         return f"[+]{self.name} ok{': ' if self.note else ''}{self.note}"
 
 
-class Report(NamedTuple):
+class HealthReport(NamedTuple):
     """The results of all checks at one moment."""
 
     lines: tuple[Line, ...]
@@ -96,20 +96,20 @@ class Health:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._own: psycopg.Connection[Any] | None = None
-        self._report: tuple[float, Report] | None = None
+        self._report: tuple[float, HealthReport] | None = None
         self._refused: tuple[float, str] | None = None
 
     def note_refused(self, why: str) -> None:
         """Remember why the database refused a write, for the check `writes`."""
         self._refused = (clock(), why)
 
-    def report(self) -> Report:
+    def report(self) -> HealthReport:
         """Return a report that is at most one second old."""
         if not self._lock.acquire(timeout=WAIT_SECONDS):
             return unanswered(WAIT_SECONDS, self._report and self._report[1])
         try:
             if self._report is None or clock() - self._report[0] > FRESH_SECONDS:
-                self._report = (clock(), Report(tuple(self._run_checks())))
+                self._report = (clock(), HealthReport(tuple(self._run_checks())))
             return self._report[1]
         finally:
             self._lock.release()
@@ -295,11 +295,11 @@ def _line(title: str, group: str, ended: Ended | None, waits: dict[str, float], 
     return Line(title, "", f"{held}, {waiting}")
 
 
-def unanswered(seconds: float, before: Report | None = None) -> Report:
+def unanswered(seconds: float, before: HealthReport | None = None) -> HealthReport:
     """Return the report for checks that did not end in time. Problems of the report `before` are kept."""
     line = Line("database", f"no answer within {seconds:g} s", needed=True)
     known = before.lines if before is not None else ()
-    return Report((line, *(one for one in known if one.problem and one.name != line.name)))
+    return HealthReport((line, *(one for one in known if one.problem and one.name != line.name)))
 
 
 def restore(own: psycopg.Connection[Any]) -> str:

@@ -35,14 +35,14 @@ class Disconnected(Exception):
     """The client has disconnected."""
 
 
-class Body(NamedTuple):
+class CompleteBody(NamedTuple):
     """A complete body. Call `hold.release()` when the request is answered."""
 
     data: bytes
     hold: Hold
 
 
-async def body_of(receive: Receive, *, budget: Budget, identify: Identify) -> Body:
+async def body_of(receive: Receive, *, budget: Budget, identify: Identify) -> CompleteBody:
     """Return the body of a request.
 
     Raises Disconnected, TooLarge, Unauthorized for a larger body without credentials, TooManyRequests if the budget is
@@ -93,7 +93,7 @@ class _Reading:
         self.parts: list[bytes] = []
         self.size = 0
 
-    async def body(self, identify: Identify) -> Body:
+    async def body(self, identify: Identify) -> CompleteBody:
         await self._within(ANONYMOUS_SECONDS, self._next())
         if not self.receive.more and self.size <= SMALL:
             return self._whole()
@@ -110,8 +110,8 @@ class _Reading:
         self.parts.clear()
         self.hold.release()
 
-    def _whole(self) -> Body:
-        return Body(b"".join(self.parts), self.hold)
+    def _whole(self) -> CompleteBody:
+        return CompleteBody(b"".join(self.parts), self.hold)
 
     async def _rest(self, most: int) -> None:
         self._check(most)

@@ -52,7 +52,7 @@ _STREAM_OR_FORM: Final = frozenset(("watch", "format"))  # query parameters
 _JSON: Final = "application/json"
 
 
-class Reply(NamedTuple):
+class LeanReply(NamedTuple):
     """A complete answer, and the name of the user who asked ("": not known, because the database is away)."""
 
     status: int
@@ -95,7 +95,7 @@ class LeanRequest:
         return content
 
 
-def answer(environ: dict[str, Any]) -> Reply | None:
+def answer(environ: dict[str, Any]) -> LeanReply | None:
     """Return the answer to a request; None: it goes the full way, and nothing has been done."""
     request = _eligible(environ)
     if request is None:
@@ -182,7 +182,7 @@ def renderer_of(accept: str) -> renderers.FormRenderer | None:
     return chosen if isinstance(chosen, renderers.FormRenderer) else None
 
 
-def _answered(request: Any, trail: audit.Trail) -> Reply | None:
+def _answered(request: Any, trail: audit.Trail) -> LeanReply | None:
     """Return the answer; None: the caller has no valid token or no right, or nothing is served here."""
     view = ObjectView()
     try:
@@ -214,7 +214,7 @@ def _credential(request: Any) -> Credential | None:
     return REMEMBERED.check(header, lambda: credential_of(header.partition(" ")[2].strip(), request))
 
 
-def _handled(request: Any, view: ObjectView, trail: audit.Trail) -> Reply:
+def _handled(request: Any, view: ObjectView, trail: audit.Trail) -> LeanReply:
     """Return what the view answers, or its error as a Status."""
     fixed = [(b"allow", ", ".join(view.allowed_methods).encode())]
     fixed += [(b"warning", value.encode()) for value in warning_values([view.target.resource.deprecation])]
@@ -230,7 +230,7 @@ def _handled(request: Any, view: ObjectView, trail: audit.Trail) -> Reply:
     return _reply(request, trail, response, body, ((b"content-type", content_type.encode()), *fixed))
 
 
-def refused(request: Any, headers: tuple[tuple[bytes, bytes], ...], error: Exception, trail: audit.Trail) -> Reply:
+def refused(request: Any, headers: tuple[tuple[bytes, bytes], ...], error: Exception, trail: audit.Trail) -> LeanReply:
     """Return an error as a Status, logged and recorded as the full way does."""
     failure = error_mapping.status_error(error)
     if request.method != "GET":
@@ -245,7 +245,7 @@ def refused(request: Any, headers: tuple[tuple[bytes, bytes], ...], error: Excep
 
 def _reply(
     request: Any, trail: audit.Trail, response: Any, body: bytes, headers: tuple[tuple[bytes, bytes], ...]
-) -> Reply:
+) -> LeanReply:
     more = [(name.lower().encode(), value.encode("latin-1")) for name, value in _own_headers(response)]
     whole = [
         *headers,
@@ -254,7 +254,7 @@ def _reply(
         (b"audit-id", trail.audit_id.encode()),
         *more,
     ]
-    return Reply(response.status_code, whole, body, request.META.get(CALLER, ""))
+    return LeanReply(response.status_code, whole, body, request.META.get(CALLER, ""))
 
 
 def _own_headers(response: Any) -> Iterator[tuple[str, str]]:

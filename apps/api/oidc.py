@@ -38,7 +38,7 @@ LEEWAY_SECONDS: Final = 10  # clocks differ
 RESERVED: Final = "system:"  # no name or group of a provider begins with this
 
 
-class Found(NamedTuple):
+class TokenUser(NamedTuple):
     """The user of a token, and the key of the login for streams."""
 
     user: Identity
@@ -79,7 +79,7 @@ class Provider:
         self._stopping.set()
         self._asked.set()
 
-    def find(self, token: str) -> Found | None:
+    def find(self, token: str) -> TokenUser | None:
         """Return the user of a token; None: the token is not valid, or its key is not known yet."""
         try:
             key = self._keys.get(str(jwt.get_unverified_header(token).get("kid", "")))
@@ -135,12 +135,12 @@ def _verified(token: str, key: jwt.PyJWK, *, audience: str) -> dict[str, Any]:
     return claims
 
 
-def _login(claims: Mapping[str, Any], token: str) -> Found | None:
+def _login(claims: Mapping[str, Any], token: str) -> TokenUser | None:
     """Return the login of verified claims; None: a required claim is missing, or the name is not allowed."""
     caller = caller_of_claims(claims)
     if caller is None:
         return None
-    return Found(Identity(caller), f"{UNTIL}{int(claims['exp'])}:{hashlib.sha256(token.encode()).hexdigest()}")
+    return TokenUser(Identity(caller), f"{UNTIL}{int(claims['exp'])}:{hashlib.sha256(token.encode()).hexdigest()}")
 
 
 def caller_of_claims(claims: Mapping[str, Any]) -> Caller | None:

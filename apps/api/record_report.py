@@ -21,10 +21,10 @@ class MarkdownRenderer(FormRenderer):
     content_type = "text/markdown; charset=utf-8"
 
     def encode(self, answer: Answer, context: Mapping[str, Any]) -> bytes:
-        return answer.markdown.encode() if isinstance(answer, Report) else answer.text
+        return answer.markdown.encode() if isinstance(answer, RecordReport) else answer.text
 
 
-class Report(Answer):
+class RecordReport(Answer):
     """The report about some records."""
 
     def __init__(self, records: Sequence[FailoverRecord], *, title: str, omissions: Iterable[str] = ()) -> None:

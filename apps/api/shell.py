@@ -63,7 +63,7 @@ _PROXY = re.compile(PATTERN)
 T = TypeVar("T")
 
 
-class Reply(NamedTuple):
+class FullReply(NamedTuple):
     """Django's complete answer, or the stream, push or request to a member that the view authorised."""
 
     status: int
@@ -153,7 +153,7 @@ class Shell:
             if abort := scope.get("extensions", {}).get(ABORT):
                 abort["now"]()
 
-    async def _reply(self, scope: Scope, receive: Receive) -> Reply:
+    async def _reply(self, scope: Scope, receive: Receive) -> FullReply:
         """Return the answer to a request. Raises Disconnected."""
         try:
             if "\0" in scope["path"] or b"%00" in scope["query_string"]:
@@ -196,7 +196,7 @@ class Shell:
         await incoming.discard()
         await self._send(reply, send)
 
-    async def _send(self, reply: Reply, send: Send) -> None:
+    async def _send(self, reply: FullReply, send: Send) -> None:
         """Send a complete answer. A large answer counts against the user's budget until it is sent. Raises Stalled."""
         hold = self.budget.hold(reply.user)
         try:
@@ -212,7 +212,7 @@ class Shell:
         finally:
             hold.release()
 
-    async def _ready(self, scope: Scope) -> Reply:
+    async def _ready(self, scope: Scope) -> FullReply:
         """Return the answer of /readyz. Checks that take too long are reported as a problem."""
         verbose = go_bool("verbose", QueryDict(scope["query_string"]).get("verbose"))
         checks = asyncio.get_running_loop().run_in_executor(self.health, HEALTH.report)
@@ -246,18 +246,18 @@ class Shell:
                 raise _writes_wait() from None
             yield
 
-    def _call(self, environ: dict[str, Any]) -> Reply:
+    def _call(self, environ: dict[str, Any]) -> FullReply:
         """Answer one request, in a thread: the lean way, or else with Django's."""
         reply = None
         try:
             if (reply := lean.answer(environ)) is None:
                 return self._full(environ)
-            return Reply(reply.status, reply.headers, reply.body, user=reply.user)
+            return FullReply(reply.status, reply.headers, reply.body, user=reply.user)
         finally:
             if may_end_credentials(environ, is_object=reply is not None):
                 REMEMBERED.forget()  # before the answer, so that a revocation holds when its author reads of it
 
-    def _full(self, environ: dict[str, Any]) -> Reply:
+    def _full(self, environ: dict[str, Any]) -> FullReply:
         """Answer one request with Django. A stream is authorised here again, whichever view returned it."""
         started: list[Any] = []
 
@@ -269,15 +269,15 @@ class Shell:
         try:
             if isinstance(response, WatchResponse):
                 authorization.check(response.stream.allowed)
-                return Reply(200, [], b"", response.stream)
+                return FullReply(200, [], b"", response.stream)
             if isinstance(response, PushResponse):
                 authorization.check(response.push.allowed)
-                return Reply(200, [], b"", push=response.push)
+                return FullReply(200, [], b"", push=response.push)
             user = environ.get(callers.CALLER, "")
             if isinstance(response, ProxyResponse):
                 authorization.check(response.proxied.allowed)
-                return Reply(200, [], b"", proxied=response.proxied, user=user)
-            return Reply(started[0], started[1], b"".join(response), user=user)
+                return FullReply(200, [], b"", proxied=response.proxied, user=user)
+            return FullReply(started[0], started[1], b"".join(response), user=user)
         finally:
             close = getattr(response, "close", None)
             if close is not None:
@@ -364,16 +364,16 @@ _PUSH_HEADERS: Headers = [
 ]
 
 
-def _plain(scope: Scope, status: int, text: str) -> Reply:
+def _plain(scope: Scope, status: int, text: str) -> FullReply:
     body = b"" if scope["method"] == "HEAD" else text.encode()
-    return Reply(status, [(b"content-type", b"text/plain; charset=utf-8")], body)
+    return FullReply(status, [(b"content-type", b"text/plain; charset=utf-8")], body)
 
 
-def _failed(error: StatusError) -> Reply:
+def _failed(error: StatusError) -> FullReply:
     headers: Headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
     if error.details.retry_after_seconds:
         headers.append((b"retry-after", str(error.details.retry_after_seconds).encode()))
-    return Reply(error.code, headers, orjson.dumps(status_of(error)))
+    return FullReply(error.code, headers, orjson.dumps(status_of(error)))
 
 
 def _before_shutdown(call: Callable[[], None]) -> None:

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator
 
 from apps.api.budget import ANONYMOUS
-from apps.api.incoming import MAX_ANONYMOUS, Body, Identify, Scope
+from apps.api.incoming import MAX_ANONYMOUS, CompleteBody, Identify, Scope
 from controlplane.apimachinery.errors import BadRequest, TooLarge, Unauthorized
 from controlplane.wire.body import MAX_BYTES
 
@@ -16,7 +16,7 @@ PIECE = 64 * 1024  # bytes that are unpacked at once
 _GZIP_FORMAT = 16 + zlib.MAX_WBITS
 
 
-async def unpacked(scope: Scope, body: Body, *, identify: Identify) -> tuple[Scope, Body]:
+async def unpacked(scope: Scope, body: CompleteBody, *, identify: Identify) -> tuple[Scope, CompleteBody]:
     """Return the request with its body unpacked, if it is compressed with gzip. Others are returned as they are.
 
     The unpacked bytes count against the caller's budget while they are unpacked, so a small body that unpacks to
@@ -32,10 +32,10 @@ async def unpacked(scope: Scope, body: Body, *, identify: Identify) -> tuple[Sco
         body.hold.release()
         raise
     headers = [(name, value) for name, value in scope["headers"] if name != ENCODING]
-    return {**scope, "headers": headers}, Body(data, body.hold)
+    return {**scope, "headers": headers}, CompleteBody(data, body.hold)
 
 
-async def _unpacked(body: Body, identify: Identify) -> bytes:
+async def _unpacked(body: CompleteBody, identify: Identify) -> bytes:
     parts: list[bytes] = []
     size, is_identified = 0, body.hold.user != ANONYMOUS
     for part in _pieces(body.data):

@@ -31,7 +31,7 @@ from apps.api.pod_commands import check_pods
 from apps.api.query import Listing, dry_run, listing_of, writing_of
 from apps.api.streams import watch_response
 from apps.api.target import Target, target_of
-from apps.api.writing import REASON, Gone, Writer
+from apps.api.writing import REASON, RemovedAnswer, RequestWriter
 from apps.objects.configuration import configuration
 from apps.objects.confirmation import kubectl_delete
 from apps.objects.decision_log import log_refusal
@@ -231,7 +231,7 @@ class ObjectView(TargetView):
         resource = self.target.resource
         if self.target.name:
             done = writer.delete(options)
-            if isinstance(done, Gone):
+            if isinstance(done, RemovedAnswer):
                 status = success(kind=resource.plural, name=done.name, group=resource.group, uid=done.uid)
                 return warning(Response(Answer(status)), done.warnings)
             return warning(_response(ObjectAnswer(resource, done.text)), done.warnings)
@@ -243,14 +243,14 @@ class ObjectView(TargetView):
         if not self.target.name:
             raise MethodNotAllowed(f"the server does not allow {method} on a collection; name one object in the URL")
 
-    def _writer(self, request: Request, options: Any = None) -> Writer:
+    def _writer(self, request: Request, options: Any = None) -> RequestWriter:
         writing = writing_of(request.query_params, user_agent=request.headers.get("User-Agent", ""))
         if options is not None:
             writing = writing.__class__(writing.manager, dry_run(request.query_params, options), "Ignore", False)
         name = self.target.name or self.target.resource.plural
         asked = confirmation(request, name, self._kubectl(request, name))
         reason = reason_of(request, REASON)
-        return Writer(
+        return RequestWriter(
             store(),
             configuration().settings(),
             self.target,
@@ -270,7 +270,7 @@ class ObjectView(TargetView):
         response = _response(ObjectAnswer(self.target.resource, written.text), status=201 if written.created else 200)
         return warning(response, written.warnings)
 
-    def _scaled(self, writer: Writer, wanted: Any) -> Response:
+    def _scaled(self, writer: RequestWriter, wanted: Any) -> Response:
         written = writer.scale(wanted)
         return warning(_response(_scale_of(self.target.resource, written.text)), written.warnings)
 

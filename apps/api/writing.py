@@ -39,7 +39,7 @@ Document = dict[str, Any]
 REASON = "API"  # of these writes in the change log
 
 
-class Written(NamedTuple):
+class WrittenAnswer(NamedTuple):
     """What a write led to: the object as it is served now, warnings, and whether the object is new."""
 
     text: bytes
@@ -47,14 +47,14 @@ class Written(NamedTuple):
     created: bool = False
 
 
-class Planned(NamedTuple):
+class PlannedRequest(NamedTuple):
     """A creation that is decided, and warnings about the fields of the request."""
 
     plan: writer.Planned
     warnings: list[str]
 
 
-class Gone(NamedTuple):
+class RemovedAnswer(NamedTuple):
     """An object that was removed, and the warnings for the caller."""
 
     name: str
@@ -62,7 +62,7 @@ class Gone(NamedTuple):
     warnings: tuple[str, ...]
 
 
-class Writer:
+class RequestWriter:
     """The writes of one request: by which user, to which object, with which options.
 
     `now`: the database's time, None: it is read when it is needed.
@@ -103,34 +103,34 @@ class Writer:
             confirmation=confirmation,
         )
 
-    def create(self, body: bodies.Body) -> Written:
+    def create(self, body: bodies.DecodedBody) -> WrittenAnswer:
         """Store a new object. Raises AlreadyExists, NotFound if its namespace is missing, Invalid, BadRequest."""
         document, warnings = self._new(body)
         return self._served(self.writer.create(self.kind, document), warnings)
 
-    def plan(self, body: bodies.Body) -> Planned:
+    def plan(self, body: bodies.DecodedBody) -> PlannedRequest:
         """Return a creation that is decided and not stored; see `objects.writer.Writer.plan`."""
         document, warnings = self._new(body)
-        return Planned(self.writer.plan(self.kind, document), warnings)
+        return PlannedRequest(self.writer.plan(self.kind, document), warnings)
 
-    def planned(self, plan: Planned, outcome: Outcome) -> Written:
+    def planned(self, plan: PlannedRequest, outcome: Outcome) -> WrittenAnswer:
         """Return what a plan has led to, when its decision is stored."""
         return self._served(self.writer.planned(plan.plan, outcome), plan.warnings)
 
-    def _new(self, body: bodies.Body) -> tuple[Document, list[str]]:
+    def _new(self, body: bodies.DecodedBody) -> tuple[Document, list[str]]:
         """Return the document of a new object, and warnings about its fields."""
         document, warnings = self._known(bodies.about(self.target, body.document), body.duplicates)
         if document["metadata"].get("resourceVersion"):
             raise BadRequest("resourceVersion should not be set on objects to be created")
         return document, warnings
 
-    def update(self, body: bodies.Body) -> Written:
+    def update(self, body: bodies.DecodedBody) -> WrittenAnswer:
         """Store a whole new state. Raises Conflict if the body is based on an older version, NotFound, Invalid."""
         document, warnings = self._known(bodies.about(self.target, body.document), body.duplicates)
         exact = bool(document["metadata"].get("resourceVersion"))
         return self._served(self._change(lambda live: document, exact=exact), warnings)
 
-    def patch(self, content_type: str, raw: bytes) -> Written:
+    def patch(self, content_type: str, raw: bytes) -> WrittenAnswer:
         """Patch an object: JSON, merge, strategic merge for built-in kinds, or server-side apply."""
         if media_type_of(content_type) == APPLY_PATCH:
             return self.apply(raw)
@@ -146,7 +146,7 @@ class Writer:
         written = self._change(patched, exact=b"resourceVersion" in raw)
         return self._served(written, warnings)
 
-    def apply(self, raw: bytes) -> Written:
+    def apply(self, raw: bytes) -> WrittenAnswer:
         """Apply server-side: the fields in the body belong to the field manager afterwards."""
         duplicates: list[str] = []
         intent = bodies.about(self.target, decode_body(APPLY_PATCH, raw, duplicates=duplicates))
@@ -174,7 +174,7 @@ class Writer:
 
         return self._served(self._change(applied, exact=bool(version), tracked=True), warnings)
 
-    def delete(self, options: Document) -> Written | Gone:
+    def delete(self, options: Document) -> WrittenAnswer | RemovedAnswer:
         """Delete one object. The object stays, with a deletionTimestamp, while finalizers keep it.
 
         Raises NotFound, and Conflict if a precondition fails or a Cluster still has bindings.
@@ -189,10 +189,10 @@ class Writer:
             raise NotFound.of(self.resource.plural, self.target.name, group=self.resource.group)
         (done,) = deleted
         if done.left is None:
-            return Gone(done.was.metadata.name, done.was.metadata.uid, done.warnings)
+            return RemovedAnswer(done.was.metadata.name, done.was.metadata.uid, done.warnings)
         return self._served(writer.Written(done.left, []), done.warnings)
 
-    def scale(self, wanted: Callable[[Document], Document]) -> Written:
+    def scale(self, wanted: Callable[[Document], Document]) -> WrittenAnswer:
         """Set the replicas of a workload to what `wanted` makes of its present Scale; return the workload."""
 
         def changed(live: Document) -> Document:
@@ -229,10 +229,10 @@ class Writer:
 
         return self.writer.change(self.target.ref, build, retry=not exact)
 
-    def _served(self, written: writer.Written, warnings: Sequence[str]) -> Written:
+    def _served(self, written: writer.Written, warnings: Sequence[str]) -> WrittenAnswer:
         """Return a write as it is served. `warnings` about the request come before the writer's own."""
         (text,) = texts_in_version(self.kind, [text_of(written.stored)])
-        return Written(text, [*warnings, *written.warnings], written.created)
+        return WrittenAnswer(text, [*warnings, *written.warnings], written.created)
 
     def _known(self, document: Document, duplicates: list[str]) -> tuple[Document, list[str]]:
         """Return the document without unknown fields, and the warnings that fieldValidation asks for."""

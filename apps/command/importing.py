@@ -30,7 +30,7 @@ from apps.command.import_plan import (
 from apps.command.kubectl import Attempt
 from apps.command.options import command
 from apps.command.run import Run
-from apps.command.source import ControlPlane, Files, Identity, Served, Source
+from apps.command.source import ControlPlane, Discovery, Files, Identity, Source
 from controlplane.apimachinery.names import OBSERVE_ANNOTATION, UNJOIN_ANNOTATION
 
 app = typer.Typer()
@@ -111,7 +111,7 @@ def _names(items: Sequence[Item]) -> list[str]:
 
 def _write(run: Run, items: Sequence[Item]) -> list[str]:
     """Create what does not exist yet; return a line for each object that was refused."""
-    served, refused = Served(run.api), []
+    served, refused = Discovery(run.api), []
     created = Counter[str]()
     for item in items:
         if item.left_out:
@@ -136,7 +136,7 @@ def _write(run: Run, items: Sequence[Item]) -> list[str]:
 
 def _moved(run: Run, items: list[Item]) -> list[str]:
     """Return a line for each binding whose clusters are not those of the source."""
-    served, lines = Served(run.api), []
+    served, lines = Discovery(run.api), []
     for identity, wanted in placements(items).items():
         path = served.path(*identity)
         try:
@@ -175,7 +175,7 @@ def _undo(run: Run, items: list[Item], *, seconds: float) -> None:
             )
     going = removable(items)
     run.rows(("Kind", "To remove"), list(Counter(item.kind for item in going).items()))
-    served, removed = Served(run.api), 0
+    served, removed = Discovery(run.api), 0
     found_at = [served.path(*item.identity) for item in going]
     run.concerned = len(placements(items))
     same = [Attempt("DELETE", path) for path in found_at if path is not None]
@@ -201,7 +201,7 @@ def _undo(run: Run, items: list[Item], *, seconds: float) -> None:
     )
 
 
-def _still_there(run: Run, served: Served, bindings: set[Identity]) -> int:
+def _still_there(run: Run, served: Discovery, bindings: set[Identity]) -> int:
     """Return how many of these bindings Lifeboat has."""
     count = 0
     for kind in BINDINGS:

@@ -28,7 +28,7 @@ class Source(Protocol):
         """Return one object. None: the source does not have it."""
 
 
-class Served:
+class Discovery:
     """Finds the addresses of kinds by the discovery of an API."""
 
     def __init__(self, api: Api) -> None:
@@ -73,7 +73,7 @@ class ControlPlane:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._served = Served(api)
+        self._served = Discovery(api)
         self.name = api.server
 
     def listed(self, api_version: str, kind: str) -> Sequence[Document]:

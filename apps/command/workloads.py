@@ -14,7 +14,7 @@ from controlplane.apimachinery.names import binding_name
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
-class Served(NamedTuple):
+class ServedKind(NamedTuple):
     """A kind that the API serves, and the names by which users name it."""
 
     kind: str
@@ -69,7 +69,7 @@ def _existing(run: Run, *candidates: Subject, named: str) -> Subject:
     )
 
 
-def _served(api: Api) -> Iterator[Served]:
+def _served(api: Api) -> Iterator[ServedKind]:
     """Yield the kinds of aggregated discovery, first those of the core group."""
     for root in ("/api", "/apis"):
         for group in api.get(root, accept=_DISCOVERY)["items"]:
@@ -83,4 +83,4 @@ def _served(api: Api) -> Iterator[Served]:
                         *one.get("shortNames", ()),
                     }
                     qualified = {f"{name}.{group['metadata'].get('name', '')}" for name in names}
-                    yield Served(kind, one["scope"] == "Namespaced", frozenset(names | qualified))
+                    yield ServedKind(kind, one["scope"] == "Namespaced", frozenset(names | qualified))

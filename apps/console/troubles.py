@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from apps.api.health import Report
+from apps.api.health import HealthReport
 
 _HELP: Final = {
     "database": "curl http://127.0.0.1:8080/readyz?verbose",
@@ -38,7 +38,7 @@ class Trouble(NamedTuple):
     command: str
 
 
-def troubles(report: Report) -> tuple[Trouble, ...]:
+def troubles(report: HealthReport) -> tuple[Trouble, ...]:
     """Return a line for each part of Lifeboat whose check fails. Groups of workers share a line."""
     found: dict[str, Trouble] = {}
     for line in report.lines:

@@ -23,7 +23,7 @@ from apps.objects import edits, history
 from apps.objects.access import check_grant, may
 from apps.objects.admin_guard import Question, confirmed, show_where_to_watch
 from apps.objects.admin_permissions import KindPermissions, allowed
-from apps.objects.changelist import CappedPaginator, Page, choices, search_objects
+from apps.objects.changelist import CappedPaginator, RowsPage, choices, search_objects
 from apps.objects.conditions import conditions_of
 from apps.objects.confirmation import kubectl_delete
 from apps.objects.edits import Document, Edited
@@ -63,8 +63,8 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
 
     # The list
 
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[Page]:
-        return Page
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[RowsPage]:
+        return RowsPage
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         rows = super().get_queryset(request)

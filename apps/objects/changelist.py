@@ -37,7 +37,7 @@ class CappedPaginator(Paginator):
         return min(counted, COUNTED)
 
 
-class Page(ChangeList):
+class RowsPage(ChangeList):
     """A page of a list. Its admin reads what the rows show of other tables for all rows at once (`attach`)."""
 
     def get_results(self, request: Any) -> None:

@@ -38,7 +38,7 @@ _SAME_NAMESPACES: Final = f"""objects_written('namespaces', %s, (
 MOST_KEPT: Final = 256  # statements: each set of tables has its own
 
 
-class Created(NamedTuple):
+class CreationAnswer(NamedTuple):
     """What the database says of a creation: the newest version before it, when it got the lock, and how it waited."""
 
     base: int
@@ -64,7 +64,7 @@ def is_whole(prepared: Prepared) -> bool:
     return bool(prepared.settled.lines) and all(other.locked for other in prepared.other_rows)
 
 
-def create(raw: Any, batch: Batch, prepared: Prepared, *, channel: str) -> Created:
+def create(raw: Any, batch: Batch, prepared: Prepared, *, channel: str) -> CreationAnswer:
     """Write a batch for which `creates_only` and `is_whole` hold, and commit it.
 
     `channel`: on which the newest version is sent. Raises UniqueViolation if an object exists already, and
@@ -72,7 +72,7 @@ def create(raw: Any, batch: Batch, prepared: Prepared, *, channel: str) -> Creat
     """
     row = BinaryCursor(raw).run(*statement(batch, prepared, channel=channel)).fetchone()
     assert row is not None, "the statement returns a row"
-    return Created(*row[:3])
+    return CreationAnswer(*row[:3])
 
 
 def statement(

@@ -92,7 +92,7 @@ class Place(NamedTuple):
     version: int = 0
 
 
-class Page(NamedTuple):
+class RecordPage(NamedTuple):
     """Records in the order of their positions.
 
     `after`: the position behind which the next page starts; None: this is the last page. `omissions`: sentences for the
@@ -138,7 +138,7 @@ def of_bindings(bindings: Sequence[Ref], *, most_changes: int) -> Sequence[Failo
     return _records(bindings, most_changes=most_changes)
 
 
-def of_fleet(*, namespace: str = "") -> Page:
+def of_fleet(*, namespace: str = "") -> RecordPage:
     """Return the failovers of the bindings that failed over last, as one page. Five queries.
 
     `namespace` "": all namespaces. Records of cluster-scoped bindings are in `record.EVENTS_NAMESPACE`. The page covers
@@ -154,10 +154,10 @@ def of_fleet(*, namespace: str = "") -> Page:
             "list with limit=500 and follow continue to get all of them",
             *omissions,
         )
-    return Page(sorted(_records([item.ref for item in chosen]), key=place_of), omissions=omissions)
+    return RecordPage(sorted(_records([item.ref for item in chosen]), key=place_of), omissions=omissions)
 
 
-def page(*, namespace: str = "", after: Place | None = None, limit: int) -> Page:
+def page(*, namespace: str = "", after: Place | None = None, limit: int) -> RecordPage:
     """Return at most `limit` of all failovers in the change log, those behind a position. Five queries.
 
     As with every list, a page may have fewer records than `limit` although more follow.
@@ -174,9 +174,9 @@ def page(*, namespace: str = "", after: Place | None = None, limit: int) -> Page
         (entry for entry in _records([entry.ref for entry in chosen]) if place_of(entry) > start), key=place_of
     )
     if len(records) > limit:
-        return Page(records[:limit], place_of(records[limit - 1]), _shortened(chosen))
+        return RecordPage(records[:limit], place_of(records[limit - 1]), _shortened(chosen))
     more = len(chosen) < len(found)
-    return Page(records, Place(*chosen[-1].place, LAST) if more else None, _shortened(chosen))
+    return RecordPage(records, Place(*chosen[-1].place, LAST) if more else None, _shortened(chosen))
 
 
 def _readable(found: Sequence[_FailedOver], *, limit: int = LAST, start: Place | None = None) -> list[_FailedOver]:

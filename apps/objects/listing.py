@@ -21,7 +21,7 @@ class Text(NamedTuple):
     text: bytes
 
 
-class Page(NamedTuple):
+class ObjectPage(NamedTuple):
     """Objects ordered by (namespace, name), and the resourceVersion of the list."""
 
     version: int
@@ -37,7 +37,7 @@ def page(
     labels: LabelSelector = EVERYTHING,
     fields: Sequence[FieldSelectorTerm] = (),
     keys: Sequence[str] = (),
-) -> Page:
+) -> ObjectPage:
     """Return the objects behind `after`, and the version of the list. One statement reads both from one snapshot.
 
     `fields`: only the terms of metadata.name and metadata.namespace count, the caller checks the other terms. `keys`:
@@ -62,7 +62,7 @@ def page(
         rows = cursor.run(query, (*params, limit) if limit else params).fetchall()
     if kind in encryption.KINDS:
         rows = [(*row[:3], None if row[3] is None else encryption.opened(kind, row[3])) for row in rows]
-    return Page(rows[0][0], [Text(space, name, text) for _, space, name, text in rows if name is not None])
+    return ObjectPage(rows[0][0], [Text(space, name, text) for _, space, name, text in rows if name is not None])
 
 
 def count(kind: str, *, namespace: str = "", after: tuple[str, str] = START) -> int:

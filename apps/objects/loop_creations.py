@@ -22,7 +22,7 @@ from apps.objects.apply import CHANGES_CHANNEL, Timing, outcomes_of
 from apps.objects.arrays import Array, shown
 from apps.objects.batch import Batch, Item, Settled, Texts, refs_of
 from apps.objects.decision_log import log_outcomes
-from apps.objects.loop_session import LoopSession, Statement
+from apps.objects.loop_session import LoopSession, PreparedStatement
 from apps.objects.statements import prepare
 from controlplane.engine.decision import Decision
 from controlplane.engine.routing import Router
@@ -39,7 +39,7 @@ _interval: Final = Struct("!qii")
 _OTHER_WAY: Final = (UniqueViolation, CheckViolation, DataCorrupted)
 
 
-class Created(NamedTuple):
+class CreatedObjects(NamedTuple):
     """The outcomes of all decisions, the database's time when it had the write lock, and the newest version."""
 
     outcomes: Sequence[Outcome]
@@ -47,7 +47,7 @@ class Created(NamedTuple):
     newest: int
 
 
-Done = Callable[[Created | Exception | None], None]
+Done = Callable[[CreatedObjects | Exception | None], None]
 """Takes what was created. None: nothing, and another way has to be taken. An error: that of the database."""
 
 
@@ -84,7 +84,7 @@ class LoopCreations(LoopSession):
 
         def answered(result: pq.abc.PGresult | None) -> None:
             found = _created(result, prepared.settled, sent)
-            if isinstance(found, Created):
+            if isinstance(found, CreatedObjects):
                 pairs = [(None, decision) for decision in decisions]
                 log_outcomes(pairs, found.outcomes, by=by, seconds=perf_counter() - began)
             done(found)
@@ -92,7 +92,7 @@ class LoopCreations(LoopSession):
         self.run(statement, list(map(_packed, params)), answered, within=self._seconds)
 
 
-def _created(result: pq.abc.PGresult | None, settled: Settled, sent: float) -> Created | Exception | None:
+def _created(result: pq.abc.PGresult | None, settled: Settled, sent: float) -> CreatedObjects | Exception | None:
     """Return what a statement did. `sent`: when it was sent, by this process's clock."""
     if result is None:
         return psycopg.OperationalError("the session ended before the database answered")
@@ -104,7 +104,7 @@ def _created(result: pq.abc.PGresult | None, settled: Settled, sent: float) -> C
     waited = _interval.unpack(result.get_value(0, 2) or b"")[0] / 1e6  # for the lock; less than a day
     newest = base + len(settled.lines)
     instruments.transaction(Timing(len(settled.lines), max(0.0, perf_counter() - sent - waited)))
-    return Created(outcomes_of(settled, versions=range(base + 1, newest + 1)), at, newest)
+    return CreatedObjects(outcomes_of(settled, versions=range(base + 1, newest + 1)), at, newest)
 
 
 def _packed(value: Any) -> bytes:
@@ -121,9 +121,9 @@ def _type_of(value: Any) -> int:
 
 
 @lru_cache(maxsize=creation.MOST_KEPT)
-def _statement(query: str, types: tuple[int, ...]) -> Statement:
+def _statement(query: str, types: tuple[int, ...]) -> PreparedStatement:
     """Return a statement of `creation`, with the numbers of its parameters in it."""
     parts = query.split("%s")
     assert len(parts) == len(types) + 1, "each parameter has a place"
     text = parts[0] + "".join(f"${number}{part}" for number, part in enumerate(parts[1:], start=1))
-    return Statement(f"create {hash((query, types)):x}".encode(), text.replace("%%", "%").encode(), types)
+    return PreparedStatement(f"create {hash((query, types)):x}".encode(), text.replace("%%", "%").encode(), types)

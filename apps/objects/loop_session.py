@@ -22,7 +22,7 @@ BINARY: Final = 1  # format of all parameters and answers
 _DONE: Final = frozenset((pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK))
 
 
-class Statement(NamedTuple):
+class PreparedStatement(NamedTuple):
     """An SQL statement with the types of its parameters. It is prepared when it is run for the first time."""
 
     name: bytes
@@ -119,7 +119,9 @@ class LoopSession:
             self._fail(str(error))
         return self.is_open
 
-    def run(self, statement: Statement, params: Sequence[bytes | None], answered: Answered, *, within: float) -> None:
+    def run(
+        self, statement: PreparedStatement, params: Sequence[bytes | None], answered: Answered, *, within: float
+    ) -> None:
         """Run a statement with packed parameters. Without an answer `within` seconds the session ends."""
         session, loop = self._session, self._loop
         assert session is not None

@@ -11,7 +11,7 @@ from typing import Final
 from psycopg import pq
 
 from apps.objects.arrays import TextArray, texts
-from apps.objects.loop_session import LoopSession, Statement
+from apps.objects.loop_session import LoopSession, PreparedStatement
 
 log: Final = logging.getLogger(__name__)
 
@@ -50,10 +50,10 @@ def _documents(result: pq.abc.PGresult | None, count: int) -> list[bytes | None]
 
 
 @cache
-def _statement(table: str) -> Statement:
+def _statement(table: str) -> PreparedStatement:
     """Return the statement for documents by reference. The subquery looks up each reference in the index."""
     query = f"""
         SELECT w.place, (
             SELECT o.doc FROM {table} o WHERE o.kind = w.kind AND o.namespace = w.namespace AND o.name = w.name)
         FROM unnest($1, $2, $3) WITH ORDINALITY AS w(kind, namespace, name, place)"""
-    return Statement(table.encode(), query.encode(), (TextArray.oid,) * 3)
+    return PreparedStatement(table.encode(), query.encode(), (TextArray.oid,) * 3)

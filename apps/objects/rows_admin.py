@@ -14,7 +14,7 @@ from django.urls import reverse
 
 from apps.objects.access import authorize, may
 from apps.objects.admin_permissions import may_read_path
-from apps.objects.changelist import CappedPaginator, Page, search_log
+from apps.objects.changelist import CappedPaginator, RowsPage, search_log
 from apps.objects.masks import without_contents
 from apps.objects.yaml_text import difference, to_yaml
 from controlplane.apimachinery.meta import Ref
@@ -43,8 +43,8 @@ class RowAdmin(admin.ModelAdmin):
             return self.list_display
         return [field.name for field in self.opts.concrete_fields]
 
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[Page]:
-        return Page
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[RowsPage]:
+        return RowsPage
 
     def attach(self, rows: Any) -> None:
         """Called with the rows of a page before they are shown."""

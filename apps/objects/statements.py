@@ -18,7 +18,7 @@ from controlplane.kind import KINDS, Kind
 from controlplane.kinds import RESOURCE_BINDING
 
 
-class Statement(NamedTuple):
+class PackedStatement(NamedTuple):
     """An SQL statement and its packed columns.
 
     `locked`: the same as a part of a statement that takes the write lock (`creation.py`). "": it cannot be a part.
@@ -44,7 +44,7 @@ class Prepared(NamedTuple):
 
     settled: Settled
     groups: list[LineGroup]
-    other_rows: list[Statement]  # child rows and row-native values
+    other_rows: list[PackedStatement]  # child rows and row-native values
     marks: due.Marks
     ends: due.Ends
 
@@ -130,9 +130,9 @@ def label_keys(labels: Mapping[str, str]) -> list[str]:
     return [text for key, value in labels.items() for text in (f"{key}={value}", key)]
 
 
-def _child_statements(lines: Sequence[Line]) -> list[Statement]:
+def _child_statements(lines: Sequence[Line]) -> list[PackedStatement]:
     """Return the statements that replace the child rows of each object whose child rows change."""
-    statements: list[Statement] = []
+    statements: list[PackedStatement] = []
     for table, lines_of_table in _by_table(lines):
         for child in table.children:
             emptied: list[str] = []
@@ -147,9 +147,9 @@ def _child_statements(lines: Sequence[Line]) -> list[Statement]:
                     emptied.append(owner)
                 inserted.extend((owner, *row) for row in after)
             if emptied:
-                statements.append(Statement(child.delete, [texts(emptied)]))
+                statements.append(PackedStatement(child.delete, [texts(emptied)]))
             if inserted:
-                statements.append(Statement(child.insert, child.pack(inserted)))
+                statements.append(PackedStatement(child.insert, child.pack(inserted)))
     return statements
 
 
@@ -159,7 +159,7 @@ _ADD_USE = """
     ON CONFLICT (namespace, resource) DO UPDATE SET amount = t.amount + excluded.amount"""
 
 
-def _quota_statements(lines: Sequence[Line]) -> list[Statement]:
+def _quota_statements(lines: Sequence[Line]) -> list[PackedStatement]:
     """Return the statement that adds to what namespaces use of quotas, if the lines change it [federated-quotas]."""
     sums: Counter[tuple[str, str]] = Counter()
     for line in lines:
@@ -169,7 +169,7 @@ def _quota_statements(lines: Sequence[Line]) -> list[Statement]:
             for resource, change in quota.changes(before, after).items():
                 sums[line.ref.namespace, resource] += change
     rows = [(*key, str(change)) for key, change in sorted(sums.items()) if change]
-    return [Statement(_ADD_USE, [texts(column) for column in zip(*rows, strict=True)])] if rows else []
+    return [PackedStatement(_ADD_USE, [texts(column) for column in zip(*rows, strict=True)])] if rows else []
 
 
 def _by_table(lines: Sequence[Line]) -> Iterable[tuple[ObjectTable, list[Line]]]:
@@ -179,18 +179,18 @@ def _by_table(lines: Sequence[Line]) -> Iterable[tuple[ObjectTable, list[Line]]]
     return groups.items()
 
 
-def _row_statements(row_changes: Sequence[Save | Drop]) -> list[Statement]:
+def _row_statements(row_changes: Sequence[Save | Drop]) -> list[PackedStatement]:
     """Return the statements that save and drop row-native values. Of several changes of one key, the last counts."""
     tables: dict[RowTable, dict[str, Save | Drop]] = {}
     for change in row_changes:
         type_: Any = type(change.row)
         tables.setdefault(row_table(type_), {})[change.row.key] = change
-    statements: list[Statement] = []
+    statements: list[PackedStatement] = []
     for table, changes in tables.items():
         saved = [change.row for change in changes.values() if isinstance(change, Save)]
         dropped = [change.row for change in changes.values() if not isinstance(change, Save)]
         if saved:
-            statements.append(Statement(table.save, table.pack(saved), table.save_locked))
+            statements.append(PackedStatement(table.save, table.pack(saved), table.save_locked))
         if dropped:
-            statements.append(Statement(table.drop, table.pack(dropped, fields=table.named)))
+            statements.append(PackedStatement(table.drop, table.pack(dropped, fields=table.named)))
     return statements

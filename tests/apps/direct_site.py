@@ -12,7 +12,7 @@ from django.contrib.auth import get_user_model
 
 from apps.api import tokens
 from apps.api.connections import guarded
-from apps.api.shell import Reply, Shell
+from apps.api.shell import FullReply, Shell
 from apps.objects.default_roles import make_roles
 from apps.objects.namespaces import make_namespaces
 from apps.objects.store import store
@@ -34,7 +34,7 @@ class Counting(Shell):
 
     calls = 0
 
-    def _call(self, environ: dict[str, Any]) -> Reply:
+    def _call(self, environ: dict[str, Any]) -> FullReply:
         self.calls += 1
         return super()._call(environ)
 

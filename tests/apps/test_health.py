@@ -117,7 +117,7 @@ def test_a_stopped_main_process_stays_reported_while_its_pool_is_late_with_the_l
 
 
 def test_checks_that_take_too_long_hide_no_problem_that_was_known() -> None:
-    known = health.Report((health.Line("database", ""), health.Line("redis", "away"), health.Line("beat", "")))
+    known = health.HealthReport((health.Line("database", ""), health.Line("redis", "away"), health.Line("beat", "")))
 
     found = health.unanswered(5.0, known)
 

@@ -76,7 +76,7 @@ class Account:
 
 
 @dataclass(frozen=True)
-class Server:
+class PostgresServer:
     """A private server."""
 
     program: Program
@@ -87,7 +87,7 @@ class Server:
     data: str  # a name for the data; another one if the folder was created again
 
 
-def prepare(home: RunFolder, *, throwaway: bool = False) -> Server:
+def prepare(home: RunFolder, *, throwaway: bool = False) -> PostgresServer:
     """Create missing folders for data and socket, and return the server to start.
 
     Raises SuperviseError if no usable PostgreSQL is found, or if another version created the data.
@@ -117,7 +117,9 @@ def prepare(home: RunFolder, *, throwaway: bool = False) -> Server:
     url = f"postgresql://{ROLE}@/{DATABASE}?host={urllib.parse.quote(str(sockets), safe='/')}"
     born = (data / "PG_VERSION").stat()
     named = f"{born.st_ino:x}-{born.st_mtime_ns:x}"
-    return Server(program=program, url=url, version=version, source=binaries, first_start=first_start, data=named)
+    return PostgresServer(
+        program=program, url=url, version=version, source=binaries, first_start=first_start, data=named
+    )
 
 
 def server_account() -> Account:

@@ -24,7 +24,7 @@ USUAL_PORT = 6380  # not 6379, the port of a system's Redis; each folder starts 
 
 
 @dataclass(frozen=True)
-class Server:
+class RedisServer:
     """A private server."""
 
     program: Program
@@ -33,7 +33,7 @@ class Server:
     source: Path  # the binary
 
 
-def prepare(home: RunFolder) -> Server:
+def prepare(home: RunFolder) -> RedisServer:
     """Write the configuration, and return the server to start. Raises SuperviseError if no server program is found."""
     binary, version = find_binary()
     port, password = free_port(USUAL_PORT + int(home.identity, 16) % 1000), home.secret("redis")
@@ -49,7 +49,7 @@ def prepare(home: RunFolder) -> Server:
         ready=lambda: _answers(port, password),
         ready_within=20.0,
     )
-    return Server(program=program, url=f"redis://:{password}@{LOOPBACK}:{port}/0", version=version, source=binary)
+    return RedisServer(program=program, url=f"redis://:{password}@{LOOPBACK}:{port}/0", version=version, source=binary)
 
 
 def find_binary() -> tuple[Path, str]:
