@@ -138,6 +138,7 @@ def _resource(spec: Document, version: Document) -> Resource:
         categories=tuple(names.get("categories") or ()),
         subresources=tuple(name for name in ("status", "scale") if name in (version.get("subresources") or {})),
         columns=tuple(_columns(version)),
+        adds_age=not version.get("additionalPrinterColumns"),
         fields=tuple(selectable["jsonPath"].removeprefix(".") for selectable in version.get("selectableFields") or ()),
         scale=_scale_paths(version),
         deprecation=_deprecation(spec, version),

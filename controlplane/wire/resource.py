@@ -99,6 +99,7 @@ class Resource(msgspec.Struct, frozen=True):
     verbs: the verbs of discovery. Reviews can only be created.
     columns: the columns between Name and Age. `table` adds these two, unless a column here has that name already;
     "Last Seen" and "Created At" replace Age too.
+    adds_age: `table` adds the column Age. False: a definition states all its columns, as with a kube-apiserver.
     fields: the fields that a field selector may use besides metadata.name and metadata.namespace (`check_fields`).
     deprecation: the warning for each request; "": the version is not deprecated.
     stored_fields: of those, the fields that have another name in stored objects, with that name.
@@ -114,6 +115,7 @@ class Resource(msgspec.Struct, frozen=True):
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
+    adds_age: bool = True
     verbs: tuple[str, ...] = VERBS
     fields: tuple[str, ...] = ()
     stored_fields: tuple[tuple[str, str], ...] = ()

@@ -29,10 +29,10 @@ _STAND_FOR_AGE = frozenset(("Age", "Last Seen", "Created At"))
 
 
 def columns_of(resource: Resource) -> tuple[Column, ...]:
-    """Return all columns of a resource: Name, its own columns, and Age after those of priority 0."""
+    """Return all columns of a resource: Name, its own columns, and, if it adds one, Age after those of priority 0."""
     names = {column.name for column in resource.columns}
     first = () if "Name" in names else (_NAME,)
-    if names & _STAND_FOR_AGE:
+    if names & _STAND_FOR_AGE or not resource.adds_age:
         return (*first, *resource.columns)
     wide = tuple(column for column in resource.columns if column.priority > 0)
     plain = tuple(column for column in resource.columns if column.priority == 0)

@@ -75,6 +75,18 @@ def test_columns_show_what_their_paths_find():
     assert rows[1]["cells"] == ["two", "", "", "", "", ""]
 
 
+@pytest.mark.parametrize(
+    ("stated", "shown"),
+    [([], ["Name", "Age"]), ([{"name": "Seats", "type": "integer", "jsonPath": ".spec.seats"}], ["Name", "Seats"])],
+)
+def test_age_is_shown_only_where_a_definition_states_no_columns(stated: list[dict], shown: list[str]) -> None:
+    version = {"name": "v1", "served": True, "storage": True, "additionalPrinterColumns": stated}
+
+    ((boat, _),) = definition.served({"spec": {**BOATS["spec"], "versions": [version]}})
+
+    assert [column.name for column in columns_of(boat)] == shown
+
+
 def test_what_is_defined_can_be_explained():
     served = definition.served(BOATS)
 
