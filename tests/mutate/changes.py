@@ -46,7 +46,11 @@ class Change:
 
 
 def changes(source: str) -> Iterator[Change]:
-    """Return the changes of a module, line by line. Those that only annotations or signatures show are left out."""
+    """Return the changes of a module, line by line.
+
+    Left out are those of annotations, of signatures, of options of classes (`frozen`) and of constant defaults of
+    fields, because most classes state them for their readers, and no code depends on them.
+    """
     found = sorted(_changed_sources(source))
     names = functions(source)
     for number, changed in found:
@@ -84,9 +88,22 @@ def _behaviour(source: str) -> CodeType | None:
             node.annotation = None
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             node.returns = None
+        elif isinstance(node, ast.ClassDef):
+            _plain_class(node)
         elif isinstance(node, ast.AnnAssign):
             node.annotation = ast.copy_location(ast.Constant(0), node)
     return compile(tree, "", "exec")
+
+
+def _plain_class(node: ast.ClassDef) -> None:
+    """Remove the options of a class and of its decorators, and the constant defaults of its fields."""
+    node.keywords = []
+    for decorator in node.decorator_list:
+        if isinstance(decorator, ast.Call):
+            decorator.keywords = []
+    for field in node.body:
+        if isinstance(field, ast.AnnAssign) and isinstance(field.value, ast.Constant):
+            field.value = ast.copy_location(ast.Constant(0), field.value)
 
 
 def functions(source: str) -> dict[int, str]:

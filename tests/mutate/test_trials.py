@@ -49,6 +49,17 @@ def test_each_change_alters_a_line_and_neither_annotations_nor_signatures() -> N
     ]
 
 
+def test_options_of_classes_and_constant_defaults_of_their_fields_are_not_changed() -> None:
+    stated = """
+@dataclass(frozen=True)
+class Door(Struct, frozen=True):
+    is_open: bool = False
+    width: int = 3 + 1
+"""
+
+    assert [(change.number, change.after) for change in changes(stated)] == [(5, "width: int = 3 - 1")]
+
+
 def test_what_no_test_notices_is_printed_within_functions_and_outside_of_them(tmp_path: Path) -> None:
     (tmp_path / "room.py").write_text(MODULE.replace("3 + 1", "len('four') * 1"))
     (tmp_path / "test_room.py").write_text(TESTS)
