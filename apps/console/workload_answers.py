@@ -13,6 +13,7 @@ from controlplane.kinds.obstacle import Obstacle
 from controlplane.kinds.rows import Eviction
 from controlplane.scheduling import placement_explanation
 from controlplane.scheduling.cluster_arrays import Fleet
+from controlplane.scheduling.departures import left_for_taints
 from controlplane.scheduling.filter_table import COLUMNS, KEEPS, REFUSES, ClusterRow, FilterTable, filter_table
 from controlplane.scheduling.placement_explanation import PlacementExplanation
 from controlplane.scheduling.question import question_of
@@ -54,7 +55,13 @@ def explained(
         return shown
     fleet = Fleet.of(situation.clusters, settings=settings)
     neighbours = WorkloadGroups(situation.groups).seen_by(binding)
-    question = question_of(binding.spec, binding.status, settings=settings, neighbours=neighbours)
+    question = question_of(
+        binding.spec,
+        binding.status,
+        settings=settings,
+        neighbours=neighbours,
+        left=left_for_taints(binding, fleet),
+    )
     found = filter_table(fleet, question, term=term)
     places = [place for place, _ in enumerate(COLUMNS) if _is_relevant(found, place)]
     shown["filters"] = [COLUMNS[place] for place in places]

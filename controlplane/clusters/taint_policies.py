@@ -30,8 +30,8 @@ from controlplane.kinds.taint_policy import (
     MatchCondition,
     PolicyTaint,
     TaintToAdd,
+    rules,
 )
-from controlplane.kinds.taint_policy.rules import OPERATORS
 
 
 class Sight(msgspec.Struct, frozen=True):
@@ -135,9 +135,15 @@ def rule_of(spec: ClusterTaintPolicySpec, taint: TaintToAdd | PolicyTaint) -> st
 def holds(rule: MatchCondition, conditions: tuple[Condition, ...]) -> bool:
     """Test one condition of a policy. A condition that the cluster does not have never matches, not even with NotIn."""
     reported = condition(conditions, rule.condition_type)
-    if reported is None or rule.operator not in OPERATORS:
+    if reported is None:
         return False
-    return (reported.status in rule.status_values) == (rule.operator == "In")
+    match rule.operator:
+        case rules.IN:
+            return reported.status in rule.status_values
+        case rules.NOT_IN:
+            return reported.status not in rule.status_values
+        case _:
+            return False
 
 
 def match(rules: Sequence[MatchCondition], conditions: tuple[Condition, ...], *, empty: bool) -> bool:

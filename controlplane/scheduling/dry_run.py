@@ -16,6 +16,7 @@ from controlplane.kinds.placement_review import PlacementReviewStatus
 from controlplane.scheduling import binding_outcome, placement_explanation
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.colocation import Applications
+from controlplane.scheduling.departures import left_for_taints
 from controlplane.scheduling.note import detail_of, summary_of
 from controlplane.scheduling.question import Groups
 from controlplane.scheduling.schedule import Placed, schedule
@@ -82,6 +83,7 @@ def review(
         ledger=ledger,
         neighbours=WorkloadGroups(around.groups).seen_by(binding),
         application=Applications(around.applications, settings).seen_by(binding, now=now),
+        left=left_for_taints(binding, fleet),
     )
     part = placement_explanation.NotedDecision(
         summary_of(verdict, trigger=trigger, now=now), detail_of(verdict), fleet.names

@@ -87,15 +87,16 @@ def schedule(
     neighbours: Neighbours = ALONE,
     application: Application = NO_APPLICATION,
     unavailable: Collection[str] = (),
+    left: Collection[str] = (),
     hint: tuple[TargetCluster, ...] | None = None,
 ) -> Verdict:
     """Return the placement of a binding, or the reason why there is none.
 
     `ledger`: capacity that is reserved and that no report counts yet; it is not changed here. `unavailable`: clusters
-    that count as unavailable. `hint`: the targets that an eviction reserved; see `answer`. Raises ValueError if the
-    binding has no placement or requests something that is not a quantity.
+    that count as unavailable. `left`: as in `question_of`. `hint`: the targets that an eviction reserved; see `answer`.
+    Raises ValueError if the binding has no placement or requests something that is not a quantity.
     """
-    question = question_of(spec, status, settings=settings, neighbours=neighbours, application=application)
+    question = question_of(spec, status, settings=settings, neighbours=neighbours, application=application, left=left)
     seen = fleet.without(unavailable) if unavailable else fleet
     return answer(question, seen, ledger if ledger is not None else Ledger(fleet), settings=settings, hint=hint)
 

@@ -12,7 +12,11 @@ from msgspec.structs import replace
 
 from apps.objects.store import store
 from controlplane.apimachinery.meta import Ref
-from controlplane.apimachinery.names import PROPAGATION_POLICY_NAME_ANNOTATION, PROPAGATION_POLICY_NAMESPACE_ANNOTATION
+from controlplane.apimachinery.names import (
+    BEFORE_FAILOVER_ANNOTATION,
+    PROPAGATION_POLICY_NAME_ANNOTATION,
+    PROPAGATION_POLICY_NAMESPACE_ANNOTATION,
+)
 from controlplane.engine.decision import Decision, Save
 from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER_RESOURCE_BINDING
@@ -27,6 +31,7 @@ from tests.builders import objects, templates
 from tests.builders.objects import eviction
 from tests.builders.placements import duplicated, placement
 from tests.builders.templates import namespace
+from tests.core.test_failback import away
 
 PAGE = "/bindings/default/web-deployment"
 
@@ -130,6 +135,18 @@ def test_each_filter_says_what_it_thinks_of_each_cluster(root: Client) -> None:
     assert "refuses it does not serve Deployment of apps/v1" in shown
     assert "refuses clusterAffinity does not select it" in shown
     assert "No cluster is refused by Leaving, Terminating" in shown
+
+
+def test_the_filters_refuse_a_cluster_that_the_binding_has_left_because_of_a_taint(root: Client) -> None:
+    member = objects.cluster("member1", taints=[Taint("slow", "PreferNoExecute", time_added=objects.START)])
+    stored(namespace("default"), member, objects.cluster("member2"))
+    moved = away(placement(), was={"member1": 2}, now={"member2": 2}).metadata.annotations
+    annotation = {BEFORE_FAILOVER_ANNOTATION: moved[BEFORE_FAILOVER_ANNOTATION]}
+    stored(web(placement(), on={"member2": 2}).with_meta(annotations=annotation))
+
+    shown = text(root, PAGE)
+
+    assert "refuses the binding was evicted from it because of a taint, and it still has a taint that evicts" in shown
 
 
 def test_each_cluster_says_what_would_happen_if_it_died(root: Client) -> None:

@@ -9,6 +9,7 @@ import pytest
 from controlplane.kinds.cluster import Taint
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.departures import left_for_taints
+from controlplane.scheduling.dry_run import review
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding, cluster, no_execute
 from tests.builders.placements import placement
@@ -48,3 +49,13 @@ def test_a_binding_that_has_left_no_cluster_has_no_departures() -> None:
     fleet = Fleet.of([cluster("a", taints=[no_execute(at=BEFORE)])], settings=Settings())
 
     assert left_for_taints(binding("web", placement(), on={"a": 1}), fleet) == ()
+
+
+def test_a_review_gives_back_no_cluster_that_the_scheduler_would_not() -> None:
+    left = away(placement(), was={"member1": 6, "member2": 6}, now={"member2": 6})
+    taint = Taint("gone", "PreferNoExecute", time_added=BEFORE)
+
+    for taints, expected in (((taint,), {"member2"}), ((), {"member1", "member2"})):
+        members = [cluster("member1", taints=taints), cluster("member2")]
+        answer = review(left, members, settings=Settings(), now=START)
+        assert {target.name for target in answer.clusters} == expected

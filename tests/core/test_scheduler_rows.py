@@ -17,6 +17,7 @@ from controlplane.kinds.binding import (
     BindingSuspension,
     GracefulEvictionTask,
     ResourceBindingSpec,
+    ResourceBindingStatus,
 )
 from controlplane.kinds.cluster import Cluster, ResourceSummary, Taint
 from controlplane.kinds.policy import (
@@ -32,7 +33,7 @@ from controlplane.kinds.policy import (
 from controlplane.scheduling import filters, trigger
 from controlplane.scheduling.binding_outcome import SUCCESS
 from controlplane.scheduling.cluster_arrays import Fleet
-from controlplane.scheduling.question import Neighbours
+from controlplane.scheduling.question import Neighbours, question_of
 from controlplane.scheduling.refusals import refusals
 from controlplane.scheduling.schedule import NO_CLUSTER_FIT, SCHEDULER_ERROR, UNSCHEDULABLE
 from controlplane.scheduling.trigger import needs_scheduling
@@ -314,6 +315,18 @@ def test_every_filter_there_is_has_a_row() -> None:
     missing = {row.name for row in filters.FILTERS} - {row.partition(":")[0] for row in FILTERS}
     assert not missing, "add a case to FILTERS above for each of these filters"
     assert {row.partition(":")[0] for row in FILTERS} <= {row.name for row in filters.FILTERS}
+
+
+@pytest.mark.parametrize("row", FILTERS)
+def test_a_binding_that_a_filter_answers_differently_shares_no_answer_with_others(row: str) -> None:
+    """What a filter reads of a binding has to be in `filters.shared_key`, or others get the answer of this binding."""
+    verdict = _answer(FILTERS[row], there=False)
+    plan, asked = verdict.explanation.attempts[0].plan, verdict.explanation.question
+    other = question_of(spec(asked.placement), ResourceBindingStatus(), settings=Settings())
+    key, others = (filters.shared_key(plan, question) for question in (asked, other))
+    answers = [filters.feasible(plan, question).tolist() for question in (asked, other)]
+
+    assert answers[0] == answers[1] or key != others, f"add what the filter {row} reads to filters.shared_key"
 
 
 # Outcomes [scheduling-outcomes]; Karmada's QuotaExceeded comes from a webhook of quotas, which do not exist here

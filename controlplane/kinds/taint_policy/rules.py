@@ -11,7 +11,8 @@ from controlplane.kinds.policy import affinity_rules
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, MatchCondition
 from controlplane.settings import Settings
 
-OPERATORS = ("In", "NotIn")
+IN, NOT_IN = "In", "NotIn"
+OPERATORS = (IN, NOT_IN)
 STATUSES = ("True", "False", "Unknown")
 
 
