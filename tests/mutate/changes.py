@@ -6,7 +6,6 @@ import ast
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import CodeType
 
 import parso
 from cosmic_ray.ast import ast_nodes  # type: ignore[import-untyped]
@@ -74,8 +73,8 @@ def _changed_sources(source: str) -> set[tuple[int, str]]:
     return found
 
 
-def _behaviour(source: str) -> CodeType | None:
-    """Return the code of a source without what only readers and type checkers use. None: the source is invalid."""
+def _behaviour(source: str) -> str | None:
+    """Return the tree of a source without what only readers and type checkers use. None: the source is invalid."""
     try:
         tree = ast.parse(source)
     except SyntaxError:
@@ -92,7 +91,7 @@ def _behaviour(source: str) -> CodeType | None:
             _plain_class(node)
         elif isinstance(node, ast.AnnAssign):
             node.annotation = ast.copy_location(ast.Constant(0), node)
-    return compile(tree, "", "exec")
+    return ast.dump(tree)
 
 
 def _plain_class(node: ast.ClassDef) -> None:
