@@ -93,7 +93,10 @@ class MemoryHost:
         log.error("controller %s failed for %s: %s\n%s", failure.controller, failure.ref, failure.error, failure.trace)
 
     def connected(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function that uses the store, and return its result. Called in the thread of the store."""
+        """Call a function that uses the store, and return its result. Call this in the thread of the store.
+
+        Afterwards `written` gets the controllers that may be due. A store in memory needs no connection.
+        """
         try:
             return function(*arguments)
         finally:

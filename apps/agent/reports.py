@@ -41,7 +41,7 @@ class Reports:
         self.wake = asyncio.Event()
 
     async def run(self) -> None:
-        """Send until cancelled."""
+        """Send each time `wake` is set, until cancelled. After a failure, send again; the pause doubles each time."""
         while True:
             await self.wake.wait()
             self.wake.clear()

@@ -36,7 +36,10 @@ class Disconnected(Exception):
 
 
 class CompleteBody(NamedTuple):
-    """A complete body. Call `hold.release()` when the request is answered."""
+    """A complete body, and the share of the memory budget that it takes.
+
+    Call `hold.release()` when the request is answered.
+    """
 
     data: bytes
     hold: Hold

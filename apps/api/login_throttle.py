@@ -65,7 +65,10 @@ class LoginThrottle:
         self._checking = {True: threading.Semaphore(AT_ONCE), False: threading.Semaphore(AT_ONCE)}
 
     def answer(self, request: HttpRequest, log_in: Callable[[], Any]) -> Any:
-        """Return the answer of `log_in`, or 429 if this address or this browser has to wait."""
+        """Return the answer of `log_in`, or 429 without calling it.
+
+        That is if this browser (without one, this address) has to wait, or too many logins are checked now.
+        """
         browser = browser_of(request)
         key = f"browser {browser}" if browser else f"address {address_of(request)}"
         with self._lock:

@@ -8,7 +8,7 @@ from apps.command.errors import CommandError
 
 
 def clusters(incomplete: str) -> list[str]:
-    """Return the names of the clusters that begin with what the user has typed."""
+    """Return the names of the clusters that begin with what the user has typed. Empty: also if the API gives none."""
     try:
         found = Api(kubeconfig.read(None, ""), warn=lambda text: None).items(paths.CLUSTERS)["items"]
     except CommandError:

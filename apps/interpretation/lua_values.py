@@ -40,7 +40,10 @@ class Reader:
         self._left = MAX_VALUES
 
     def read(self, value: Any, depth: int = 0) -> Any:
-        """Return a Lua value as a JSON value. An empty table is an empty list."""
+        """Return a Lua value as a JSON value. An empty table is an empty list.
+
+        Raises Unconvertible for a value that JSON does not have, and if there are too many values or levels.
+        """
         self._left -= 1
         if self._left < 0:
             raise Unconvertible(f"the result has more than {MAX_VALUES} values")

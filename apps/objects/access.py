@@ -90,7 +90,7 @@ def authorize(user: Any, request: Request) -> Verdict:
 
 
 def authorize_caller(caller: Caller, request: Request) -> Verdict:
-    """Return whether a caller may do this, by the policy in force."""
+    """Return whether a caller may do this, by the policy in force. For system:masters no policy is read."""
     return (_NO_ROLES if ADMINISTRATORS in caller.groups else access().policy()).authorize(caller, request)
 
 

@@ -69,7 +69,7 @@ _clusters: set[str] = set()  # clusters that have series
 
 
 class Timed(Protocol):
-    """A transaction that was measured."""
+    """A transaction, with the seconds for which it held the write lock."""
 
     @property
     def locked_seconds(self) -> float: ...

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 class StartedGroups:
-    """A set of names in memory that is shared with all processes forked later, one byte for each name."""
+    """A set of names of groups, in memory that all processes forked later share. `names`: all that may be added."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._index = {name: index for index, name in enumerate(names)}
@@ -17,5 +17,5 @@ class StartedGroups:
         return self._marks[self._index[name]] != 0
 
     def add(self, name: str) -> None:
-        """Add a name. Raises KeyError for a name that was not given at the start."""
+        """Record that a group has started. Raises KeyError for a name that was not given at the start."""
         self._marks[self._index[name]] = 1

@@ -115,8 +115,8 @@ def admit_update(
 def without_status(kind: Kind, doc: Document) -> Document:
     """Return a document without its status if the kind has a status subresource.
 
-    Only that subresource writes the status. A write of the object itself ignores the status in its document. It does
-    not check the stored status either, which members and older releases may have written against today's schema.
+    Only that subresource writes the status. A write of the object itself ignores the status in its document. The
+    stored status is not checked then either: members and older releases may have written one that is invalid today.
     """
     if kind.has_status and STATUS in kind.resource.subresources:
         return {key: value for key, value in doc.items() if key != STATUS}

@@ -101,7 +101,10 @@ class Conflict(StatusError):
 
     @classmethod
     def of(cls, plural: str, name: str, *, group: str = "", why: str = "") -> Conflict:
-        """Return the error for a write that is based on an older version than the stored version."""
+        """Return the error for a write that conflicts with the stored version.
+
+        `why`: the reason in words; "": the write is based on an older version than the stored one.
+        """
         why = why or "the object has been modified; please apply your changes to the latest version and try again"
         message = f'Operation cannot be fulfilled on {qualified(plural, group)} "{name}": {why}'
         return cls(message, kind=plural, group=group, name=name)

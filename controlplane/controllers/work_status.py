@@ -97,7 +97,10 @@ class WorkStatus(MemberController):
     def decide(
         self, snapshot: WorkStatusSnapshot, settings: Settings, *, now: datetime, answer: Answer | None = None
     ) -> Decision:
-        """Return the Work with the status and the health of its object. A lost object is applied again."""
+        """Write the status and the health of the object to its Work, by the answer of the member.
+
+        An object that the member does not have is marked as lost, for which it is applied again.
+        """
         work = snapshot.subject
         applied = condition(work.status.conditions, APPLIED)
         if answer is None or applied is None or applied.reason == NAMESPACE_USED:

@@ -92,7 +92,7 @@ class NodeRooms:
         return found
 
     def apart(self, one: NodeTerms, other: NodeTerms) -> Mask:
-        """Return the clusters on which no node is selected by both terms."""
+        """Return the clusters on which no node is selected by both terms. Clusters that report no node never are."""
         shared: Mask = ~self.reported
         shared[self._clusters[self._matches(one) & self._matches(other)]] = True
         return ~shared

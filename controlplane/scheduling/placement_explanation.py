@@ -117,7 +117,10 @@ def document(
 
 
 def with_overrides(explanation: PlacementExplanation, binding: Binding, works: Iterable[Work]) -> PlacementExplanation:
-    """Return the document with the override policies that change the copies, by the Works of the binding."""
+    """Return the document with the override policies that change the copies, and why others failed.
+
+    The policies are those in the Works, the failures those in the condition OverridesApplied of the binding.
+    """
     by_cluster = {work.cluster: applied_overrides(work.metadata.annotations) for work in works}
     named = tuple(
         ClusterOverrides(cluster, tuple(map(shown, policies)))

@@ -28,7 +28,7 @@ class RunFolder:
         self._lock: int | None = None  # None: not held by this process
 
     def create(self) -> None:
-        """Create the folder. Raises SuperviseError if it has files of others."""
+        """Create the folder and those in it. Raises SuperviseError if it has files and Lifeboat did not create it."""
         if self.root.exists() and any(self.root.iterdir()) and not (self.root / MARK).exists():
             raise SuperviseError(
                 f"{self.root} is not empty and was not created by Lifeboat: name another folder with --dir"

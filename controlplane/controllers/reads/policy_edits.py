@@ -21,7 +21,10 @@ PRIORITY_CLASS = "scheduling.k8s.io/PriorityClass"
 
 
 class PolicyEdits(NamedTuple):
-    """The workloads that edited and deleted policies concern, with their bindings, policies and priorities."""
+    """The workloads that edited and deleted policies concern, with their bindings and the policies that claim them.
+
+    `priorities`: the value of each PriorityClass that these policies name, by its name.
+    """
 
     templates: Mapping[Ref, Template]
     bindings: Mapping[Ref, Binding]

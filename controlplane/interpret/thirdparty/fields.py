@@ -80,7 +80,10 @@ def total(items: Items, field: str) -> Any:
 
 
 def last(items: Items, field: str, default: Any = None) -> Any:
-    """Return the field of the last member that reports a value for it; `default` if none does."""
+    """Return the field of the member that is last by the order of the clusters, of those that report a value.
+
+    `default` if none does. "" is no value.
+    """
     found = [report[field] for report in reports(items) if report.get(field) not in (None, "")]
     return found[-1] if found else default
 

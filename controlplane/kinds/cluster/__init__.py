@@ -223,7 +223,7 @@ class Cluster(Object, frozen=True):
 
     @property
     def called_directly(self) -> bool:
-        """Test whether the control plane calls the member. False: an agent in the member calls the control plane."""
+        """Test whether the control plane calls the member: it is a Push cluster and has an `apiEndpoint`."""
         return self.spec.sync_mode == PUSH and bool(self.spec.api_endpoint)
 
     @property

@@ -35,7 +35,10 @@ def last_known(status: str, since: datetime | None, *, now: datetime) -> str:
 
 
 def beside(clusters: Iterable[Cluster]) -> Beside:
-    """Return a function that returns since when the cluster of a Work cannot be reached; {}: it can."""
+    """Return a function from the document of a Work to what its columns need beside it.
+
+    That is the time since when its cluster cannot be reached, under OUT_OF_REACH. {}: it can be reached.
+    """
     since = {
         cluster.metadata.name: {OUT_OF_REACH: cluster.out_of_reach_since}
         for cluster in clusters
