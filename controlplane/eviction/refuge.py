@@ -16,6 +16,7 @@ from controlplane.engine.decision import CapacityGuard
 from controlplane.estimate.request import NOTHING_ASKED, Asked, Bundle
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.rows import CapacityReservation
+from controlplane.scheduling.batch import may_depend_on_capacity
 from controlplane.scheduling.binding_outcome import refuge_reservations
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.ledger import Ledger
@@ -107,6 +108,8 @@ def reserve_refuge(
 
     No other binding counts on this capacity until the scheduler uses it. A workload with several components takes one
     set on each new cluster; other workloads take replicas. `seen`: the number of the newest reservation in the ledger.
+    A binding whose placement does not depend on free capacity has no guards: its copies go where its placement says,
+    and the ledger may have been made without reading what is reserved.
     """
     before = {cluster.name: cluster.replicas for cluster in binding.spec.clusters}
     if isinstance(refuge.asked, Bundle):
@@ -118,7 +121,7 @@ def reserve_refuge(
         return Reservation()
     places = fleet.places(needed)
     ledger.reserve(places, np.array(list(needed.values()), dtype=np.int64), refuge.asked)
-    guards = ledger.capacity_guards(places, refuge.asked, seen=seen)
+    guards = ledger.capacity_guards(places, refuge.asked, seen=seen) if may_depend_on_capacity(binding.spec) else ()
     return Reservation(refuge_reservations(binding, needed, asked=refuge.asked, now=now), guards)
 
 

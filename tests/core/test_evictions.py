@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -13,6 +14,7 @@ from controlplane.engine import run
 from controlplane.engine.decision import Decision, Save
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.state import Actor
+from controlplane.estimate.request import Request
 from controlplane.eviction.rate import TakeTokens, Tokens
 from controlplane.kinds.binding import AggregatedStatusItem, ReplicaRequirements
 from controlplane.kinds.policy import (
@@ -20,11 +22,11 @@ from controlplane.kinds.policy import (
     StatePreservation,
     StatePreservationRule,
 )
-from controlplane.kinds.rows import EVICTED, HELD, Eviction, FleetState
+from controlplane.kinds.rows import EVICTED, HELD, CapacityReservation, Eviction, FleetState
 from controlplane.kinds.taint_policy import MatchCondition, TaintToAdd
 from controlplane.settings import GATES
 from tests.builders.objects import START, binding, cluster, no_execute, taint_policy
-from tests.builders.placements import duplicated
+from tests.builders.placements import by_weight, duplicated
 from tests.core.eviction_fleet import ANYWHERE, CLUSTERS, FAST, fleet, gone
 from tests.core.fleet_story import FAILOVER, Story
 
@@ -42,6 +44,18 @@ def test_i8_fault_22_a_recovery_drops_what_is_queued() -> None:
 
     assert story.queue() == {}
     assert len(gone(story)) == 2
+
+
+def test_copies_that_go_where_their_weights_say_leave_although_others_reserve_all_capacity_there() -> None:
+    story = Story(cluster("member1"), cluster("member2", room=10), settings=FAST)
+    request = msgspec.json.encode(Request()).decode()
+    story.save(CapacityReservation("o|member2", "b/other", "member2", 9, request, made_at=story.now))
+    story.store.create(binding("web", by_weight(member1=1, member2=1), on={"member1": 2}))
+
+    story.taint("member1", no_execute())
+    story.pass_seconds(5)
+
+    assert gone(story) == ["web"]
 
 
 def test_while_only_the_removal_window_runs_evictions_wait_as_recovering() -> None:
