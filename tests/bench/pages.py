@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from io import StringIO
 from statistics import median
 from time import perf_counter, process_time
+from typing import Any
 
 from django.contrib import admin
 from django.contrib.auth import get_user_model
@@ -18,10 +19,12 @@ from django.urls import reverse
 from apps.api.places import list_url, object_url
 from apps.console.cluster_acts import ACTS
 from apps.console.object_links import binding_url, record_url
+from apps.failover import what_if_runs
 from apps.failover.begun import FailoverChoice, begun_page
 from apps.failover.models import Eviction
 from apps.objects.configuration import configuration
 from apps.objects.store import store
+from apps.objects.what_if import effects_of, status_of
 from apps.objects.writer import Author, Writer
 from apps.worker.groups import GROUPS, MEMBERS
 from apps.worker.outside_world import world
@@ -29,9 +32,11 @@ from apps.worker.turn import Turn
 from controlplane.apimachinery.meta import Condition, Ref, to_seconds, with_condition
 from controlplane.engine.decision import Decision, Put
 from controlplane.engine.state import Actor
-from controlplane.kind import KINDS
+from controlplane.insight.changes import ClustersLost
+from controlplane.kind import KINDS, Kind
 from controlplane.kinds import CLUSTER, EVICTION, FAILOVER_CONFIGURATION, RESOURCE_BINDING, WORK
 from controlplane.kinds.cluster import Taint
+from controlplane.kinds.drill import DRILL, SIMULATED
 from controlplane.kinds.rows import EVICTED, QUEUED
 from tests.bench.figure import Figure
 
@@ -51,7 +56,7 @@ def run() -> list[Figure]:
     queued = Eviction.objects.filter(state=QUEUED).count()
     conditions = f"{CLUSTERS} clusters, {BINDINGS:,} bindings, {LOST} clusters lost, {queued:,} queued"
     figures = []
-    for name, path in _paths():
+    for name, path in (*_paths(), *_finished()):
         times, cpu = zip(*(_cost(browser, path) for _ in range(REQUESTS)), strict=True)
         figures.append(Figure(f"pages.{name}", median(times[1:]), "ms", REQUESTS - 1, conditions))
         figures.append(Figure(f"pages.{name}.cpu", median(cpu[1:]), "ms", REQUESTS - 1, "processor time of the server"))
@@ -66,6 +71,7 @@ def _paths() -> Iterator[tuple[str, str]]:
     yield "cluster", f"/clusters/{row.cluster}"
     yield "queue", "/queue"
     yield "rates", "/queue/rates?rate=5&secondary=0.2"
+    yield "order", f"/queue/order?verb=Hold&item={row.name}"
     yield "workload", binding_url(Ref.parse(row.binding))
     yield "records", "/records"
     yield "record", record_url(failover.name)
@@ -79,6 +85,8 @@ def _paths() -> Iterator[tuple[str, str]]:
         yield f"act_{act}", f"/clusters/{row.cluster}/{act}"
     yield "api.cluster", object_url(Ref(CLUSTER, "", row.cluster))
     yield "api.resourcebinding", object_url(Ref.parse(row.binding))
+    yield "admin.settings", "/admin/settings/"
+    yield "admin.failovers", "/admin/failovers/"
     for model in admin.site._registry:
         if model.__module__.startswith("apps."):
             name = f"{model._meta.app_label}_{model._meta.model_name}"
@@ -87,6 +95,19 @@ def _paths() -> Iterator[tuple[str, str]]:
                 yield f"admin.{name}.one", reverse(f"admin:{name}_change", args=[first.pk])
     for key in LISTED:
         yield f"api.{KINDS[key].resource.plural}", list_url(KINDS[key].resource, namespace="")
+
+
+def _finished() -> Iterator[tuple[str, str]]:
+    """Let a what-if question be answered and a drill end; yield their pages."""
+    lost = store().list(CLUSTER)[-1].metadata.name
+    changes = (ClustersLost((lost,)),)
+    yield "what_if_run", f"/what-if/{what_if_runs.keep(changes, status_of(effects_of(store(), changes)), user='pages')}"
+    head = {"apiVersion": KINDS[DRILL].resource.api_version, "kind": KINDS[DRILL].resource.kind}
+    spec = {"mode": SIMULATED, "clusters": [lost], "reason": "bench"}
+    _create(KINDS[DRILL], {**head, "metadata": {"name": "bench"}, "spec": spec})
+    while not (drill := store().get([Ref(DRILL, "", "bench")])[Ref(DRILL, "", "bench")]).status.result:
+        _turns()
+    yield "drill", f"/drills/{drill.metadata.name}"
 
 
 def _cost(browser: Client, path: str) -> tuple[float, float]:
@@ -99,9 +120,9 @@ def _cost(browser: Client, path: str) -> tuple[float, float]:
 
 def _lose() -> None:
     """Taint clusters as lost, and let the queue be processed until some evictions have taken place."""
-    kind, author = KINDS[FAILOVER_CONFIGURATION], Author("bench", "Bench")
+    kind = KINDS[FAILOVER_CONFIGURATION]
     head = {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind, "metadata": {"name": "default"}}
-    Writer(store(), configuration().settings(), author).create(kind, {**head, "spec": SPEC})
+    _create(kind, {**head, "spec": SPEC})
     configuration().settings(reread=True)
     _turns()  # from now on the gate counts as open
     for cluster in store().list(CLUSTER)[:LOST]:
@@ -114,6 +135,10 @@ def _lose() -> None:
     while Eviction.objects.filter(state=EVICTED).count() < MOVED:
         _turns("failover")
     _turns("scheduling")
+
+
+def _create(kind: Kind, document: dict[str, Any]) -> None:
+    Writer(store(), configuration().settings(), Author("bench", "Bench")).create(kind, document)
 
 
 def _end_health_checks() -> None:
