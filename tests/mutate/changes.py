@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import pickle
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import parso
@@ -32,6 +32,13 @@ OPERATORS = (
     *(f"core/{name}" for name in OTHERS.split()),
 )
 
+_UNORDERED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.NotEq,
+    ast.Gt: ast.NotEq,
+    ast.LtE: ast.Eq,
+    ast.GtE: ast.Eq,
+}
+
 
 @dataclass(frozen=True)
 class Change:
@@ -44,22 +51,23 @@ class Change:
     source: str
 
 
-def changes(source: str) -> Iterator[Change]:
+def changes(source: str, texts: Collection[str] = ()) -> Iterator[Change]:
     """Return the changes of a module, line by line.
 
     Left out are those of annotations, of signatures, of options of classes (`frozen`) and of constant defaults of
-    fields, because most classes state them for their readers, and no code depends on them.
+    fields, because most classes state them for their readers, and no code depends on them. A comparison with a text is
+    not made one of order, because the order of texts has no meaning. `texts`: names of constants that are texts.
     """
-    found = sorted(_changed_sources(source))
+    found = sorted(_changed_sources(source, texts))
     names = functions(source)
     for number, changed in found:
         before, after = source.splitlines()[number - 1], changed.splitlines()[number - 1]
         yield Change(names.get(number, ""), number, before.strip(), after.strip(), changed)
 
 
-def _changed_sources(source: str) -> set[tuple[int, str]]:
+def _changed_sources(source: str, texts: Collection[str]) -> set[tuple[int, str]]:
     """Return each changed source with the number of its changed line."""
-    tree, original = parso.parse(source), _behaviour(source)
+    tree, original = parso.parse(source), _behaviour(source, texts)
     stored = pickle.dumps(tree)  # a tree is copied in less time than it is parsed
     found: set[tuple[int, str]] = set()
     for name in OPERATORS:
@@ -67,13 +75,13 @@ def _changed_sources(source: str) -> set[tuple[int, str]]:
         count = sum(1 for node in ast_nodes(tree) for _ in operator.mutation_positions(node))
         for occurrence in range(count):
             changed = MutationVisitor(occurrence, operator).walk(pickle.loads(stored)).get_code()
-            if _behaviour(changed) not in (None, original):
+            if _behaviour(changed, texts) not in (None, original):
                 pairs = zip(source.splitlines(), changed.splitlines(), strict=False)
                 found.add((next(n for n, (a, b) in enumerate(pairs, 1) if a != b), changed))
     return found
 
 
-def _behaviour(source: str) -> str | None:
+def _behaviour(source: str, texts: Collection[str]) -> str | None:
     """Return the tree of a source without what only readers and type checkers use. None: the source is invalid."""
     try:
         tree = ast.parse(source)
@@ -87,11 +95,19 @@ def _behaviour(source: str) -> str | None:
             node.annotation = None
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             node.returns = None
+        elif isinstance(node, ast.Compare) and any(_is_text(one, texts) for one in (node.left, *node.comparators)):
+            node.ops = [_UNORDERED.get(type(op), type(op))() for op in node.ops]
         elif isinstance(node, ast.ClassDef):
             _plain_class(node)
         elif isinstance(node, ast.AnnAssign):
             node.annotation = ast.copy_location(ast.Constant(0), node)
     return ast.dump(tree)
+
+
+def _is_text(node: ast.expr, texts: Collection[str]) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str)
+    return isinstance(node, ast.Name) and node.id in texts
 
 
 def _plain_class(node: ast.ClassDef) -> None:

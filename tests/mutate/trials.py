@@ -55,6 +55,12 @@ def live(modules: Iterable[Path]) -> list[FunctionType]:
     return [value for value in gc.get_objects() if type(value) is FunctionType and value.__code__.co_filename in files]
 
 
+def texts(module: Path) -> set[str]:
+    """Return the names of texts in a module that the tests have imported, also of those that it imports."""
+    found = (each for each in list(sys.modules.values()) if getattr(each, "__file__", None) == str(module.resolve()))
+    return {name for each in found for name, value in vars(each).items() if isinstance(value, str)}
+
+
 def exchange(functions: Iterable[FunctionType], new: dict[Place, CodeType]) -> bool:
     """Give functions their changed code. False: none of them has it."""
     done = False
@@ -160,7 +166,7 @@ class Trials:
     def _try_module(self, module: Path) -> None:
         judged = reasons(module)
         counts: Counter[str] = Counter()
-        for change in changes(module.read_text()):
+        for change in changes(module.read_text(), texts(module)):
             if time.monotonic() > self.until:
                 print(f"{module}: time is up; later changes were not tried")
                 break
