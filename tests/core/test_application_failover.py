@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.eviction.application_failover import decide_application_failover, workload_version
-from controlplane.kinds.binding import AggregatedStatusItem, Binding
+from controlplane.kinds.binding import AggregatedStatusItem, Binding, TargetCluster
 from controlplane.kinds.policy import (
     DIRECTLY,
     GRACEFULLY,
@@ -143,6 +143,45 @@ def test_state_goes_along_or_the_copy_stays_and_says_what_is_missing() -> None:
     (task,) = moved.spec.graceful_eviction_tasks
     assert task.preserved_label_state == {"example.io/job": "a1"}
     assert task.clusters_before_failover == ("member1",)
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_on", "targets", "state"),
+    [
+        (DIRECTLY, True, 1, {"example.io/job": "a1"}),
+        (GRACEFULLY, True, 1, {}),  # both copies would have the state
+        (NEVER, True, 1, {}),
+        (DIRECTLY, False, 1, {}),
+        (DIRECTLY, True, 2, {}),  # no copy has the state of all
+    ],
+)
+def test_state_is_preserved_from_the_only_copy_that_leaves_directly_while_the_gate_is_on(
+    mode: str, is_on: bool, targets: int, state: dict[str, str]
+) -> None:
+    settings = replace(GATE_OFF, feature_gates={**GATES, "StatefulFailoverInjection": is_on})
+    item = AggregatedStatusItem("member1", status={"jobID": "a1"}, health="Unhealthy")
+    unhealthy = app(mode, 0, STATE).with_status(aggregated_status=(item,))
+    unhealthy = unhealthy.with_spec(clusters=tuple(TargetCluster(f"member{n + 1}", 1) for n in range(targets)))
+
+    after = decide_application_failover(unhealthy, {"member1": START}, settings, now=START.replace(hour=1))
+
+    assert after.missing == {}
+    assert [task.preserved_label_state for task in after.binding.spec.graceful_eviction_tasks] == [state]
+
+
+def test_every_copy_that_its_version_keeps_from_moving_is_named() -> None:
+    """The version has left two clusters already, so both copies stay and both are named."""
+    items = tuple(AggregatedStatusItem(name, health="Unhealthy") for name in ("member1", "member2"))
+    targets = (TargetCluster("member1", 1), TargetCluster("member2", 1))
+    unhealthy = app(seconds=0).with_spec(clusters=targets).with_status(aggregated_status=items)
+    since, moves = dict.fromkeys(("member1", "member2"), START), dict.fromkeys(("member3", "member4"), START)
+
+    stopped = decide_application_failover(unhealthy, since, GATE_OFF, moves=moves, now=START.replace(hour=1))
+    free = decide_application_failover(unhealthy, since, GATE_OFF, now=START.replace(hour=1))
+
+    assert stopped.stays == ("member1", "member2")
+    assert stopped.binding is unhealthy
+    assert [task.from_cluster for task in free.binding.spec.graceful_eviction_tasks] == ["member1", "member2"]
 
 
 def test_unknown_health_of_a_lost_cluster_counts_neither_as_unhealthy_nor_as_healthy() -> None:

@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from controlplane.apimachinery.names import TOGETHER_ANNOTATION
-from controlplane.eviction.colocated_failover import clusters_to_follow_from
+from controlplane.eviction.colocated_failover import (
+    application_to_follow,
+    clusters_to_follow_from,
+    with_following_tasks,
+)
 from controlplane.kinds.binding import APPLICATION_FAILURE, AggregatedStatusItem, Binding, TargetCluster
 from controlplane.kinds.policy import (
     DIRECTLY,
@@ -15,9 +20,11 @@ from controlplane.kinds.policy import (
     ApplicationFailoverBehavior,
     DecisionConditions,
     FailoverBehavior,
+    StatePreservation,
+    StatePreservationRule,
 )
-from controlplane.settings import Settings
-from tests.builders.objects import leaving
+from controlplane.settings import GATES, Settings
+from tests.builders.objects import START, leaving
 from tests.core.fleet_story import Story
 from tests.core.test_colocation import part, serving
 
@@ -101,6 +108,45 @@ def test_a_part_without_application_failover_of_its_own_stays() -> None:
     assert set(fleet.placed("front")) == {HOME}
 
 
+@pytest.mark.parametrize(("missing", "leaves"), [("Hold", []), ("Proceed", ["first"])])
+def test_a_part_whose_state_is_missing_follows_only_where_it_may_go_without(missing: str, leaves: list[str]) -> None:
+    rules = StatePreservation((StatePreservationRule("job", "{.jobID}"),))
+    behaviour = ApplicationFailoverBehavior(DecisionConditions(60), DIRECTLY, None, rules)
+    (front,) = online("front")
+    front = front.with_spec(
+        failover=FailoverBehavior(application=behaviour), clusters=(TargetCluster("first", 0),)
+    ).with_status(aggregated_status=(AggregatedStatusItem("first", status={}),))
+    settings = Settings(
+        feature_gates={**GATES, "StatefulFailoverInjection": True}, state_preservation_on_missing=missing
+    )
+
+    after, held = with_following_tasks(front, {"first": "server"}, settings, now=START)
+
+    assert [task.from_cluster for task in after.spec.graceful_eviction_tasks] == leaves
+    assert list(held) == ([] if leaves else ["first"])
+
+
+@pytest.mark.parametrize(
+    ("reason", "clusters", "application"),
+    [
+        (APPLICATION_FAILURE, ("refuge",), True),
+        (APPLICATION_FAILURE, ("first",), False),  # it has not left yet
+        (APPLICATION_FAILURE, (), False),  # it has no place, and nothing follows it there
+        ("TaintUntolerated", ("refuge",), False),
+    ],
+)
+def test_other_parts_are_checked_once_a_part_has_left_a_cluster_because_it_was_unhealthy_there(
+    reason: str, clusters: tuple[str, ...], application: bool
+) -> None:
+    (server,) = online("server")
+    server = server.with_spec(
+        clusters=tuple(TargetCluster(name, 2) for name in clusters),
+        graceful_eviction_tasks=(leaving("first", reason=reason),),
+    )
+
+    assert bool(application_to_follow(server)) is application
+
+
 def test_who_followed_does_not_follow_twice() -> None:
     fleet = story(*online("server", "front"))
     becomes_unhealthy(fleet, "server")
@@ -134,3 +180,15 @@ def test_a_part_follows_from_each_cluster_that_it_is_on_and_not_yet_leaving(
     )
 
     assert list(clusters_to_follow_from(front, (server, front), {})) == follows
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_no_part_follows_one_that_is_being_deleted(is_deleted: bool) -> None:
+    server, front = online("server", "front")
+    server = server.with_spec(
+        clusters=(TargetCluster("refuge", 2),), graceful_eviction_tasks=(leaving(HOME, reason=APPLICATION_FAILURE),)
+    )
+    if is_deleted:
+        server = replace(server, metadata=replace(server.metadata, deletion_timestamp=START))
+
+    assert list(clusters_to_follow_from(front, (server, front), {})) == ([] if is_deleted else [HOME])

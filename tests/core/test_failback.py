@@ -7,14 +7,16 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import Condition, ObjectMeta
+from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref
 from controlplane.apimachinery.names import BEFORE_FAILOVER_ANNOTATION, UNSCHEDULABLE_TAINT
 from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.engine.state import ReservedCapacity
 from controlplane.eviction import failback
 from controlplane.eviction.failback import FailbackBlocked, FailbackPlan, FailbackPlanner, FailbackRequest
 from controlplane.eviction.purge import with_task
+from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING
 from controlplane.kinds.binding import (
+    AggregatedStatusItem,
     Binding,
     BindingSuspension,
     GracefulEvictionTask,
@@ -22,14 +24,21 @@ from controlplane.kinds.binding import (
     manual_placement,
     origin,
 )
-from controlplane.kinds.cluster import Cluster, Taint
+from controlplane.kinds.cluster import ACCESS_LOST, Cluster, Taint
 from controlplane.kinds.failback import Failback, FailbackSpec, validate
-from controlplane.kinds.policy import ClusterAffinityTerm, ClusterFailoverBehavior, Placement
-from controlplane.settings import Settings
+from controlplane.kinds.policy import (
+    ClusterAffinityTerm,
+    ClusterFailoverBehavior,
+    Placement,
+    StatePreservation,
+    StatePreservationRule,
+)
+from controlplane.settings import GATES, Settings
 from tests.builders.objects import START, binding, cluster, no_execute
 from tests.builders.placements import by_room, by_weight, duplicated
 
 NOW = START + timedelta(hours=1)
+SETTINGS = Settings()
 ERRAND = FailbackRequest("Failback/home", "home")
 MEMBERS = [cluster(f"member{number}") for number in range(1, 5)]
 
@@ -51,10 +60,12 @@ def away(
     return new.with_spec(clusters=tuple(TargetCluster(*pair) for pair in now.items()), graceful_eviction_tasks=())
 
 
-def way(one: Binding, to: str = "member1", *, members: list[Cluster] = MEMBERS) -> FailbackPlan | FailbackBlocked:
+def way(
+    one: Binding, to: str = "member1", *, members: list[Cluster] = MEMBERS, settings: Settings = SETTINGS
+) -> FailbackPlan | FailbackBlocked:
     known = origin.origin_of(one)
     assert known is not None
-    return FailbackPlanner(members, ReservedCapacity(), Settings(), now=NOW).plan(one, known, to, ERRAND)
+    return FailbackPlanner(members, ReservedCapacity(), settings, now=NOW).plan(one, known, to, ERRAND)
 
 
 def targets(one: Binding) -> dict[str, int]:
@@ -115,6 +126,39 @@ def test_replicas_are_given_back_by_who_took_them_over(
     )
     assert found.binding.metadata.generation == one.metadata.generation + 1
     assert "member1" not in origin.left_clusters(found.binding)
+
+
+@pytest.mark.parametrize(("not_ready", "gives"), [("member3", "member3"), ("member4", "member4"), ("", "member3")])
+def test_a_cluster_that_is_not_ready_gives_first(not_ready: str, gives: str) -> None:
+    one = away(by_room(), was={"member1": 3, "member2": 3}, now={"member3": 3, "member4": 3})
+    members = [cluster("member1"), cluster("member2")]
+    members += [cluster(name, ready="False" if name == not_ready else "True") for name in ("member3", "member4")]
+
+    found = way(one, members=members)
+
+    assert isinstance(found, FailbackPlan), found
+    assert found.leaves == (gives,)
+
+
+def test_state_goes_back_with_the_whole_copy() -> None:
+    state = StatePreservation((StatePreservationRule("job", "{.jobID}"),))
+    carries = ClusterFailoverBehavior(purge_mode="Directly", state_preservation=state)
+    item = AggregatedStatusItem("member3", status={"jobID": "a1"}, applied=True, health="Healthy")
+    one = away(ONE, was={"member1": 6}, now={"member3": 6}, failover=carries).with_status(aggregated_status=(item,))
+    settings = Settings(feature_gates={**GATES, "StatefulFailoverInjection": True})
+
+    found = way(one, settings=settings)
+
+    assert isinstance(found, FailbackPlan), found
+    assert [task.preserved_label_state for task in found.binding.spec.graceful_eviction_tasks] == [{"job": "a1"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "ref"),
+    [("shop/web", Ref(RESOURCE_BINDING, "shop", "web")), ("web", Ref(CLUSTER_RESOURCE_BINDING, "", "web"))],
+)
+def test_a_failback_names_a_binding_with_or_without_namespace(text: str, ref: Ref) -> None:
+    assert failback.binding_ref(text) == ref
 
 
 def test_with_directly_a_part_goes_at_once_and_a_whole_copy_before_the_new_one_starts() -> None:
@@ -278,8 +322,16 @@ def ready_since(moment: datetime) -> Cluster:
     return one.with_status(conditions=(Condition("Ready", "True", last_transition_time=moment),))
 
 
+def access(status: str) -> Cluster:
+    one = cluster("member1")
+    reported = Condition(ACCESS_LOST, status, "Unauthorized", "the token has expired")
+    return one.with_status(conditions=(*one.status.conditions, reported))
+
+
 ORIGINS = [
     (cluster("member1"), ""),
+    (access("False"), ""),
+    (access("True"), "access to cluster member1 is lost: the token has expired"),
     (ready_since(NOW - timedelta(minutes=10)), ""),
     (ready_since(NOW - timedelta(minutes=9, seconds=59)), "less than 10 minutes"),
     (cluster("member1", ready="False"), "is not Ready"),
