@@ -6,7 +6,7 @@ Nothing is changed. Small questions are answered at once, large ones in the back
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
@@ -24,6 +24,7 @@ from apps.objects.store import store
 from apps.objects.what_if import effects_of, is_small, readable_status, status_of
 from controlplane.apimachinery.errors import NotFound
 from controlplane.apimachinery.meta import Ref
+from controlplane.insight.change_sentence import change_sentence
 from controlplane.insight.changes import (
     Change,
     ClustersDrained,
@@ -174,7 +175,7 @@ class WhatIfRunPage(Page):
             "run": run,
             "status": run.status,
             "running": run.status.phase == RUNNING,
-            "asked": _described(run.changes),
+            "asked": [change_sentence(change) for change in decoded_changes(run.changes)[0]],
         }
         answer = _answer(readable_status(run.status, request.user))
         return {**shown, "url": f"/what-if/{self.kwargs['name']}", **answer}
@@ -213,13 +214,6 @@ def _line(one: Affected) -> Line:
 
 def _counts(by_cluster: dict[str, int]) -> str:
     return ", ".join(f"{name}: {count}" if count else name for name, count in sorted(by_cluster.items()))
-
-
-def _described(documents: Iterable[dict[str, Any]]) -> list[str]:
-    """Return each change as one line of text."""
-    return [
-        f"{one['type']}: {json.dumps({key: value for key, value in one.items() if key != 'type'})}" for one in documents
-    ]
 
 
 def _command(changes: Sequence[Change]) -> str:

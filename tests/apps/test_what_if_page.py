@@ -56,6 +56,7 @@ def test_a_small_question_has_its_answer_at_once_at_a_url_of_its_own(fleet: Clie
     text = page(fleet, asked["Location"])
     assert "moves nothing, 1 without a place, 1 namespace" in text
     assert "Deployment shop/web" in text
+    assert "<li>Cluster member1: a Drain moves 0.5 workloads a second from each</li>" in text
     assert '"type":"ClustersDrained"' in text
 
 

@@ -73,7 +73,7 @@ def machine() -> str:
 
 def table(figures: Sequence[Figure]) -> str:
     """Return the figures as lines of text."""
-    width = max(len(one.name) for one in figures)
+    width = max((len(one.name) for one in figures), default=0)
     return "\n".join(
         f"{one.name:<{width}}  {one.value:>12,.1f} {one.unit:<10} n={one.n:<8,} {_compared(one)}{one.conditions}"
         for one in figures

@@ -19,6 +19,7 @@ from django.urls import reverse
 from apps.api.places import list_url, object_url
 from apps.console.cluster_acts import ACTS
 from apps.console.object_links import binding_url, record_url
+from apps.console.queue import order_value
 from apps.failover import what_if_runs
 from apps.failover.begun import FailoverChoice, begun_page
 from apps.failover.models import Eviction
@@ -41,10 +42,10 @@ from controlplane.kinds.rows import EVICTED, QUEUED
 from tests.bench.figure import Figure
 
 CLUSTERS, BINDINGS, LOST = 100, 10_000, 2
-MOVED = 120  # evictions that have taken place when the pages are read
+MOVED = 60  # evictions that have taken place when the pages are read
 REQUESTS = 12  # for each page; the first is not counted
 LISTED = (CLUSTER, RESOURCE_BINDING, WORK, EVICTION)  # lists of the browsable API
-SPEC = {"featureGates": {"Failover": True}, "resourceEvictionRate": 20.0}
+SPEC = {"featureGates": {"Failover": True}, "resourceEvictionRate": 4.0}  # a turn becomes idle between two evictions
 
 
 def run() -> list[Figure]:
@@ -71,7 +72,7 @@ def _paths() -> Iterator[tuple[str, str]]:
     yield "cluster", f"/clusters/{row.cluster}"
     yield "queue", "/queue"
     yield "rates", "/queue/rates?rate=5&secondary=0.2"
-    yield "order", f"/queue/order?verb=Hold&item={row.name}"
+    yield "order", f"/queue/order?verb=Hold&item={order_value(row)}"
     yield "workload", binding_url(Ref.parse(row.binding))
     yield "records", "/records"
     yield "record", record_url(failover.name)
