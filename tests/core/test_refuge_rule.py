@@ -1,0 +1,62 @@
+"""Which answers of a dry run are a refuge [refuge-first]."""
+
+from __future__ import annotations
+
+import pytest
+
+from controlplane.eviction.refuge import DryRunResult, refuge_from
+from controlplane.kinds.binding import TargetCluster
+from controlplane.settings import EvictionSettings, Settings
+from tests.builders.objects import binding
+from tests.builders.placements import by_room, duplicated
+
+
+def on(**replicas: int) -> tuple[TargetCluster, ...]:
+    return tuple(TargetCluster(name, count) for name, count in replicas.items())
+
+
+@pytest.mark.parametrize(
+    ("part", "is_allowed", "source_ready", "found"),
+    [
+        (on(b=2, c=1), True, False, True),  # 1 replica more than b holds
+        (on(b=2), True, False, False),  # none more
+        (on(b=1), True, False, False),  # fewer than now
+        (on(b=2, c=1), False, False, False),
+        (on(b=2, c=1), True, True, False),  # all of them still run
+        ((), True, False, False),
+    ],
+)
+def test_a_part_is_a_refuge_if_more_replicas_run_and_the_source_is_not_ready(
+    part: tuple[TargetCluster, ...], is_allowed: bool, source_ready: bool, found: bool
+) -> None:
+    one = binding("web", by_room(), on={"a": 4, "b": 2}, replicas=6)
+    settings = Settings(eviction=EvictionSettings(partial_refuge=is_allowed))
+    answer = DryRunResult(refused="no room for all", part=part)
+
+    refuge = refuge_from(one, {"a"}, answer, settings, source_ready=source_ready)
+
+    assert (refuge.found, refuge.clusters) == (found, part if found else ())
+    assert "no room for all" in refuge.why
+
+
+@pytest.mark.parametrize(
+    ("least", "answer", "is_full", "found"),
+    [
+        (2, on(b=2, c=2), False, True),  # c replaces a
+        (2, on(b=2, c=2, d=2), False, True),  # more than are lost
+        (1, on(b=2), False, True),  # the minimum is still met
+        (2, on(b=2), False, False),
+        (1, on(b=2), True, False),  # the setting wants a replacement for each
+        (1, on(b=2, c=2), True, True),
+        (0, on(b=2), False, False),  # without a constraint nothing says that fewer are enough
+    ],
+)
+def test_a_copy_leaves_for_another_one_or_while_the_minimum_is_met(
+    least: int, answer: tuple[TargetCluster, ...], is_full: bool, found: bool
+) -> None:
+    one = binding("web", duplicated(least=least, most=3 if least else 0), on={"a": 2, "b": 2})
+    settings = Settings(eviction=EvictionSettings(require_full_replacement=is_full))
+
+    refuge = refuge_from(one, {"a"}, DryRunResult(answer), settings, source_ready=False)
+
+    assert (refuge.found, refuge.clusters) == (found, answer if found else ())
