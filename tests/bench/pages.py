@@ -106,7 +106,7 @@ def _finished() -> Iterator[tuple[str, str]]:
     head = {"apiVersion": KINDS[DRILL].resource.api_version, "kind": KINDS[DRILL].resource.kind}
     spec = {"mode": SIMULATED, "clusters": [lost], "reason": "bench"}
     _create(KINDS[DRILL], {**head, "metadata": {"name": "bench"}, "spec": spec})
-    while not (drill := store().get([Ref(DRILL, "", "bench")])[Ref(DRILL, "", "bench")]).status.result:
+    while not (drill := store().get([Ref(DRILL, "", "bench")])[Ref(DRILL, "", "bench")]).status.finish_time:
         _turns()
     yield "drill", f"/drills/{drill.metadata.name}"
 
