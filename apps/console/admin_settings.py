@@ -18,7 +18,7 @@ from controlplane.settings.listing import Setting, all_settings
 DEFAULT, ENVIRONMENT, CONFIGURATION = "default", "environment", "FailoverConfiguration/default"
 
 
-class Line(NamedTuple):
+class SettingLine(NamedTuple):
     """A setting: its value in force, where the value comes from, and how it is changed."""
 
     name: str
@@ -42,12 +42,14 @@ def context(request: HttpRequest) -> dict[str, Any]:
     }
 
 
-def lines_of(settings: Settings, overrides: Mapping[str, Any], environment: Mapping[str, str]) -> list[Line]:
+def lines_of(settings: Settings, overrides: Mapping[str, Any], environment: Mapping[str, str]) -> list[SettingLine]:
     """Return a line for each setting. `overrides`: the spec of FailoverConfiguration/default."""
     return [_line(setting, settings, overrides, environment) for setting in all_settings()]
 
 
-def _line(setting: Setting, settings: Settings, overrides: Mapping[str, Any], environment: Mapping[str, str]) -> Line:
+def _line(
+    setting: Setting, settings: Settings, overrides: Mapping[str, Any], environment: Mapping[str, str]
+) -> SettingLine:
     where: Any = overrides
     for name in setting.path:
         where = where.get(name) if isinstance(where, Mapping) else None
@@ -60,4 +62,4 @@ def _line(setting: Setting, settings: Settings, overrides: Mapping[str, Any], en
     if where is not None:
         otherwise = attrgetter(setting.name)(base())
     texts = (shown(value) or "unset", source, shown(otherwise) or "unset")
-    return Line(setting.name, *texts, change, setting.description)
+    return SettingLine(setting.name, *texts, change, setting.description)

@@ -32,7 +32,7 @@ _OF_THE_FLEET: Final = ("cluster.karmada.io", "failover.lifeboat.io")  # API gro
 _BINDINGS: Final = ("ResourceBinding", "ClusterResourceBinding")
 
 
-class Line(NamedTuple):
+class ChangeLine(NamedTuple):
     """The newest of the Events that share a line. `more`: which others share it, in words; "": none."""
 
     at: datetime | None
@@ -43,7 +43,7 @@ class Line(NamedTuple):
     more: str
 
 
-def latest_changes() -> tuple[Line, ...]:
+def latest_changes() -> tuple[ChangeLine, ...]:
     """Return the newest lines. One query, which reads at most LOOKED_AT rows from the index of the newest Events.
 
     Events about workloads have a line for each reason. In a failover they are many and alternate: the eviction of one,
@@ -56,7 +56,7 @@ def latest_changes() -> tuple[Line, ...]:
     return tuple(_lines_of_fleet(_once([decode(KINDS[EVENT], doc) for doc in docs])))[:SHOWN]
 
 
-def _lines_of_fleet(events: Iterable[Event]) -> Iterator[Line]:
+def _lines_of_fleet(events: Iterable[Event]) -> Iterator[ChangeLine]:
     """Yield the lines of Situation. The newest Event must come first."""
     first, others = dict[str, Event](), set[str]()
     kept = list[Event]()
@@ -85,7 +85,7 @@ def _once(events: Sequence[Event]) -> Iterator[Event]:
             yield event
 
 
-def lines_of(events: Iterable[Event]) -> Iterator[Line]:
+def lines_of(events: Iterable[Event]) -> Iterator[ChangeLine]:
     """Yield a line for each run of Events with the same reason and kind of object. The newest Event must come first."""
     for run in _runs(events):
         yield _line(run[0], f"and {len(run) - 1} more" if len(run) > 1 else "")
@@ -97,8 +97,8 @@ def _runs(events: Iterable[Event]) -> Iterator[list[Event]]:
         yield list(run)
 
 
-def _line(event: Event, more: str) -> Line:
+def _line(event: Event, more: str) -> ChangeLine:
     about = event.involved_object
     name = f"{about.namespace}/{about.name}" if about.namespace else about.name
     warning = event.type == "Warning"
-    return Line(event.last_timestamp, warning, event.reason, f"{about.kind} {name}", event.message, more)
+    return ChangeLine(event.last_timestamp, warning, event.reason, f"{about.kind} {name}", event.message, more)

@@ -46,7 +46,7 @@ BADGES: Final = {QUEUED: "info", HELD: "warn", RECOVERING: "ok", EVICTED: "ok", 
 FILTERS: Final = ("cluster", "namespace", "state", "reason")
 
 
-class Line(NamedTuple):
+class QueueLine(NamedTuple):
     """An item of the queue as the page shows it. `destination` "": it is not computed for this item."""
 
     value: str  # names the item in orders
@@ -160,13 +160,13 @@ def _page_link(choice: QueueChoice, offset: int) -> str:
     return f"?{urlencode({**_chosen(choice), **more})}"
 
 
-def _lines(page: QueuePage, situation: Situation, settings: Settings, stopped: Stopped | None) -> list[Line]:
+def _lines(page: QueuePage, situation: Situation, settings: Settings, stopped: Stopped | None) -> list[QueueLine]:
     waiting = [item.row for item in page.items if item.row.state in (QUEUED, HELD)]
     refuges = destinations(store(), waiting, situation, settings)
     return [_line(item, stopped, refuges.get(item.row.key)) for item in page.items]
 
 
-def _line(item: Item, stopped: Stopped | None, refuge: Any) -> Line:
+def _line(item: Item, stopped: Stopped | None, refuge: Any) -> QueueLine:
     row, forecast, ref = item.row, item.forecast, Ref.parse(item.row.binding)
     shown = eviction_item(
         row,
@@ -176,7 +176,7 @@ def _line(item: Item, stopped: Stopped | None, refuge: Any) -> Line:
         queue_ends_at=None,
         stopped=stopped,
     ).status
-    return Line(
+    return QueueLine(
         value=order_value(row),
         name=ref.name,
         namespace=ref.namespace,

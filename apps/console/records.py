@@ -42,7 +42,7 @@ STEP_BADGES: Final = {
 }
 
 
-class Line(NamedTuple):
+class RecordLine(NamedTuple):
     """A failover of the list."""
 
     begun: Begun
@@ -79,7 +79,7 @@ class RecordsPage(Page):
             "filtered": choice != FailoverChoice(),
             "values": {name: query.get(name, "").strip() for name in ("cluster", "namespace", "since", "until")},
             "lines": [
-                Line(
+                RecordLine(
                     begun,
                     record_url(begun.name, choice.namespace),
                     binding_url(begun.binding),

@@ -160,14 +160,14 @@ def strips(status: FleetStatusStatus) -> list[Strip]:
     ]
 
 
-class Link(NamedTuple):
+class RemedyLink(NamedTuple):
     """A button of a thing to do."""
 
     url: str
     text: str
 
 
-def remedy_link(one: Attention, rights: Rights) -> Link | None:
+def remedy_link(one: Attention, rights: Rights) -> RemedyLink | None:
     """Return the link for a thing to do; None: there is no page for it.
 
     A reader who may not fence a cluster gets a link to the page of the cluster instead.
@@ -175,14 +175,14 @@ def remedy_link(one: Attention, rights: Rights) -> Link | None:
     page = f"/clusters/{one.cluster}"
     match one.what:
         case "DirectlyWaiting":
-            return Link(f"{page}/fence", "Fence …") if rights.change_clusters else Link(page, "Look")
+            return RemedyLink(f"{page}/fence", "Fence …") if rights.change_clusters else RemedyLink(page, "Look")
         case "Held":
-            return Link("/queue?state=Held", "Held evictions")
+            return RemedyLink("/queue?state=Held", "Held evictions")
         case "Stuck":
-            return Link("/queue", "Queue")
+            return RemedyLink("/queue", "Queue")
         case "Stopped" | "Blind" | "GateOff":
-            return Link("/queue", "Rates and gate")
-    return Link(page, "Look") if one.cluster else None
+            return RemedyLink("/queue", "Rates and gate")
+    return RemedyLink(page, "Look") if one.cluster else None
 
 
 def _without_age(status: FleetStatusStatus) -> tuple[Any, ...]:

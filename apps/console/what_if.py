@@ -181,7 +181,7 @@ class WhatIfRunPage(Page):
         return {**shown, "url": f"/what-if/{self.kwargs['name']}", **answer}
 
 
-class Line(NamedTuple):
+class WorkloadLine(NamedTuple):
     """A workload as a table shows it."""
 
     url: str
@@ -207,9 +207,9 @@ def _answer(status: WhatIfStatus) -> dict[str, Any]:
     return {"effects": effects, "groups": groups, "most": SHOWN}
 
 
-def _line(one: Affected) -> Line:
+def _line(one: Affected) -> WorkloadLine:
     url = binding_url(Ref.parse(one.binding))
-    return Line(url, one.workload, _counts(one.from_), _counts(one.to), one.message, one.at)
+    return WorkloadLine(url, one.workload, _counts(one.from_), _counts(one.to), one.message, one.at)
 
 
 def _counts(by_cluster: dict[str, int]) -> str:

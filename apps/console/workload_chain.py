@@ -14,7 +14,7 @@ from controlplane.kinds.work import APPLIED, Work
 from controlplane.propagation.bindings import template_ref
 
 
-class Link(NamedTuple):
+class ChainLink(NamedTuple):
     """A link of the chain. `url` "": it has no page. `at`: when it was last written; None: unknown.
 
     `since` "created": the change log does not reach back to the last write, so `at` is when the object was created.
@@ -42,14 +42,14 @@ class Chain(NamedTuple):
     written: Mapping[int, datetime]
 
 
-def links(chain: Chain) -> Iterator[Link]:
+def links(chain: Chain) -> Iterator[ChainLink]:
     """Yield the links of the chain of a workload with a binding."""
     binding, at = chain.binding, chain.written
     yield _template_link(template_ref(binding), chain.template, at)
     yield _policy_link(chain)
     scheduled = condition(binding.status.conditions, SCHEDULED)
     badge = {"True": "ok", "False": "bad"}.get(scheduled.status, "warn") if scheduled is not None else "warn"
-    yield Link(
+    yield ChainLink(
         binding.kind,
         _place(binding.ref),
         api_url(binding.ref),
@@ -63,11 +63,11 @@ def links(chain: Chain) -> Iterator[Link]:
     yield _copies_link(chain.copies)
 
 
-def unclaimed_links(template: Object) -> Iterator[Link]:
+def unclaimed_links(template: Object) -> Iterator[ChainLink]:
     """Yield the links of a template without a binding."""
     yield _template_link(template.ref, template, {})
     text = "no PropagationPolicy or ClusterPropagationPolicy selects it, so it runs on no cluster"
-    yield Link("Policy", "none", "", "warn", "unclaimed", text)
+    yield ChainLink("Policy", "none", "", "warn", "unclaimed", text)
 
 
 def healthy_count(copies: Sequence[Copy]) -> int:
@@ -75,16 +75,16 @@ def healthy_count(copies: Sequence[Copy]) -> int:
     return sum(copy.health == "Healthy" and not copy.is_last_known for copy in copies)
 
 
-def _policy_link(chain: Chain) -> Link:
+def _policy_link(chain: Chain) -> ChainLink:
     policy = chain.policy
     if policy is None:
-        return Link("Policy", "none", "", "warn", "unclaimed", "no policy claims it any more; its placement stays")
+        return ChainLink("Policy", "none", "", "warn", "unclaimed", "no policy claims it any more; its placement stays")
     word = ("ok", "claims it") if chain.stored_policy is not None else ("warn", "deleted")
     age = _age(chain.stored_policy, chain.written)
-    return Link(policy.kind.rpartition("/")[2], _place(policy), api_url(policy), *word, "", *age)
+    return ChainLink(policy.kind.rpartition("/")[2], _place(policy), api_url(policy), *word, "", *age)
 
 
-def _works_link(chain: Chain) -> Link:
+def _works_link(chain: Chain) -> ChainLink:
     """Return the link of the Works. What a cluster out of reach has applied is not known now."""
     away = {copy.cluster for copy in chain.copies if copy.is_last_known}
     applied = [work for work in chain.works if _status(work) == "True" and work.cluster not in away]
@@ -92,20 +92,20 @@ def _works_link(chain: Chain) -> Link:
     newest = max((moment for work in chain.works if (moment := _at(work, chain.written)) is not None), default=None)
     lost = sum(work.cluster in away for work in chain.works)
     text = f"{lost} known only from before an outage" if lost else ""
-    return Link("Works", f"{len(chain.works)}", "", badge, f"{len(applied)} applied", text, newest)
+    return ChainLink("Works", f"{len(chain.works)}", "", badge, f"{len(applied)} applied", text, newest)
 
 
-def _copies_link(copies: Sequence[Copy]) -> Link:
+def _copies_link(copies: Sequence[Copy]) -> ChainLink:
     wanted = [copy for copy in copies if copy.role not in (LEAVING, LEFT_BEHIND)]
     healthy, lost = healthy_count(copies), sum(copy.is_last_known for copy in copies)
     badge = "ok" if wanted and healthy >= len(wanted) else "warn"
     text = f"{lost} known only from before an outage" if lost else ""
-    return Link("Copies", f"{len(copies)}", "", badge, f"{healthy} healthy", text)
+    return ChainLink("Copies", f"{len(copies)}", "", badge, f"{healthy} healthy", text)
 
 
-def _template_link(ref: Ref, template: Object | None, at: Mapping[int, datetime]) -> Link:
+def _template_link(ref: Ref, template: Object | None, at: Mapping[int, datetime]) -> ChainLink:
     word = ("ok", "stored", "") if template is not None else ("bad", "gone", "its copies are removed")
-    return Link(ref.kind.rpartition("/")[2], _place(ref), api_url(ref), *word, *_age(template, at))
+    return ChainLink(ref.kind.rpartition("/")[2], _place(ref), api_url(ref), *word, *_age(template, at))
 
 
 def _at(obj: Object | None, at: Mapping[int, datetime]) -> datetime | None:
