@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import aiohttp
@@ -18,6 +19,12 @@ from controlplane.kinds.cluster import (
 )
 
 MESSAGE_CHARACTERS = 1_000
+_NOT_CONNECTED = {
+    errno.ECONNREFUSED: "the connection was refused by",
+    errno.EHOSTUNREACH: "there is no route to",
+    errno.ENETUNREACH: "there is no route to",
+    errno.ETIMEDOUT: "no connection in time to",
+}
 _X509_EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL
 
 
@@ -74,7 +81,20 @@ def not_reached(error: BaseException) -> Answer:
         if isinstance(cause, AddressRefused):
             return Answer(0, problem=first_line(cause), access=True, reason=ADDRESS_REFUSED)
         cause = cause.__cause__
-    return Answer(0, problem=first_line(error))
+    return Answer(0, problem=_connection_problem(error))
+
+
+def _connection_problem(error: BaseException) -> str:
+    """Return why there is no connection, in words; the message of the error if it is another one than the usual."""
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"the host name {error.host} cannot be resolved"
+    if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno in _NOT_CONNECTED:
+        return f"{_NOT_CONNECTED[error.os_error.errno]} {error.host}:{error.port}"
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the member closed the connection without an answer"
+    if isinstance(error, OSError) and error.errno == errno.ECONNRESET:
+        return "the member reset the connection"
+    return first_line(error)
 
 
 def _plain(text: str) -> str:

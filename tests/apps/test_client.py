@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from datetime import timedelta
@@ -143,6 +145,35 @@ async def test_hundreds_that_never_answer_are_asked_at_once_and_delay_no_other(
     assert (well.code, heard_before) == (200, True)
     assert {(one.code, one.problem) for one in answers} == {(0, "no answer within 3 s")}
     assert monotonic_seconds() - asked_at < 10 * seconds, "not one after the other"
+
+
+async def _closes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readline()
+    writer.close()
+
+
+async def _resets(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readline()
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.close()
+
+
+@on_a_fleet
+async def test_why_a_member_is_not_reached_is_said_in_words(fleet: Fleet, client: MemberClient) -> None:
+    async def problem(endpoint: str) -> str:
+        return (await client.probe(Probe(Target("member1", endpoint, "token"), seconds=20))).problem
+
+    async with (
+        await asyncio.start_server(_closes, HOST) as closing,
+        await asyncio.start_server(_resets, HOST) as resetting,
+    ):
+        ports = [one.sockets[0].getsockname()[1] for one in (closing, resetting)]
+        closed, was_reset = [await problem(f"http://{HOST}:{port}") for port in ports]
+
+    assert closed == "the member closed the connection without an answer"
+    assert was_reset == "the member reset the connection"
+    assert await problem(f"http://{HOST}:{ports[0]}") == f"the connection was refused by {HOST}:{ports[0]}"
+    assert await problem("http://member1.invalid:6443") == "the host name member1.invalid cannot be resolved"
 
 
 @on_a_fleet
