@@ -137,7 +137,7 @@ def sections(counts: QueueCounts) -> list[tuple[str, int, str]]:
     """Return the sections of the bar of the queue: class, number, word."""
     states = counts.states
     return [
-        ("moved", states[EVICTED], "moved"),
+        ("moved", states[EVICTED], "evicted"),  # also those whose copies are still moving
         ("queued", states[QUEUED] + states[RECOVERING], "queued"),
         ("held", states[HELD], "held"),
         ("off", states[ABANDONED], "abandoned"),

@@ -55,7 +55,7 @@ def test_a_failover_is_followed_and_released_on_the_console(
 
         expect(page.get_by_role("heading", level=1)).to_contain_text(f"{APPS} evictions waiting")
         expect(page.locator("tbody tr")).to_have_count(APPS)
-        assert (figure(page, "queued"), figure(page, "moved")) == (in_database("Queued"), 0) == (APPS, 0)
+        assert (figure(page, "queued"), figure(page, "evicted")) == (in_database("Queued"), 0) == (APPS, 0)
         expect(page.locator("tbody tr").first).to_contain_text("a replacement for each lost copy: member2")
         expect(page.locator("#part-queue")).to_contain_text("the rate of evictions is 0")
 
@@ -69,7 +69,7 @@ def test_a_failover_is_followed_and_released_on_the_console(
 
         expect(page.get_by_role("heading", level=1)).to_have_text("No eviction waits")
         until(lambda: in_database("Evicted") == APPS, within=WITHIN)
-        expect(page.locator(".figure").filter(has_text="moved")).to_contain_text(str(APPS))
+        expect(page.locator(".figure").filter(has_text="evicted")).to_contain_text(str(APPS))
         until(lambda: all(running.healthy(name) == {"member2"} for name in names), within=WITHIN)
 
         console.go("/records")
