@@ -107,7 +107,7 @@ def _behaviour(source: str, texts: Collection[str]) -> str | None:
 def _is_text(node: ast.expr, texts: Collection[str]) -> bool:
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str)
-    return isinstance(node, ast.Name) and node.id in texts
+    return isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) in texts
 
 
 def _plain_class(node: ast.ClassDef) -> None:

@@ -48,16 +48,16 @@ def test_each_change_alters_a_line_and_neither_annotations_nor_signatures() -> N
 
 
 def test_a_text_is_compared_in_no_order() -> None:
-    source = "def is_first(text: str, number: int) -> bool:\n    return text == FIRST and number == ONE\n"
+    source = "def is_first(text: str, number: int) -> bool:\n    return text == names.FIRST and number == ONE\n"
 
-    found = [change.after for change in changes(source, texts={"FIRST"})]
+    found = [change.after for change in changes(source, texts={"names.FIRST"})]
 
     assert found == [
-        "return text != FIRST and number == ONE",
-        "return text == FIRST and number != ONE",
-        "return text == FIRST and number <= ONE",
-        "return text == FIRST and number >= ONE",
-        "return text == FIRST or number == ONE",
+        "return text != names.FIRST and number == ONE",
+        "return text == names.FIRST and number != ONE",
+        "return text == names.FIRST and number <= ONE",
+        "return text == names.FIRST and number >= ONE",
+        "return text == names.FIRST or number == ONE",
     ]
 
 

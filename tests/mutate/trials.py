@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, ModuleType
 
 import pytest
 
@@ -56,9 +56,18 @@ def live(modules: Iterable[Path]) -> list[FunctionType]:
 
 
 def texts(module: Path) -> set[str]:
-    """Return the names of texts in a module that the tests have imported, also of those that it imports."""
-    found = (each for each in list(sys.modules.values()) if getattr(each, "__file__", None) == str(module.resolve()))
-    return {name for each in found for name, value in vars(each).items() if isinstance(value, str)}
+    """Return the names of texts in a module that tests have imported: `NAME`, and `other.NAME` of what it imports."""
+    found: set[str] = set()
+    for each in list(sys.modules.values()):
+        if getattr(each, "__file__", None) == str(module.resolve()):
+            named = [(name, value) for name, value in vars(each).items() if isinstance(value, ModuleType)]
+            found |= _texts_of(each)
+            found |= {f"{name}.{text}" for name, other in named for text in _texts_of(other)}
+    return found
+
+
+def _texts_of(module: ModuleType) -> set[str]:
+    return {name for name, value in vars(module).items() if isinstance(value, str)}
 
 
 def exchange(functions: Iterable[FunctionType], new: dict[Place, CodeType]) -> bool:
