@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from typing import Any, ClassVar, Final
 
 from django import forms
@@ -187,7 +189,7 @@ class StartPage(ActPage):
             subject=named,
             effects=effects,
             apply=apply,
-            kubectl="kubectl create -f drill.yaml   # kind: Drill, group failover.lifeboat.io/v1alpha1",
+            kubectl=f"kubectl create -f - <<< {shlex.quote(json.dumps(document))}",
             explanation=_explanation(document["spec"]) if is_real else "",
             is_destructive=is_real,
         )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 from collections.abc import Iterator
 from html import unescape
 from typing import Any
@@ -102,6 +105,11 @@ def test_a_simulated_drill_starts_after_its_dry_run_with_a_reason(root: Client) 
     started = page(root, "/drills/start", {**FORM, "labels": "app=web", "reason": "October", "concerned": "0"})
 
     assert "Computes the loss of member1 and keeps the report. Nothing moves." in shown
+    line = re.search(r'<code id="kubectl">(.*?)</code>', shown)
+    assert line is not None
+    *command, document = shlex.split(line[1])
+    assert command == ["kubectl", "create", "-f", "-", "<<<"]
+    assert json.loads(document)["spec"]["clusters"] == ["member1"]
     assert "Write the reason" in without
     (made,) = drills()
     assert (made.spec.reason, made.spec.mode, made.spec.criteria.max_duration_seconds) == ("October", SIMULATED, 600)
