@@ -39,20 +39,23 @@ def test_a_part_is_a_refuge_if_more_replicas_run_and_the_source_is_not_ready(
     assert "no room for all" in refuge.why
 
 
+REPLACED, MINIMUM, ONLY = "a replacement for each lost copy", "the spread constraint still has its minimum", "no other"
+
+
 @pytest.mark.parametrize(
-    ("least", "answer", "is_full", "found"),
+    ("least", "answer", "is_full", "found", "why"),
     [
-        (2, on(b=2, c=2), False, True),  # c replaces a
-        (2, on(b=2, c=2, d=2), False, True),  # more than are lost
-        (1, on(b=2), False, True),  # the minimum is still met
-        (2, on(b=2), False, False),
-        (1, on(b=2), True, False),  # the setting wants a replacement for each
-        (1, on(b=2, c=2), True, True),
-        (0, on(b=2), False, False),  # without a constraint nothing says that fewer are enough
+        (2, on(b=2, c=2), False, True, REPLACED),
+        (2, on(b=2, c=2, d=2), False, True, REPLACED),  # more than are lost
+        (1, on(b=2), False, True, MINIMUM),
+        (2, on(b=2), False, False, ONLY),
+        (1, on(b=2), True, False, ONLY),  # the setting wants a replacement for each
+        (1, on(b=2, c=2), True, True, REPLACED),
+        (0, on(b=2), False, False, ONLY),  # without a constraint nothing says that fewer are enough
     ],
 )
 def test_a_copy_leaves_for_another_one_or_while_the_minimum_is_met(
-    least: int, answer: tuple[TargetCluster, ...], is_full: bool, found: bool
+    least: int, answer: tuple[TargetCluster, ...], is_full: bool, found: bool, why: str
 ) -> None:
     one = binding("web", duplicated(least=least, most=3 if least else 0), on={"a": 2, "b": 2})
     settings = Settings(eviction=EvictionSettings(require_full_replacement=is_full))
@@ -60,3 +63,10 @@ def test_a_copy_leaves_for_another_one_or_while_the_minimum_is_met(
     refuge = refuge_from(one, {"a"}, DryRunResult(answer), settings, source_ready=False)
 
     assert (refuge.found, refuge.clusters) == (found, answer if found else ())
+    assert refuge.why.startswith(why)
+
+
+def test_more_clusters_than_the_minimum_are_enough() -> None:
+    one = binding("web", duplicated(least=1, most=3), on={"a": 2, "b": 2, "c": 2})
+
+    assert refuge_from(one, {"a"}, DryRunResult(on(b=2, c=2)), Settings(), source_ready=False).found
