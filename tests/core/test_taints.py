@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from controlplane.admission.admit import Admitted, admit_update
 from controlplane.apimachinery.meta import Condition
 from controlplane.clusters import taints
-from controlplane.clusters.taint_policies import holds
 from controlplane.engine.decision import Decision, Delete
 from controlplane.engine.state import Actor
 from controlplane.kind import KINDS, to_wire
@@ -26,7 +25,6 @@ from controlplane.kinds.taint_policy import (
     PolicyTaint,
     TaintToAdd,
 )
-from controlplane.kinds.taint_policy.rules import OPERATORS, STATUSES
 from controlplane.settings import GATES, Compat, Settings
 from tests.builders.objects import START, cluster, no_execute, taint_policy
 from tests.core.fleet_story import FAILOVER, Story
@@ -494,25 +492,3 @@ def test_no_execute_of_a_human_is_noticed_without_any_policy() -> None:
     story = fleet()
     story.taint("member2", no_execute(at=START + timedelta(seconds=5)))
     assert shown(story, "member2") == {"gone:NoExecute"}
-
-
-# Operators: the values that users write beside them, and the statuses that then match
-
-MATCHING = {
-    "In": (("False", "Unknown"), {"False", "Unknown"}),
-    "NotIn": (("False", "Unknown"), {"True"}),
-    "Is": (("True",), set()),  # no operator: stored by an older or newer version
-}
-
-
-@pytest.mark.parametrize("operator", MATCHING)
-def test_an_operator_matches_these_statuses_and_never_a_condition_that_is_absent(operator: str) -> None:
-    values, matching = MATCHING[operator]
-    rule = MatchCondition("Broken", operator, values)
-
-    assert {status for status in STATUSES if holds(rule, (Condition("Broken", status),))} == matching
-    assert not holds(rule, ())
-
-
-def test_every_operator_has_a_row() -> None:
-    assert set(OPERATORS) <= set(MATCHING), "add the statuses that the new operator matches to MATCHING above"
