@@ -26,15 +26,15 @@ from apps.api.record_report import MarkdownRenderer, RecordReport
 from apps.api.streams import watch_response
 from apps.api.target import Target
 from apps.api.views import KubernetesView, TargetView, warning
+from apps.failover.reverting import reverted
 from apps.objects import failovers
 from apps.objects.configuration import configuration
 from apps.objects.store import store
 from apps.objects.writer import Author, Writer
-from controlplane.apimachinery.errors import BadRequest, Conflict, NotFound
+from controlplane.apimachinery.errors import BadRequest, NotFound
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.clusters.fence import FenceRequest, fenced
 from controlplane.engine.state import State
-from controlplane.eviction import revert
 from controlplane.insight.record import record_name
 from controlplane.kind import text_of
 from controlplane.kinds import BINDINGS, CLUSTER
@@ -72,21 +72,7 @@ def _fence(live: Any, request: ActionRequest) -> Object:
 
 
 def _revert(live: Binding, request: ActionRequest) -> Object:
-    """Return the binding with the placement it had before its latest failover.
-
-    Raises Conflict if there is no failover on record for this binding, or if the binding cannot return to that
-    placement. A failover of a deleted binding with the same name does not count.
-    """
-    before = failovers.before(live.ref)
-    plural, name, group = request.target.resource.plural, live.metadata.name, request.target.resource.group
-    if before is None or before.metadata.uid != live.metadata.uid:
-        raise Conflict.of(plural, name, group=group, why="no failover of it is on record")
-    refs = [Ref(CLUSTER, "", target.name) for target in before.spec.clusters]
-    clusters = {ref.name: cluster for ref, cluster in request.state.get(refs).items()}
-    obstacles = list(revert.revert_obstacles(live, before, clusters, request.settings))
-    if obstacles:
-        raise Conflict.of(plural, name, group=group, why="; ".join(obstacles))
-    return revert.reverted_binding(live, before, request.settings, by=request.by, now=request.now)
+    return reverted(live, request.state, request.settings, by=request.by, now=request.now)
 
 
 ACTIONS: dict[tuple[str, str], Action] = {

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from apps.console.guard import Effects
 from apps.objects.access import reader_of
+from apps.objects.configuration import configuration
 from apps.objects.models import Tally
 from apps.objects.store import store
 from apps.objects.what_if import SMALL, effects_of, is_small
+from apps.objects.writer import Author, Writer, Written
+from controlplane.apimachinery.errors import StatusError
 from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.times import in_words
 from controlplane.controllers.reads.supposed_snapshot import clusters_concerned
@@ -59,6 +62,20 @@ def _rate(change: Change, of_evictions: float) -> float:
     """Return at how many workloads per second copies leave because of a change. Drains and failbacks have a rate of
     their own."""
     return change.rate if isinstance(change, ClustersDrained | Failback) else of_evictions
+
+
+def of_write(write: Callable[[Writer], Written]) -> Effects:
+    """Return what a write would do, as the API warns its author under `--dry-run=server`.
+
+    What the API refuses is refused with the same message.
+    """
+    writer = Writer(store(), configuration().settings(reread=True), Author("", "DryRun"), dry_run=True)
+    try:
+        write(writer)
+    except StatusError as error:
+        return Effects("Nothing would change.", refused=error.message)
+    first, *others = [text.removeprefix("effects: ") for text in writer.effects] or ["moves nothing"]
+    return Effects(f"{first[:1].upper()}{first[1:]}.", writer.concerned, tuple(others))
 
 
 def question_url(changes: Sequence[Change]) -> str:

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.kind import KINDS
+from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING
 
 NOWHERE: Final = "-"
 """Stands in URLs for the namespace of cluster-scoped objects."""
@@ -17,6 +18,11 @@ CORE: Final = "core"
 def binding_url(ref: Ref) -> str:
     """Return the URL of the page of a binding."""
     return f"/bindings/{_part(ref.namespace or NOWHERE)}/{_part(ref.name)}"
+
+
+def binding_ref(namespace: str, name: str) -> Ref:
+    """Return the reference of a binding, by the parts of the URL of its page."""
+    return Ref(CLUSTER_RESOURCE_BINDING, "", name) if namespace == NOWHERE else Ref(RESOURCE_BINDING, namespace, name)
 
 
 def workload_url(ref: Ref) -> str:

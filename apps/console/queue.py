@@ -86,7 +86,7 @@ class QueueView(Page):
 
     def context(self, request: Request) -> dict[str, Any]:
         choice, offset = choice_of(request.query_params), offset_of(request.query_params, PAGE)
-        settings, counts = configuration().settings(), read_counts()
+        settings, counts = configuration().settings(reread=True), read_counts()
         situation = situation_of(store())
         fleet, tier, now = tier_of(situation, settings, now=store().now())
         pace = pace_of(tier.rate, settings, counts.clusters)

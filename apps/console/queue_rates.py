@@ -14,7 +14,7 @@ from apps.api.eviction_metrics import pace_of
 from apps.console.guard import Act, ActPage, Effects
 from apps.failover.queue import read_tier
 from apps.failover.queue_page import QueueCounts, read_counts, read_page
-from apps.failover.rates import rates_of, set_rates
+from apps.failover.steering import rates_of, set_rates
 from apps.objects.configuration import REF, configuration
 from apps.objects.store import store
 from controlplane.apimachinery.times import in_words

@@ -6,6 +6,7 @@ from apps.console.cluster import ClusterPage, ClustersPage
 from apps.console.cluster_acts import ACTS
 from apps.console.development import FaultPage
 from apps.console.drills import DrillPage, DrillsPage, StartPage, StopPage
+from apps.console.gate import GatePage
 from apps.console.order_acts import OrderActPage
 from apps.console.pause import PausePage, ResumePage
 from apps.console.queue import QueueView
@@ -17,6 +18,7 @@ from apps.console.situation_page import SituationPage
 from apps.console.stream import StreamView
 from apps.console.what_if import WhatIfPage, WhatIfRunPage
 from apps.console.workload import BindingPage, WorkloadPage
+from apps.console.workload_acts import RebalancePage, RevertPage
 
 app_name = "console"
 
@@ -25,6 +27,7 @@ urlpatterns = [
     path("queue", QueueView.as_view(), name="queue"),
     path("queue/order", OrderPage.as_view(), name="queue-order"),
     path("queue/rates", RatesPage.as_view(), name="queue-rates"),
+    path("queue/gate/<value>", GatePage.as_view(), name="queue-gate"),
     path("readiness", ReadinessPage.as_view(), name="readiness"),
     path("readiness.csv", ReadinessFile.as_view(), name="readiness-file"),
     path("records", RecordsPage.as_view(), name="records"),
@@ -32,6 +35,8 @@ urlpatterns = [
     path("records/<str:name>.md", RecordReport.as_view(), name="record-report"),
     path("records/<str:name>", RecordPage.as_view(), name="record"),
     path("bindings/<str:namespace>/<str:name>", BindingPage.as_view(), name="binding"),
+    path("bindings/<str:namespace>/<str:name>/revert", RevertPage.as_view(), name="binding-revert"),
+    path("bindings/<str:namespace>/<str:name>/rebalance", RebalancePage.as_view(), name="binding-rebalance"),
     path("workloads/<str:group>/<str:kind>/<str:namespace>/<str:name>", WorkloadPage.as_view(), name="workload"),
     path("clusters", ClustersPage.as_view(), name="clusters"),
     path("clusters/<name>", ClusterPage.as_view(), name="cluster"),

@@ -13,9 +13,10 @@ from apps.api import authorization
 from apps.api.authorization import Attributes
 from apps.api.permissions import Scope, path_attributes, resource_attributes
 from apps.api.placement import explained_placement
-from apps.console.object_links import CORE, NOWHERE, api_url, record_url
+from apps.console.object_links import CORE, NOWHERE, api_url, binding_ref, binding_url, record_url
 from apps.console.page import Page
 from apps.console.queue import BADGES, allowed_orders, order_value
+from apps.console.workload_acts import REBALANCER
 from apps.console.workload_answers import explained, prospects
 from apps.console.workload_chain import Chain, healthy_count, links, unclaimed_links
 from apps.failover.begun import FailoverChoice, begun_page
@@ -36,9 +37,7 @@ from controlplane.insight.readiness import Situation
 from controlplane.kind import KINDS
 from controlplane.kinds import (
     CLUSTER_PROPAGATION_POLICY,
-    CLUSTER_RESOURCE_BINDING,
     PROPAGATION_POLICY,
-    RESOURCE_BINDING,
     WORK,
 )
 from controlplane.kinds.binding import Binding
@@ -94,9 +93,20 @@ class WorkloadView(Page):
         return shown | {
             "binding": binding,
             "verbs": allowed_orders(self, request, kind, ref.namespace),
+            "acts": self._acts(request, ref),
             **_parts(binding, policy, stored, works, situation),
             **_answers(request, binding, situation, now),
         }
+
+    def _acts(self, request: Request, ref: Ref) -> list[tuple[str, str]]:
+        """Return the URLs and names of the acts on the workload that the user may do."""
+        url, resource = binding_url(ref), KINDS[ref.kind].resource
+        acts = []
+        if self.may(request, "create", resource, namespace=ref.namespace, name=ref.name, sub="revert"):
+            acts.append((f"{url}/revert", "Take back the last failover"))
+        if self.may(request, "create", REBALANCER):
+            acts.append((f"{url}/rebalance", "Choose clusters again"))
+        return acts
 
     def _works(self, request: Request, ref: Ref) -> Sequence[Work]:
         """Return the Works of a binding. Readers who may not read Works see what the binding reports of them."""
@@ -111,7 +121,7 @@ class BindingPage(WorkloadView):
     """A workload by its binding."""
 
     def refs(self) -> tuple[Ref, Ref | None]:
-        return _binding_ref(self.kwargs["namespace"], self.kwargs["name"]), None
+        return binding_ref(self.kwargs["namespace"], self.kwargs["name"]), None
 
     def attributes(self, request: Request) -> Attributes:
         ref, _ = self.refs()
@@ -125,7 +135,7 @@ class WorkloadPage(WorkloadView):
         group, kind, name = self.kwargs["group"], self.kwargs["kind"], self.kwargs["name"]
         namespace = "" if self.kwargs["namespace"] == NOWHERE else self.kwargs["namespace"]
         template = Ref(kind if group == CORE else f"{group}/{kind}", namespace, name)
-        return _binding_ref(self.kwargs["namespace"], binding_name(kind, name)), template
+        return binding_ref(self.kwargs["namespace"], binding_name(kind, name)), template
 
     def attributes(self, request: Request) -> Attributes:
         _, template = self.refs()
@@ -197,12 +207,6 @@ def policy_of(binding: Binding) -> Ref | None:
         return Ref(PROPAGATION_POLICY, annotations.get(PROPAGATION_POLICY_NAMESPACE_ANNOTATION, ""), name)
     name = annotations.get(CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION, "")
     return Ref(CLUSTER_PROPAGATION_POLICY, "", name) if name else None
-
-
-def _binding_ref(namespace: str, name: str) -> Ref:
-    if namespace == NOWHERE:
-        return Ref(CLUSTER_RESOURCE_BINDING, "", name)
-    return Ref(RESOURCE_BINDING, namespace, name)
 
 
 def _missing(ref: Ref) -> NotFound:

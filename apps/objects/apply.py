@@ -123,7 +123,7 @@ def apply(
     router: Router,
     by: Actor,
     lease: HeldLease | None = None,
-    dry_run: bool = False,
+    dry_run: bool,
     observe: Callable[[Timing], None] | None = None,
     written: list[Outcome] | None = None,
 ) -> list[Outcome]:

@@ -215,6 +215,30 @@ def test_the_rates_show_the_new_end_of_the_queue_and_are_set_in_one_write(root: 
     assert (logged.actor, logged.reason) == ("root", "EvictionRates: night")
 
 
+def test_the_gate_says_what_it_changes_and_leaves_the_other_settings_as_they_are(root: Client) -> None:
+    saved(*(replace(eviction(f"web{number}", "member1")) for number in range(20)))
+    root.post("/queue/rates", {"rate": "10", "secondary": "0.2", "reason": "night", "typed": "rates"})
+
+    shown = text(root, "/queue/gate/on")
+    assert "Switch failover on" in shown
+    assert "featureGates.Failover from default to true" in shown
+    assert '"spec":{"featureGates":{"Failover":true}}}' in shown
+    assert "Switch failover on" in text(root, "/queue")
+    assert root.post("/queue/gate/on", {"reason": "ready", "typed": "failover"}).status_code == 303
+
+    assert found(REF).spec == {
+        "resourceEvictionRate": 10.0,
+        "secondaryResourceEvictionRate": 0.2,
+        "featureGates": {"Failover": True},
+    }
+    logged = ChangeLog.objects.latest("version")
+    assert (logged.actor, logged.reason) == ("root", "FeatureGate: ready")
+    assert "Switch failover off" in text(root, "/queue")
+    assert root.post("/queue/gate/off", {"reason": "x", "typed": "failover"}).status_code == 303
+    assert found(REF).spec["featureGates"] == {"Failover": False}
+    text(root, "/queue/gate/maybe", status=404)
+
+
 def test_rates_that_break_a_rule_are_refused_at_their_field(root: Client) -> None:
     shown = text(root, "/queue/rates?rate=1&secondary=2")
 

@@ -38,6 +38,7 @@ from tests.apps.credentials import PASSWORD
 from tests.apps.pages import in_queue, stored
 from tests.apps.test_console_cluster import ready
 from tests.apps.test_console_pages import HTML
+from tests.apps.test_records import evicted
 from tests.builders.bare import START, binding, cluster, meta
 
 NEEDED = "you need the role <code>lifeboat:operator</code>"
@@ -70,6 +71,9 @@ OFFERS = [
     order("Hold", "everything=yes&cluster=member1"),
     Offer("/bindings/shop/web", "/queue/order?verb=Hold&item=shop/web.member1", "/queue/order?verb=Hold"),
     Offer("/queue", "/queue/rates?rate=2&secondary=1", "/queue/rates"),
+    Offer("/queue", "/queue/gate/on"),
+    Offer("/bindings/shop/moved", "/bindings/shop/moved/revert"),
+    Offer("/bindings/shop/api", "/bindings/shop/api/rebalance"),
     Offer("/", "/resume/earlier"),
     Offer("/", "/pause"),
     *on(LOST, "taint?key=a.io/b&effect=NoSchedule", "untaint?key=example.io/failed&effect=NoExecute", "cordon"),
@@ -116,6 +120,8 @@ def fleet(root: Client, clerk: Client) -> Iterator[None]:
         *(made(FAILBACK, name, cluster="member2", stop=name == "stopped") for name in ("going", "stopped")),
         made(DRILL, "october", clusters=("member2",)),
     )
+    (moved,) = stored(binding("moved", "member2"))
+    evicted(moved.ref, "member2")
     in_queue("web", "db")
     yield
     HEALTH.close()  # before the database is dropped

@@ -10,6 +10,7 @@ from django.db import connection
 from django.test import Client
 from msgspec.structs import replace
 
+from apps.objects.models import ChangeLog
 from apps.objects.store import store
 from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.names import (
@@ -20,13 +21,14 @@ from controlplane.apimachinery.names import (
 from controlplane.engine.decision import Decision, Save
 from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER_RESOURCE_BINDING
-from controlplane.kinds.binding import AggregatedStatusItem, Binding
+from controlplane.kinds.binding import AggregatedStatusItem, Binding, TargetCluster
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.rows import Observation
-from tests.apps.pages import stored
+from controlplane.kinds.workload_rebalancer import WORKLOAD_REBALANCER
+from tests.apps.pages import found, stored
 from tests.apps.statements import statements
 from tests.apps.test_console_queue import HTML, text
-from tests.apps.test_records import evicted
+from tests.apps.test_records import changed, evicted
 from tests.builders import objects, templates
 from tests.builders.objects import eviction
 from tests.builders.placements import duplicated, placement
@@ -235,3 +237,40 @@ def test_what_the_change_log_has_forgotten_is_as_old_as_its_creation(root: Clien
 
     assert "created" in shown
     assert "written" not in shown.partition("Copies")[0]
+
+
+def test_the_last_failover_is_taken_back_after_its_dry_run(root: Client) -> None:
+    fleet("member1", "member2")
+    made = web()
+    stored(templates.deployment("web"), made)
+    text(root, f"{PAGE}/revert", status=200)
+    assert "no failover of it is on record" in text(root, f"{PAGE}/revert")
+    evicted(made.ref)
+    changed(found(made.ref), found(made.ref).with_spec(clusters=(TargetCluster("member2", 2),)))
+
+    shown = text(root, f"{PAGE}/revert")
+    assert "Moves 1, default/web-deployment from member2 (2) to member1 (2)" in shown
+    assert "kubectl lifeboat revert web-deployment -n default" in shown
+    answer = root.post(f"{PAGE}/revert", {"reason": "a false alarm", "concerned": "1"}, HTTP_ACCEPT=HTML)
+
+    assert (answer.status_code, answer["Location"]) == (303, PAGE)
+    assert [target.name for target in found(made.ref).spec.clusters] == ["member1"]
+    assert ChangeLog.objects.filter(actor="root", reason="Revert: a false alarm").exists()
+
+
+def test_the_clusters_are_chosen_again_once_after_a_dry_run(root: Client) -> None:
+    fleet("member1", "member2")
+    stored(templates.deployment("web"), web())
+
+    assert f'href="{PAGE}/rebalance"' in root.get(PAGE, HTTP_ACCEPT=HTML).content.decode()
+    shown = text(root, f"{PAGE}/rebalance")
+    assert "oves" in shown.partition("What it would do")[2]
+    assert '"workloads":[{"apiVersion":"apps/v1","kind":"Deployment","name":"web","namespace":"default"}]' in shown
+    answer = root.post(f"{PAGE}/rebalance", {"reason": "a new cluster", "concerned": "1"}, HTTP_ACCEPT=HTML)
+
+    assert (answer.status_code, answer["Location"]) == (303, PAGE)
+    (made,) = store().list(WORKLOAD_REBALANCER)
+    assert [one.name for one in made.spec.workloads] == ["web"]
+    assert made.spec.ttl_seconds_after_finished == 3600
+    assert ChangeLog.objects.filter(actor="root", reason="Rebalance: a new cluster").exists()
+    text(root, "/bindings/default/none/rebalance", status=404)

@@ -41,6 +41,7 @@ PATHS = (
     "/api/v1/namespaces/default/pods/web-1/log",
     "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods",
     *("/bindings/shop/web-deployment", "/workloads/apps/Deployment/shop/web"),
+    *("/bindings/shop/web-deployment/revert", "/bindings/shop/web-deployment/rebalance", "/queue/gate/on"),
     *("/records", "/records.md", "/records/web.7", "/records/web.7.md"),
     *("/stream", "/queue", "/queue/order", "/queue/rates"),
     *("/readiness", "/readiness.csv"),

@@ -118,6 +118,7 @@ def at(seconds: float) -> Any:
         ("After=31", 0, 30),
         ("After=20", 19, 20),
         ("After=20", 20, 50),  # the time is over: only the pause is left
+        ("After=20", 25, 55),
     ],
 )
 def test_a_waiting_source_is_looked_at_after_a_pause_or_when_its_time_is_over(
