@@ -19,6 +19,7 @@ from controlplane.kinds.binding import (
     AggregatedStatusItem,
     Binding,
     BindingSuspension,
+    Component,
     GracefulEvictionTask,
     TargetCluster,
     manual_placement,
@@ -138,6 +139,64 @@ def test_a_cluster_that_is_not_ready_gives_first(not_ready: str, gives: str) -> 
 
     assert isinstance(found, FailbackPlan), found
     assert found.leaves == (gives,)
+
+
+def test_a_cluster_that_is_gone_gives_before_one_that_is_ready() -> None:
+    one = away(by_room(), was={"member1": 3, "member2": 3}, now={"member3": 3, "member4": 3})
+
+    found = way(one, members=[one for one in MEMBERS if one.metadata.name != "member4"])
+
+    assert isinstance(found, FailbackPlan), found
+    assert found.leaves == ("member4",)
+
+
+def test_a_cluster_may_be_named_after_those_that_give() -> None:
+    found = way(away(ONE, was={"member3": 6}, now={"member1": 6}), "member3")
+
+    assert isinstance(found, FailbackPlan), found
+    assert tasks(found.binding) == {"member1": ("Failback", 6)}
+
+
+def test_room_for_exactly_what_goes_back_is_enough() -> None:
+    found = way(
+        away(by_room(), was={"member1": 3, "member2": 3}, now={"member2": 6}),
+        members=[cluster("member1", room=3), *MEMBERS[1:]],
+    )
+
+    assert isinstance(found, FailbackPlan), found
+    assert targets(found.binding) == {"member1": 3, "member2": 3}
+
+
+def test_a_cluster_that_joined_meanwhile_keeps_no_copy_from_going_back() -> None:
+    """The scheduler would use the new cluster as well. It is not asked to, so the copy only returns."""
+    everywhere = duplicated("member1", "member2", "member3")
+
+    found = way(away(everywhere, was={"member1": 6, "member2": 6}, now={"member2": 6}))
+
+    assert isinstance(found, FailbackPlan), found
+    assert targets(found.binding) == {"member1": 6, "member2": 6}
+    assert found.leaves == ()
+
+
+def test_a_workload_of_several_templates_has_no_replicas_on_its_cluster_and_reserves_room_once() -> None:
+    on = Settings(feature_gates={**GATES, "MultiplePodTemplatesScheduling": True})
+    one = away(ONE, was={"member1": 0}, now={"member3": 0}, replicas=5)
+    one = one.with_spec(components=(Component("job", 1), Component("task", 2)))
+
+    found = way(one, settings=on)
+
+    assert isinstance(found, FailbackPlan), found
+    assert targets(found.binding) == {"member1": 0}
+    assert sum(reservation.replicas for reservation in found.reservations) == 1
+
+
+def test_a_workload_without_replicas_reserves_nothing() -> None:
+    settings = Settings(enable_empty_workload_propagation=True)
+
+    found = way(away(ONE, was={"member1": 0}, now={"member3": 0}, replicas=0), settings=settings)
+
+    assert isinstance(found, FailbackPlan), found
+    assert (found.reservations, found.capacity_guards) == ((), ())
 
 
 def test_state_goes_back_with_the_whole_copy() -> None:

@@ -74,7 +74,10 @@ def _changed_sources(source: str, texts: Collection[str]) -> set[tuple[int, str]
         operator = get_operator(name)()
         count = sum(1 for node in ast_nodes(tree) for _ in operator.mutation_positions(node))
         for occurrence in range(count):
-            changed = MutationVisitor(occurrence, operator).walk(pickle.loads(stored)).get_code()
+            try:
+                changed = MutationVisitor(occurrence, operator).walk(pickle.loads(stored)).get_code()
+            except AttributeError:  # an exception written as `module.Name`, which cosmic-ray cannot replace
+                continue
             if _behaviour(changed, texts) not in (None, original):
                 pairs = zip(source.splitlines(), changed.splitlines(), strict=False)
                 found.add((next(n for n, (a, b) in enumerate(pairs, 1) if a != b), changed))

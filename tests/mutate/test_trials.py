@@ -61,6 +61,13 @@ def test_a_text_is_compared_in_no_order() -> None:
     ]
 
 
+def test_an_exception_of_another_module_is_left_as_it_is() -> None:
+    source = "try:\n    limit = 3 + 1\nexcept (json.JSONDecodeError, KeyError):\n    pass\n"
+    other = "except (json.JSONDecodeError, CosmicRayTestingException):"
+
+    assert {change.after for change in changes(source)} == {"limit = 3 - 1", other}
+
+
 def test_options_of_classes_and_constant_defaults_of_their_fields_are_not_changed() -> None:
     stated = """
 @dataclass(frozen=True)

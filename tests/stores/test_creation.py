@@ -10,7 +10,7 @@ import pytest
 from django.db import connection, connections
 from msgspec.structs import replace
 
-from apps.objects.apply import Timing
+from apps.objects.apply import CHANGES_CHANNEL, Timing
 from apps.objects.batch import Item
 from apps.objects.creation import creates_only
 from apps.objects.due import WRITE_LOCK
@@ -64,6 +64,33 @@ def test_one_object_that_exists_costs_the_other_creations_neither_their_place_no
     assert [bool(outcome.lost) for outcome in outcomes] == [False, True, False]
     assert [outcome.versions for outcome in outcomes] == [(2,), (), (3,)]
     assert store.current_version() == 3
+
+
+def test_a_longer_transaction_that_creates_what_exists_is_repeated_and_timed(
+    store: DjangoStore, timings: list[Timing]
+) -> None:
+    (second,) = create(store, template("second"))
+    change = Decision(changes=(Put(template("second", labels={"a": "1"}), second),), reason="Test")
+    before = len(timings)
+
+    outcomes = store.apply([(None, change), *creation("first", "b")], by=USER)
+
+    assert [bool(outcome.lost) for outcome in outcomes] == [False, True, False]
+    assert [outcome.versions for outcome in outcomes] == [(3,), (), (4,)]
+    assert [timing.lines for timing in timings[before:]] == [2]
+
+
+@pytest.mark.parametrize("exists", [False, True], ids=["a creation", "a change"])
+def test_a_write_that_makes_nothing_due_is_notified_as_well(exists: bool) -> None:
+    quiet = DjangoStore(controllers=())
+    old = create(quiet, template("first"))[0] if exists else None
+    with psycopg.connect(**connection.get_connection_params(), autocommit=True) as listener:  # type: ignore[arg-type]
+        listener.execute(f"LISTEN {CHANGES_CHANNEL}")
+
+        write(quiet, Put(template("first", labels={"a": "1"}), old))
+
+        heard = [notice.payload for notice in listener.notifies(timeout=20, stop_after=1)]
+    assert heard == [str(quiet.current_version())]
 
 
 def test_a_log_without_a_partition_gets_one(store: DjangoStore, monkeypatch: pytest.MonkeyPatch) -> None:
