@@ -247,6 +247,16 @@ def test_what_a_hold_keeps_waiting_did_not_fail_and_is_reported_when_the_reason_
     assert asked.without == []
 
 
+def test_a_held_row_is_reported_again_when_its_hold_has_ended_and_no_cluster_takes_its_copy() -> None:
+    asked = Asked()
+    asked.answer = DryRunResult(refused="no room")
+
+    found = asked.plan(held=[row(state=HELD, reason=ON_HOLD, message="EvictionHold freeze: sale")])
+
+    (held,) = found.held
+    assert (held.reason, held.message, held.failed_at) == (NO_REFUGE, "no room", NOW)
+
+
 def test_a_held_row_that_nothing_holds_takes_its_place_in_the_queue_again() -> None:
     """It moves from there at the next look, in its turn; what it was held for stays on it until then."""
     held = row(state=HELD, reason=NO_REFUGE, message="no room")

@@ -28,6 +28,7 @@ SPACE: Final = "lab"
 NAMES: Final = ("member1", "member2", "member3")
 WITHIN: Final = 180.0  # seconds
 LOOK: Final = 1.0
+CONFIRMED: Final = ("--yes", "--reason", "a test of the migration")
 COMPARED: Final = ("Same", "Marks only")
 Snapshot = dict[str, Any]
 
@@ -96,17 +97,17 @@ def _export(other: Path, folder: Path) -> Path:
 def _migrate(target: Path, other: Path, exported: Path, configs: Sequence[Path]) -> None:
     before, pods = _written(configs), _pods(configs)
     for way in (("--from", str(other)), ("--file", str(exported))):
-        said = lifeboat(target, "import", *way, "--yes")
+        said = lifeboat(target, "import", *way, *CONFIRMED)
         say(said)
         _compare(target)
         assert _written(configs) == before, _difference(before, _written(configs))
         if way[0] == "--from":
-            lifeboat(target, "import", *way, "--undo", "--yes")
+            lifeboat(target, "import", *way, "--undo", *CONFIRMED)
             _until(lambda: not _clusters(target), "the clusters are gone")
             assert _written(configs) == before, _difference(before, _written(configs))
     placed = _placed(target)
     assert placed == _placed(other), "placements differ"
-    lifeboat(target, "takeover", *NAMES, "--yes")
+    lifeboat(target, "takeover", *NAMES, *CONFIRMED)
     _until(lambda: not _unapplied(target), "every object belongs to this control plane", lambda: _unapplied(target))
     after = _written(configs)
     assert {key: one["uid"] for key, one in after.items()} == {key: one["uid"] for key, one in before.items()}
@@ -119,9 +120,9 @@ def _migrate(target: Path, other: Path, exported: Path, configs: Sequence[Path])
     _scale(target, 2)
     _until(lambda: all(_count(config) == 2 for config in configs), "two pods run on each member")
     pods = _pods(configs)
-    lifeboat(target, "observe", *NAMES, "--yes")
+    lifeboat(target, "observe", *NAMES, *CONFIRMED)
     before = _written(configs)
-    lifeboat(target, "import", "--file", str(exported), "--undo", "--yes")
+    lifeboat(target, "import", "--file", str(exported), "--undo", *CONFIRMED)
     _until(lambda: not _clusters(target), "the clusters are gone")
     assert _written(configs) == before, _difference(before, _written(configs))
     _same_pods(configs, pods)
