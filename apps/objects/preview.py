@@ -42,6 +42,7 @@ from controlplane.settings import Settings
 log = logging.getLogger(__name__)
 
 COUNTED = 3  # clusters whose bindings are counted if there are too many to work out what happens to them
+NOTHING = "effects: moves nothing"
 ASK = "ask for the effects with lifeboat whatif, or POST /apis/failover.lifeboat.io/v1alpha1/whatifs"
 
 
@@ -55,9 +56,13 @@ class Preview(NamedTuple):
     concerned: int = 0
 
 
-def preview(store: DjangoStore, writes: Sequence[Put | Delete], settings: Settings, *, now: datetime) -> Preview:
+def preview(
+    store: DjangoStore, writes: Sequence[Put | Delete], settings: Settings, *, dry_run: bool, now: datetime
+) -> Preview:
     """Return what the writes do to the workloads; no texts: nothing that is worth a warning.
 
+    dry_run: the author asks for the effects, so an edit without effects says so. As a warning of each write this would
+    be noise.
     A preview that fails is logged and left out, because it must not keep a person from writing.
     """
     changes, fenced = questions(writes), sorted(filter(None, map(fenced_cluster, writes)))
@@ -69,7 +74,7 @@ def preview(store: DjangoStore, writes: Sequence[Put | Delete], settings: Settin
         effects = found.texts or _without_effects(store, writes, changes, now=now)
         moved = sum(map(bool, map(placement_text, writes)))
         texts = (*effects, *(_fence(store, name) for name in fenced), *filter(None, plain))
-        return Preview(texts, found.concerned + moved)
+        return Preview(texts or ((NOTHING,) if dry_run else ()), found.concerned + moved)
     except Exception:
         log.exception("the effects of a write could not be worked out; it is stored without a preview")
         return Preview()

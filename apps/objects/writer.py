@@ -278,7 +278,7 @@ class Writer:
 
     def _preview(self, writes: Sequence[Put | Delete]) -> tuple[str, ...]:
         """Return the warnings about what writes do to workloads, and note how many they concern."""
-        found = preview(self.store, writes, self.settings, now=self.now)
+        found = preview(self.store, writes, self.settings, dry_run=self.dry_run, now=self.now)
         self.effects, self.concerned = found.texts, found.concerned
         return found.texts
 

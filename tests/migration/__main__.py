@@ -110,8 +110,9 @@ def _migrate(target: Path, other: Path, exported: Path, configs: Sequence[Path])
     lifeboat(target, "takeover", *NAMES, *CONFIRMED)
     _until(lambda: not _unapplied(target), "every object belongs to this control plane", lambda: _unapplied(target))
     after = _written(configs)
-    assert {key: one["uid"] for key, one in after.items()} == {key: one["uid"] for key, one in before.items()}
-    assert {key: one["generation"] for key, one in after.items()} == _generations(before), _difference(before, after)
+    for name in ("uid", "generation"):
+        was, now = _field(before, name), _field(after, name)
+        assert was == now, f"{name}: {_difference(was, now)}"
     assert _placed(target) == placed
     _same_pods(configs, pods)
     _scale(target, 3)
@@ -158,8 +159,8 @@ def _written(configs: Sequence[Path]) -> Snapshot:
     return found
 
 
-def _generations(snapshot: Snapshot) -> dict[str, Any]:
-    return {key: one["generation"] for key, one in snapshot.items()}
+def _field(snapshot: Snapshot, name: str) -> dict[str, Any]:
+    return {key: one[name] for key, one in snapshot.items()}
 
 
 def _difference(before: Snapshot, after: Snapshot) -> str:
