@@ -20,7 +20,7 @@ from apps.objects.writer import Author, Writer
 from controlplane.apimachinery.errors import NotFound, StatusError
 from controlplane.apimachinery.meta import Ref
 from controlplane.insight.changes import ClustersDrained
-from controlplane.kinds import KINDS
+from controlplane.kinds import CLUSTER, KINDS
 from controlplane.kinds.drill import DRAIN, DRILL, FAILED, MODES, PASSED, RETURNING, RUNNING, SIMULATED, Drill
 
 RESOURCE: Final = KINDS[DRILL].resource
@@ -95,7 +95,10 @@ class StartForm(forms.Form):
             (DRAIN, "Drain: really empty the clusters, which stay cordoned"),
         ]
     )
-    clusters = forms.CharField(help_text="Names, with commas. All at the same time.")
+    clusters = forms.MultipleChoiceField(
+        help_text="One, or several at the same time.",
+        error_messages={"invalid_choice": "%(value)s: there is no such cluster"},
+    )
     returns = forms.BooleanField(
         label="And return",
         required=False,
@@ -114,6 +117,11 @@ class StartForm(forms.Form):
         label="Healthy copies at least", min_value=0, initial=1, help_text="Drain: of each workload, all the time."
     )
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        names = [one.metadata.name for one in store().list(CLUSTER)]
+        self.fields["clusters"].choices = [(name, name) for name in names]  # type: ignore[attr-defined]
+
     def clean_labels(self) -> dict[str, str]:
         """Return the labels. Raises ValidationError for a text that is not a list of labels."""
         pairs = [part.partition("=") for part in self.cleaned_data["labels"].split(",") if part.strip()]
@@ -130,7 +138,7 @@ def drill_of(values: dict[str, Any]) -> dict[str, Any]:
     """Return the Drill of the values of a StartForm."""
     spec: dict[str, Any] = {
         "mode": values["mode"],
-        "clusters": _names(values["clusters"]),
+        "clusters": values["clusters"],
         "criteria": {
             "maxDurationSeconds": values["seconds"],
             "maxWithoutPlace": values["without_place"],

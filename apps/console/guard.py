@@ -129,7 +129,7 @@ class ActPage(Page):
     def _shown(
         self, request: Request, form: forms.Form | None, act: Act, effects: Effects, *, status: int = 200, **more: Any
     ) -> HttpResponseBase:
-        hidden = [] if form is None else [(name, form[name].value()) for name in form.fields]
+        hidden = [] if form is None else [pair for name in form.fields for pair in _pairs(name, form[name].value())]
         shown = {
             "title": act.name,
             "form": form,
@@ -154,6 +154,11 @@ class ActPage(Page):
 
     def _values(self, form: forms.Form | None) -> dict[str, Any]:
         return {} if form is None else form.cleaned_data
+
+
+def _pairs(name: str, value: Any) -> list[tuple[str, Any]]:
+    """Return a field as the inputs that send it: a choice of several has an input for each."""
+    return [(name, each) for each in value] if isinstance(value, list) else [(name, value)]
 
 
 def _problems(sent: Any, act: Act, effects: Effects) -> dict[str, str]:

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterator
 from html import unescape
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.test import Client
@@ -115,6 +116,20 @@ def test_a_simulated_drill_starts_after_its_dry_run_with_a_reason(root: Client) 
     assert (made.spec.reason, made.spec.mode, made.spec.criteria.max_duration_seconds) == ("October", SIMULATED, 600)
     assert made.spec.selector is not None
     assert f"Drill {made.metadata.name}" in started
+
+
+def test_clusters_are_chosen_from_those_that_exist_and_several_at_once(root: Client) -> None:
+    stored(cluster("member1"), cluster("member2"), cluster("member3"))
+    form = {**FORM, "clusters": ["member1", "member3"]}
+
+    empty = page(root, "/drills/start")
+    shown = page(root, f"/drills/start?{urlencode(form, doseq=True)}")
+    page(root, "/drills/start", {**form, "reason": "October", "concerned": "0"})
+
+    assert re.findall(r'<option value="(member\d)">', empty) == ["member1", "member2", "member3"]
+    assert re.findall(r'name="clusters" value="(\w+)"', shown) == ["member1", "member3"]
+    assert "Computes the loss of member1, member3" in shown
+    assert [one.spec.clusters for one in drills()] == [("member1", "member3")]
 
 
 def test_a_drain_says_first_what_moves_and_what_is_wrong(root: Client) -> None:

@@ -112,7 +112,8 @@ def _migrate(target: Path, other: Path, exported: Path, configs: Sequence[Path])
     after = _written(configs)
     for name in ("uid", "generation"):
         was, now = _field(before, name), _field(after, name)
-        assert was == now, f"{name}: {_difference(was, now)}"
+        changed = [key for key in was if was[key] != now.get(key)]
+        assert was == now, f"{name}: {_difference(was, now)}: {[(before[key], after[key]) for key in changed]}"
     assert _placed(target) == placed
     _same_pods(configs, pods)
     _scale(target, 3)
@@ -154,6 +155,7 @@ def _written(configs: Sequence[Path]) -> Snapshot:
             metadata = one["metadata"]
             owners = [entry for entry in metadata["managedFields"] if entry.get("subresource") != "status"]
             kept = {key: metadata.get(key) for key in ("uid", "generation", "labels", "annotations")}
+            kept["spec"] = one.get("spec")
             name = f"{config.stem} {one['kind']} {metadata.get('namespace', '')}/{metadata['name']}"
             found[name] = kept | {"owners": owners}
     return found
