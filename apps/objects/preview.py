@@ -61,8 +61,8 @@ def preview(
 ) -> Preview:
     """Return what the writes do to the workloads; no texts: nothing that is worth a warning.
 
-    dry_run: the author asks for the effects, so an edit without effects says so. As a warning of each write this would
-    be noise.
+    dry_run: the author asks for the effects, so an edit without effects has the text NOTHING. With each write this
+    would be noise.
     A preview that fails is logged and left out, because it must not keep a person from writing.
     """
     changes, fenced = questions(writes), sorted(filter(None, map(fenced_cluster, writes)))

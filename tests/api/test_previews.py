@@ -189,7 +189,7 @@ def test_a_write_without_effects_has_no_warning(api: Client, namespace: str) -> 
     assert ["effects" in answer.headers.get("warning", "") for answer in done] == [False, False]
 
 
-def test_a_policy_that_moves_nothing_says_so_if_it_is_asked(api: Client, namespace: str) -> None:
+def test_a_dry_run_of_a_policy_that_moves_nothing_is_answered(api: Client, namespace: str) -> None:
     where = f"{POLICIES}/namespaces/{namespace}/propagationpolicies"
     selector = {"apiVersion": "v1", "kind": "ConfigMap", "name": "none"}
     policy = {"metadata": {"name": "quiet"}, "spec": {"resourceSelectors": [selector], "placement": {}}}
