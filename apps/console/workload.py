@@ -90,19 +90,21 @@ class WorkloadView(Page):
         stored = (found.get(template), None if policy is None else found.get(policy))
         situation = situation_of(reading, [binding])
         kind = KINDS[EVICTION if ref.namespace else CLUSTER_EVICTION].resource
+        answers = _answers(request, binding, situation, now)
         return shown | {
             "binding": binding,
             "verbs": allowed_orders(self, request, kind, ref.namespace),
-            "acts": self._acts(request, ref),
+            "acts": self._acts(request, ref, has_failed_over=bool(answers["records"])),
             **_parts(binding, policy, stored, works, situation),
-            **_answers(request, binding, situation, now),
+            **answers,
         }
 
-    def _acts(self, request: Request, ref: Ref) -> list[tuple[str, str]]:
-        """Return the URLs and names of the acts on the workload that the user may do."""
+    def _acts(self, request: Request, ref: Ref, *, has_failed_over: bool) -> list[tuple[str, str]]:
+        """Return the URLs and names of the acts on the workload that are possible, and that the user may do."""
         url, resource = binding_url(ref), KINDS[ref.kind].resource
         acts = []
-        if self.may(request, "create", resource, namespace=ref.namespace, name=ref.name, sub="revert"):
+        may_revert = self.may(request, "create", resource, namespace=ref.namespace, name=ref.name, sub="revert")
+        if has_failed_over and may_revert:
             acts.append((f"{url}/revert", "Take back the last failover"))
         if self.may(request, "create", REBALANCER):
             acts.append((f"{url}/rebalance", "Choose clusters again"))

@@ -243,9 +243,10 @@ def test_the_last_failover_is_taken_back_after_its_dry_run(root: Client) -> None
     fleet("member1", "member2")
     made = web()
     stored(templates.deployment("web"), made)
-    text(root, f"{PAGE}/revert", status=200)
     assert "no failover of it is on record" in text(root, f"{PAGE}/revert")
+    assert "Take back" not in text(root, PAGE)
     evicted(made.ref)
+    assert "Take back the last failover" in text(root, PAGE)
     changed(found(made.ref), found(made.ref).with_spec(clusters=(TargetCluster("member2", 2),)))
 
     shown = text(root, f"{PAGE}/revert")

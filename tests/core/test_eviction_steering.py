@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import ObjectMeta, condition
+from controlplane.apimachinery.names import EVICTION_ORDERS_ANNOTATION
 from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.clusters import eviction_tier
 from controlplane.engine.decision import Decision as Decided
@@ -356,6 +357,13 @@ def test_a_skip_is_taken_back(verbs: tuple[str, ...]) -> None:
     story.pass_seconds(101)
 
     assert gone(story)
+
+
+@pytest.mark.parametrize("text", ["not JSON", "[]", '{"member1": "Hold"}', '{"member1": [{"verb": 1}]}'])
+def test_an_annotation_that_is_no_list_of_orders_orders_nothing(text: str) -> None:
+    one = binding("web", duplicated(), on={"member1": 1}).with_meta(annotations={EVICTION_ORDERS_ANNOTATION: text})
+
+    assert operator_orders.orders_by_cluster(one) == {}
 
 
 def test_an_order_of_an_earlier_outage_is_in_the_way_of_no_other() -> None:

@@ -130,6 +130,19 @@ def test_a_part_that_is_going_back_leaves_with_the_rest() -> None:
     assert (task.reason, task.replicas) == ("Drain", 3)
 
 
+@pytest.mark.parametrize(("others", "cluster"), [(("b", "c"), "a"), (("a", "c"), "b"), (("a", "b"), "c")])
+def test_a_part_that_is_going_back_leaves_the_tasks_of_other_clusters(others: tuple[str, str], cluster: str) -> None:
+    one = WEB.with_spec(
+        clusters=(TargetCluster(cluster, 3),),
+        graceful_eviction_tasks=tuple(GracefulEvictionTask(name, creation_timestamp=START) for name in others),
+    )
+    words = {"reason": PARTLY_FAILED_BACK, "producer": "Failback/f", "message": "home"}
+
+    new = go(with_partial_task(one, cluster, 1, mode=GRACEFULLY, now=START, **words), cluster)
+
+    assert [task.from_cluster for task in new.spec.graceful_eviction_tasks] == [*others, cluster]
+
+
 def test_what_has_no_replicas_says_no_number() -> None:
     config = WEB.with_spec(clusters=(TargetCluster("a"),), replicas=0)
 
