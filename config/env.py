@@ -228,7 +228,7 @@ def database(name: str, default: str) -> dict[str, object]:
             f"{name}: {error}; e.g. {name}=postgresql://user:password@host:5432/lifeboat"
         ) from None
     return {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "apps.objects.database",
         "NAME": unquote(parts.path.strip("/")),
         "USER": options.pop("user", unquote(parts.username or "")),
         "PASSWORD": options.pop("password", unquote(parts.password or "")),

@@ -12,10 +12,14 @@ from itertools import chain
 from struct import Struct, pack
 from typing import Any, ClassVar
 
+from django.db import DEFAULT_DB_ALIAS
+from django_prometheus.db import execute_total
 from psycopg import Connection, Cursor
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
+# django-prometheus' count of statements. It counts those of Django's own cursors by itself.
+EXECUTED = execute_total.labels(DEFAULT_DB_ALIAS, "postgresql")
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _NULL = b"\xff\xff\xff\xff"
@@ -144,5 +148,6 @@ class BinaryCursor(Cursor[Any]):
     def run(self, query: Any, params: Sequence[Any] = ()) -> BinaryCursor:
         """Execute a prepared statement and return this cursor. NUL in texts is replaced, see `texts`."""
         params = [shown(value) if isinstance(value, str) else value for value in params]
+        EXECUTED.inc()
         self.execute(query, params, prepare=True, binary=True)
         return self

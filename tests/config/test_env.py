@@ -53,7 +53,7 @@ def test_a_database_url_becomes_djangos_settings(
     monkeypatch.setenv(NAME, url)
 
     assert env.database(NAME, default="postgresql:///other") == {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "apps.objects.database",
         **expected,
     }
 

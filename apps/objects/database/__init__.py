@@ -1,0 +1,1 @@
+"""The database backend of this project (`ENGINE`): Django's for PostgreSQL with the counts of django-prometheus."""

@@ -1,0 +1,30 @@
+"""Django's PostgreSQL backend with the counts of django-prometheus, corrected for a pool of connections.
+
+The library counts each connection that a request takes. With a pool that is the number of requests, so a connection is
+counted here when the pool opens it. Statements of `BinaryCursor` are counted there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.backends.postgresql import base as django_base
+from django_prometheus.db import connection_errors_total, connections_total
+from django_prometheus.db.backends.postgresql import base
+
+
+class DatabaseWrapper(base.DatabaseWrapper):
+    """A connection to PostgreSQL whose statements, errors and new sessions are counted."""
+
+    def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
+        """Take a connection from the pool, or open one without a pool. Failures of both are counted."""
+        try:
+            return django_base.DatabaseWrapper.get_new_connection(self, conn_params)
+        except Exception:
+            connection_errors_total.labels(self.alias, self.vendor).inc()
+            raise
+
+    def _configure_connection(self, connection: Any) -> Any:
+        """Prepare a new session. The pool calls this for each session that it opens, and Django without a pool."""
+        connections_total.labels(self.alias, self.vendor).inc()
+        return super()._configure_connection(connection)
