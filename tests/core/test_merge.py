@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from controlplane.engine.decision import Put
-from controlplane.engine.merge import Lost, Write, merge_change
+import pytest
+
+from controlplane.engine.decision import Delete, Put
+from controlplane.engine.merge import Lost, Remove, Same, Write, merge_change
 from tests.builders.objects import binding
 from tests.builders.placements import duplicated
 
@@ -32,3 +34,19 @@ def test_a_merged_edit_raises_the_generation_as_often_as_its_writer_did() -> Non
     assert isinstance(result, Write)
     assert result.merged
     assert result.new.metadata.generation - READ.metadata.generation == 2
+
+
+@pytest.mark.parametrize("uid", ["another", "uid-later", "zzz"])
+def test_an_object_that_was_deleted_and_created_again_is_another_one(uid: str) -> None:
+    again = READ.with_meta(uid=uid)
+
+    assert merge_change(Put(READ.with_spec(replicas=5), READ), again) == Lost("uid")
+    assert merge_change(Delete(READ), again) == Lost("uid")
+
+
+def test_a_deletion_removes_what_has_no_finalizers() -> None:
+    newer = READ.with_meta(resource_version="2")
+
+    assert merge_change(Delete(READ), newer) == Remove(newer)
+    assert merge_change(Delete(READ, exact=True), newer) == Lost("conflict")
+    assert merge_change(Delete(READ), None) == Same(None)

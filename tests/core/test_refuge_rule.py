@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane.eviction.refuge import DryRunResult, refuge_from
+from controlplane.eviction.refuge import DryRunResult, Refuge, refuge_from, reserve_refuge
 from controlplane.kinds.binding import TargetCluster
+from controlplane.scheduling.cluster_arrays import Fleet
+from controlplane.scheduling.ledger import Ledger
+from controlplane.scheduling.question import question_of
 from controlplane.settings import EvictionSettings, Settings
-from tests.builders.objects import binding
+from tests.builders.objects import START, binding, cluster
 from tests.builders.placements import by_room, duplicated
 
 
@@ -70,3 +73,14 @@ def test_more_clusters_than_the_minimum_are_enough() -> None:
     one = binding("web", duplicated(least=1, most=3), on={"a": 2, "b": 2, "c": 2})
 
     assert refuge_from(one, {"a"}, DryRunResult(on(b=2, c=2)), Settings(), source_ready=False).found
+
+
+def test_only_more_replicas_than_before_are_reserved() -> None:
+    fleet = Fleet.of([cluster(name) for name in "abcd"], settings=Settings())
+    one = binding("web", by_room(), on={"a": 2, "b": 3, "c": 1}, replicas=6, cpu="1")
+    asked = question_of(one.spec, one.status, settings=Settings()).asked
+    refuge = Refuge(True, "", on(b=2, c=1, d=3, elsewhere=1), asked)
+
+    found = reserve_refuge(Ledger(fleet), fleet, one, refuge, seen=0, now=START)
+
+    assert [(each.cluster, each.replicas) for each in found.reservations] == [("d", 3)]

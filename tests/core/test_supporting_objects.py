@@ -11,11 +11,12 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Condition, Ref, condition
 from controlplane.eviction import supporting_objects
 from controlplane.eviction.graceful import STUCK, WAITING_SOURCE, WAITING_WORKLOAD, ClusterState, assess_tasks
+from controlplane.eviction.supporting_objects import DependentsQuery
 from controlplane.kind import KINDS
 from controlplane.kinds import COMPANIONS
 from controlplane.kinds.binding import TAINT_UNTOLERATED, AggregatedStatusItem, Binding, GracefulEvictionTask
 from controlplane.kinds.cluster import APIEnablement, APIResource, Cluster
-from controlplane.kinds.policy import Toleration
+from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, Toleration
 from controlplane.kinds.template import Template
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding, cluster, no_execute
@@ -98,12 +99,61 @@ BESIDE = [
 ]
 
 
+BOATS = template(
+    "CustomResourceDefinition",
+    "boats.example.io",
+    version="apiextensions.k8s.io/v1",
+    namespace="",
+    spec={"group": "example.io", "names": {"kind": "Boat"}},
+)
+BACKENDS = [{"http": {"paths": [{"backend": {"service": {"name": name}}} for name in ("front", "", 7, None)]}}]
+
+
 @pytest.mark.parametrize(("case", "one", "names"), BESIDE, ids=[row[0] for row in BESIDE])
 def test_what_an_object_without_pods_is_there_for(case: str, one: Template, names: list[str]) -> None:
     asked = supporting_objects.dependents_query(one)
     indexed = [other for other in RUNNING if asked.value in KINDS[other.ref.kind].index_values(other, "companions")]
 
     assert sorted(ref.name for ref in supporting_objects.select_dependents(asked, indexed)) == names
+
+
+@pytest.mark.parametrize(
+    ("one", "query"),
+    [
+        (WEB, DependentsQuery()),  # its kind waits for nothing
+        (BOATS, DependentsQuery(kind="example.io/Boat")),
+        (
+            template("Ingress", "odd", version="networking.k8s.io/v1", spec={"rules": BACKENDS}),
+            DependentsQuery((Ref("Service", "default", "front"),)),
+        ),
+    ],
+)
+def test_an_object_is_asked_about_as_its_kind_needs_it(one: Template, query: DependentsQuery) -> None:
+    assert supporting_objects.dependents_query(one) == query
+
+
+def test_only_a_copy_that_leaves_gracefully_and_whose_kind_has_dependents_may_wait() -> None:
+    def of(one: Template, *modes: str) -> bool:
+        tasks = tuple(GracefulEvictionTask(f"member{n}", mode) for n, mode in enumerate(modes))
+        made = binding("web", duplicated(), on={"member9": 1})
+        named = replace(made.spec.resource, api_version=one.api_version, kind=one.kind)
+        return supporting_objects.may_wait_for_dependents(made.with_spec(resource=named, graceful_eviction_tasks=tasks))
+
+    assert of(service(), GRACEFULLY)
+    assert of(service(), DIRECTLY, GRACEFULLY)
+    assert not of(service(), DIRECTLY)
+    assert not of(service())
+    assert not of(WEB, GRACEFULLY)
+
+
+def test_dependents_without_a_binding_keep_nothing_and_hide_none() -> None:
+    there = binding("web", duplicated(), on={"member2": 1, "member1": 1})
+    going = there.with_meta(name="going-deployment", deletion_timestamp=START)
+    refs = [Ref("apps/Deployment", "default", name) for name in ("gone", "going", "web")]
+
+    found = supporting_objects.dependents_by_cluster(refs, {one.ref: one for one in (there, going)})
+
+    assert found == {"member1": ("Deployment web",), "member2": ("Deployment web",)}
 
 
 def test_no_two_wait_for_each_other() -> None:
