@@ -17,7 +17,7 @@ from rest_framework.response import Response
 from apps.api import bodies, pages
 from apps.api.answer import ListAnswer, ObjectAnswer
 from apps.api.authorization import Attributes
-from apps.api.confirming import confirmation, reason_of
+from apps.api.confirming import confirmation, lifeboat_line, reason_of
 from apps.api.error_mapping import nothing_here
 from apps.api.permissions import Scope, is_watch, resource_attributes
 from apps.api.query import Continue, Listing, dry_run, listing_of
@@ -98,7 +98,7 @@ class ActionView(TargetView):
             settings,
             Author(by, reason_of(request, action.reason)),
             dry_run=dry_run(request.query_params, {}),
-            confirmation=confirmation(request, target.name, f"kubectl lifeboat {target.subresource} {target.name}"),
+            confirmation=confirmation(request, target.name, lambda: lifeboat_line(target)),
         )
         arguments = ActionRequest(target, _plain(document), writer.store, settings, by, writer.now)
         written = writer.act(target.ref, lambda live: action.change(live, arguments))

@@ -6,39 +6,86 @@ query, because the body is the object. Clients that are no browsers get the same
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Callable
+from typing import Final
+
 from rest_framework.request import Request
 
+from apps.api import bodies
 from apps.api.pages import PageRenderer
-from apps.objects.confirmation import REASON_LENGTH, Confirmation, no_confirmation, problems
+from apps.api.target import Target
+from apps.objects.confirmation import REASON_LENGTH, THRESHOLD, Confirmation, no_confirmation, problems
+from apps.objects.kubectl_lines import resource_name, write_line
 from apps.objects.preview import Preview
 from controlplane.apimachinery.causes import invalid
 from controlplane.apimachinery.errors import Invalid
+from controlplane.wire.negotiate import media_type_of
+from controlplane.wire.patch import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH
+
+PATCH_TYPES: Final = {JSON_PATCH: "json", STRATEGIC_MERGE_PATCH: "strategic"}  # for kubectl; others are merge
+NO_WORKLOADS: Final = "effects: no workload moves, stops or changes"
 
 
-def confirmation(request: Request, subject: str, kubectl: str) -> Confirmation:
-    """Return what a write of this request asks before it is stored.
+def confirmation(request: Request, subject: str, kubectl: Callable[[], str]) -> Confirmation:
+    """Return what a write of this request asks before it is stored. A deletion is always confirmed.
 
-    `subject`: what is typed to confirm it. `kubectl`: a command that does the same.
+    `subject`: what is typed to confirm it, unless its effects name another subject. `kubectl` returns a command that
+    does the same.
     """
     if not isinstance(request.accepted_renderer, PageRenderer):
         return no_confirmation
 
     def check(found: Preview) -> None:
         """Raise Invalid if a person has not confirmed these effects."""
-        if not found.texts:
+        if not found.texts and request.method != "DELETE":
             return
-        wrong = problems(request.query_params, subject=subject, concerned=found.concerned)
+        wrong = problems(
+            request.query_params,
+            subject=found.subject or subject,
+            concerned=found.concerned,
+            threshold=-1 if found.is_final else THRESHOLD,
+        )
         if wrong:
-            effects = "; ".join(found.texts)
+            effects = "; ".join(found.texts or (NO_WORKLOADS,))
             causes = [
                 invalid(f"query.{name}", request.query_params.get(name, ""), text) for name, text in wrong.items()
             ]
             causes.append(
-                invalid("effects", "", f"nothing has happened yet; {effects}; the same with kubectl: {kubectl}")
+                invalid("effects", "", f"nothing has happened yet; {effects}; the same with kubectl: {kubectl()}")
             )
             raise Invalid.of("Confirmation", subject, causes)
 
     return check
+
+
+def kubectl_line(request: Request, target: Target) -> str:
+    """Return a command that does what a request asks. It is read from the request only when a person has to confirm."""
+    if request.method == "DELETE":
+        within = f" -n {target.namespace}" if target.namespace else ""
+        return f"kubectl delete {resource_name(target.kind.key)}{within} {target.name or '--all'}"
+    if request.method == "PATCH":
+        return _patch_line(request, target)
+    document = bodies.decode(request.content_type, request.body).document
+    return write_line(bodies.about(target, document), is_new=request.method == "POST")
+
+
+def _patch_line(request: Request, target: Target) -> str:
+    body, type_ = shlex.quote(request.body.decode()), media_type_of(request.content_type or "")
+    if type_ == APPLY_PATCH:
+        manager = request.query_params.get("fieldManager", "kubectl")
+        return f"kubectl apply --server-side --field-manager={shlex.quote(manager)} -f - <<< {body}"
+    within = f" -n {target.namespace}" if target.namespace else ""
+    part = f" --subresource={target.subresource}" if target.subresource else ""
+    name = f"{resource_name(target.kind.key)}{within} {target.name}{part}"
+    return f"kubectl patch {name} --type={PATCH_TYPES.get(type_, 'merge')} -p {body}"
+
+
+def lifeboat_line(target: Target, *, reason: bool = False) -> str:
+    """Return the command that gives an order or does an action. `reason`: it needs one."""
+    within = f" -n {target.namespace}" if target.namespace else ""
+    why = " --reason …" if reason else ""
+    return f"kubectl lifeboat {target.subresource} {target.name}{within}{why}"
 
 
 def reason_of(request: Request, way: str) -> str:

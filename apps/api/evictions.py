@@ -6,6 +6,7 @@ Evictions are rows of the queue, computed as objects for each request. There is 
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from rest_framework.response import Response
 
 from apps.api import pages
 from apps.api.answer import ListAnswer, ObjectAnswer
-from apps.api.confirming import confirmation
+from apps.api.confirming import confirmation, lifeboat_line
 from apps.api.eviction_metrics import tokens
 from apps.api.eviction_watches import computed, paced
 from apps.api.permissions import is_watch
@@ -105,8 +106,8 @@ class EvictionsView(TargetView):
         verb, user = operator_orders.VERBS[target.subresource], request.user.get_username()
         warnings, is_trial = _effects(verb, item), dry_run(request.query_params, {})
         if not is_trial:
-            command = f"kubectl lifeboat {target.subresource} {target.name} --reason …"
-            confirmation(request, target.name, command)(Preview(tuple(warnings), 1))
+            line = partial(lifeboat_line, target, reason=True)
+            confirmation(request, target.name, line)(Preview(tuple(warnings), 1))
         if not give_order(item.key, verb, reason=reason, by=user, dry_run=is_trial):
             raise _missing(target)
         found = queue.read(store(), configuration().settings())

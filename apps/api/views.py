@@ -20,7 +20,7 @@ from apps.api.authentication import AUTHENTICATORS
 from apps.api.authorization import Attributes, check
 from apps.api.beside import READERS
 from apps.api.callers import CALLER
-from apps.api.confirming import confirmation, reason_of
+from apps.api.confirming import confirmation, kubectl_line, reason_of
 from apps.api.impersonation import impersonated
 from apps.api.in_force import ConfiguredList, configured
 from apps.api.logins import LOGIN_USER
@@ -33,7 +33,6 @@ from apps.api.streams import watch_response
 from apps.api.target import Target, target_of
 from apps.api.writing import REASON, RemovedAnswer, RequestWriter
 from apps.objects.configuration import configuration
-from apps.objects.confirmation import kubectl_delete
 from apps.objects.decision_log import log_refusal
 from apps.objects.store import store
 from controlplane.apimachinery.causes import required
@@ -248,7 +247,7 @@ class ObjectView(TargetView):
         if options is not None:
             writing = writing.__class__(writing.manager, dry_run(request.query_params, options), "Ignore", False)
         name = self.target.name or self.target.resource.plural
-        asked = confirmation(request, name, self._kubectl(request, name))
+        asked = confirmation(request, name, lambda: kubectl_line(request, self.target))
         reason = reason_of(request, REASON)
         return RequestWriter(
             store(),
@@ -259,12 +258,6 @@ class ObjectView(TargetView):
             reason=reason,
             confirmation=asked,
         )
-
-    def _kubectl(self, request: Request, name: str) -> str:
-        """Return a command that does what the request asks."""
-        if request.method == "DELETE" and self.target.name:
-            return kubectl_delete(self.target.ref)
-        return f"kubectl apply -f {name}.yaml"
 
     def _written(self, written: Any) -> Response:
         response = _response(ObjectAnswer(self.target.resource, written.text), status=201 if written.created else 200)

@@ -12,18 +12,19 @@ from rest_framework.request import Request
 
 from apps.api.authorization import Attributes
 from apps.clusters.admin import cordoned, uncordoned
-from apps.console.dry_run import dry_run
+from apps.console.dry_run import dry_run, of_write
 from apps.console.guard import Act, ActPage, Effects
 from apps.objects.configuration import configuration
 from apps.objects.store import store
 from apps.objects.writer import Author, Writer, document_of
 from apps.objects.writer import Change as Written
+from apps.objects.writer import Written as Stored
 from controlplane.apimachinery.errors import NotFound, StatusError
 from controlplane.apimachinery.meta import Ref, to_seconds
 from controlplane.apimachinery.names import UNJOIN_ANNOTATION
 from controlplane.clusters.fence import LONGEST_SECONDS, FenceRequest, fence_of, fenced
 from controlplane.engine.decision import Put
-from controlplane.insight.changes import ClusterRemoved, ClustersDrained, Cordoned, Failback, TaintAdded
+from controlplane.insight.changes import ClusterRemoved, ClustersDrained, Cordoned, Failback, TaintAdded, TaintRemoved
 from controlplane.kinds import CLUSTER, KINDS, MAINTENANCE_WINDOW
 from controlplane.kinds.cluster import EFFECTS, Cluster, Taint
 from controlplane.kinds.drain import DRAIN
@@ -178,8 +179,8 @@ class UntaintPage(ClusterAct):
         return Act(
             f"Remove the taint {shown} from {name}",
             name,
-            effects=lambda: Effects(
-                "Queued evictions because of this taint are cancelled. What has moved does not move back.",
+            effects=lambda: added_line(
+                dry_run([TaintRemoved(name, *identity)], request.user), "What has moved does not move back."
             ),
             apply=lambda reason: self.with_taints(request, removed, reason, act="Untaint"),
             kubectl=f"kubectl lifeboat taint {name} {shown}-",
@@ -250,10 +251,10 @@ class MaintenancePage(ClusterAct):
         return Act(
             f"Maintenance of {name}",
             name,
-            effects=lambda: Effects(
+            effects=lambda: added_line(
+                of_write(lambda writer: writer.create(KINDS[self.kind], self.order(spec, "dry run"))),
                 f"Nothing is evicted from {name} until {until:%Y-%m-%d %H:%M} UTC, and it does not count as faulty.",
-                lines=("Failures are still detected. Afterwards evictions take place if the cluster is still down.",),
-                refused=self.refusal(spec),
+                "Failures are still detected. Afterwards evictions take place if the cluster is still down.",
             ),
             apply=lambda reason: self.created(request, spec, reason, act="Maintenance"),
             kubectl=f"kubectl create -f - <<< '{order}'",
@@ -287,22 +288,24 @@ class FencePage(ClusterAct):
         cluster, seconds = self.cluster(), values["minutes"] * 60
         name, user = cluster.metadata.name, request.user.get_username()
 
-        def apply(reason: str) -> str:
+        def write(writer: Writer, reason: str) -> Stored:
             fence = FenceRequest(reason, seconds)
-            now = store().now()
-            self.writer(request, reason, act="Fence").act(
-                cluster.ref, lambda live: fenced(live, fence, by=user, now=now)
-            )
+            return writer.act(cluster.ref, lambda live: fenced(live, fence, by=user, now=writer.now))
+
+        def apply(reason: str) -> str:
+            write(self.writer(request, reason, act="Fence"), reason)
             return self.back
 
-        refused = f"{name} is Ready, so its copies run; cordon or drain it instead." if cluster.answers else ""
+        def effects() -> Effects:
+            if cluster.answers:
+                return Effects("Nothing.", refused=f"{name} is Ready, so its copies run; cordon or drain it instead.")
+            found = of_write(lambda writer: write(writer, "dry run"))
+            return added_line(found, "New copies start even if old copies still run on the cluster unseen.")
+
         return Act(
             f"Fence {name}",
             name,
-            effects=lambda: Effects(
-                "New copies that wait for old copies on the cluster start, even if old copies still run there unseen.",
-                refused=refused,
-            ),
+            effects=effects,
             apply=apply,
             kubectl=f"kubectl lifeboat fence {name} --for {values['minutes']}m",
             explanation="Fence a cluster only if you know that it is down: powered off, or cut off from its storage.",
@@ -319,20 +322,22 @@ class UnfencePage(ClusterAct):
         cluster, user = self.cluster(), request.user.get_username()
         name = cluster.metadata.name
 
+        def write(writer: Writer) -> Stored:
+            return writer.act(cluster.ref, lambda live: fenced(live, FenceRequest(), by=user, now=writer.now))
+
         def apply(reason: str) -> str:
-            now, nothing = store().now(), FenceRequest()
-            self.writer(request, reason, act="Unfence").act(
-                cluster.ref, lambda live: fenced(live, nothing, by=user, now=now)
-            )
+            write(self.writer(request, reason, act="Unfence"))
             return self.back
+
+        def effects() -> Effects:
+            if fence_of(cluster) is None:
+                return Effects("Nothing.", refused=f"{name} has no fence.")
+            return of_write(write)
 
         return Act(
             f"Remove the fence of {name}",
             name,
-            effects=lambda: Effects(
-                "New copies wait again until old copies on the cluster are known to be gone.",
-                refused="" if fence_of(cluster) is not None else f"{name} has no fence.",
-            ),
+            effects=effects,
             apply=apply,
             kubectl=f"kubectl lifeboat fence {name} --remove",
             is_destructive=False,
@@ -369,6 +374,11 @@ class FailbackPage(ClusterAct):
             explanation="Returns workloads that left the cluster in a failover. Other copies stay until the copy here "
             "is healthy. The first failure stops the failback.",
         )
+
+
+def added_line(effects: Effects, *lines: str) -> Effects:
+    """Return the effects with more lines."""
+    return effects._replace(lines=(*effects.lines, *lines))
 
 
 def refusable(effects: Effects, why: str) -> Effects:

@@ -19,6 +19,7 @@ from controlplane.apimachinery.times import in_words
 from controlplane.controllers.reads.supposed_snapshot import clusters_concerned
 from controlplane.insight.changes import Change, ClustersDrained, ClustersLost, Failback, TaintAdded
 from controlplane.insight.effects import Affected, readable
+from controlplane.insight.previews import concerned
 from controlplane.insight.situation import TARGETS
 from controlplane.kinds import CLUSTER
 
@@ -41,7 +42,6 @@ def dry_run(changes: Sequence[Change], user: Any) -> Effects:
             what_if=question_url(changes),
         )
     found = effects_of(reading, changes)
-    concerned = len({one.binding for one in (*found.moves, *found.without_place, *found.removed, *found.held)})
     seen = readable(found, reader_of(user))
     lines = [
         *_named("Without a place", found.without_place, seen.without_place),
@@ -55,7 +55,7 @@ def dry_run(changes: Sequence[Change], user: Any) -> Effects:
         at = " and ".join(f"{rate:g}/s" for rate in rates)
         lines.append(f"The last copy leaves after about {in_words(found.eta_seconds)}, at {at}.")
     sentence = found.sentence[:1].upper() + found.sentence[1:]
-    return Effects(f"{sentence}.", concerned, tuple(lines), "; ".join(found.refused))
+    return Effects(f"{sentence}.", concerned(found), tuple(lines), "; ".join(found.refused))
 
 
 def _rate(change: Change, of_evictions: float) -> float:
@@ -74,8 +74,8 @@ def of_write(write: Callable[[Writer], Written]) -> Effects:
         write(writer)
     except StatusError as error:
         return Effects("Nothing would change.", refused=error.message)
-    first, *others = [text.removeprefix("effects: ") for text in writer.effects] or ["moves nothing"]
-    return Effects(f"{first[:1].upper()}{first[1:]}.", writer.concerned, tuple(others))
+    first, *others = [text.removeprefix("effects: ") for text in writer.preview.texts] or ["moves nothing"]
+    return Effects(f"{first[:1].upper()}{first[1:]}.", writer.preview.concerned, tuple(others))
 
 
 def question_url(changes: Sequence[Change]) -> str:

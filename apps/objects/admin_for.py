@@ -25,10 +25,10 @@ from apps.objects.admin_guard import Question, confirmed, show_where_to_watch
 from apps.objects.admin_permissions import KindPermissions, allowed
 from apps.objects.changelist import CappedPaginator, RowsPage, choices, search_objects
 from apps.objects.conditions import conditions_of
-from apps.objects.confirmation import kubectl_delete
 from apps.objects.edits import Document, Edited
 from apps.objects.examples import example_of
 from apps.objects.forms import DocumentForm
+from apps.objects.kubectl_lines import delete_line, write_line
 from apps.objects.masks import masked
 from apps.objects.models import StoredObject
 from apps.objects.store import store
@@ -40,7 +40,6 @@ from controlplane.kinds import EVENT
 from controlplane.wire.table import Beside, table
 
 SHOWN_CHANGES, SHOWN_EVENTS, SHOWN_NAMES = 20, 10, 100
-SHOWN_COMMANDS = 5  # commands with which the page of a deletion says how kubectl does it
 _AT_ONCE = 500  # objects that are deleted with one call
 
 
@@ -111,7 +110,7 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
             title=title,
             button="Yes, delete it" if len(refs) == 1 else "Yes, delete them",
             subject=subject,
-            kubectl=" && ".join(kubectl_delete(ref) for ref in refs[:SHOWN_COMMANDS]),
+            kubectl=delete_line(refs),
             trial=lambda: edits.remove(refs[:_AT_ONCE], by).preview,
             facts=(*facts, finalized, *more),
             always=True,
@@ -164,7 +163,7 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
             raise PermissionDenied
         form = DocumentForm(request.POST or None, initial={"document": self._beginning(request)})
         if request.method == "POST":
-            answer = self._written(request, form, lambda document, by: self._create(document, request, by))
+            answer = self._written(request, form, lambda document, by: self._create(document, request, by), is_new=True)
             if isinstance(answer, HttpResponse):
                 return answer
             if answer is not None:
@@ -179,7 +178,7 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
         if self.has_change_permission(request, row):
             form = DocumentForm(request.POST or None)
             if request.method == "POST":
-                answer = self._written(request, form, partial(self._change, ref, form))
+                answer = self._written(request, form, partial(self._change, ref, form), is_new=False)
                 if isinstance(answer, HttpResponse):
                     return answer
                 if answer is not None:
@@ -200,7 +199,12 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
         return {"links": [], "buttons": []}
 
     def _written(
-        self, request: HttpRequest, form: DocumentForm, write: Callable[[Document, edits.By], Edited]
+        self,
+        request: HttpRequest,
+        form: DocumentForm,
+        write: Callable[[Document, edits.By], Edited],
+        *,
+        is_new: bool,
     ) -> Edited | HttpResponse | None:
         """Return the stored object, the page that asks to confirm a dangerous write, or None: the form has errors."""
         by = edits.By(request.user.get_username(), restrict=partial(check_grant, request.user))
@@ -212,7 +216,7 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
             title=f"Save {ref}?",
             button="Save it",
             subject=ref.name,
-            kubectl=f"kubectl apply -f {ref.name}.yaml",
+            kubectl=write_line(edits.parse(form.cleaned_data["document"]), is_new=is_new),
             trial=lambda: tried.preview,
         )
         reason = confirmed(question, request, self._context(request))

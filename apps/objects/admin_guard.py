@@ -25,7 +25,7 @@ WATCHED = (("Situation", "console:situation"), ("Queue", "console:queue"), ("Rec
 class Question(NamedTuple):
     """What is confirmed. `trial` returns the dry run; it raises StatusError if the write would be refused.
 
-    subject: what is typed if many workloads are concerned.
+    subject: what is typed if many workloads are concerned, unless the dry run names another subject.
     kubectl: a command that does the same.
     facts: what the page says besides the dry run.
     always: it is confirmed even if the dry run finds nothing.
@@ -47,11 +47,12 @@ def confirmed(question: Question, request: HttpRequest, context: dict[str, Any])
     does the write. Raises StatusError.
     """
     found = question.trial()
+    subject, threshold = found.subject or question.subject, -1 if found.is_final else THRESHOLD
     if not found.texts and not question.always:
         return ""
     wrong: dict[str, str] = {}
     if "reason" in request.POST and "concerned" in request.POST:
-        wrong = problems(request.POST, subject=question.subject, concerned=found.concerned)
+        wrong = problems(request.POST, subject=subject, concerned=found.concerned, threshold=threshold)
         if not wrong:
             return request.POST["reason"].strip()
     shown = {
@@ -59,8 +60,9 @@ def confirmed(question: Question, request: HttpRequest, context: dict[str, Any])
         "question": question,
         "effects": [text.removeprefix("effects: ") for text in found.texts],
         "concerned": found.concerned,
-        "must_type": found.concerned > THRESHOLD,
-        "threshold": THRESHOLD,
+        "subject": subject,
+        "must_type": found.concerned > threshold,
+        "threshold": threshold,
         "reason_length": REASON_LENGTH,
         "problems": wrong,
         "sent": request.POST,

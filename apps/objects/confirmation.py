@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from apps.objects.preview import Preview
-from controlplane.apimachinery.meta import Ref
-from controlplane.kind import KINDS
 
 THRESHOLD: Final = 10  # workloads; if an act concerns more, its subject has to be typed
 WORSE: Final = 1.1  # a dry run that concerns more than this many times the workloads of the one before is shown again
@@ -23,13 +21,6 @@ Confirmation = Callable[[Preview], None]
 
 def no_confirmation(found: Preview) -> None:
     """Ask nothing: the author reads the effects as warnings."""
-
-
-def kubectl_delete(ref: Ref) -> str:
-    """Return the command that deletes an object."""
-    resource = KINDS[ref.kind].resource
-    name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-    return f"kubectl delete {name}{f' -n {ref.namespace}' if ref.namespace else ''} {ref.name}"
 
 
 def problems(sent: Mapping[str, Any], *, subject: str, concerned: int, threshold: int = THRESHOLD) -> dict[str, str]:

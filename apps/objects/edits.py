@@ -88,7 +88,7 @@ def create(document: Document, by: By) -> Edited:
     _refuse(kind, document, causes)
     writer = _writer(by, settings)
     written = writer.create(kind, document)
-    return Edited(written.stored, [*warnings, *written.warnings], _previewed(writer))
+    return Edited(written.stored, [*warnings, *written.warnings], writer.preview)
 
 
 @refusals_logged(REASON)
@@ -111,7 +111,7 @@ def change(ref: Ref, document: Document, by: By, *, basis: int) -> Edited:
         return Change(Put(admitted.object, base), admitted.warnings)
 
     written = writer.change(ref, build, retry=False)  # the person decides what becomes of a conflict
-    return Edited(written.stored, [*warnings, *written.warnings], _previewed(writer))
+    return Edited(written.stored, [*warnings, *written.warnings], writer.preview)
 
 
 @refusals_logged(REASON)
@@ -122,7 +122,7 @@ def act(ref: Ref, does: Callable[[Any], Object], by: By, *, rule: str) -> Edited
     """
     writer = _writer(by, way=rule)
     written = writer.act(ref, does)
-    return Edited(written.stored, written.warnings, _previewed(writer))
+    return Edited(written.stored, written.warnings, writer.preview)
 
 
 @refusals_logged(REASON)
@@ -138,7 +138,7 @@ def remove(refs: Sequence[Ref], by: By) -> Removed:
         [done.was.ref for done in deleted if done.left is None],
         [done.was.ref for done in deleted if done.left is not None],
         [warning for done in deleted for warning in done.warnings],
-        _previewed(writer),
+        writer.preview,
     )
 
 
@@ -146,10 +146,6 @@ def _writer(by: By, settings: Settings | None = None, *, way: str = REASON) -> W
     reason = f"{way}: {by.reason}"[:200] if by.reason else way
     author = Author(by.user, reason, MANAGER)
     return Writer(store(), settings or configuration().settings(), author, dry_run=by.dry_run, restrict=by.restrict)
-
-
-def _previewed(writer: Writer) -> Preview:
-    return Preview(writer.effects, writer.concerned)
 
 
 def stored(ref: Ref) -> Object:

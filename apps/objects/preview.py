@@ -31,9 +31,11 @@ from controlplane.insight.previews import (
     concerned,
     fenced_cluster,
     has_effects,
+    is_final,
     named_clusters,
     preview_text,
     questions,
+    subject_of,
 )
 from controlplane.insight.what_if import what_if
 from controlplane.kinds import BINDINGS
@@ -43,6 +45,7 @@ log = logging.getLogger(__name__)
 
 COUNTED = 3  # clusters whose bindings are counted if there are too many to work out what happens to them
 NOTHING = "effects: moves nothing"
+UNKNOWN = "effects: not known, because they could not be worked out; the log of the API says why"
 ASK = "ask for the effects with lifeboat whatif, or POST /apis/failover.lifeboat.io/v1alpha1/whatifs"
 
 
@@ -50,19 +53,23 @@ class Preview(NamedTuple):
     """What writes do to the workloads, as warnings, and the number of workloads that move, stop or change.
 
     More workloads than SMALL are not counted.
+    subject: what a person types to confirm a large act; "": the writes have no subject in common.
+    is_final: the act cannot be taken back, so that its subject is always typed.
     """
 
     texts: tuple[str, ...] = ()
     concerned: int = 0
+    subject: str = ""
+    is_final: bool = False
 
 
 def preview(
-    store: DjangoStore, writes: Sequence[Put | Delete], settings: Settings, *, dry_run: bool, now: datetime
+    store: DjangoStore, writes: Sequence[Put | Delete], settings: Settings, *, is_asked: bool, now: datetime
 ) -> Preview:
     """Return what the writes do to the workloads; no texts: nothing that is worth a warning.
 
-    dry_run: the author asks for the effects, so an edit without effects has the text NOTHING. With each write this
-    would be noise.
+    is_asked: the author asks for the effects, so an edit without effects has the text NOTHING, or says what it places.
+    With each write this would be noise.
     A preview that fails is logged and left out, because it must not keep a person from writing.
     """
     changes, fenced = questions(writes), sorted(filter(None, map(fenced_cluster, writes)))
@@ -74,22 +81,32 @@ def preview(
         effects = found.texts or _without_effects(store, writes, changes, now=now)
         moved = sum(map(bool, map(placement_text, writes)))
         texts = (*effects, *(_fence(store, name) for name in fenced), *filter(None, plain))
-        return Preview(texts or ((NOTHING,) if dry_run else ()), found.concerned + moved)
+        silent = (found.sentence or NOTHING,) if is_asked else ()
+        subject = subject_of(writes[0]) if len(writes) == 1 else ""
+        return Preview(texts or silent, found.concerned + moved, subject, any(map(is_final, writes)))
     except Exception:
         log.exception("the effects of a write could not be worked out; it is stored without a preview")
-        return Preview()
+        return Preview((UNKNOWN,) if is_asked else ())
 
 
-def _effects(store: DjangoStore, changes: Sequence[Change], settings: Settings, *, now: datetime) -> Preview:
+class _Found(NamedTuple):
+    """What changes do. `sentence`: says it if there is nothing to warn about, as with workloads that get a place."""
+
+    texts: tuple[str, ...] = ()
+    concerned: int = 0
+    sentence: str = ""
+
+
+def _effects(store: DjangoStore, changes: Sequence[Change], settings: Settings, *, now: datetime) -> _Found:
     if not changes:
-        return Preview()
+        return _Found()
     if count_concerned(store, changes, limit=SMALL + 1) > SMALL:
-        return Preview((f"effects: {_counted(store, changes)}; {ASK}",), SMALL + 1)
+        return _Found((f"effects: {_counted(store, changes)}; {ASK}",), SMALL + 1)
     snapshot = supposed_snapshot(store, changes, settings=settings, base=base(), now=now)
     effects = what_if(snapshot, changes, settings, now=now)
     if not has_effects(effects) and not effects.remarks:
-        return Preview()
-    return Preview((preview_text(effects),), concerned(effects))
+        return _Found(sentence=preview_text(effects))
+    return _Found((preview_text(effects),), concerned(effects))
 
 
 def _without_effects(

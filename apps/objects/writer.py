@@ -146,8 +146,7 @@ class Writer:
         self.restrict = restrict
         self.stamp = stamp
         self.confirmation = confirmation
-        self.effects: tuple[str, ...] = ()  # of the last write on workloads, which are among its warnings
-        self.concerned = 0  # workloads that the last write moves, stops or changes
+        self.preview = Preview()  # of the last write; its texts are among the warnings
         self._reviewed: list[str] = []  # warnings of admission policies and webhooks about the last writes
         if now is not None:
             self.__dict__["now"] = now
@@ -278,14 +277,14 @@ class Writer:
 
     def _preview(self, writes: Sequence[Put | Delete]) -> tuple[str, ...]:
         """Return the warnings about what writes do to workloads, and note how many they concern."""
-        found = preview(self.store, writes, self.settings, dry_run=self.dry_run, now=self.now)
-        self.effects, self.concerned = found.texts, found.concerned
-        return found.texts
+        is_asked = self.dry_run or self.confirmation is not no_confirmation
+        self.preview = preview(self.store, writes, self.settings, is_asked=is_asked, now=self.now)
+        return self.preview.texts
 
     def _ask(self) -> None:
         """Raise if the author has to confirm the effects of the write first."""
         if not self.dry_run:
-            self.confirmation(Preview(self.effects, self.concerned))
+            self.confirmation(self.preview)
 
     def attempt(self, change: Change) -> Written | None:
         """Store one change; None: another write was faster."""

@@ -161,6 +161,26 @@ def fenced_cluster(write: Put | Delete) -> str:
     return write.new.metadata.name if made is not None and made != before else ""
 
 
+def subject_of(write: Put | Delete) -> str:
+    """Return what a person types to confirm a large act: the clusters that an order names, else the object's name.
+
+    A name that the server generates is new with each attempt, so its beginning is typed.
+    """
+    about = write.old if isinstance(write, Delete) else write.new
+    if isinstance(about, Drain | FailbackObject) and about.spec.cluster:
+        return about.spec.cluster
+    if isinstance(about, Drill | MaintenanceWindow) and about.spec.clusters:
+        return ", ".join(about.spec.clusters)
+    metadata = about.metadata
+    is_new = isinstance(write, Put) and write.old is None
+    return metadata.generate_name.rstrip("-") if is_new and metadata.generate_name else metadata.name
+
+
+def is_final(write: Put | Delete) -> bool:
+    """Test whether a write cannot be taken back: a fence, or a cluster that leaves. Its subject is always typed."""
+    return bool(fenced_cluster(write)) or (is_deletion(write) and isinstance(write.old, Cluster))
+
+
 def has_effects(effects: Effects) -> bool:
     """Test whether there is anything to report about a write."""
     lists = (effects.moves, effects.without_place, effects.held, effects.removed, effects.overridden)
@@ -168,9 +188,9 @@ def has_effects(effects: Effects) -> bool:
 
 
 def concerned(effects: Effects) -> int:
-    """Return how many workloads move, stop, or change in their content."""
+    """Return how many workloads move, stop, change in their content, or stay because their eviction is cancelled."""
     lists = (effects.moves, effects.without_place, effects.held, effects.removed, effects.overridden)
-    return len({one.binding for found in lists for one in found})
+    return len({one.binding for found in lists for one in found}) + effects.cancelled
 
 
 def preview_text(effects: Effects) -> str:

@@ -100,7 +100,7 @@ def confirmed(client: Client, url: str, sent: dict[str, Any] | None = None, *, r
     context = asked.context or {}
     if "question" not in context:
         return asked
-    again: dict[str, Any] = {"reason": reason, "typed": context["question"].subject, "concerned": context["concerned"]}
+    again: dict[str, Any] = {"reason": reason, "typed": context["subject"], "concerned": context["concerned"]}
     for name, value in context["hidden"]:
         again.setdefault(name, []).append(value)
     return client.post(url, again, follow=True)

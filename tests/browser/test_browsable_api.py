@@ -29,7 +29,12 @@ def test_one_object_is_deleted_by_its_name_and_no_list_offers_a_deletion(
     page.get_by_role("button", name="DELETE", exact=True).click()
     expect(page.get_by_role("heading", name="Delete ConfigMap one of namespace shop?")).to_be_visible()
     page.get_by_role("button", name="Delete ConfigMap one of namespace shop").click()
+    expect(page.locator(".response-info")).to_contain_text("nothing has happened yet; effects: moves nothing")
 
+    page.goto(f"{server.url}{CONFIGS}/one")
+    page.get_by_role("button", name="DELETE", exact=True).click()
+    page.get_by_label("Reason").last.fill("not used")
+    page.get_by_role("button", name="Delete ConfigMap one of namespace shop").click()
     expect(page.locator(".response-info")).to_contain_text("Success")
     assert [_stored(one.ref) for one in made] == [False, True]
 
