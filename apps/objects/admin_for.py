@@ -23,7 +23,7 @@ from apps.objects import edits, history
 from apps.objects.access import check_grant, may
 from apps.objects.admin_guard import Question, confirmed, show_where_to_watch
 from apps.objects.admin_permissions import KindPermissions, allowed
-from apps.objects.changelist import CappedPaginator, RowsPage, choices, search_objects
+from apps.objects.changelist import PER_PAGE, CappedPaginator, RowsPage, choices, search_objects
 from apps.objects.conditions import conditions_of
 from apps.objects.edits import Document, Edited
 from apps.objects.examples import example_of
@@ -51,6 +51,7 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
     actions: Any = ("delete_selected",)
     note = ""  # shown above the list
     paginator = CappedPaginator
+    list_per_page = PER_PAGE
     show_full_result_count = False
     ordering: ClassVar[Any] = ("kind", "namespace", "name")
     search_fields = ("name",)

@@ -14,7 +14,7 @@ from django.urls import reverse
 
 from apps.objects.access import authorize, may
 from apps.objects.admin_permissions import may_read_path
-from apps.objects.changelist import CappedPaginator, RowsPage, search_log
+from apps.objects.changelist import PER_PAGE, CappedPaginator, RowsPage, search_log
 from apps.objects.masks import without_contents
 from apps.objects.yaml_text import difference, to_yaml
 from controlplane.apimachinery.meta import Ref
@@ -30,6 +30,7 @@ class RowAdmin(admin.ModelAdmin):
     """Lists and shows rows to staff who may read /debug/controllers. No user may write."""
 
     paginator = CappedPaginator
+    list_per_page = PER_PAGE
     show_full_result_count = False
     change_list_template = "admin/objects/list.html"
     actions: Any = None
