@@ -76,6 +76,7 @@ def _by_socks(target: Target) -> bool:
 
 
 def _tls(target: Target) -> ssl.SSLContext | bool:
+    """Return how the certificate of a member is checked. True: against the authorities of this machine; False: not."""
     if target.insecure:
         return False
     if not target.ca and not target.certificate:

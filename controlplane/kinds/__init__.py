@@ -4,7 +4,8 @@ Every kind, or family of kinds with one type, has a file or a folder. The file, 
 types and constants. Beside them are its rules (defaults, validation, warnings), columns, indexes and field texts.
 `DECLARED`, in the file or in `registration.py` of the folder, has what is registered.
 
-To add a kind: write its folder, add a row to `_DECLARED`, and write a migration if the kind has a table of its own.
+To add a kind: write its file or folder, add a row to `_DECLARED`, and write a migration if it has a table of its own.
+CONTRIBUTING.md, "A kind", has the other steps.
 FailoverRecord, FleetReadiness, FleetStatus, Interpretation and PlacementReview are computed for every request. They
 are not registered.
 """

@@ -227,6 +227,20 @@ SPECS: list[tuple[str, Document]] = [
         },
     ),
     (
+        "failover.lifeboat.io/Drill",
+        {
+            "mode": "Drain",
+            "clusters": ["member1"],
+            "namespaces": ["default"],
+            "selector": _SELECTOR,
+            "rate": 1.5,
+            "returns": True,
+            "criteria": {"maxDurationSeconds": 600, "maxWithoutPlace": 2, "minHealthyCopies": 2},
+            "stop": True,
+            "reason": "practice",
+        },
+    ),
+    (
         "failover.lifeboat.io/MaintenanceWindow",
         {
             "clusters": ["member1"],
@@ -250,6 +264,13 @@ MOVED = {
     ("cluster.karmada.io/Cluster", "zone"): "a deprecated field whose value is moved to zones",
     ("policy.karmada.io/PropagationPolicy", "placement.spreadConstraints.spreadByLabel"): "refused: none can be met",
     ("policy.karmada.io/ClusterPropagationPolicy", "placement.spreadConstraints.spreadByLabel"): "refused: as above",
+}
+
+# Kinds with a spec that no manifest here has, and why.
+UNWRITTEN = {
+    "failover.lifeboat.io/FailoverConfiguration": "there is one, named default; it would change the other tests",
+    "work.karmada.io/ResourceBinding": "the scheduler decides its spec",
+    "work.karmada.io/ClusterResourceBinding": "the scheduler decides its spec",
 }
 
 # Empty values that the API replaces by a default as it does with absent ones, as the original does.
