@@ -84,7 +84,7 @@ class MemoryHost:
         return self._settings
 
     def interpret(self, questions: Sequence[Question]) -> bool:
-        """Have questions to scripts and webhooks answered, and return whether some were."""
+        """Send questions to scripts and webhooks. Return whether the answer to one of them is known now."""
         return self._interpretation.interpret(questions)
 
     def keep(self, failure: Failure) -> None:

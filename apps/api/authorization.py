@@ -39,7 +39,7 @@ class Attributes(NamedTuple):
 
     @property
     def request(self) -> AccessRequest:
-        """Return the same without the user."""
+        """Return what is attempted, without the user who attempts it."""
         return AccessRequest(
             self.verb, self.api_group, self.resource, self.subresource, self.namespace, self.name, self.path
         )

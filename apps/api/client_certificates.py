@@ -135,7 +135,10 @@ def _check_cluster(user: str, certificate: x509.Certificate) -> None:
 
 
 def lasts(key: str) -> bool:
-    """Test whether a key is that of a login that is valid until a time, and that time is not over."""
+    """Test whether the key of a login states an end (`until:SECONDS:DIGEST`) that has not passed.
+
+    False for keys of other kinds of login.
+    """
     return key.startswith(UNTIL) and float(key.removeprefix(UNTIL).partition(":")[0]) > time.time()
 
 

@@ -82,7 +82,7 @@ class Board:
         return since is not None and ticks() - since > HANGS_SECONDS
 
     def leave(self, reader: Notify) -> None:
-        """Notify a reader no more."""
+        """Stop notifying a reader. Without readers the board stops reading."""
         with self._lock:
             self._readers.discard(reader)
             if not self._readers:

@@ -43,7 +43,10 @@ class Runner:
         self._run = host(library(self._lua.table), seconds, MAX_COMPILED)
 
     def answer(self, call: dict[str, Any]) -> dict[str, Any]:
-        """Return the results of a call, or why there are none."""
+        """Return the values that a call has returned, or its error as text.
+
+        A call whose processor time exceeds the limit by far ends this process; `LuaProcess` starts another.
+        """
         table = self._lua.table
         signal.setitimer(signal.ITIMER_VIRTUAL, self._seconds * OVERTIME)  # the signal ends this process
         try:

@@ -42,9 +42,9 @@ class Interpretation:
         atexit.register(self.close)
 
     def interpret(self, questions: Sequence[Question], *, patience: float = PATIENCE) -> bool:
-        """Have questions answered, and return whether some were within `patience` seconds.
+        """Send questions, and wait at most `patience` seconds. Return whether the answer to one of them is known then.
 
-        Answers that take longer are used when the object is decided again.
+        An answer that was known before counts too. One that takes longer is used when the object is decided again.
         """
         with self._lock:
             self._expire()

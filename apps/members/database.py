@@ -36,7 +36,7 @@ class DatabaseHost:
         return self.configuration.settings(reread=reread)
 
     def interpret(self, questions: Sequence[Question]) -> bool:
-        """Have questions to scripts and webhooks answered, and return whether some were."""
+        """Send questions to scripts and webhooks. Return whether the answer to one of them is known now."""
         return interpretation().interpret(questions)
 
     def keep(self, failure: Failure) -> None:

@@ -42,7 +42,7 @@ class Host(Protocol):
         """Return the settings in force. `reread`: read them again first."""
 
     def interpret(self, questions: Sequence[Question]) -> bool:
-        """Have questions to scripts and webhooks answered, and return whether some were."""
+        """Send questions to scripts and webhooks. Return whether the answer to one of them is known now."""
 
     def keep(self, failure: Failure) -> None:
         """Log a decision that raised an exception."""

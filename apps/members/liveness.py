@@ -45,9 +45,9 @@ class Presence:
         self.renew()
 
     def renew(self) -> bool:
-        """Renew the lease, and return whether older claims were released.
+        """Renew the lease of this process. Return whether it released the claims of earlier processes just now.
 
-        While claims older than this process may exist, check again whether it runs alone.
+        It releases them once, as soon as no other process holds a lease. Until they expire it checks that each time.
         """
         try:
             self._take_lease()

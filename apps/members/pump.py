@@ -220,7 +220,7 @@ class Pump:
                 log.warning("%s: the store is away: %s", self.controller.name, self.host.cause(error))
 
     async def extend(self) -> None:
-        """Extend the claims of all questions that are not answered yet."""
+        """Extend the claims of all questions that are not answered yet. A claim that has expired stays expired."""
         waiting = list(self._open)
         if not waiting:
             return

@@ -108,7 +108,10 @@ class Watches:
         self._tasks: dict[Key, asyncio.Task[None]] = {}
 
     def want(self, wanted: dict[Key, Target]) -> None:
-        """Watch exactly these kinds. Starts streams that are new or have ended, and ends those that are not wanted."""
+        """Watch exactly these kinds.
+
+        Streams that are not wanted are ended. Those that have ended, or whose target has changed, are started again.
+        """
         for key, task in list(self._tasks.items()):
             if task.done() or wanted.get(key) != self._streams[key].target:
                 _log_error(key, task)

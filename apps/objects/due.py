@@ -254,7 +254,10 @@ def next_due(cursor: BinaryCursor, controllers: Collection[str]) -> datetime | N
 
 
 def seconds_until_due(cursor: BinaryCursor, controllers: Collection[str]) -> float | None:
-    """Return the same in seconds from now, by the clock of the database."""
+    """Return the seconds until the first row of these controllers can be claimed, by the clock of the database.
+
+    None: they have no row.
+    """
     row = cursor.run(_NEXT_IN, (texts(controllers),)).fetchone()
     return None if row is None else row[0]
 

@@ -121,7 +121,10 @@ class Turn:
         return seen
 
     def work(self) -> int:
-        """Run one batch of each controller that has due rows, in order. Returns the number of objects."""
+        """Run one batch of each controller that has due rows, in order. Return the number of objects that were claimed.
+
+        Left out are controllers that are disabled or have failed in this turn, and all once the lease is lost.
+        """
         settings, seen = self.configuration.settings(), 0
         due = self.store.with_work(self.shards, shard=self.shard)
         for controller in self.controllers:

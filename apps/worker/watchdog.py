@@ -58,7 +58,7 @@ class Watchdog:
         self._thread.start()
 
     def join(self, seconds: float) -> None:
-        """Wait until a turn of this thread has returned its lease. `stopping` must be set before."""
+        """Wait at most `seconds` until this thread has ended. `stopping` must be set before."""
         self._thread.join(seconds)
 
     def _run(self) -> None:

@@ -81,7 +81,10 @@ def _resource(resource: Resource, version: str) -> Document:
 
 
 def seen(request: Mapping[str, Any], namespace: Mapping[str, Any] | None) -> Document:
-    """Return what expressions read of a request. `namespace`: that of the object, as a document."""
+    """Return the variables of expressions: object, oldObject, request and namespaceObject.
+
+    `namespace`: that of the object, as a document; None: the object is cluster-scoped.
+    """
     hidden = ("uid", "object", "oldObject")
     shown = {field: value for field, value in request.items() if field not in hidden}
     return {

@@ -180,7 +180,10 @@ class Scheduler(Controller):
     def decide_all(
         self, snapshots: Sequence[SchedulerSnapshot], settings: Settings, *, now: datetime, answer: Any = None
     ) -> list[Decision | Exception]:
-        """Decide by priority, then in the given order. Each result takes its capacity before the next decision."""
+        """Return a decision, or the error in its place, for each snapshot in the given order.
+
+        Decisions are made by priority, then in the given order. Each takes its capacity before the next is made.
+        """
         if not snapshots:
             return []
         first = snapshots[0]

@@ -129,7 +129,7 @@ class Controller:
 
 
 def all_clusters(state: State, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-    """Return one chunk of a fan-out to all clusters, and its cursor."""
+    """Return one chunk of a fan-out to all clusters, and the cursor of the next; None: this chunk is the last."""
     clusters = state.list(CLUSTER, after=cursor_after(after), limit=limit)
     return page([cluster.ref for cluster in clusters], limit=limit)
 

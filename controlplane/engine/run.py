@@ -312,9 +312,10 @@ def questions_of(results: Sequence[Any]) -> list[Question]:
 
 
 def put_off(error: Unanswered | InterpretationFailed, about: Any, *, now: datetime) -> Decision:
-    """Return the decision about an object that a script or webhook does not answer yet, or fails for.
+    """Return the decision to look at an object again, because a script or webhook has not answered yet or has failed.
 
-    A failure is a defect of the rule, not of this program. `about` gets an Event with the rule and the reason.
+    A failure also gets an Event about `about`, with the rule and the reason; None: no Event. It is a defect of the
+    rule, not of this program.
     """
     if isinstance(error, Unanswered):
         return Decision(wake_at=now + UNANSWERED_WAIT)

@@ -71,11 +71,11 @@ class LateRemoval(NamedTuple):
 
 
 def is_late_removal(work: Work, cluster: Cluster | None) -> bool:
-    """Test whether the removal of a Work, or of some of its replicas, was decided at an earlier time.
+    """Test whether a removal has to be checked again, because other copies may have failed since it was decided.
 
-    Other copies may have failed since. True if the cluster came back since, if the Work is a leftover, or if an earlier
-    try failed. False if the cluster is gone or terminating. A lower number of replicas is late only while more replicas
-    are ready than requested.
+    The removal is that of a Work, or of some of its replicas. True if the cluster came back since, if the Work is a
+    leftover, or if an earlier try failed. False if the cluster is gone or terminating. A lower number of replicas is
+    late only while more replicas are ready than requested.
     """
     deleted, applied = work.metadata.deletion_timestamp, condition(work.status.conditions, APPLIED)
     if cluster is None or cluster.terminating:

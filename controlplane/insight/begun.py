@@ -65,7 +65,11 @@ def begun_failover(change: DecodedChange) -> Begun | None:
 
 
 def outages(failovers: Iterable[Begun]) -> tuple[Outage, ...]:
-    """Return the outages that failovers belong to, newest first."""
+    """Return the outages that failovers belong to, newest first.
+
+    An outage is of one cluster. A failover belongs to the last outage of its cluster if it began at most OUTAGE_GAP
+    after the failover before it.
+    """
     open_: dict[str, Outage] = {}
     done: list[Outage] = []
     for failover in sorted(failovers, key=lambda failover: failover.at):

@@ -16,7 +16,7 @@ MAX_REPLICAS = 2**31 - 1
 
 
 def demand(replicas: Any = None, requirements: Any = None) -> Demand:
-    """Return the replicas, and what each requests. No requirements: nothing in particular."""
+    """Return the demand that a script reports: the number of replicas, and what each requests (None: nothing)."""
     if isinstance(replicas, bool) or not isinstance(replicas, int | float):
         raise ValueError(f"the first result must be a number of replicas, not {_shown(replicas)}")
     if not 0 <= replicas <= MAX_REPLICAS:

@@ -96,7 +96,7 @@ def summary_of(verdict: Verdict, *, trigger: str, now: datetime) -> Summary:
 
 
 def detail_of(verdict: Verdict) -> Detail:
-    """Return the reasons of a verdict."""
+    """Return what a note keeps of a verdict, so that pages can explain the placement later."""
     explanation = verdict.explanation
     question = explanation.question
     return Detail(

@@ -111,7 +111,10 @@ def question_of(
 
 
 def on_one_cluster(placement: Placement) -> bool:
-    """Test whether a placement selects exactly one cluster. Only then does a result list the replicas of components."""
+    """Test whether a spread constraint of a placement demands exactly one cluster.
+
+    Only then does a result list the replicas of components.
+    """
     bounds = constraint(placement, "cluster")
     return bounds is not None and bounds.min_groups == bounds.max_groups == 1
 

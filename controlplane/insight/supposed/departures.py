@@ -44,7 +44,10 @@ class Outcome(msgspec.Struct):
         self.after, self.message = tuple(after), message
 
     def goes_to(self, after: Iterable[TargetCluster], message: str) -> None:
-        """Record where the binding is afterwards, if the scheduler or a failback moves it without an eviction."""
+        """Record where the binding is afterwards, and how many replicas leave each cluster because of that.
+
+        This is for moves by the scheduler or a failback. Evictions are recorded by `leaves`.
+        """
         self.after, self.message = tuple(after), message
         count = {target.name: target.replicas for target in self.after}
         self.left = {
