@@ -54,7 +54,10 @@ def about(target: Target, document: Document) -> Document:
 
 
 def delete_options(content_type: str | None, raw: bytes, query: Any) -> Document:
-    """Return the DeleteOptions of the body and the query. The query wins. Raises BadRequest for impossible options."""
+    """Return the DeleteOptions of the body and the query. The query wins.
+
+    Raises Invalid for a field of the body with a wrong type, and BadRequest for impossible options.
+    """
     options: Document = {}
     if raw.strip():
         options = dict(decode(content_type, raw).document)

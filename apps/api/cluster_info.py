@@ -17,7 +17,10 @@ from controlplane.settings import Settings
 
 
 def write_cluster_info(store: DjangoStore, *, server: str, authority: str) -> bool:
-    """Write the address of the API and the PEM of its authority. Return whether they were others before."""
+    """Write the address of the API and the PEM of its authority. Return whether this call has changed them.
+
+    False: they were the same, or another process writes them at this moment.
+    """
     cluster = {"server": server}
     if authority:
         cluster["certificate-authority-data"] = base64.b64encode(authority.encode()).decode()

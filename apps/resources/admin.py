@@ -127,7 +127,10 @@ class WorkAdmin(ObjectAdmin):
     list_display_links = ("name",)
 
     def attach(self, rows: Sequence[Any]) -> None:
-        """Note for each row how long its cluster has been unreachable; two queries for all rows."""
+        """Set on each row the cells Applied and Last known. Two queries for all rows.
+
+        They depend on since when its cluster cannot be reached.
+        """
         super().attach(rows)
         clusters = store().get([Ref(CLUSTER, "", name) for name in {row.cluster for row in rows}])
         now = store().now()

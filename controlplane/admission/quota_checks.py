@@ -44,7 +44,8 @@ def check_write(state: State, write: Put | Delete, settings: Settings) -> None:
 def guards(state: State, writes: Iterable[Put | Delete], settings: Settings) -> tuple[QuotaGuard, ...]:
     """Return the conditions under which writes by hand are stored: quotas still have room for them then.
 
-    One query for each binding that requests more than before.
+    There are none while the gate FederatedQuotaEnforcement is off. One query for each binding that requests more than
+    before.
     """
     found: list[QuotaGuard] = []
     for write in writes if settings.gate(ENFORCEMENT_GATE) else ():

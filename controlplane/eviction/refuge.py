@@ -126,7 +126,7 @@ def reserve_refuge(
 
 
 def spread_minimum(binding: Binding) -> int:
-    """Return the minimum number of clusters of the user's spread constraint; 0 without one."""
+    """Return the minimum number of clusters that the spread constraint by cluster demands; 0 without one."""
     placement = binding.spec.placement
     spread = () if placement is None else placement.spread_constraints
     return next((item.min_groups for item in spread if item.spread_by_field in ("", "cluster")), 0)

@@ -31,7 +31,7 @@ def kinds_of(definitions: Iterable[Template]) -> Iterator[Kind]:
 
 
 def kind_of(crd: Template) -> Kind | None:
-    """Return the kind of a definition. None: its names are taken, or it cannot be read."""
+    """Return the kind of a definition. None: its names are taken, it serves no version, or it cannot be read."""
     if is_refused(crd):
         return None
     is_ending = crd.metadata.deletion_timestamp is not None

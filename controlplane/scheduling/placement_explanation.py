@@ -255,7 +255,7 @@ def headline(explanation: PlacementExplanation) -> str:
 
 
 def text(explanation: PlacementExplanation) -> str:
-    """Return a document as lines of text."""
+    """Return an explanation as lines of text."""
     return "\n".join(_lines(explanation)) + "\n"
 
 

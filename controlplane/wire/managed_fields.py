@@ -153,7 +153,7 @@ def track(
 
 
 def differ_in_times_only(left: Sequence[Document], right: Sequence[Document]) -> bool:
-    """Test whether two lists of managedFields differ in their times only, or not at all."""
+    """Test whether two lists of managedFields differ in their times and order only, or not at all."""
     untimed = [[{**entry, "time": ""} for entry in entries] for entries in (left, right)]
     return len(left) == len(right) and all(entry in untimed[1] for entry in untimed[0])
 

@@ -117,7 +117,10 @@ class RunFolder:
         return self.root / name
 
     def remove(self) -> None:
-        """Remove the folder, and folders outside of it to which it links, if Lifeboat created them."""
+        """Remove the folder, and those folders outside of it to which it links that Lifeboat created.
+
+        Raises SuperviseError if Lifeboat did not create the folder itself. Nothing is removed then.
+        """
         if not self.root.exists():
             return
         if not (self.root / MARK).exists():

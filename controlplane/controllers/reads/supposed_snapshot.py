@@ -68,8 +68,9 @@ def supposed_snapshot(
 ) -> Snapshot:
     """Return the fleet and all bindings that the changes may concern.
 
-    These are the bindings on the named clusters, those on clusters with an evicting taint, because they are in the
-    queue already, and those of deleted objects. `base`: the settings without FailoverConfiguration/default.
+    These are the bindings on the named clusters, and on clusters with an evicting taint: they are in the queue already.
+    Added are those that would return to a cluster, those of edited policies and of deleted objects, and those to
+    reschedule. `base`: the settings without FailoverConfiguration/default.
     """
     if _only_removes(changes):
         deleted = [Ref.parse(text) for change in changes if isinstance(change, ObjectsDeleted) for text in change.refs]

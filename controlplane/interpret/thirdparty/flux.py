@@ -90,7 +90,10 @@ def release_needs(doc: Document) -> Sequence[Dependency]:
 
 
 def secrets_at(*paths: tuple[str, ...], account: bool = False) -> Callable[[Document], Sequence[Dependency]]:
-    """Return the dependency rule of kinds that name Secrets at these paths of the spec, and a ServiceAccount."""
+    """Return the dependency rule of kinds that name Secrets at these paths of the spec.
+
+    `account`: they also name a ServiceAccount, in `spec.serviceAccountName`.
+    """
 
     def dependencies(doc: Document) -> Sequence[Dependency]:
         if not isinstance(doc.get("spec"), dict):
