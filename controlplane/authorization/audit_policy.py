@@ -88,7 +88,7 @@ class AuditPolicy(msgspec.Struct, frozen=True):
     rules: tuple[AuditRule, ...]
 
     def level(self, caller: Caller, request: Request) -> str:
-        """Return the level of the first rule that matches. If none does, it is "None": nothing is recorded."""
+        """Return the level of the first rule that matches. If none does, it is the level "None"."""
         return next((rule.level for rule in self.rules if rule.matches(caller, request)), NONE)
 
 
