@@ -14,13 +14,15 @@ from apps.console.dry_run import dry_run
 from apps.console.guard import Act, ActPage, Effects
 from apps.console.page import Page
 from apps.failover.drills import newest_drills
+from apps.objects.access import may
 from apps.objects.configuration import configuration
 from apps.objects.store import store
 from apps.objects.writer import Author, Writer
+from apps.resources.models import Binding
 from controlplane.apimachinery.errors import NotFound, StatusError
 from controlplane.apimachinery.meta import Ref
 from controlplane.insight.changes import ClustersDrained
-from controlplane.kinds import CLUSTER, KINDS
+from controlplane.kinds import CLUSTER, KINDS, RESOURCE_BINDING
 from controlplane.kinds.drill import DRAIN, DRILL, FAILED, MODES, PASSED, RETURNING, RUNNING, SIMULATED, Drill
 
 RESOURCE: Final = KINDS[DRILL].resource
@@ -96,6 +98,7 @@ class StartForm(forms.Form):
         ]
     )
     clusters = forms.MultipleChoiceField(
+        widget=forms.CheckboxSelectMultiple,
         help_text="One, or several at the same time.",
         error_messages={"invalid_choice": "%(value)s: there is no such cluster"},
     )
@@ -104,7 +107,12 @@ class StartForm(forms.Form):
         required=False,
         help_text="Drain: afterwards uncordon the clusters and return the workloads.",
     )
-    namespaces = forms.CharField(required=False, help_text="The criteria count workloads in these. Empty: in all.")
+    namespaces = forms.MultipleChoiceField(
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="The criteria count workloads in these. None chosen: in all.",
+        error_messages={"invalid_choice": "%(value)s: no workload runs in such a namespace"},
+    )
     labels = forms.CharField(
         required=False, help_text="The criteria count workloads with these labels: app=web,tier=shop. Empty: all."
     )
@@ -117,10 +125,12 @@ class StartForm(forms.Form):
         label="Healthy copies at least", min_value=0, initial=1, help_text="Drain: of each workload, all the time."
     )
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, user: Any, **kwargs: Any) -> None:
+        """Offer the clusters that exist, and the namespaces with workloads that the user may list."""
         super().__init__(*args, **kwargs)
         names = [one.metadata.name for one in store().list(CLUSTER)]
-        self.fields["clusters"].choices = [(name, name) for name in names]  # type: ignore[attr-defined]
+        for field, choices in (("clusters", names), ("namespaces", namespaces_with_workloads(user))):
+            self.fields[field].choices = [(name, name) for name in choices]  # type: ignore[attr-defined]
 
     def clean_labels(self) -> dict[str, str]:
         """Return the labels. Raises ValidationError for a text that is not a list of labels."""
@@ -130,8 +140,13 @@ class StartForm(forms.Form):
         return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+def namespaces_with_workloads(user: Any) -> list[str]:
+    """Return the namespaces in which workloads are placed and listed to the user, by name."""
+    found = Binding.objects.filter(kind=RESOURCE_BINDING).order_by("namespace").values_list("namespace", flat=True)
+    kind = KINDS[RESOURCE_BINDING]
+    if may(user, "list", kind):
+        return list(found.distinct())
+    return [name for name in found.distinct() if may(user, "list", kind, namespace=name)]
 
 
 def drill_of(values: dict[str, Any]) -> dict[str, Any]:
@@ -149,8 +164,8 @@ def drill_of(values: dict[str, Any]) -> dict[str, Any]:
         spec["rate"] = values["rate"]
     if values["returns"]:
         spec["returns"] = True
-    if namespaces := _names(values["namespaces"]):
-        spec["namespaces"] = namespaces
+    if values["namespaces"]:
+        spec["namespaces"] = values["namespaces"]
     if values["labels"]:
         spec["selector"] = {"matchLabels": values["labels"]}
     head = {"apiVersion": RESOURCE.api_version, "kind": RESOURCE.kind, "metadata": {"generateName": "drill-"}}
@@ -169,6 +184,12 @@ class StartPage(ActPage):
 
     def first_values(self, request: Request) -> dict[str, Any]:
         return {"mode": MODES[0]}
+
+    def _form(self, sent: Any) -> forms.Form:
+        return StartForm(sent, user=self.request.user)
+
+    def _empty(self, request: Request) -> forms.Form:
+        return StartForm(initial=self.first_values(request), user=request.user)
 
     def act(self, request: Request, values: dict[str, Any]) -> Act:
         document = drill_of(values)

@@ -19,6 +19,7 @@ from apps.console.page import Page
 from apps.console.shared import SharedPart
 from apps.console.troubles import troubles
 from controlplane.kinds import CLUSTER, EVENT, EVICTION_HOLD, FAILOVER_CONFIGURATION, KINDS, MAINTENANCE_WINDOW
+from controlplane.kinds.configuration import NAME as CONFIGURATION
 from controlplane.kinds.drill import DRILL
 from controlplane.kinds.fleet_status import NAME, RESOURCE, Attention, FleetStatusStatus, MemberStatus, QueueStatus
 
@@ -31,7 +32,7 @@ class Rights(NamedTuple):
     pause: bool
     resume: bool
     change_clusters: bool
-    read_secrets: bool
+    steer: bool  # the gate and the rates
 
 
 class SituationPart:
@@ -108,12 +109,12 @@ class SituationPage(Page):
         return SituationPart(self._rights(request)).variables()
 
     def _rights(self, request: Request) -> Rights:
-        hold, cluster, secret = (KINDS[kind].resource for kind in (EVICTION_HOLD, CLUSTER, "Secret"))
+        hold, cluster, settings = (KINDS[kind].resource for kind in (EVICTION_HOLD, CLUSTER, FAILOVER_CONFIGURATION))
         return Rights(
             pause=self.may(request, "create", hold),
             resume=self.may(request, "delete", hold),
             change_clusters=self.may(request, "patch", cluster),
-            read_secrets=self.may(request, "get", secret),
+            steer=self.may(request, "patch", settings, name=CONFIGURATION),
         )
 
 
@@ -170,7 +171,8 @@ class RemedyLink(NamedTuple):
 def remedy_link(one: Attention, rights: Rights) -> RemedyLink | None:
     """Return the link for a thing to do; None: there is no page for it.
 
-    A reader who may not fence a cluster gets a link to the page of the cluster instead.
+    A reader who may not fence a cluster gets a link to the page of the cluster instead, and one who may not switch the
+    gate the queue.
     """
     page = f"/clusters/{one.cluster}"
     match one.what:
@@ -179,9 +181,13 @@ def remedy_link(one: Attention, rights: Rights) -> RemedyLink | None:
         case "Held":
             return RemedyLink("/queue?state=Held", "Held evictions")
         case "Stuck":
-            return RemedyLink("/queue", "Queue")
-        case "Stopped" | "Blind" | "GateOff":
-            return RemedyLink("/queue", "Rates and gate")
+            return RemedyLink("/records", "Failovers")
+        case "Stopped" | "Blind":
+            return RemedyLink("/clusters", "Clusters")
+        case "GateOff":
+            return RemedyLink("/queue/gate/on", "Switch on …") if rights.steer else RemedyLink("/queue", "Queue")
+        case "AccessLost" | "CredentialExpires":
+            return RemedyLink(f"{page}#facts", "Credentials")
     return RemedyLink(page, "Look") if one.cluster else None
 
 

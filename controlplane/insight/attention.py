@@ -80,7 +80,9 @@ def _of_members(members: Sequence[MemberStatus], waiting_directly: Mapping[str, 
         describe = f"kubectl describe cluster {one.name}"
         if one.state == "AccessLost":
             message = f"{one.name} refuses access: {one.message or 'its credentials are not accepted'}"
-            yield Attention("AccessLost", BAD, message, "renew the credentials in its Secret", describe, **about)
+            yield Attention(
+                "AccessLost", BAD, message, "renew the credentials in its Secret", _renewal(one.name), **about
+            )
         elif one.state == "Flapping":
             message = f"{one.name} flaps: {one.message}"
             yield Attention("Flapping", WARN, message, "repair the network or the API server", describe, **about)
@@ -89,7 +91,8 @@ def _of_members(members: Sequence[MemberStatus], waiting_directly: Mapping[str, 
             yield Attention("NeverReady", WARN, message, "check its endpoint and credentials", describe, **about)
         if number := waiting_directly.get(one.name, 0):
             message = (
-                f"{number} new {_copies(number)} wait for old copies on {one.name}, which may still run: the cluster "
+                f"{number} new {'copy waits' if number == 1 else 'copies wait'} for old copies on {one.name}, which "
+                "may still run: the cluster "
                 "cannot be reached"
             )
             remedy = "fence the cluster if you know that it is down"
@@ -129,8 +132,12 @@ def _of_credentials(expiries: Sequence[tuple[str, str, datetime]], *, now: datet
         left = "has expired" if expired else f"expires in {in_words((at - now).total_seconds())}"
         message = f"The {what} for {cluster} {left}, at {at:%Y-%m-%d %H:%M} UTC"
         remedy = f"renew the {what} of the cluster"
-        command = f"kubectl describe cluster {cluster}"
-        yield Attention("CredentialExpires", BAD if expired else WARN, message, remedy, command, cluster, at)
+        yield Attention("CredentialExpires", BAD if expired else WARN, message, remedy, _renewal(cluster), cluster, at)
+
+
+def _renewal(cluster: str) -> str:
+    """Return the command that gives a joined cluster other credentials."""
+    return f"lifeboat join {cluster} --cluster-kubeconfig FILE"
 
 
 def _copies(number: int) -> str:

@@ -119,17 +119,19 @@ def test_a_simulated_drill_starts_after_its_dry_run_with_a_reason(root: Client) 
 
 
 def test_clusters_are_chosen_from_those_that_exist_and_several_at_once(root: Client) -> None:
-    stored(cluster("member1"), cluster("member2"), cluster("member3"))
-    form = {**FORM, "clusters": ["member1", "member3"]}
+    stored(cluster("member1"), cluster("member2"), cluster("member3"), binding("web", "member1"))
+    form = {**FORM, "clusters": ["member1", "member3"], "namespaces": ["shop"]}
 
     empty = page(root, "/drills/start")
     shown = page(root, f"/drills/start?{urlencode(form, doseq=True)}")
     page(root, "/drills/start", {**form, "reason": "October", "concerned": "0"})
 
-    assert re.findall(r'<option value="(member\d)">', empty) == ["member1", "member2", "member3"]
-    assert re.findall(r'name="clusters" value="(\w+)"', shown) == ["member1", "member3"]
+    boxes = r'<input type="checkbox" name="(clusters|namespaces)" value="(\w+)"'
+    assert re.findall(boxes, empty) == [("clusters", f"member{n}") for n in (1, 2, 3)] + [("namespaces", "shop")]
+    assert re.findall(r'hidden" name="clusters" value="(\w+)"', shown) == ["member1", "member3"]
+    assert "no workload runs in such a namespace" in page(root, f"/drills/start?{urlencode(FORM)}&namespaces=nowhere")
     assert "Computes the loss of member1, member3" in shown
-    assert [one.spec.clusters for one in drills()] == [("member1", "member3")]
+    assert [(one.spec.clusters, one.spec.namespaces) for one in drills()] == [(("member1", "member3"), ("shop",))]
 
 
 def test_a_drain_says_first_what_moves_and_what_is_wrong(root: Client) -> None:

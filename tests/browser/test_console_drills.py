@@ -29,7 +29,7 @@ def test_a_simulated_drill_is_started_and_its_report_appears_without_a_reload(co
     expect(page.get_by_text("No drill is on record")).to_be_visible()
 
     page.get_by_role("link", name="Start a drill").click()
-    page.get_by_role("listbox", name="Clusters").select_option("member1")
+    page.get_by_role("checkbox", name="member1").check()
     page.get_by_role("button", name="Show what it would do").click()
     expect(page.get_by_text("Computes the loss of member1 and keeps the report. Nothing moves.")).to_be_visible()
     page.get_by_label("Reason").fill("October")
