@@ -53,7 +53,7 @@ def dry_run(changes: Sequence[Change], user: Any) -> Effects:
     if found.eta_seconds is not None:
         rates = sorted({_rate(change, found.rate) for change in changes})
         at = " and ".join(f"{rate:g}/s" for rate in rates)
-        lines.append(f"The last copy leaves after about {in_words(found.eta_seconds)}, at {at}.")
+        lines.append(f"The last copy leaves after about {in_words(max(1.0, found.eta_seconds))}, at {at}.")
     sentence = found.sentence[:1].upper() + found.sentence[1:]
     return Effects(f"{sentence}.", concerned(found), tuple(lines), "; ".join(found.refused))
 

@@ -58,9 +58,7 @@ def verdicts(spec: DrillSpec, measured: Measured) -> tuple[Verdict, ...]:
     found.append(Verdict(WITHOUT_PLACE, most, count, count <= most, message))
     if spec.mode != SIMULATED and criteria.min_healthy_copies:
         least, fewest = criteria.min_healthy_copies, measured.least_healthy
-        message = (
-            "no workload was checked" if fewest is None else f"{fewest} healthy copies at the lowest, needed {least}"
-        )
+        message = "no workload was checked" if fewest is None else f"{_copies(fewest)} at the lowest, needed {least}"
         found.append(Verdict(HEALTHY_COPIES, least, fewest, fewest is None or fewest >= least, message))
     return tuple(found)
 
@@ -192,3 +190,7 @@ def simulated(drill: Drill, effects: Effects, watched: frozenset[str], *, now: d
 
 def _of(affected: Iterable[Affected], watched: frozenset[str]) -> list[Affected]:
     return [one for one in affected if one.binding in watched]
+
+
+def _copies(number: int) -> str:
+    return "1 healthy copy" if number == 1 else f"{number} healthy copies"

@@ -42,6 +42,8 @@ def test_a_real_drill_is_started_followed_and_kept_as_the_last_drill(
 
         expect(page.get_by_role("heading", name="Criteria")).to_be_visible()
         expect(page.locator("#part-drill")).to_contain_text("Passed")
+        expect(page.locator("#part-drill")).to_contain_text("1 healthy copy at the lowest, needed 1")
+        expect(page.locator("#part-drill")).to_contain_text("The criteria count the namespace default.")
         for criterion in ("maxDurationSeconds", "maxWithoutPlace", "minHealthyCopies"):
             expect(page.locator("#part-drill")).to_contain_text(criterion)
         (kept,) = running.store.list(DRILL)
