@@ -13,7 +13,7 @@ from typing import Final
 from rest_framework.request import Request
 
 from apps.api import bodies
-from apps.api.pages import PageRenderer
+from apps.api.pages import KUBECTL, PageRenderer
 from apps.api.target import Target
 from apps.objects.confirmation import REASON_LENGTH, THRESHOLD, Confirmation, no_confirmation, problems
 from apps.objects.kubectl_lines import resource_name, write_line
@@ -51,9 +51,8 @@ def confirmation(request: Request, subject: str, kubectl: Callable[[], str]) -> 
             causes = [
                 invalid(f"query.{name}", request.query_params.get(name, ""), text) for name, text in wrong.items()
             ]
-            causes.append(
-                invalid("effects", "", f"nothing has happened yet; {effects}; the same with kubectl: {kubectl()}")
-            )
+            causes.append(invalid("effects", "", f"nothing has happened yet; {effects}"))
+            setattr(request, KUBECTL, kubectl())  # beside the YAML, which would double its quotes
             raise Invalid.of("Confirmation", subject, causes)
 
     return check

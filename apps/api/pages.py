@@ -36,6 +36,7 @@ from apps.objects.store import store
 from controlplane.apimachinery.errors import StatusError
 from controlplane.kinds import CLUSTER
 
+KUBECTL = "kubectl_line"  # attribute of a request that was refused: the command that does the same
 MAX_TEXT = 512 * 1024  # characters of YAML on a page
 
 
@@ -80,6 +81,7 @@ class PageRenderer(BrowsableAPIRenderer):
         elif isinstance(answer, ObjectAnswer) and target is not None and not target.subresource:
             context["related"] = related(target.kind.key, answer.document)
         context["notes"] = self.notes
+        context["kubectl"] = getattr(renderer_context["request"], KUBECTL, "")
         context["watching"] = watching(renderer_context["request"], renderer_context["response"].status_code, target)
         return context
 
