@@ -164,7 +164,8 @@ class _Exchange:
         if not 200 <= response.status < 600:
             name = self._proxied.target.cluster
             raise ServiceUnavailable(f"cluster {name} answered with the status {response.status}, which is not valid")
-        headers = [(name.encode(), value.encode("latin-1")) for name, value in proxy.returned(headers_of(response))]
+        given = proxy.returned(headers_of(response), status=response.status)
+        headers = [(name.encode(), value.encode("latin-1")) for name, value in given]
         self._answered, self._moved = True, ticks()
         await self._send({"type": "http.response.start", "status": response.status, "headers": headers})
         await self._send({"type": "http.response.body", "body": b"", "more_body": True})  # sends the headers now

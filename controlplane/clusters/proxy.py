@@ -25,6 +25,7 @@ _DOTS = re.compile(r"(?:\.|%2e){1,2}", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
+_NOT_MODIFIED: Final = 304
 _HOP_BY_HOP: Final = frozenset(
     [
         "connection",
@@ -167,15 +168,18 @@ def forwarded(headers: Iterable[Header]) -> Iterator[Header]:
         yield name, value
 
 
-def returned(headers: Iterable[Header]) -> list[Header]:
+def returned(headers: Iterable[Header], *, status: int = 200) -> list[Header]:
     """Return the headers of a member's answer that the caller gets, and those that keep a browser safe.
 
     A page of a member would have the control plane's own address. It is therefore sandboxed, its type is not guessed,
-    and a browser saves everything that is not plain text or data.
+    and a browser saves everything that is not plain text or data. A 304 without a content type stays so, because a
+    client's cache copies the headers of a 304 over those of the answer that it keeps.
     """
     given = [(name.lower(), value) for name, value in headers if not _CONTROL.search(value)]
     kept = [(name, value) for name, value in given if name in _RETURNED or name.startswith(_RETURNED_PREFIXES)]
     type_ = next((value for name, value in kept if name == "content-type"), "")
+    if not type_ and status == _NOT_MODIFIED:
+        return [*kept, *_SANDBOX]
     if not type_:
         kept.append(("content-type", "application/octet-stream"))
     shown = type_.partition(";")[0].strip().lower() in _SHOWN

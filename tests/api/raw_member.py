@@ -93,6 +93,8 @@ def _answer(path: str) -> bytes:
         return b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
     if path == "refused":
         return b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
+    if path == "unchanged":
+        return b'HTTP/1.1 304 Not Modified\r\nETag: "1"\r\n\r\n'
     if path == "page":
         hostile = b"X-Accel-Redirect: /secret\r\nAccess-Control-Allow-Origin: *\r\nClear-Site-Data: *\r\n"
         return head + hostile + b"Content-Length: %d\r\n\r\n" % len(HTML) + HTML

@@ -158,6 +158,14 @@ def test_a_browser_gets_pages_of_members_in_a_sandbox(api: Client, raw: RawMembe
     assert not hostile & set(answer.headers)
 
 
+def test_an_unchanged_answer_has_no_type_that_a_cache_would_take_over(api: Client, raw: RawMember) -> None:
+    answer = api.get(proxy("raw", "/unchanged"))
+
+    assert answer.status == 304
+    assert answer.headers["etag"] == '"1"'
+    assert not {"content-type", "content-disposition"} & set(answer.headers)
+
+
 @pytest.mark.parametrize(
     ("path", "code", "cause"),
     [

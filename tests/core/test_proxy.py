@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 import pytest
@@ -130,6 +131,16 @@ def test_an_answer_for_a_browser_is_text_or_a_download() -> None:
     assert disposition("image/svg+xml") == "attachment"
     assert dict(proxy.returned([]))["content-type"] == "application/octet-stream"
     assert ("etag", "a\rb") not in proxy.returned([("ETag", "a\rb")])
+
+
+def test_an_unchanged_answer_does_not_replace_the_type_of_the_one_that_a_client_keeps() -> None:
+    unchanged = dict(proxy.returned([("ETag", '"1"')], status=HTTPStatus.NOT_MODIFIED))
+    typed = dict(proxy.returned([("Content-Type", "text/html")], status=HTTPStatus.NOT_MODIFIED))
+
+    assert unchanged["etag"] == '"1"'
+    assert "content-security-policy" in unchanged
+    assert not {"content-type", "content-disposition"} & set(unchanged)
+    assert typed["content-disposition"] == "attachment"
 
 
 ROLE = {"apiGroups": ["cluster.karmada.io"], "resources": ["clusters/proxy"], "verbs": ["get"]}
