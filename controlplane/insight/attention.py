@@ -12,6 +12,11 @@ from controlplane.kinds.fleet_status import BAD, WARN, Attention, MemberStatus, 
 from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, NO_REFUGE, ON_HOLD, STATE_MISSING, UNSTEADY
 
 EXPIRES_WITHIN: Final = timedelta(days=14)  # credentials that expire sooner need an operator
+# Applied and not edited, because the object does not exist before it is written first.
+_GATE_ON: Final = (
+    '{"apiVersion": "failover.lifeboat.io/v1alpha1", "kind": "FailoverConfiguration", '
+    '"metadata": {"name": "default"}, "spec": {"featureGates": {"Failover": true}}}'
+)
 _HELD_REMEDIES: Final = {
     NO_REFUGE: "add nodes, relax the policy, or join a cluster; held evictions are checked again by themselves",
     STATE_MISSING: "bring the cluster back, or set statePreservationOnMissing to Proceed",
@@ -57,13 +62,13 @@ def _of_fleet(queue: QueueStatus, pauses: Sequence[Pause], *, gate_is_on: bool) 
         yield Attention(
             *("Stopped", BAD, f"Nothing is evicted: {queue.why}."),
             "repair clusters, or raise unhealthyClusterThreshold in FailoverConfiguration/default",
-            "kubectl edit failoverconfiguration default",
+            "kubectl get clusters",
         )
     if not gate_is_on:
         yield Attention(
             *("GateOff", WARN, "The feature gate Failover is off: no cluster failure evicts anything."),
             "switch the feature gate Failover on in FailoverConfiguration/default",
-            "kubectl edit failoverconfiguration default",
+            f"kubectl apply --server-side --force-conflicts -f - <<< '{_GATE_ON}'",
         )
     for pause in pauses:
         yield Attention(

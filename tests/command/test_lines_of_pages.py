@@ -26,6 +26,27 @@ def line_of(api: Client, method: str, path: str, body: Any = None) -> str:
     return unescape(found[1])
 
 
+def pasted(line: str, server: Server, kubectl: Path) -> None:
+    """Run a line in a shell with this kubectl. Fails if the line does."""
+    environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig)}
+    environment["PATH"] = f"{kubectl.parent}{os.pathsep}{environment['PATH']}"
+    done = subprocess.run([BASH, "-c", line], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (line, done.stderr)
+
+
+@pytest.mark.kubectl
+def test_the_line_that_switches_failover_on_needs_no_object(api: Client, server: Server, kubectl: Path) -> None:
+    configuration = "/apis/failover.lifeboat.io/v1alpha1/failoverconfigurations/default"
+    api.delete(configuration)
+    fleet = api.get("/apis/failover.lifeboat.io/v1alpha1/fleetstatuses/fleet").document
+    (off,) = (one for one in fleet["status"]["attention"] if one["what"] == "GateOff")
+    try:
+        pasted(off["command"], server, kubectl)
+        assert api.get(configuration).document["spec"]["featureGates"] == {"Failover": True}
+    finally:
+        api.delete(configuration)
+
+
 @pytest.mark.kubectl
 def test_the_line_of_a_new_an_edited_and_a_deleted_object_does_the_same(
     api: Client, server: Server, kubectl: Path, namespace: str
@@ -35,10 +56,7 @@ def test_the_line_of_a_new_an_edited_and_a_deleted_object_does_the_same(
     path = f"{HOLDS}/{namespace}"
 
     def run(line: str) -> None:
-        environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig)}
-        environment["PATH"] = f"{kubectl.parent}{os.pathsep}{environment['PATH']}"
-        done = subprocess.run([BASH, "-c", line], env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, (line, done.stderr)
+        pasted(line, server, kubectl)
 
     run(line_of(api, "POST", HOLDS, {**head, "spec": spec}))
     assert api.get(path).document["spec"]["reason"] == "it's a storm"
