@@ -122,18 +122,28 @@ def written_by_karmada(member: Path) -> int:
         with contextlib.suppress(RuntimeError):
             kubectl(member, "replace", "-f", "-", given=_list(ours))
     assert not [one for one in managed(member) if any(entry["manager"] == OURS for entry in _owners(one))]
-    return len(managed(member))
+    return len(written(member))
 
 
 def _owners(one: dict[str, Any]) -> list[dict[str, Any]]:
     return list(one["metadata"]["managedFields"])
 
 
+def written(member: Path) -> list[dict[str, Any]]:
+    """Return the objects that Karmada has written. Controllers copy its labels to others, as to EndpointSlices."""
+    return [one for one in managed(member) if any(entry["manager"] == MANAGER for entry in _owners(one))]
+
+
 def managed(member: Path) -> list[dict[str, Any]]:
     """Return all objects on a member that a control plane manages."""
+    return objects(member, "-l", "karmada.io/managed=true", "--show-managed-fields")
+
+
+def objects(member: Path, *arguments: str) -> list[dict[str, Any]]:
+    """Return all objects on a member, without Events. `arguments`: of `kubectl get`."""
     kinds = kubectl(member, "api-resources", "--verbs=list,patch", "-o", "name").split()
     named = ",".join(one for one in kinds if not one.startswith("events"))
-    return listed(member, named, "-A", "-l", "karmada.io/managed=true", "--show-managed-fields")
+    return listed(member, named, "-A", *arguments)
 
 
 def _list(items: Iterable[dict[str, Any]]) -> dict[str, Any]:
