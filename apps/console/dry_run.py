@@ -21,7 +21,7 @@ from controlplane.insight.changes import Change, ClustersDrained, ClustersLost, 
 from controlplane.insight.effects import Affected, readable
 from controlplane.insight.previews import concerned
 from controlplane.insight.situation import TARGETS
-from controlplane.kinds import CLUSTER
+from controlplane.kinds import CLUSTER, CLUSTER_TAINT_POLICY
 
 NAMED: Final = 5  # workloads that are named for each consequence
 
@@ -33,7 +33,7 @@ def dry_run(changes: Sequence[Change], user: Any) -> Effects:
     """
     reading = store()
     if not is_small(reading, changes):
-        names = clusters_concerned(changes, tuple(reading.list(CLUSTER)))
+        names = clusters_concerned(changes, tuple(reading.list(CLUSTER)), reading.list(CLUSTER_TAINT_POLICY))
         copies = sum(Tally.objects.filter(counted=TARGETS, cluster__in=names).values_list("number", flat=True))
         return Effects(
             f"Concerns up to {copies} copies on {', '.join(names[:NAMED])}.",

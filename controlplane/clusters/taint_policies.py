@@ -154,6 +154,25 @@ def match(rules: Sequence[MatchCondition], conditions: tuple[Condition, ...], *,
     return all(holds(rule, conditions) for rule in rules) if rules else empty
 
 
+def evicting_taints(
+    policy: ClusterTaintPolicy, cluster: Cluster, conditions: tuple[Condition, ...]
+) -> tuple[TaintToAdd | PolicyTaint, ...]:
+    """Return the taints of a policy that evict, if it applies to a cluster and its conditions hold among these.
+
+    They follow at once, or when their window ends. (): it adds none, or is being deleted.
+    """
+    spec, windowed = policy.spec, policy.windowed
+    rules = spec.match_conditions if windowed else spec.add_on_conditions
+    if policy.metadata.deletion_timestamp is not None or not chooses(target(spec), cluster):
+        return ()
+    added = spec.taints_to_add if windowed else spec.taints
+    return (
+        tuple(one for one in added if one.effect in EVICTING_EFFECTS)
+        if match(rules, conditions, empty=windowed)
+        else ()
+    )
+
+
 def owns(known: Owners, identity: Identity, policy: str, rule: str) -> bool:
     """Test whether a policy owns this taint under its current rule, even if a user has removed the taint."""
     return known.get(identity, Ownership()).by.get(policy) == rule

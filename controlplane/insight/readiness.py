@@ -34,7 +34,6 @@ from controlplane.kinds.cluster import (
 )
 from controlplane.kinds.obstacle import BLOCKS, WARNS, Obstacle
 from controlplane.kinds.policy import DIRECTLY
-from controlplane.kinds.policy.affinity import chooses
 from controlplane.kinds.policy.unreachable_wait import parse_wait
 from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, ON_HOLD, UNSTEADY, Eviction, FleetState
 from controlplane.kinds.taint_policy import ClusterTaintPolicy
@@ -195,18 +194,8 @@ def possible_taints(
     for status in ("False", "Unknown") if cluster.spec.sync_mode != PUSH else ("False",):
         conditions = with_condition(cluster.status.conditions, Condition("Ready", status), now=now)
         for policy in policies:
-            spec = policy.spec
-            if policy.metadata.deletion_timestamp is not None:
-                continue
-            if not chooses(taint_policies.target(spec), cluster):
-                continue
-            conditions_to_match = spec.match_conditions if policy.windowed else spec.add_on_conditions
-            if not taint_policies.match(conditions_to_match, conditions, empty=policy.windowed):
-                continue
-            added = spec.taints_to_add if policy.windowed else spec.taints
-            taints += [
-                Taint(item.key, item.effect, item.value, now) for item in added if item.effect in EVICTING_EFFECTS
-            ]
+            added = taint_policies.evicting_taints(policy, cluster, conditions)
+            taints += [Taint(item.key, item.effect, item.value, now) for item in added]
     return tuple(dict.fromkeys(taints))
 
 

@@ -183,12 +183,12 @@ def taint_policy(name: str = "down", *, at: datetime = START, **spec: Any) -> Cl
 
 
 def not_ready_policy(
-    effect: str = "NoExecute", *, status: str = "False", name: str = "down", key: str = "down"
+    effect: str = "NoExecute", *, status: str = "False", name: str = "down", key: str = "down", condition: str = "Ready"
 ) -> ClusterTaintPolicy:
-    """Return a ClusterTaintPolicy that adds a taint to clusters whose condition Ready has this status."""
+    """Return a ClusterTaintPolicy that adds a taint to clusters whose condition, else Ready, has this status."""
     return taint_policy(
         name,
-        match_conditions=(MatchCondition("Ready", "In", (status,)),),
+        match_conditions=(MatchCondition(condition, "In", (status,)),),
         taints_to_add=(TaintToAdd(key, effect),),
     )
 

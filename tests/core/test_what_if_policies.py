@@ -5,15 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
+from msgspec.structs import replace
 
+from controlplane.apimachinery.meta import Condition
 from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.clusters.taint_policies import rule_of
 from controlplane.clusters.taints import Ownership, with_owned
-from controlplane.insight.changes import Failback, ObjectsDeleted, PolicyEdited, Rescheduled, TaintRemoved
+from controlplane.insight.changes import (
+    Failback,
+    GateOrRateChanged,
+    ObjectsDeleted,
+    PolicyEdited,
+    Rescheduled,
+    TaintRemoved,
+)
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.binding.origin import with_departures
 from controlplane.kinds.cluster import Taint
-from controlplane.kinds.policy import Policy, ResourceSelector
+from controlplane.kinds.policy import ClusterAffinity, Policy, ResourceSelector
 from controlplane.kinds.rows import Judgement
 from controlplane.kinds.taint_policy import TaintToAdd
 from controlplane.kinds.template import Template
@@ -24,6 +34,7 @@ from controlplane.settings import GATES
 from tests.builders.objects import START, cluster, eviction, leaving, not_ready_policy, policy
 from tests.builders.placements import by_weight, duplicated
 from tests.builders.templates import deployment
+from tests.core.fleet_story import FAILOVER
 from tests.core.test_what_if import NOW, asked, web
 
 
@@ -93,6 +104,33 @@ def test_an_edited_taint_policy_evicts_from_the_clusters_that_match_it_now() -> 
     down = cluster("member1", ready="Unknown")
 
     found = asked(down, web(), change=edited(not_ready_policy(status="Unknown")))
+
+    assert [one.workload for one in found.moves] == ["Deployment default/web"]
+
+
+@pytest.mark.parametrize("matched", [("Ready", "True"), ("DiskFailing", "True")], ids=["Ready", "another condition"])
+def test_a_taint_policy_about_a_condition_of_a_ready_cluster_evicts_from_it(matched: tuple[str, str]) -> None:
+    """A cluster is not lost only because its Ready is False: a policy may name any condition."""
+    failing = cluster("member1")
+    failing = failing.with_status(conditions=(*failing.status.conditions, Condition("DiskFailing", "True")))
+    kind, status = matched
+    only_member1 = ClusterAffinity(cluster_names=("member1",))
+    made = not_ready_policy(name="disks", condition=kind, status=status).with_spec(target_cluster=only_member1)
+
+    found = asked(failing, web(), change=edited(made))
+
+    assert [(one.workload, one.from_) for one in found.moves] == [("Deployment default/web", {"member1": 2})]
+    assert asked(cluster("member1"), web(), change=edited(made)).moves == (found.moves if kind == "Ready" else ())
+
+
+def test_a_gate_that_is_switched_on_lets_every_stored_taint_policy_evict() -> None:
+    off = replace(FAILOVER, feature_gates={**FAILOVER.feature_gates, "Failover": False})
+    failing = cluster("member1")
+    failing = failing.with_status(conditions=(*failing.status.conditions, Condition("DiskFailing", "True")))
+    stored = not_ready_policy(name="disks", condition="DiskFailing", status="True")
+    gate_on = GateOrRateChanged({"featureGates": {"Failover": True}})
+
+    found = asked(failing, web(), stored, change=gate_on, settings=off)
 
     assert [one.workload for one in found.moves] == ["Deployment default/web"]
 

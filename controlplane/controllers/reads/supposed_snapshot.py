@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref, kind_key
+from controlplane.clusters.taint_policies import evicting_taints
 from controlplane.clusters.taints import for_flapping
 from controlplane.controllers.reads.binding_groups import applications, workload_groups
 from controlplane.controllers.reads.fleet_state import fleet_state
@@ -35,6 +36,7 @@ from controlplane.insight.supposed.edited_policies import (
     edited_refs,
     only_overrides,
     written_overrides,
+    written_taint_policies,
 )
 from controlplane.insight.supposed.snapshot import Snapshot
 from controlplane.kinds import (
@@ -51,6 +53,7 @@ from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.rows import Eviction
+from controlplane.kinds.taint_policy import ClusterTaintPolicy
 from controlplane.kinds.template import Template
 from controlplane.kinds.workload_rebalancer import listed_template, selects
 from controlplane.propagation.bindings import binding_ref
@@ -80,11 +83,12 @@ def supposed_snapshot(
     deleted = [Ref.parse(text) for change in changes if isinstance(change, ObjectsDeleted) for text in change.refs]
     by_policy = policy_edits(state, {ref: one for ref, one in edited.items() if ref.kind in POLICIES}, deleted)
     clusters: tuple[Cluster, ...] = tuple(state.list(CLUSTER))
+    taint_policies: tuple[ClusterTaintPolicy, ...] = tuple(state.list(CLUSTER_TAINT_POLICY))
     reserved = state.reserved_capacity(within=RESERVATION_EXPIRY)
     rescheduled = rescheduled_bindings(state, changes)
     bindings = _in_order(
         {
-            **_on_clusters(state, changes, clusters),
+            **_on_clusters(state, changes, clusters_concerned(changes, clusters, taint_policies)),
             **_deleted(state, deleted),
             **by_policy.bindings,
             **(state.get(rescheduled) if rescheduled else {}),
@@ -98,7 +102,7 @@ def supposed_snapshot(
         clusters=clusters,
         bindings=bindings,
         rows=state.rows(Eviction, "binding", [str(ref) for ref in bindings]) if bindings else {},
-        taint_policies=tuple(state.list(CLUSTER_TAINT_POLICY)),
+        taint_policies=taint_policies,
         fleet=fleet_state(state),
         holds=holds,
         reserved_capacity=reserved,
@@ -129,7 +133,10 @@ def _only_removes(changes: Sequence[Change]) -> bool:
 
 def count_concerned(state: State, changes: Sequence[Change], *, limit: int) -> int:
     """Return how many bindings the changes may concern, at most about `limit`. At most one query for each index."""
-    names = [] if _only_removes(changes) else clusters_concerned(changes, state.list(CLUSTER))
+    gates = any(isinstance(change, GateOrRateChanged) for change in changes)
+    policies_of_fleet = state.list(CLUSTER_TAINT_POLICY) if gates else ()
+    removes = _only_removes(changes)
+    names = [] if removes else clusters_concerned(changes, state.list(CLUSTER), policies_of_fleet)
     deleted = [Ref.parse(text) for change in changes if isinstance(change, ObjectsDeleted) for text in change.refs]
     policies = [*edited_refs(changes), *(ref for ref in deleted if ref.kind in POLICIES)]
     returning = sorted({change.cluster for change in changes if isinstance(change, Failback)})
@@ -144,10 +151,13 @@ def count_concerned(state: State, changes: Sequence[Change], *, limit: int) -> i
     return len(found)
 
 
-def clusters_concerned(changes: Iterable[Change], clusters: Sequence[Cluster]) -> list[str]:
+def clusters_concerned(
+    changes: Iterable[Change], clusters: Sequence[Cluster], taint_policies: Iterable[ClusterTaintPolicy]
+) -> list[str]:
     """Return the sorted names of the clusters whose bindings the changes may concern.
 
-    Override policies change copies where they are, and move none.
+    Override policies change copies where they are, and move none. `taint_policies`: all that are stored. A gate that
+    is switched on lets them add their taints; an edit concerns those of the edited policies.
     """
     changes = list(changes)
     if changes and all(map(only_overrides, changes)):
@@ -163,17 +173,29 @@ def clusters_concerned(changes: Iterable[Change], clusters: Sequence[Cluster]) -
                 names.update([name] if taint.effect in EVICTING_EFFECTS else [])
             case ClusterRemoved(name, _):
                 names.add(name)
-            case PolicyEdited() | GateOrRateChanged():
+            case PolicyEdited():
+                names.update(_tainted_by(written_taint_policies([change]).values(), clusters))
+                names.update(cluster.metadata.name for cluster in clusters if cluster.ready != "True")
+            case GateOrRateChanged():
+                names.update(_tainted_by(taint_policies, clusters))
                 names.update(cluster.metadata.name for cluster in clusters if cluster.ready != "True")
             case ObjectsDeleted():
                 names.update(ref.name for ref in change.of_kinds({CLUSTER}))
     return sorted(names)
 
 
-def _on_clusters(state: State, changes: Sequence[Change], clusters: Sequence[Cluster]) -> dict[Ref, Binding]:
-    """Return the bindings on the clusters that the changes concern, and those that would return to a cluster."""
+def _tainted_by(policies: Iterable[ClusterTaintPolicy], clusters: Iterable[Cluster]) -> Iterator[str]:
+    """Yield the clusters to which policies add evicting taints because of their present conditions."""
+    policies = tuple(policies)
+    for cluster in clusters:
+        conditions = cluster.status.conditions
+        if any(evicting_taints(policy, cluster, conditions) for policy in policies):
+            yield cluster.metadata.name
+
+
+def _on_clusters(state: State, changes: Sequence[Change], names: Sequence[str]) -> dict[Ref, Binding]:
+    """Return the bindings on these clusters, and those that would return to a cluster."""
     found: dict[Ref, Binding] = {}
-    names = clusters_concerned(changes, clusters)
     returning = sorted({change.cluster for change in changes if isinstance(change, Failback)})
     for kind in BINDINGS:
         for index, values in (("placed", names), ("left", returning)):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -23,7 +23,10 @@ from controlplane.kinds import (
     POLICIES,
 )
 from controlplane.kinds.override_policy import OverridePolicy
+from controlplane.kinds.taint_policy import ClusterTaintPolicy
 from controlplane.settings import Settings
+
+_Edited = TypeVar("_Edited", OverridePolicy, ClusterTaintPolicy)
 
 EDITABLE = {
     PolicyEdited: (*POLICIES, *OVERRIDE_POLICIES, CLUSTER_TAINT_POLICY),
@@ -42,12 +45,21 @@ def written_overrides(changes: Iterable[Change]) -> dict[Ref, OverridePolicy]:
     """Return the override policies of changes as they are written, without defaults.
 
     Documents that are not valid override policies are left out; `admitted_policies` returns the reason."""
-    found: dict[Ref, OverridePolicy] = {}
+    return _written(changes, OVERRIDE_POLICIES, OverridePolicy)
+
+
+def written_taint_policies(changes: Iterable[Change]) -> dict[Ref, ClusterTaintPolicy]:
+    """Return the ClusterTaintPolicies of changes, in the same way."""
+    return _written(changes, (CLUSTER_TAINT_POLICY,), ClusterTaintPolicy)
+
+
+def _written(changes: Iterable[Change], kinds: Collection[str], as_: type[_Edited]) -> dict[Ref, _Edited]:
+    found: dict[Ref, _Edited] = {}
     for change in changes:
         ref = _ref(change) if isinstance(change, PolicyEdited) else None
-        if ref is not None and ref.kind in OVERRIDE_POLICIES:
+        if ref is not None and ref.kind in kinds:
             with suppress(msgspec.ValidationError):
-                found[ref] = msgspec.convert(_document(change), OverridePolicy)  # type: ignore[arg-type]
+                found[ref] = msgspec.convert(_document(change), as_)  # type: ignore[arg-type]
     return found
 
 
