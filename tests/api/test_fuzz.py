@@ -65,7 +65,7 @@ def test_a_work_outside_of_the_namespaces_of_clusters_has_a_page(api: Client, na
     made = {"metadata": {"name": "one"}, "spec": {"workload": {"manifests": []}}}
     assert api.post(works, made).status == 201
 
-    page = api.ask(method, f"{works}/one", accept="text/html")
+    page = api.ask(method, f"{works}/one?reason=tidy", accept="text/html")  # a page asks why before it deletes
 
     assert (page.status, page.type.partition(";")[0]) == (200, "text/html"), page.body
 

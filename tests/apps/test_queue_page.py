@@ -65,7 +65,7 @@ def test_positions_and_estimates_are_those_of_the_forecast(root: Client, rate: f
     ageing = settings.ageing_seconds
 
     expected = forecast(rows, rate=rate, ageing_seconds=ageing, scope=scope, tokens=tokens, now=now)
-    found = read_page(store(), Pace(rate, settings, tokens), now=now)
+    found = read_page(store(), Pace(rate, settings, tokens), limit=len(rows), now=now)
 
     assert {item.row.key: item.forecast.position for item in found.items} == {
         key: one.position for key, one in expected.items()

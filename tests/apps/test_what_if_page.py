@@ -136,7 +136,8 @@ def test_a_write_about_too_many_bindings_is_answered_with_their_number(
     drain = Drain("failover.lifeboat.io/v1alpha1", "Drain", ObjectMeta(name="d"), DrainSpec(cluster="member1"))
 
     with statements() as asked:
-        (found,) = preview(store(), [Put(drain, None)], configuration().settings(), now=store().now()).texts
+        settings, now = configuration().settings(), store().now()
+        (found,) = preview(store(), [Put(drain, None)], settings, is_asked=False, now=now).texts
 
     assert found.startswith("effects: 4 bindings are on cluster member1; ask for the effects with lifeboat whatif")
     assert len(asked) < 12

@@ -11,6 +11,12 @@ from typing import Any
 from django.db.backends.postgresql import base as django_base
 from django_prometheus.db import connection_errors_total, connections_total
 from django_prometheus.db.backends.postgresql import base
+from django_prometheus.models import model_deletes, model_inserts, model_updates
+from prometheus_client import REGISTRY
+
+# The library registers them when it is imported. No model has its mixin, so they would stay at nothing.
+for _unused in (model_deletes, model_inserts, model_updates):
+    REGISTRY.unregister(_unused)
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
