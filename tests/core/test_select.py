@@ -12,10 +12,12 @@ from controlplane.scheduling.select import _with_capacity
     ("capacity", "count", "needed", "chosen"),
     [
         ([2, 2, 5], 2, 4, [0, 1]),  # exactly enough: the preferred clusters stay
+        ([9, 2, 5], 2, 4, [0, 1]),  # so they do if it is more than enough
         ([2, 2, 5], 2, 5, [0, 2]),  # the last of them is exchanged first
-        ([2, 2, 5, 4], 2, 9, [2, 3]),  # then the last but one
+        ([2, 2, 5, 4], 2, 9, [3, 2]),  # then the last but one
         ([2, 2, 5, 4], 2, 10, None),
-        ([1, 9, 3, 3], 2, 12, [1, 2]),  # a cluster with more capacity than those outside stays
+        ([1, 9, 3, 3], 2, 12, [2, 1]),  # a cluster with more capacity than those outside stays in its position
+        ([2, 3, 3], 2, 6, [2, 1]),  # and with as much
         ([3, 3], 2, 6, [0, 1]),
         ([3, 3], 2, 7, None),
         ([3, 3], 0, 0, None),
@@ -26,4 +28,4 @@ def test_preferred_clusters_are_exchanged_from_the_last_on_until_the_capacity_su
 ) -> None:
     found = _with_capacity(np.array(capacity), count, needed)
 
-    assert (None if found is None else sorted(found.tolist())) == chosen
+    assert (None if found is None else found.tolist()) == chosen
