@@ -81,7 +81,7 @@ def valid_part(document: Document, schema: Schema) -> Document | None:
         if not errors:
             return copy
         for error in errors:
-            path = list(error.instance_path)
+            path = _path_in(copy, error.instance_path)
             if isinstance(error.kind, _Kind.Required):
                 path.append(str(error.kind.property))
                 _place(copy, path, _unique_value(_schema_at(schema, path), unique_texts))
@@ -102,6 +102,14 @@ def remove(document: Document, path: Sequence[str | int]) -> bool:
         return False
     del inner[path[-1]]
     return True
+
+
+def _path_in(document: Document, path: Sequence[str | int]) -> list[str | int]:
+    """Return the path of an error with the names of fields as text: the validator gives the name "1" as a number."""
+    steps: list[str | int] = []
+    for part in path:
+        steps.append(str(part) if isinstance(at(document, steps), dict) else part)
+    return steps
 
 
 def _place(document: Document, path: Sequence[str | int], value: Any) -> None:
