@@ -71,7 +71,7 @@ class Departure(NamedTuple):
     state: dict[str, str]  # labels for the new copy [state-preservation]
 
 
-class DrainPage(NamedTuple):
+class DrainFindings(NamedTuple):
     """What was found in one page."""
 
     departures: tuple[Departure, ...]
@@ -173,37 +173,37 @@ def _move_next(snapshot: DrainSnapshot, cluster: Cluster, settings: Settings, *,
     drain, status, rate_ = snapshot.subject, snapshot.subject.status, snapshot.subject.spec.rate
     bucket = None if status.counted_at is None else rate.Bucket(status.tokens, rate_, status.counted_at.timestamp())
     tokens = rate.take_tokens(bucket, 0, rate=rate_, at=now.timestamp()).bucket.tokens
-    page = _check_page(snapshot, cluster, settings, most=int(tokens + 1e-9), now=now)
-    taken = rate.take_tokens(bucket, len(page.departures), rate=rate_, at=now.timestamp())
+    found = _check_page(snapshot, cluster, settings, most=int(tokens + 1e-9), now=now)
+    taken = rate.take_tokens(bucket, len(found.departures), rate=rate_, at=now.timestamp())
     round_goes_on = bool(status.after)  # what earlier pages of the round have found counts
-    blocked = (status.blocked if round_goes_on else 0) + len(page.staying)
+    blocked = (status.blocked if round_goes_on else 0) + len(found.staying)
     decision = _with_phase(
         drain,
         RUNNING,
         f"{blocked} bindings cannot leave: see status.cannotLeave" if blocked else "",
         now=now,
-        moved=status.moved - snapshot.not_evicted + len(page.departures),
-        departing=tuple(str(departure.binding.ref) for departure in page.departures),
-        leaving=snapshot.leaving + len(page.departures),
-        remaining=snapshot.placed - snapshot.leaving - len(page.departures),
-        cannot_leave=(*(status.cannot_leave if round_goes_on else ()), *page.staying)[:SHOWN],
+        moved=status.moved - snapshot.not_evicted + len(found.departures),
+        departing=tuple(str(departure.binding.ref) for departure in found.departures),
+        leaving=snapshot.leaving + len(found.departures),
+        remaining=snapshot.placed - snapshot.leaving - len(found.departures),
+        cannot_leave=(*(status.cannot_leave if round_goes_on else ()), *found.staying)[:SHOWN],
         blocked=blocked,
-        after=page.after,
+        after=found.after,
         tokens=taken.bucket.tokens,
         counted_at=now,
     )
-    if page.more:
+    if found.more:
         wait = max(rate.retry_delay(taken.next_in), rate.SHORTEST_PAUSE)
     else:  # The next page follows at once. The more bindings cannot leave, the later the next round begins.
-        wait = timedelta(0) if page.after else CHECK_EVERY * (1 + blocked // PAGE)
+        wait = timedelta(0) if found.after else CHECK_EVERY * (1 + blocked // PAGE)
     guards = (Guard(drain.ref, drain.metadata.generation), *snapshot.holds.guards())
-    writes = tuple(_leave(departure, cluster, drain, settings, guards=guards, now=now) for departure in page.departures)
+    writes = tuple(_leave(each, cluster, drain, settings, guards=guards, now=now) for each in found.departures)
     return replace(decision, separate_decisions=writes, guards=guards if writes else (), wake_at=now + wait)
 
 
 def _check_page(
     snapshot: DrainSnapshot, cluster: Cluster, settings: Settings, *, most: int, now: datetime
-) -> DrainPage:
+) -> DrainFindings:
     """Find a refuge for the bindings of the page, until `most` of them have one.
 
     Each refuge is reserved before the next binding is checked.
@@ -219,14 +219,14 @@ def _check_page(
         binding = snapshot.bindings.get(ref)
         if binding is not None and binding.spec.target(name) is not None:
             if len(departures) >= most:
-                return DrainPage(tuple(departures), tuple(staying), last, more=True)
+                return DrainFindings(tuple(departures), tuple(staying), last, more=True)
             refuge, state = drain_refuge(binding, cluster, dry_run, snapshot.holds, settings, now=now)
             if refuge.found:
                 departures.append(Departure(binding, dry_run.reserve(binding, refuge, now=now), state.labels))
             else:
                 staying.append(Remaining(str(ref), refuge.why))
         last = str(ref)
-    return DrainPage(tuple(departures), tuple(staying), last if len(snapshot.page) >= PAGE else "", more=False)
+    return DrainFindings(tuple(departures), tuple(staying), last if len(snapshot.page) >= PAGE else "", more=False)
 
 
 def _leave(

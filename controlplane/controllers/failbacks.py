@@ -70,7 +70,7 @@ class FailbackSnapshot(msgspec.Struct, frozen=True):
     quotas: NamespaceQuotas  # of the namespaces of these bindings
 
 
-class FailbackPage(NamedTuple):
+class FailbackFindings(NamedTuple):
     """What was found in one page: the plans to carry out and the bindings that cannot go back."""
 
     plans: tuple[tuple[Binding, failback.FailbackPlan], ...]
@@ -302,7 +302,7 @@ def _move_next(
     )
 
 
-def _wake_at(found: FailbackPage, in_vain: int, *, full: bool, token: timedelta, now: datetime) -> datetime:
+def _wake_at(found: FailbackFindings, in_vain: int, *, full: bool, token: timedelta, now: datetime) -> datetime:
     """Return when to look again.
 
     `full`: spec.atOnce bindings are returning. `token`: the time until the next token. `in_vain`: bindings of
@@ -315,7 +315,7 @@ def _wake_at(found: FailbackPage, in_vain: int, *, full: bool, token: timedelta,
     return now + token if found.unchecked else now
 
 
-def _check_page(snapshot: FailbackSnapshot, settings: Settings, *, most: int, now: datetime) -> FailbackPage:
+def _check_page(snapshot: FailbackSnapshot, settings: Settings, *, most: int, now: datetime) -> FailbackFindings:
     """Plan the return of the bindings of the page, until `most` plans are made."""
     planner = failback.FailbackPlanner(tuple(snapshot.clusters.values()), snapshot.reserved_capacity, settings, now=now)
     room = (snapshot.quotas if settings.gate(ENFORCEMENT_GATE) else NO_QUOTAS).room()
@@ -323,7 +323,7 @@ def _check_page(snapshot: FailbackSnapshot, settings: Settings, *, most: int, no
     last = snapshot.subject.status.after
     for checked, ref in enumerate(snapshot.page):
         if len(plans) >= most:
-            return FailbackPage(tuple(plans), tuple(staying), last, len(snapshot.page) - checked)
+            return FailbackFindings(tuple(plans), tuple(staying), last, len(snapshot.page) - checked)
         binding = snapshot.bindings.get(ref)
         if binding is not None:
             for found in _plans(snapshot, binding, planner, room, now=now):
@@ -332,7 +332,7 @@ def _check_page(snapshot: FailbackSnapshot, settings: Settings, *, most: int, no
                 else:
                     plans.append((binding, found))
         last = str(ref)
-    return FailbackPage(tuple(plans), tuple(staying), last if len(snapshot.page) >= PAGE else "", 0)
+    return FailbackFindings(tuple(plans), tuple(staying), last if len(snapshot.page) >= PAGE else "", 0)
 
 
 def _plans(
