@@ -9,6 +9,7 @@ import asyncio
 import gzip
 import json
 from collections.abc import Awaitable, Callable
+from functools import cache
 from itertools import count
 from urllib.parse import parse_qs, urlsplit
 
@@ -18,10 +19,15 @@ RESOURCES = {"/api/v1": [("pods", "Pod"), ("nodes", "Node")], "/apis/apps/v1": [
 GROUPS = {"groups": [{"name": "apps", "versions": [{"groupVersion": "apps/v1"}]}]}
 JSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 CHUNKED = JSON + b"Transfer-Encoding: chunked\r\n\r\n"
-BOMB = gzip.compress(b" " * 400 * MEBIBYTE)  # some 400 KB
 WATCHED = {"apiVersion": "apps/v1", "kind": "Deployment"}
 
 Write = Callable[[bytes], Awaitable[None]]
+
+
+@cache
+def bomb() -> bytes:
+    """Return 400 MiB in some 400 KB of gzip. It takes seconds, so it is not made when the module is imported."""
+    return gzip.compress(b" " * 400 * MEBIBYTE)
 
 
 def sized(body: bytes, more: bytes = b"") -> bytes:
@@ -89,7 +95,7 @@ class Member:
             await write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
 
     async def attack_gzip(self, write: Write, *asked: object) -> None:
-        await write(sized(BOMB, b"Content-Encoding: gzip\r\n"))
+        await write(sized(bomb(), b"Content-Encoding: gzip\r\n"))
 
     async def attack_endless(self, write: Write, *asked: object) -> None:
         """A body, or a line of a watch, without end."""
@@ -154,6 +160,7 @@ ATTACKS = tuple(sorted(name.removeprefix("attack_") for name in vars(Member) if 
 
 
 async def listen() -> None:
+    bomb()  # before the first request
     server = await asyncio.start_server(Member().serve, HOST, 0, limit=16 * MEBIBYTE)
     print(f"listening on {server.sockets[0].getsockname()[1]}", flush=True)
     await server.serve_forever()
