@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from apps.objects.store import DjangoStore
+from apps.objects.tallies import bindings_on
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.names import cluster_of_execution_namespace, is_execution_namespace
@@ -16,7 +17,7 @@ MAX_NAMED = 10  # clusters
 def deletion_effects(store: DjangoStore, kind: Kind, ref: Ref) -> list[str]:
     """Return what the deletion of an object also removes or changes. At most three queries."""
     if ref.kind == kinds.CLUSTER:
-        return _of_cluster(store, ref.name)
+        return _of_cluster(ref.name)
     if ref.kind in kinds.POLICIES:
         count = sum(len(_indexed(store, key, "policy", str(ref))) for key in kinds.BINDINGS)
         return [f"{_counted(count)} placed by this policy: their copies keep running until another policy matches"]
@@ -33,8 +34,8 @@ def deletion_effects(store: DjangoStore, kind: Kind, ref: Ref) -> list[str]:
     return [f"the binding {binding.name}", *_of_binding(store, binding)] if store.get([binding]) else []
 
 
-def _of_cluster(store: DjangoStore, name: str) -> list[str]:
-    count = sum(len(_indexed(store, key, "placed", name)) for key in kinds.BINDINGS)
+def _of_cluster(name: str) -> list[str]:
+    count = bindings_on(name)
     if not count:
         return ["the membership of the cluster; no binding is placed on it"]
     return [

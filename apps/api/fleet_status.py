@@ -24,6 +24,7 @@ from apps.clusters.models import Cluster as ClusterRow
 from apps.failover.drills import last_drill
 from apps.objects.configuration import configuration
 from apps.objects.store import store
+from apps.objects.tallies import BINDINGS
 from controlplane import kinds
 from controlplane.apimachinery.as_written import plain
 from controlplane.apimachinery.errors import NotFound
@@ -39,7 +40,7 @@ from controlplane.kinds.rows import BindingReadiness, ReadinessRound
 
 TASKS_READ: Final = 200  # the oldest graceful evictions, of which the stuck ones are counted
 
-_TALLIES: Final = "SELECT counted, cluster, state, reason, number FROM objects_tally"
+_TALLIES: Final = f"SELECT counted, cluster, state, reason, number FROM objects_tally WHERE counted <> '{BINDINGS}'"
 _TASKS: Final = f"""
     SELECT binding, from_cluster, purge_mode, created_at, grace_period_seconds FROM failover_gracefulevictiontask
     WHERE created_at IS NOT NULL ORDER BY created_at LIMIT {TASKS_READ}"""

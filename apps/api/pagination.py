@@ -14,6 +14,7 @@ from apps.api.answer import ListAnswer
 from apps.api.query import Listing
 
 PAGE_SIZE = 100  # objects on a page in a browser
+COUNTED = 1000  # objects after the page; beyond that the page says "more than"
 
 
 class ContinuePagination(BasePagination):
@@ -26,16 +27,18 @@ class ContinuePagination(BasePagination):
     template = "api/next_page.html"
 
     def limited(self, listing: Listing) -> Listing:
-        """Return the list options for one page in a browser."""
-        return msgspec.structs.replace(listing, limit=min(listing.limit or PAGE_SIZE, PAGE_SIZE))
+        """Return the list options for one page in a browser. What follows is counted up to COUNTED + 1."""
+        limit = min(listing.limit or PAGE_SIZE, PAGE_SIZE)
+        return msgspec.structs.replace(listing, limit=limit, most_counted=COUNTED + 1)
 
     def show(self, answer: ListAnswer, request: Request) -> None:
         """Prepare the page controls for a list. A list that ends on this page gets no controls."""
         token = answer.list_meta.get("continue")
         self.display_page_controls = bool(token)
+        following = answer.list_meta.get("remainingItemCount", 0)
         self._context = {
             "shown": len(answer.texts),
-            "remaining": answer.list_meta.get("remainingItemCount", 0),
+            "remaining": f"more than {COUNTED:,}" if following > COUNTED else following,
             "next_page": replace_query_param(request.get_full_path(), "continue", token),
         }
 

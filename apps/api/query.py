@@ -54,6 +54,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 0  # resourceVersion; 0: any
     match: Literal["", "Exact", "NotOlderThan"] = ""
     has_version: bool = False
+    most_counted: int = 0  # objects after the page that are counted; 0: all
 
 
 def listing_of(query: Parameters, resource: Resource, *, namespace: str, name: str = "") -> Listing:

@@ -149,7 +149,8 @@ def _counted(target: Target, listing: Listing, page: Listed) -> Listed:
     if not page.token or not listing.choice.is_everything:
         return page
     begin = Continue.read(page.token)
-    remaining = stored.count(target.kind.key, namespace=target.namespace, after=(begin.namespace, begin.name))
+    after, most = (begin.namespace, begin.name), listing.most_counted
+    remaining = stored.count(target.kind.key, namespace=target.namespace, after=after, most=most)
     return page._replace(remaining=remaining)
 
 

@@ -17,8 +17,8 @@ from apps.failover.drills import newest_drills
 from apps.objects.access import may
 from apps.objects.configuration import configuration
 from apps.objects.store import store
+from apps.objects.tallies import namespaces_of
 from apps.objects.writer import Author, Writer
-from apps.resources.models import Binding
 from controlplane.apimachinery.errors import NotFound, StatusError
 from controlplane.apimachinery.meta import Ref
 from controlplane.insight.changes import ClustersDrained
@@ -141,12 +141,9 @@ class StartForm(forms.Form):
 
 
 def namespaces_with_workloads(user: Any) -> list[str]:
-    """Return the namespaces in which workloads are placed and listed to the user, by name."""
-    found = Binding.objects.filter(kind=RESOURCE_BINDING).order_by("namespace").values_list("namespace", flat=True)
-    kind = KINDS[RESOURCE_BINDING]
-    if may(user, "list", kind):
-        return list(found.distinct())
-    return [name for name in found.distinct() if may(user, "list", kind, namespace=name)]
+    """Return the namespaces that have workloads with a binding and in which the user may list them, by name."""
+    found, kind = namespaces_of(RESOURCE_BINDING), KINDS[RESOURCE_BINDING]
+    return found if may(user, "list", kind) else [name for name in found if may(user, "list", kind, namespace=name)]
 
 
 def drill_of(values: dict[str, Any]) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 from apps.console.guard import Effects
 from apps.objects.access import reader_of
 from apps.objects.configuration import configuration
-from apps.objects.models import Tally
 from apps.objects.store import store
+from apps.objects.tallies import copies_on
 from apps.objects.what_if import SMALL, effects_of, is_small
 from apps.objects.writer import Author, Writer, Written
 from controlplane.apimachinery.errors import StatusError
@@ -20,7 +20,6 @@ from controlplane.controllers.reads.supposed_snapshot import clusters_concerned
 from controlplane.insight.changes import Change, ClustersDrained, ClustersLost, Failback, TaintAdded
 from controlplane.insight.effects import Affected, readable
 from controlplane.insight.previews import concerned
-from controlplane.insight.situation import TARGETS
 from controlplane.kinds import CLUSTER, CLUSTER_TAINT_POLICY
 
 NAMED: Final = 5  # workloads that are named for each consequence
@@ -34,7 +33,7 @@ def dry_run(changes: Sequence[Change], user: Any) -> Effects:
     reading = store()
     if not is_small(reading, changes):
         names = clusters_concerned(changes, tuple(reading.list(CLUSTER)), reading.list(CLUSTER_TAINT_POLICY))
-        copies = sum(Tally.objects.filter(counted=TARGETS, cluster__in=names).values_list("number", flat=True))
+        copies = copies_on(names)
         return Effects(
             f"Concerns up to {copies} copies on {', '.join(names[:NAMED])}.",
             max(copies, SMALL),

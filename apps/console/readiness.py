@@ -21,6 +21,7 @@ from apps.failover.models import BindingReadiness
 from apps.failover.readiness import stored_answers
 from apps.objects.configuration import configuration
 from apps.objects.store import store
+from apps.objects.tallies import answers
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.readiness import Readiness
 from controlplane.controllers.reads.readiness_state import situation_of
@@ -86,9 +87,9 @@ class ReadinessPage(Page):
         }
 
     def _listed(self) -> dict[str, Any]:
-        """Return a page of the rows that match the filters, and their number up to COUNTED."""
+        """Return a page of the rows that match the filters, and their number."""
         rows: list[Any] = list(self._rows().filter(key__gt=self.query.get("after", ""))[: PAGE + 1])
-        counted = self._rows().order_by()[: COUNTED + 1].count()
+        counted = self._counted()
         number = f"more than {COUNTED:,}" if counted > COUNTED else f"{counted:,}"
         return {
             "counted": f"{number} {'binding' if counted == 1 else 'bindings'}",
@@ -97,6 +98,12 @@ class ReadinessPage(Page):
             "first_page": self._url() if self.query.get("after") else "",
             "csv": self._url(path="/readiness.csv"),
         }
+
+    def _counted(self) -> int:
+        """Return the number of rows that match the filters. Of a cluster or a namespace: COUNTED + 1 at most."""
+        if self.chosen.keys() & {"cluster", "namespace"}:
+            return self._rows().order_by()[: COUNTED + 1].count()
+        return answers(**self.chosen)
 
     def _rows(self) -> QuerySet[BindingReadiness]:
         """Return the rows that match the filters, in the order of their references."""

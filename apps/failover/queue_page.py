@@ -14,14 +14,16 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from apps.failover.models import Eviction as EvictionTable
+from apps.objects import tallies
 from apps.objects.apply import binary_cursor
 from apps.objects.arrays import texts
 from apps.objects.store import DjangoStore
 from controlplane.apimachinery.times import later
 from controlplane.eviction.rate import FLEET_BUCKET, bucket_of, capacity
 from controlplane.insight.forecast import STOPPED, Forecast
+from controlplane.insight.situation import STAYS
 from controlplane.kinds import RESOURCE_BINDING
-from controlplane.kinds.rows import ABANDONED, ENDED, EVICTED, HELD, NO_REFUGE, QUEUED, STATE_MISSING, Eviction
+from controlplane.kinds.rows import ENDED, HELD, NO_REFUGE, QUEUED, STATE_MISSING, Eviction
 from controlplane.settings import EvictionSettings
 
 PAGE: Final = 50  # items: 100 take more than 30 ms of CPU
@@ -83,9 +85,6 @@ _KEYS_QUERY: Final = f"""
         SELECT key, binding, cluster, state, {_REASON} AS reason FROM {_TABLE}
         WHERE due_at IS NOT NULL OR state IN ({_ENDED})) one
     CROSS JOIN asked WHERE {_CHOSEN} ORDER BY key LIMIT %s"""
-_COUNTS_QUERY: Final = f"""
-    SELECT state, {_REASON}, cluster, count(*) FROM {_TABLE} WHERE due_at IS NOT NULL OR state IN ({_ENDED})
-    GROUP BY 1, 2, 3"""
 
 
 class QueueChoice(NamedTuple):
@@ -180,15 +179,15 @@ def read_keys(choice: QueueChoice, *, limit: int) -> list[str]:
 
 def read_counts() -> QueueCounts:
     """Return the numbers of items of the whole queue. One query."""
-    with binary_cursor() as cursor:
-        found = cursor.run(_COUNTS_QUERY).fetchall()
     states, held, clusters = Counter[str](), Counter[str](), Counter[str]()
-    for state, reason, cluster, count in found:
-        states[state] += count
-        if state == HELD:
-            held[reason] += count
-        if state not in (EVICTED, ABANDONED):
-            clusters[cluster] += count
+    for one in tallies.evictions():
+        if one.state == STAYS:
+            continue
+        states[one.state] += one.number
+        if one.state == HELD:
+            held[one.reason] += one.number
+        if one.state not in ENDED:
+            clusters[one.cluster] += one.number
     return QueueCounts(states, held, clusters)
 
 

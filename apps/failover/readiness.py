@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apps.objects import listing
+from apps.objects import tallies
 from apps.objects.apply import binary_cursor
 from apps.objects.arrays import texts
 from apps.objects.store import DjangoStore
@@ -19,7 +19,7 @@ def stored_answers(store: DjangoStore) -> StoredAnswers:
     return StoredAnswers(
         tallies=_tallies(),
         round=next(iter(rounds), ReadinessRound(ROUND)),
-        in_all=sum(listing.count(kind) for kind in BINDINGS),
+        in_all=tallies.bindings(),
         due=_number("SELECT count(*) FROM objects_due WHERE lower(controller) = %s AND kind = ANY(%s)", _DUE),
         waiting=_number(
             f"""SELECT count(DISTINCT binding) FROM {row_table(Eviction).name}

@@ -65,13 +65,15 @@ def page(
     return ObjectPage(rows[0][0], [Text(space, name, text) for _, space, name, text in rows if name is not None])
 
 
-def count(kind: str, *, namespace: str = "", after: tuple[str, str] = START) -> int:
-    """Return the number of objects behind `after`."""
+def count(kind: str, *, namespace: str = "", after: tuple[str, str] = START, most: int = 0) -> int:
+    """Return the number of objects behind `after`. `most`: the largest number that is counted; 0: all are counted."""
     query = f"""
-        SELECT count(*) FROM {object_table(kind).name}
-        WHERE kind = %s AND (%s = '' OR namespace = %s) AND (namespace, name) > (%s, %s)"""
+        SELECT count(*) FROM (
+            SELECT 1 FROM {object_table(kind).name}
+            WHERE kind = %s AND (%s = '' OR namespace = %s) AND (namespace, name) > (%s, %s)
+            ORDER BY namespace, name LIMIT %s) found"""
     with binary_cursor() as cursor:
-        row = cursor.run(query, (kind, namespace, namespace, *after)).fetchone()
+        row = cursor.run(query, (kind, namespace, namespace, *after, most or None)).fetchone()
     return 0 if row is None else int(row[0])
 
 

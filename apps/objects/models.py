@@ -322,8 +322,9 @@ class QuotaUse(ReadOnlyModel):
 class Tally(ReadOnlyModel):
     """How many rows a table has for each cluster and state. Triggers keep the numbers with every statement.
 
-    `counted`: Eviction, TargetCluster or GracefulEvictionTask. `state` and `reason`: those of an eviction (Stays: its
-    copy stays), the purge mode of a task; "" for targets. Pages read these few rows instead of counting thousands.
+    `counted`: a name of `apps.objects.tallies`. `state` and `reason`: those of an eviction (Stays: its copy stays), the
+    purge mode of a task, verdict and obstacles of a readiness, kind and namespace of a binding; "" for targets. Pages
+    read these few rows instead of counting thousands.
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from apps.objects.configuration import base
 from apps.objects.store import DjangoStore
-from apps.objects.what_if import SMALL
+from apps.objects.tallies import copies_on
+from apps.objects.what_if import SMALL, is_small
 from controlplane.apimachinery.meta import condition
-from controlplane.controllers.reads.supposed_snapshot import count_concerned, supposed_snapshot
+from controlplane.controllers.reads.supposed_snapshot import supposed_snapshot
 from controlplane.engine.decision import Delete, Put
 from controlplane.eviction.directly import DIRECTLY_WAITING
 from controlplane.insight.changes import Change, Cordoned
@@ -78,7 +79,7 @@ def preview(
         return Preview()
     try:
         found = _effects(store, changes, settings, now=now)
-        effects = found.texts or _without_effects(store, writes, changes, now=now)
+        effects = found.texts or _without_effects(writes, changes, now=now)
         moved = sum(map(bool, map(placement_text, writes)))
         texts = (*effects, *(_fence(store, name) for name in fenced), *filter(None, plain))
         silent = (found.sentence or NOTHING,) if is_asked else ()
@@ -100,8 +101,8 @@ class _Found(NamedTuple):
 def _effects(store: DjangoStore, changes: Sequence[Change], settings: Settings, *, now: datetime) -> _Found:
     if not changes:
         return _Found()
-    if count_concerned(store, changes, limit=SMALL + 1) > SMALL:
-        return _Found((f"effects: {_counted(store, changes)}; {ASK}",), SMALL + 1)
+    if not is_small(store, changes):
+        return _Found((f"effects: {_counted(changes)}; {ASK}",), SMALL + 1)
     snapshot = supposed_snapshot(store, changes, settings=settings, base=base(), now=now)
     effects = what_if(snapshot, changes, settings, now=now)
     if not has_effects(effects) and not effects.remarks:
@@ -109,26 +110,20 @@ def _effects(store: DjangoStore, changes: Sequence[Change], settings: Settings, 
     return _Found((preview_text(effects),), concerned(effects))
 
 
-def _without_effects(
-    store: DjangoStore, writes: Sequence[Put | Delete], changes: Sequence[Change], *, now: datetime
-) -> tuple[str, ...]:
+def _without_effects(writes: Sequence[Put | Delete], changes: Sequence[Change], *, now: datetime) -> tuple[str, ...]:
     """Return what cordons, holds, gates and rates do although no copy moves and no eviction that waits changes."""
     cordoned = [name for change in changes if isinstance(change, Cordoned) for name in change.names]
-    texts = [cordon_text(name, _placed_on(store, name)) for name in cordoned]
+    texts = [cordon_text(name, copies_on([name])) for name in cordoned]
     texts += (text for write in writes for text in (hold_text(write, now=now), steering_text(write)) if text)
     return tuple(texts)
 
 
-def _placed_on(store: DjangoStore, name: str) -> int:
-    return sum(store.count_by_index(kind, "placed", name) for kind in BINDINGS)
-
-
-def _counted(store: DjangoStore, changes: Sequence[Change]) -> str:
+def _counted(changes: Sequence[Change]) -> str:
     """Return how many bindings are on the clusters that the changes name, or that there are more than SMALL."""
     names = named_clusters(changes)[:COUNTED]
     if not names:
         return f"more than {SMALL} bindings are concerned"
-    counts = {name: _placed_on(store, name) for name in names}
+    counts = {name: copies_on([name]) for name in names}
     return ", ".join(f"{count} bindings are on cluster {name}" for name, count in counts.items())
 
 

@@ -10,6 +10,7 @@ import msgspec
 from apps.objects.access import may, reader_of
 from apps.objects.configuration import base, configuration
 from apps.objects.store import DjangoStore
+from apps.objects.tallies import most_on_one
 from controlplane.controllers.reads.supposed_snapshot import count_concerned, supposed_snapshot
 from controlplane.insight.changes import Change
 from controlplane.insight.effects import Effects, readable
@@ -22,8 +23,11 @@ SMALL = 200
 
 
 def is_small(store: DjangoStore, changes: Sequence[Change]) -> bool:
-    """Test whether a question concerns so few bindings that a request may wait for the answer."""
-    return count_concerned(store, changes, limit=SMALL + 1) <= SMALL
+    """Test whether a question concerns so few bindings that a request may wait for the answer.
+
+    Clusters with many bindings are known from their tallies, without a search for the bindings.
+    """
+    return count_concerned(store, changes, limit=SMALL + 1, at_least=most_on_one) <= SMALL
 
 
 def status_of(effects: Effects) -> WhatIfStatus:

@@ -12,7 +12,7 @@ from apps.failover.models import Eviction, GracefulEvictionTask
 from apps.objects.configuration import configuration
 from apps.objects.models import Tally
 from apps.objects.store import store
-from apps.resources.models import TargetCluster
+from apps.resources.models import Binding, TargetCluster
 from controlplane.engine.decision import Decision, Drop, Save
 from controlplane.engine.state import Actor
 from tests.apps.pages import change, in_queue, stored
@@ -44,6 +44,8 @@ def counted() -> dict[tuple[str, str, str, str], int]:
         found["TargetCluster", row.cluster, "", ""] += 1
     for row in GracefulEvictionTask.objects.all():
         found["GracefulEvictionTask", row.from_cluster, row.purge_mode, ""] += 1
+    for row in Binding.objects.all():
+        found["Binding", "", row.kind, row.namespace] += 1
     return dict(found)
 
 

@@ -115,7 +115,11 @@ def test_a_page_lists_what_was_chosen_and_keeps_the_positions_of_the_whole_queue
 
 
 def test_the_numbers_of_a_queue_are_those_of_its_rows(root: Client) -> None:
-    saved(row(1), row(2, cluster="member2", state=HELD, reason="NoRefuge"), row(3, state=EVICTED, due_at=None))
+    saved(
+        row(1),
+        row(2, cluster="member2", state=HELD, reason="NoRefuge"),
+        row(3, state=EVICTED, due_at=None, ended_at=START),
+    )
 
     counts = read_counts()
 

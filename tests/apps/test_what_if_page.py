@@ -131,7 +131,7 @@ def test_an_answer_about_many_workloads_costs_as_few_queries_as_one_about_few(fl
 def test_a_write_about_too_many_bindings_is_answered_with_their_number(
     root: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("apps.objects.preview.SMALL", 3)
+    monkeypatch.setattr("apps.objects.what_if.SMALL", 3)
     stored(cluster("member1"), *(binding(f"web{number}", "member1") for number in range(4)))
     drain = Drain("failover.lifeboat.io/v1alpha1", "Drain", ObjectMeta(name="d"), DrainSpec(cluster="member1"))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -131,12 +131,20 @@ def _only_removes(changes: Sequence[Change]) -> bool:
     return len(deleted) == len(changes) and not kinds & FLEET_KINDS
 
 
-def count_concerned(state: State, changes: Sequence[Change], *, limit: int) -> int:
-    """Return how many bindings the changes may concern, at most about `limit`. At most one query for each index."""
+def count_concerned(
+    state: State, changes: Sequence[Change], *, limit: int, at_least: Callable[[Sequence[str]], int] = lambda names: 0
+) -> int:
+    """Return how many bindings the changes may concern, at most about `limit`. At most one query for each index.
+
+    `at_least`: returns a number of bindings on clusters that is known without a search. If it reaches `limit`, nothing
+    is searched.
+    """
     gates = any(isinstance(change, GateOrRateChanged) for change in changes)
     policies_of_fleet = state.list(CLUSTER_TAINT_POLICY) if gates else ()
     removes = _only_removes(changes)
     names = [] if removes else clusters_concerned(changes, state.list(CLUSTER), policies_of_fleet)
+    if names and (known := at_least(names)) >= limit:
+        return known
     deleted = [Ref.parse(text) for change in changes if isinstance(change, ObjectsDeleted) for text in change.refs]
     policies = [*edited_refs(changes), *(ref for ref in deleted if ref.kind in POLICIES)]
     returning = sorted({change.cluster for change in changes if isinstance(change, Failback)})
