@@ -18,7 +18,7 @@ from controlplane.kinds.binding import (
 from controlplane.kinds.policy import Placement
 from controlplane.scheduling.colocation import NO_APPLICATION, Application
 from controlplane.scheduling.placement_plan import constraint
-from controlplane.scheduling.webster_arrays import descending
+from controlplane.scheduling.webster import descending
 from controlplane.settings import Settings
 
 

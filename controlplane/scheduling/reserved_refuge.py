@@ -47,7 +47,7 @@ class Reserved(msgspec.Struct, frozen=True):
         Example: a binding on member1 and member2 is evicted from both, and member3 and member4 are reserved. While only
         the eviction from member1 has its token, the result is member2 and member3, and member4 stays reserved.
         """
-        if self.hint is None or not self.valid:
+        if self.hint is None:
             return ()
         placed = {target.name: target.replicas for target in result}
         return tuple(_unused(self.reservations, self.hint.clusters, placed)) if self._partial(placed) else ()

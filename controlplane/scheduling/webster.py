@@ -16,6 +16,11 @@ _HEAD_START_FROM: Final = 4
 """Replicas per target from which a head start is cheaper than giving out every replica separately."""
 
 
+def descending(uid: str) -> bool:
+    """Return whether ties go to the larger name. The hash of the template's uid decides; an empty uid: no."""
+    return uid != "" and bool(fnv1a32(uid) & 1)
+
+
 def dispense(
     replicas: int,
     weights: Mapping[str, int],
@@ -25,27 +30,25 @@ def dispense(
 ) -> dict[str, int]:
     """Return the seats of every target after `replicas` were given out in addition to `initial`.
 
-    A target without weight gets nothing. If no target has a weight, nothing is given out. `uid`: of the template. If
-    its hash is odd, ties go to the larger name, so that the last replica does not always go to the first cluster.
+    A target without weight gets nothing. If no target has a weight, nothing is given out. `uid`: of the template. It
+    decides ties (`descending`), so that the last replica does not always go to the first cluster.
     """
     held = dict(initial or {})
     total_weight = sum(weights.values())
-    if held and (replicas == 0 or total_weight == 0):
-        return held
-    seats = {**dict.fromkeys(weights, 0), **held}
     if replicas <= 0 or total_weight == 0:
-        return seats
+        return held or dict.fromkeys(weights, 0)
+    seats = {**dict.fromkeys(weights, 0), **held}
     weighted = {name: weight for name, weight in weights.items() if weight > 0}
     left = replicas
     if replicas > _HEAD_START_FROM * len(weighted):
         left -= _head_start(replicas, weighted, seats)
-    _hand_out(left, weighted, seats, descending=fnv1a32(uid) & 1 == 1 and uid != "")
+    _hand_out(left, weighted, seats, reverse=descending(uid))
     return seats
 
 
-def _hand_out(replicas: int, weights: Mapping[str, int], seats: dict[str, int], *, descending: bool) -> None:
+def _hand_out(replicas: int, weights: Mapping[str, int], seats: dict[str, int], *, reverse: bool) -> None:
     """Add `replicas` to `seats` one by one."""
-    names = sorted(weights, reverse=descending)
+    names = sorted(weights, reverse=reverse)
     votes = [float(weights[name]) for name in names]
     queue = [(-votes[rank] / (2 * seats[name] + 1), seats[name], rank) for rank, name in enumerate(names)]
     heapify(queue)

@@ -7,18 +7,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from controlplane.apimachinery.names import fnv1a32
 from controlplane.scheduling.webster import dispense
 
 Counts = NDArray[np.int64]
 
 _MOST_SEATS: Final = 2**48
 """Up to so many seats, rounding in float64 changes a share by less than a seat. More are divided by `dispense`."""
-
-
-def descending(uid: str) -> bool:
-    """Return whether ties go to the larger name. The hash of the template's uid decides; an empty uid: no."""
-    return uid != "" and fnv1a32(uid) & 1 == 1
 
 
 def divide(replicas: int, weights: Counts, held: Counts | None = None, *, larger_name_first: bool = False) -> Counts:

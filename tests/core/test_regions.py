@@ -313,3 +313,24 @@ def test_after_so_many_tries_the_best_set_so_far_is_taken_or_the_largest_regions
     monkeypatch.setattr(regions, "_MOST_TRIES", tries)
 
     assert names(best_path(some((1, 10), (2, 20), (3, 30)), least=least, most=2, clusters=clusters)) == found
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tries", "most", "clusters", "found"),
+    [
+        (((3, 30), (4, 50), (3, 50)), 3, 3, 2, ["r1", "r2"]),  # the best of equally large regions first
+        (((3, 40), (2, 0), (4, 0)), 4, 3, 4, ["r0", "r2"]),  # a set that cannot win is not tried
+        (((3, 10), (3, 10), (2, 0)), 4, 2, 4, ["r0", "r1"]),  # nor is a set that can only be as good
+    ],
+)
+def test_tries_are_spent_on_the_sets_that_can_win(
+    sizes: tuple[tuple[int, int], ...],
+    tries: int,
+    most: int,
+    clusters: int,
+    found: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(regions, "_MOST_TRIES", tries)
+
+    assert names(best_path(some(*sizes), least=2, most=most, clusters=clusters)) == found

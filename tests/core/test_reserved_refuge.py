@@ -82,6 +82,7 @@ def result(clusters: dict[str, int]) -> tuple[TargetCluster, ...]:
         (reserved(), True),
         (reserved({}), False),
         (reserved({}, generation=1), True),
+        (reserved({}, generation=0), False),  # the binding has changed since then
         (reserved(generation=1), True),
         (reserved(wanted=None), False),
     ],
@@ -133,6 +134,10 @@ GONE = "the cluster no longer exists"
         ),
         ({"member3": 2, "other": 2}, "member4:2|member3:2, other:2|member4"),
         ({"member3": 1, "member4": 2, "other": 1}, "member3:2|member3:1, member4:2, other:1|member3"),
+        (
+            {"member3": 1, "member4": 3, "other": 2},  # scaled up, and yet fewer than reserved
+            "member3:2|member3:1, member4:3, other:2|member3",
+        ),
         ({"member3": 2, "other": 0}, "member4:2|member3:2, other|member4"),
         ({}, "member3:2, member4:2|no cluster|member3 member4"),
     ],

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from controlplane.apimachinery.names import fnv1a32
-from controlplane.scheduling.webster import _head_start, dispense
-from controlplane.scheduling.webster_arrays import descending, divide
+from controlplane.scheduling.webster import _head_start, descending, dispense
+from controlplane.scheduling.webster_arrays import divide
 
 HELD = ((0, 0, 0), (1, 0, 0), (0, 2, 1), (40, 0, 3))
 ODD, EVEN = "b", "a" if fnv1a32("a") % 2 == 0 else "c"
@@ -39,13 +39,36 @@ def test_the_last_replica_of_a_tie_goes_by_the_uid() -> None:
     assert dispense(5, {"a": 1, "b": 1}) == {"a": 3, "b": 2}
 
 
-def test_what_is_held_already_counts_as_seats() -> None:
-    assert dispense(2, {"a": 1, "b": 1}, initial={"a": 2}) == {"a": 2, "b": 2}
+@pytest.mark.parametrize(
+    ("replicas", "weights", "held", "found"),
+    [
+        (2, (1, 1), (2, 0), (2, 2)),
+        (19, (1, 7, 50), (0, 3, 8), (1, 4, 25)),  # the second holds nearly its share, and gets the rest of it
+        (25, (50, 1, 50, 3), (1, 0, 0, 3), (13, 0, 13, 3)),  # the last holds more than its share, and keeps it
+    ],
+)
+def test_what_is_held_already_counts_as_seats(
+    replicas: int, weights: tuple[int, ...], held: tuple[int, ...], found: tuple[int, ...]
+) -> None:
+    given = dispense(replicas, dict(zip("abcd", weights, strict=False)), initial=dict(zip("abcd", held, strict=False)))
+
+    assert tuple(given.values()) == found
 
 
-def test_without_any_weight_nothing_is_handed_out() -> None:
-    assert dispense(3, {"a": 0, "b": 0}, initial={"a": 1}) == {"a": 1}
-    assert dispense(3, {"a": 0}) == {"a": 0}
+@pytest.mark.parametrize(
+    ("replicas", "weights", "held", "found"),
+    [
+        (3, {"a": 0, "b": 0}, {"a": 1}, {"a": 1}),
+        (3, {"a": 0}, {}, {"a": 0}),
+        (0, {"a": 1, "b": 1}, {"a": 1}, {"a": 1}),
+        (0, {"a": 1, "b": 1}, {}, {"a": 0, "b": 0}),
+        (-1, {"a": 1, "b": 1}, {"a": 1}, {"a": 1}),
+    ],
+)
+def test_without_replicas_or_weights_nothing_is_handed_out(
+    replicas: int, weights: dict[str, int], held: dict[str, int], found: dict[str, int]
+) -> None:
+    assert dispense(replicas, weights, initial=held) == found
 
 
 @pytest.mark.parametrize(
