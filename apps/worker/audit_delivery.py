@@ -16,7 +16,7 @@ from msgspec.structs import fields, replace
 
 from apps.objects.models import AuditEvent as Stored
 from apps.worker.channels import NotSent, post_json
-from apps.worker.leased_thread import LOOK_SECONDS, LeasedThread
+from apps.worker.leased_thread import LOOK_SECONDS, SELDOM_SECONDS, LeasedThread
 from controlplane.authorization.audit_event import event_list
 from controlplane.engine.decision import Decision, Drop, Save
 from controlplane.engine.state import Actor
@@ -59,7 +59,7 @@ class AuditDelivery(LeasedThread):
             self._failures = 0
             sent = tuple(Save(replace(row, unsent=False)) for row in due)
             self.store.apply([(None, Decision(changes=sent))], by=BY)
-        return LOOK_SECONDS
+        return LOOK_SECONDS if settings.AUDIT_WEBHOOK else SELDOM_SECONDS
 
 
 def _read(query: QuerySet[Stored]) -> list[AuditEvent]:

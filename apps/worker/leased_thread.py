@@ -16,7 +16,9 @@ from controlplane.engine.state import HeldLease
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS: Final = 2.0  # between two calls of `work`
+LOOK_SECONDS: Final = 2.0  # between two calls of `work` while something may wait
+SELDOM_SECONDS: Final = 20.0  # the same while nothing can wait: the lease is renewed in time
+STAND_BY_SECONDS: Final = 10.0  # between two tries to take a lease that another process holds
 LEASE_SECONDS: Final = 60.0  # longer than a call of `work` with all its limits
 
 
@@ -54,8 +56,7 @@ class LeasedThread(ABC):
             wait = LOOK_SECONDS
             try:
                 lease = self.store.take_lease(self.name, 0, holder=self._holder, seconds=LEASE_SECONDS)
-                if lease is not None:
-                    wait = self.work()
+                wait = self.work() if lease is not None else STAND_BY_SECONDS
             except OperationalError as error:
                 log.warning("%s wait: %s", self.subject, cause(error))
             except Exception:

@@ -215,6 +215,7 @@ class Turn:
         left = self.store.seconds_until_due({name for name in self.names if settings.runs(name)})
         longest = min(LONGEST_WAIT, self.lease_seconds / 3)  # the lease is renewed between two waits
         wait = longest if left is None else min(longest, max(left, 0.001))
+        close_old_connections()  # the other threads of this process use the session meanwhile
         nudges.wait(min(wait, max(ends - monotonic_seconds(), 0.05)), self.names)
 
     def _release(self) -> None:
