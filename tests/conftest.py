@@ -94,9 +94,8 @@ def kept_database(django_db_setup: None, django_db_blocker: "DjangoDbBlocker") -
 
 @pytest.fixture(scope="session")
 def redis_url() -> str:
-    """The Redis of this run; every pytest-xdist worker has a database of its own."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
-    return f"{os.environ['REDIS_URL'].rsplit('/', 1)[0]}/{int(worker.removeprefix('gw')) % 16}"
+    """The Redis of this run; every pytest-xdist worker has a database of its own (`services.redis_of`)."""
+    return os.environ["REDIS_URL"]
 
 
 @pytest.fixture

@@ -72,7 +72,14 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
                 _own = OwnServices()
             except SuperviseError as error:
                 raise pytest.UsageError(f"tests need PostgreSQL and Redis: {error}") from error
+        if is_worker:
+            os.environ["REDIS_URL"] = redis_of(os.environ["REDIS_URL"], os.environ["PYTEST_XDIST_WORKER"])
     return (yield)
+
+
+def redis_of(url: str, worker: str) -> str:
+    """Return the URL of the Redis database of a worker of pytest-xdist: tests of one empty it while others run."""
+    return f"{url.rsplit('/', 1)[0]}/{int(worker.removeprefix('gw')) % 8}"
 
 
 def pytest_unconfigure() -> None:

@@ -190,7 +190,7 @@ def addresses() -> Iterator[dict[str, str]]:
         connection.execute(f'CREATE DATABASE "{name}"')  # type: ignore[call-overload]
     yield {
         f"postgresql://lifeboat:{GIVEN['POSTGRES_PASSWORD']}@postgres:5432/lifeboat": own,
-        "redis://valkey:6379/0": f"{os.environ['REDIS_URL'].rsplit('/', 1)[0]}/14",
+        "redis://valkey:6379/0": os.environ["REDIS_URL"],
     }
     with psycopg.connect(here, autocommit=True) as connection:
         connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')  # type: ignore[call-overload]
