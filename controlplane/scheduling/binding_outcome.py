@@ -25,7 +25,8 @@ SUCCESS: Final = "Success"
 def placed(binding: Binding, outcome: Placed, *, asked_again: bool, now: datetime) -> Binding:
     """Return the binding with its result. If nothing changes, the same object is returned.
 
-    `asked_again`: a reschedule was requested. Then lastScheduledTime is set even if the targets stay the same.
+    `asked_again`: a reschedule was requested. Then lastScheduledTime is set even if the targets stay the same. It is
+    never earlier than the request, which may be of the next second, so that a request is answered once.
     """
     assert binding.spec.placement is not None, "only a binding with a placement is placed"
     moved = binding.with_spec(clusters=outcome.clusters)
@@ -39,11 +40,10 @@ def placed(binding: Binding, outcome: Placed, *, asked_again: bool, now: datetim
         scheduler_observed_affinity_name=outcome.affinity_name,
     )
     first = binding.status.last_scheduled_time is None
-    if reported is noted is moved is binding and not asked_again and not first:
+    if reported is binding and not asked_again and not first:
         return binding
-    requested = binding.spec.reschedule_triggered_at  # it may be of the next second, and is answered now
-    at = max(to_seconds(now), requested) if asked_again and requested is not None else to_seconds(now)
-    return reported.with_status(last_scheduled_time=at)
+    at, requested = to_seconds(now), binding.spec.reschedule_triggered_at
+    return reported.with_status(last_scheduled_time=at if requested is None else max(at, requested))
 
 
 def refused(binding: Binding, outcome: Refused, *, part: tuple[TargetCluster, ...] | None, now: datetime) -> Binding:
@@ -77,7 +77,7 @@ def capacity_reservations(
     request = encoded(asked)
     for cluster in sorted({*wanted, *known}):
         row, replicas = known.get(cluster), wanted.get(cluster, 0)
-        if replicas <= 0:
+        if not replicas:
             if row is not None:
                 yield Drop(row)
         elif row is None or row.replicas != replicas or row.request != request:

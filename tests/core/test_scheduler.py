@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -210,12 +211,18 @@ def test_what_cannot_be_spread_is_tried_again_soon_and_then_more_slowly() -> Non
     assert waits == [1, 1, 2, 4, 8, 10, 10, 10]
 
 
-def test_a_request_of_the_next_second_is_answered_once() -> None:
+@pytest.mark.parametrize(
+    "change", [{}, {"replicas": 3}, {"placement": Placement()}], ids=["alone", "more", "elsewhere"]
+)
+@pytest.mark.parametrize("at_once", [True, False], ids=["with the request", "after the answer"])
+def test_a_request_of_the_next_second_is_answered_once(change: dict[str, Any], at_once: bool) -> None:
     """A rebalancer asks for the next second if the binding was scheduled in the second of its creation."""
     desk = Desk(cluster("a"), cluster("b"), pending("web", Placement(replica_scheduling=DYNAMIC), replicas=2))
     asked = START + timedelta(seconds=1)
 
-    desk.change(desk.binding("web").with_spec(reschedule_triggered_at=asked))
+    if not at_once:
+        desk.change(desk.binding("web").with_spec(reschedule_triggered_at=asked))
+    desk.change(desk.binding("web").with_spec(reschedule_triggered_at=asked, **change))
 
     assert desk.binding("web").status.last_scheduled_time == asked
     assert not reschedule_asked(desk.binding("web").spec, desk.binding("web").status)
