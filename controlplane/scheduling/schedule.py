@@ -37,12 +37,10 @@ FOLLOWED, FOR_ALL = "Followed", "ForAll"
 """How a binding joined its application: it follows other parts, or it is first, on a cluster with capacity for all
 parts."""
 
-_UNBOUNDED: Final = 2**31 - 1
-"""Free capacity of a cluster for a resource without replicas."""
 _LAST_TIER: Final = 10**6
-_LIMITS_NAMED: Final = 3  # clusters that a message names with the ResourceQuota that limits them
 """Added to the tier of clusters that are used last, below every overflow tier [prefer-no-execute]
 [prefer-no-schedule]."""
+_LIMITS_NAMED: Final = 3  # clusters that a message names with the ResourceQuota that limits them
 
 
 class Placed(Struct, frozen=True):
@@ -196,7 +194,7 @@ class _Trial:
         feasible = self.feasible = filters.feasible(self.plan, self.question)
         if not len(feasible):
             raise _Failed(NO_CLUSTER_FIT, "no cluster is feasible")
-        if self.question.application is not NO_APPLICATION and self.plan.selects:
+        if self.question.application is not NO_APPLICATION:
             for how, places, capacity in self._preferred(feasible):
                 try:
                     targets = self._within(places, capacity)
@@ -223,14 +221,16 @@ class _Trial:
     # Score and select
 
     def _free(self) -> Counts:
-        """Return how many more replicas (or sets of components) fit on each cluster of the fleet."""
+        """Return how many more replicas (or sets of components) fit on each cluster of the fleet.
+
+        Without replicas all clusters are equal, and no capacity is explained.
+        """
+        if not self.question.replicas and not self.question.bundled:
+            return np.zeros(self.plan.fleet.size, dtype=np.int64)
         if self.capacity is None:
-            if self.question.replicas > 0 or self.question.bundled:
-                self.capacity = self.ledger.free(self.question.asked)
-                self.quotas = self.ledger.limiting_quotas(self.question.asked)
-                self.unmatched = self.plan.fleet.without_matching_node(self.question.asked)
-            else:
-                self.capacity = np.full(self.plan.fleet.size, _UNBOUNDED, dtype=np.int64)
+            self.capacity = self.ledger.free(self.question.asked)
+            self.quotas = self.ledger.limiting_quotas(self.question.asked)
+            self.unmatched = self.plan.fleet.without_matching_node(self.question.asked)
         return self.capacity
 
     def _tiers(self, places: Places) -> Counts | None:
@@ -241,11 +241,8 @@ class _Trial:
         if plan.tiers is None and not reluctant.any():
             return None
         tiers = np.zeros(len(places), dtype=np.int64) if plan.tiers is None else plan.tiers[places].copy()
-        newcomer = np.ones(len(places), dtype=np.bool_)
-        for name, _ in self.question.targets:
-            place = plan.fleet.index.get(name, -1)
-            newcomer[places == place] = False
-        tiers[reluctant & newcomer] += _LAST_TIER
+        there = plan.fleet.places(name for name, _ in self.question.targets)
+        tiers[reluctant & ~np.isin(places, there)] += _LAST_TIER
         return tiers
 
     def _preferred(self, feasible: Places) -> Iterator[tuple[str, Places, Counts | None]]:
@@ -350,7 +347,7 @@ class _Trial:
         depend on reports of free capacity.
         """
         question = self.question
-        if question.fresh or not question.targets or int(self.held[chosen].sum()) <= question.replicas:
+        if question.fresh or int(self.held[chosen].sum()) <= question.replicas:
             return np.searchsorted(chosen, self._rank(chosen).places if self.picked is None else self.picked)
         listed = [place for place in self.plan.fleet.places(name for name, _ in question.targets) if place in chosen]
         first = np.searchsorted(chosen, np.array(listed, dtype=np.intp))

@@ -156,6 +156,28 @@ def test_the_first_part_goes_where_all_of_them_have_room() -> None:
     assert set(texts.values()) == {"It is placed where other parts of its application are: member2."}
 
 
+def test_of_the_clusters_with_room_for_all_what_has_no_pods_takes_the_roomiest_as_its_first_part() -> None:
+    run = story(*parts(), member1=30, member2=90, member3=60)
+
+    assert homes(run, *PARTS) == {"member2"}
+
+
+def test_the_first_part_avoids_a_cluster_that_lacks_the_kind_of_another_part() -> None:
+    without_sets = replace(APIS[0], resources=(APIResource("deployments", "Deployment"),))
+    small, large = serving("member1", 30), serving("member2", 90).with_status(api_enablements=(without_sets, APIS[1]))
+    run = Story(small, large, *parts(), settings=FAST)
+
+    assert homes(run, *PARTS) == {"member1"}
+
+
+def test_parts_without_pods_need_no_room_and_the_first_of_them_is_placed_as_if_it_were_alone() -> None:
+    run = story(*(part(name, kind="ConfigMap") for name in ("one", "two")), member1=9, member2=90)
+
+    assert homes(run, "one", "two") == {"member1"}
+    assert explained(run, "one") == ""
+    assert explained(run, "two") == "It is placed where other parts of its application are: member1."
+
+
 def test_a_part_that_has_no_room_beside_the_others_goes_as_if_it_were_alone() -> None:
     run = story(part("server", 20), at_once=False, member1=30, member2=25)
     assert homes(run, "server") == {"member1"}
@@ -188,6 +210,16 @@ def test_what_has_no_pods_and_came_first_goes_after_the_pods() -> None:
 
     assert homes(run, "settings") == {"member2"}
     assert run.store.next_due(["scheduler"]) is None
+
+
+def test_what_has_no_pods_and_cannot_follow_the_pods_stays() -> None:
+    run = story(part("settings", kind="ConfigMap"), at_once=False, member1=10, member2=30, member3=50)
+    run.store.create(part("server", 20, on="member2"))
+    run.taint("member2", replace(no_execute("full"), effect="NoSchedule"))
+    run.work()
+    run.pass_seconds(60)
+
+    assert (homes(run, "settings"), homes(run, "server")) == ({"member1"}, {"member2"})
 
 
 def test_what_has_no_pods_and_has_its_place_for_long_stays() -> None:

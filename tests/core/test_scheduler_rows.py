@@ -241,6 +241,7 @@ class Filtered(NamedTuple):
     wanted: ResourceBindingSpec
     exempt: bool  # where "a" is a target already
     more: dict[str, Any] = {}
+    compat: Compat = Compat()
 
 
 def _spread(field: str) -> ResourceBindingSpec:
@@ -273,6 +274,9 @@ FILTERS = {
     ),
     "Terminating": Filtered(_going(cluster("a"), True), spec(placement()), exempt=False),
     # Ours
+    "Terminating: the eviction queue empties it": Filtered(
+        _going(cluster("a"), True), spec(placement()), exempt=True, compat=Compat(terminating_taint=True)
+    ),
     "Leaving: counted as unavailable": Filtered(
         cluster("a"), spec(placement()), exempt=False, more={"unavailable": {"a"}}
     ),
@@ -289,7 +293,8 @@ def _answer(case: Filtered, *, there: bool) -> Any:
     other = cluster("b", region="north", zones=("n1",))
     other = other.with_spec(provider="ours")
     wanted = replace(case.wanted, clusters=spec(placement(), on={"a": 1}).clusters) if there else case.wanted
-    return ask([case.cluster, other], wanted, settings=Settings(feature_gates=dict.fromkeys(GATES, True)), **case.more)
+    settings = Settings(feature_gates=dict.fromkeys(GATES, True), compat=case.compat)
+    return ask([case.cluster, other], wanted, settings=settings, **case.more)
 
 
 @pytest.mark.parametrize("row", FILTERS)
