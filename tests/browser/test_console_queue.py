@@ -5,14 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
-from tests.browser.conftest import Console
-from tests.browser.test_console import SIZES, faults, sized
+from tests.browser.conftest import Console, Server, logged_in
+from tests.browser.walk import walk
+from tests.builders.bare import binding, cluster
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 APPS = 6
+CRITERIA = "seconds=60&without_place=0&healthy=1&rate=1"
+READ = ("/queue", "/records", "/bindings/shop/web", "/drills")
+ACTS = (
+    *("/queue/rates?rate=2&secondary=1", "/queue/order?verb=Hold&item=shop/other.member1"),
+    *("/queue/gate/on", "/queue/gate/off", "/bindings/shop/web/revert", "/bindings/shop/web/rebalance"),
+    *("/drills/start", f"/drills/start?clusters=member2&namespaces=shop&mode=Drain&{CRITERIA}"),
+)
 STOPPED = """
 apiVersion: failover.lifeboat.io/v1alpha1
 kind: FailoverConfiguration
@@ -80,22 +88,38 @@ def test_a_failover_is_followed_and_released_on_the_console(
         assert console.errors == []
 
 
-def test_the_pages_are_usable_wide_and_narrow_light_and_dark_without_errors(console: Console) -> None:
-    from tests.apps.pages import in_queue
+def test_the_pages_are_usable_wide_and_narrow_light_and_dark_without_errors(
+    console: Console, plain_console: Console
+) -> None:
+    from tests.apps.pages import in_queue, stored
     from tests.apps.test_console_records import outage
 
     names = outage("web", "api")
     in_queue("other", "more")
-    paths = ("/queue", "/queue/rates?rate=2&secondary=1", "/queue/order?verb=Hold&item=shop/other.member1")
-    paths += ("/records", f"/records/{names['web']}", "/bindings/shop/web")
+    stored(cluster("member2"), *(binding("web", namespace=f"team-{number}") for number in range(40)))
+    pages = [*READ, f"/records/{names['web']}", *ACTS]
 
-    for path in paths:
-        page = console.go(path)
-        for (width, height), scheme in zip(SIZES, ("dark", "light"), strict=True):
-            with sized(page, width, height, scheme):
-                assert faults(page) == [], (path, width)
-                assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
-    assert console.errors == []
+    walk(console, pages, axe=True)
+    walk(plain_console, pages)
+
+
+def test_without_the_right_the_pages_are_usable_and_those_of_acts_say_what_is_forbidden(
+    server: Server, scripted: BrowserContext, browser: BrowserContext
+) -> None:
+    from tests.apps.conftest import _client
+    from tests.apps.pages import in_queue
+    from tests.apps.test_console_records import outage
+
+    _client(superuser=False)
+    names = outage("web", "api")
+    in_queue("other", "more")
+
+    for context in (scripted, browser):
+        console = logged_in(server, context, user="clerk")
+        walk(console, [*READ, f"/records/{names['web']}"], axe=context is scripted)
+        walk(console, ACTS, axe=context is scripted, status=403)
+        for path in ACTS:
+            expect(console.go(path).locator("main")).to_contain_text('is forbidden: User "clerk" cannot')
 
 
 def test_an_order_is_given_without_javascript(plain_console: Console) -> None:
