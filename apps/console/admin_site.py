@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any, Final, NamedTuple
 
 from django.contrib import admin
@@ -12,7 +12,8 @@ from django.contrib.admin.options import TO_FIELD_VAR
 from django.core.exceptions import BadRequest, PermissionDenied, ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.urls import path, reverse
+from django.urls import get_script_prefix, path, reverse
+from django.utils.text import capfirst
 
 from controlplane.authorization.attributes import Request
 from controlplane.kinds import FAILOVER_CONFIGURATION, KINDS
@@ -62,10 +63,10 @@ class FleetSite(admin.AdminSite):
 
     def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[dict[str, Any]]:
         """Return the headings with their tables. `app_label`: only the tables of one app, for the page of that app."""
-        apps: list[dict[str, Any]] = super().get_app_list(request, app_label)
-        if app_label is not None or not apps:
+        if app_label is not None:
+            apps: list[dict[str, Any]] = super().get_app_list(request, app_label)
             return apps
-        tables = {table["model"]._meta.label: table for app in apps for table in app["models"]}
+        tables = {model._meta.label: table for model in self._registry if (table := self._table(request, model))}
         found = []
         for title, labels in HEADINGS.items():
             own = [tables.pop(label) for label in labels if label in tables]
@@ -73,6 +74,26 @@ class FleetSite(admin.AdminSite):
             found.append(_heading(title, own))
         found.append(_heading(INTERNALS, sorted(tables.values(), key=lambda table: str(table["name"]))))
         return [heading for heading in found if heading["models"]]
+
+    def _table(self, request: HttpRequest, model: type[Any]) -> dict[str, Any] | None:
+        """Return the entry of a table as Django makes it, without what our pages do not show. None: the user may not
+        see the table."""
+        page, meta = self._registry[model], model._meta
+        if not page.has_module_permission(request):
+            return None
+        may_change = page.has_change_permission(request)
+        may_read, may_add = may_change or page.has_view_permission(request), page.has_add_permission(request)
+        listed, added = _urls_of(meta.app_label, meta.model_name, get_script_prefix())
+        if not (may_read or may_add or page.has_delete_permission(request)):
+            return None
+        return {
+            "model": model,
+            "name": capfirst(meta.verbose_name_plural),
+            "object_name": meta.object_name,
+            "admin_url": listed if may_read else None,
+            "add_url": added if may_add else None,
+            "view_only": not may_change,
+        }
 
     def admin_view(self, view: Any, cacheable: bool = False) -> Any:
         """Return the view for users of the admin. A request that chooses rows by a malformed key is answered 400."""
@@ -128,6 +149,12 @@ def _with_keys(view: Any) -> Any:
         return view(request, *args, **kwargs)
 
     return checked
+
+
+@lru_cache(maxsize=256)
+def _urls_of(app: str, model: str, prefix: str) -> tuple[str, str]:
+    """Return the URLs of a table and of the form for a new row. `prefix`: of all URLs of this process."""
+    return reverse(f"admin:{app}_{model}_changelist"), reverse(f"admin:{app}_{model}_add")
 
 
 def _heading(title: str, tables: list[Any]) -> dict[str, Any]:

@@ -72,7 +72,8 @@ def access() -> Access:
 def caller_of(user: Any) -> Caller:
     """Return a user as RBAC knows users: superusers are members of system:masters, Django's groups are groups.
 
-    A user that was found with its groups has them in `group_names`; otherwise they are read once for each request.
+    A user that was found with its groups has them in `group_names`; otherwise they are read once for each request. The
+    answer is kept with the user, because a page of the admin asks a hundred times.
     """
     if isinstance(known := getattr(user, "caller", None), Caller):
         return known
@@ -81,7 +82,8 @@ def caller_of(user: Any) -> Caller:
     masters = (ADMINISTRATORS,) if user.is_superuser else ()
     credential = getattr(user, "credential_id", "")
     extra = {CREDENTIAL_ID: (credential,)} if credential else {}
-    return Caller(user.get_username(), (*masters, *user.group_names, AUTHENTICATED), str(user.pk), extra)
+    user.caller = Caller(user.get_username(), (*masters, *user.group_names, AUTHENTICATED), str(user.pk), extra)
+    return user.caller  # type: ignore[no-any-return]
 
 
 def authorize(user: Any, request: Request) -> Verdict:

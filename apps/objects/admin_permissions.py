@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from django.http import HttpRequest
@@ -22,7 +23,7 @@ class KindPermissions:
 
     def kinds(self) -> list[Kind]:
         """Return the kinds whose objects the table keeps, kinds defined by users included."""
-        return [kind for kind in KINDS if kind.table == self.model._meta.label]
+        return _kinds_of(self.model._meta.label, KINDS.revision)
 
     def listed(self, request: HttpRequest) -> list[str]:
         """Return the kinds of the table that the user may list in all namespaces."""
@@ -46,6 +47,12 @@ class KindPermissions:
     def _some(self, request: HttpRequest, verb: str) -> bool:
         """Test whether the user may do this with some kind of the table, in all namespaces."""
         return is_staff(request) and any(may(request.user, verb, kind) for kind in self.kinds())
+
+
+@lru_cache(maxsize=128)
+def _kinds_of(table: str, revision: int) -> list[Kind]:
+    """Return the kinds of a table. `revision`: of the registry, which is searched again when users define kinds."""
+    return [kind for kind in KINDS if kind.table == table]
 
 
 def is_staff(request: HttpRequest) -> bool:

@@ -6,8 +6,10 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin import AdminSite
 from django.contrib.admin.templatetags.admin_list import results
 from django.db import connection
+from django.template.loader import render_to_string
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -18,6 +20,7 @@ from apps.objects.models import ChangeLog, Due, Event, Object
 from apps.objects.store import store
 from apps.objects.tables import object_table
 from apps.objects.templatetags.object_lists import object_rows
+from apps.objects.templatetags.sidebar import sidebar
 from apps.resources.models import Work
 from controlplane.apimachinery.meta import Condition
 from controlplane.engine.decision import Decision, Save
@@ -104,6 +107,34 @@ def test_a_list_page_of_the_api_costs_the_same_statements_for_any_number_of_obje
 
     assert cost() == few
     assert max(few.values()) <= 20
+
+
+def test_the_sidebar_is_that_of_django(root: Client, clerk: Client) -> None:
+    for client, may_add in ((root, True), (clerk, False)):
+        answer = client.get(list_of(RESOURCE_BINDING))
+        headings, sent = answer.context["available_apps"], answer.wsgi_request
+        shown = {"app_list": headings, "show_changelinks": False, "request": sent}
+
+        own = sidebar(headings, sent.path)
+
+        assert own in answer.content.decode()
+        assert "".join(own.split()) == "".join(render_to_string("admin/app_list.html", shown).split())
+        assert own.count('aria-current="page"') == 1
+        assert ("Add</a>" in own) == may_add
+    assert sidebar((), "/admin/").split() == render_to_string("admin/app_list.html", {"app_list": []}).split()
+
+
+def test_the_tables_that_a_user_sees_are_those_that_django_finds(root: Client, clerk: Client) -> None:
+    for client, least in ((root, 30), (clerk, 5)):
+        answer = client.get(reverse("admin:index"))
+        by_django = AdminSite.get_app_list(admin.site, answer.wsgi_request)
+        wanted = {table["model"]: table for app in by_django for table in app["models"]}
+
+        found = [table for heading in answer.context["available_apps"] for table in heading["models"]]
+
+        own = [table for table in found if "model" in table]
+        assert len(own) == len(wanted) >= least
+        assert own == [{name: wanted[table["model"]][name] for name in table} for table in own]
 
 
 def test_no_list_reads_the_documents_it_does_not_show(root: Client) -> None:

@@ -17,7 +17,7 @@ from django.contrib.admin.templatetags.admin_list import result_headers
 from django.contrib.admin.templatetags.admin_urls import add_preserved_filters
 from django.contrib.admin.utils import display_for_field, display_for_value, lookup_field, quote
 from django.db import models
-from django.utils.html import conditional_escape, format_html_join
+from django.utils.html import conditional_escape
 from django.utils.http import RFC3986_SUBDELIMS
 from django.utils.safestring import SafeString, mark_safe
 
@@ -65,7 +65,7 @@ def _linked(text: str, url: str) -> str:
 @register.simple_tag
 def options(choices: Sequence[tuple[str, str]]) -> SafeString:
     """Return the values of a filter as `option` elements."""
-    return format_html_join("", '<option value="{}">{}</option>', choices)
+    return mark_safe("".join([f'<option value="{escape(value)}">{escape(text)}</option>' for value, text in choices]))
 
 
 def cells_of(page: Any) -> list[Cell]:
