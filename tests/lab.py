@@ -23,11 +23,11 @@ _SIMULATED = "simulated"  # a stack does not start without a simulated member
 
 
 @contextmanager
-def members(lab: Path, environment: Mapping[str, str]) -> Iterator[list[Path]]:
-    """Run three real members in the folder LAB of the environment, and yield their kubeconfigs."""
+def members(lab: Path, environment: Mapping[str, str], *, count: int = 3) -> Iterator[list[Path]]:
+    """Run real members in the folder LAB of the environment, and yield their kubeconfigs."""
     subprocess.run([str(lab / "unpack.sh")], env=environment, check=True, stdout=subprocess.DEVNULL)
     try:
-        subprocess.run([str(lab / "members.sh"), "up", "3"], env=environment, check=True)
+        subprocess.run([str(lab / "members.sh"), "up", str(count)], env=environment, check=True)
         yield sorted(Path(environment["LAB"], "run").glob("member?.config"))
     finally:
         subprocess.run([str(lab / "members.sh"), "wipe"], env=environment, check=True)

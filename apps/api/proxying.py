@@ -184,21 +184,29 @@ class _Exchange:
         self._answered, self._moved = True, ticks()
         try:
             await ours.write(f"HTTP/1.1 101 Switching Protocols\r\n{head}\r\n".encode("latin-1"))
-            copies = [asyncio.create_task(self._carry(*pair)) for pair in ((ours, theirs), (theirs, ours))]
+            sending, answering = (asyncio.create_task(self._carry(*pair)) for pair in ((ours, theirs), (theirs, ours)))
             try:
-                await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait([sending, answering], return_when=asyncio.FIRST_COMPLETED)
+                if not answering.done() and not sending.result():
+                    await (
+                        answering
+                    )  # the member has closed its connection: what it sent before still goes to the client
             finally:
-                for task in copies:
+                for task in (sending, answering):
                     task.cancel()
-                await asyncio.gather(*copies, return_exceptions=True)
+                await asyncio.gather(sending, answering, return_exceptions=True)
         finally:
             ours.close()
 
-    async def _carry(self, source: Any, sink: Any) -> None:
-        with contextlib.suppress(OSError, aiohttp.ClientError):  # the other side is closed
+    async def _carry(self, source: Any, sink: Any) -> bool:
+        """Copy bytes. Returns whether the source has ended; False: the sink is closed."""
+        try:
             while data := await source.read():
                 self._moved = ticks()
                 await sink.write(data)
+        except (OSError, aiohttp.ClientError):
+            return False
+        return True
 
     async def _until_ended(self, watcher: Watcher) -> None:
         """Return when the login, the deadline or the server ends the request, or when nothing moves for too long.

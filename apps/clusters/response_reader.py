@@ -217,12 +217,31 @@ class Charged(ResponseHandler):
         self._writer = writer  # of a connection through SOCKS: kept here, because it closes the connection when freed
         self._rest = b""
         self._waits = False
+        self._steps = False  # aiohttp is at work with a step
+        self._lost: tuple[BaseException | None] | None = None  # the member has closed the connection, and why
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Let TLS read nothing while this is paused: uvloop discards what TLS holds when the member closes."""
+        super().connection_made(transport)
+        if limit := getattr(transport, "set_read_buffer_limits", None):
+            limit(1, 0)
 
     def data_received(self, data: bytes) -> None:
-        self._rest += data
-        if not data:
+        if self._steps:
+            self._rest = data + self._rest  # what follows a 101: aiohttp gives it back, and it came before the rest
+        elif not data:
             super().data_received(data)  # aiohttp continues with the data that it has
-        elif not self._waits:
+        else:
+            self._rest += data
+            if not self._waits:
+                self._parse()
+
+    def _drain_tail(self) -> None:
+        """Take back what aiohttp kept until it knew who reads it. It came before the rest."""
+        self._steps = True
+        super()._drain_tail()
+        self._steps = False
+        if self._rest and not self._waits:
             self._parse()
 
     def _resume_transport_reading(self) -> None:
@@ -231,8 +250,11 @@ class Charged(ResponseHandler):
             super()._resume_transport_reading()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._rest = b""
-        super().connection_lost(exc)
+        """Note that the member has closed the connection. aiohttp learns it when it has parsed all that has arrived."""
+        if self._waits and self._rest:
+            self._lost = (exc,)
+        else:
+            super().connection_lost(exc)
 
     def _parse(self) -> None:
         """Parse arrived data for at most PARSE_SECONDS, and pause the connection if some is left."""
@@ -241,13 +263,17 @@ class Charged(ResponseHandler):
             ends = thread_time() + PARSE_SECONDS
             while self._rest and thread_time() < ends and not self._reading_paused:
                 step, self._rest = self._rest[:PARSE_BYTES], self._rest[PARSE_BYTES:]
+                self._steps = True
                 super().data_received(step)
+                self._steps = False
         seconds = share.wait_seconds()
-        if self.transport is None or self.transport.is_closing():
+        if self.transport is None or self.exception() is not None:  # closed on this side
             self._rest = b""
-        elif self._rest or seconds:
+        if self._rest or (seconds and self._lost is None):
             self._waits = True
-            self.transport.pause_reading()
+            self._pause_transport_reading()
             self._loop.call_later(max(seconds, PARSE_SECONDS), self._parse)
+        elif self._lost is not None:
+            super().connection_lost(*self._lost)
         elif not self._reading_paused and not self._buffer_paused:
             self._resume_transport_reading()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +13,7 @@ SECONDS = 20.0
 HTML = b"<script>alert(document.domain)</script>"
 FLOOD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
 SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"
+BURST = b"".join(b"%07d\n" % number for number in range(250_000))  # more than all buffers between two processes hold
 
 
 class Seen(NamedTuple):
@@ -25,8 +27,9 @@ class Seen(NamedTuple):
 class RawMember:
     """Listens on the loopback. `flooded`: bytes of answers to GET …/flood that were sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.seen: list[Seen] = []
+        self._tls = tls
         self.flooded = 0
         self._socket = socket.create_server(("127.0.0.1", 0))
         self._connections: list[socket.socket] = []
@@ -35,7 +38,7 @@ class RawMember:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
 
     def close(self) -> None:
         self._socket.close()
@@ -46,6 +49,8 @@ class RawMember:
         with suppress(OSError):
             while True:
                 connection, _ = self._socket.accept()
+                if self._tls:
+                    connection = self._tls.wrap_socket(connection, server_side=True)
                 self._connections.append(connection)
                 threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
@@ -69,6 +74,11 @@ class RawMember:
                 if path == "deaf":
                     connection.sendall(SWITCH)
                     return  # the connection stays open, and nothing more is read
+                if path == "burst":
+                    connection.sendall(SWITCH + BURST)
+                    file.read(len("early "))  # else the system discards what it has not sent yet
+                    connection.shutdown(socket.SHUT_RDWR)
+                    return
                 if path == "switch":
                     connection.sendall(SWITCH + b"hello ")
                     while data := connection.recv(65_536):
@@ -104,9 +114,9 @@ def _answer(path: str) -> bytes:
 
 
 @contextmanager
-def raw_member() -> Iterator[RawMember]:
+def raw_member(tls: ssl.SSLContext | None = None) -> Iterator[RawMember]:
     """A member that records requests while the block runs."""
-    member = RawMember()
+    member = RawMember(tls)
     try:
         yield member
     finally:

@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ import aiohttp
 import pytest
 
 from apps.simulator.members import FleetProcess, start_fleet_process
-from tests.api.raw_member import HTML, RawMember, raw_member
+from apps.simulator.tls import Authority
+from tests.api.raw_member import BURST, HTML, RawMember, raw_member
 from tests.api.roles import bind, user
 from tests.api.server import Client, Server
 from tests.processes import until
@@ -319,9 +321,9 @@ def test_a_websocket_is_passed_on(server: Server, fleet: FleetProcess) -> None:
     assert json.loads(heard[2][1:])["status"] == "Success"
 
 
-def _switched(server: Server, path: str = "/switch", method: str = "POST") -> socket.socket:
+def _switched(server: Server, path: str = "/switch", *, cluster: str = "raw") -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", server.port), timeout=20)
-    head = f"{method} {proxy('raw', path)} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
+    head = f"POST {proxy(cluster, path)} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
     connection.sendall(f"{head}Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nContent-Length: 0\r\n\r\nearly ".encode())
     return connection
 
@@ -349,6 +351,16 @@ def test_spdy_is_passed_on_as_bytes_in_both_directions(server: Server, raw: RawM
     assert b"upgrade: SPDY/3.1" in head
     assert (first + rest) == b"hello EARLY " + sent.upper() + b"END"
     assert raw.seen[-1].headers["upgrade"] == ["SPDY/3.1"]
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_all_that_a_member_sends_before_it_closes_arrives_in_order(server: Server, api: Client, scheme: str) -> None:
+    with raw_member(Authority().contexts().good if scheme == "https" else None) as member:
+        join(api, f"bursts-{scheme}", member.url, insecureSkipTLSVerification=True)
+        with _switched(server, "/burst", cluster=f"bursts-{scheme}") as connection:
+            parts = list(iter(partial(connection.recv, 65_536), b""))  # until the connection is closed
+
+    assert b"".join(parts).partition(b"\r\n\r\n")[2] == BURST
 
 
 def test_a_side_that_does_not_read_stops_the_other_side(server: Server, raw: RawMember) -> None:
