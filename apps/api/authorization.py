@@ -105,12 +105,12 @@ def _forbidden(attributes: Attributes) -> Forbidden:
     if not attributes.resource:
         return Forbidden(f'forbidden: User "{username}" cannot {verb} path "{attributes.path}"')
     resource = "/".join(filter(None, (attributes.resource, attributes.subresource)))
-    subject = qualified(resource, group)
+    subject = qualified(attributes.resource, group)  # without the subresource, as a kube-apiserver words it
     if attributes.name:
         subject = f'{subject} "{attributes.name}"'
     scope = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
     return Forbidden(
-        f'{subject} is forbidden: User "{username}" cannot {verb} resource "{attributes.resource}" '
+        f'{subject} is forbidden: User "{username}" cannot {verb} resource "{resource}" '
         f'in API group "{group}" {scope}',
         kind=attributes.resource,
         group=group,

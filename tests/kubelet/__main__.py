@@ -1,7 +1,7 @@
 """`make pod-commands`: exec, attach, port-forward, cp and logs from clients to a container, through everything between.
 
 client -> proxy of the control plane -> a real kube-apiserver -> the kubelet of this package. Prints each command and
-its output. Fails if an output is not the expected one, or if the member was not told the name of the caller.
+its output. Fails if an output is not the expected one, or if the member did not get the name of the caller.
 """
 
 from __future__ import annotations
@@ -37,8 +37,14 @@ STREAMS: Final = ("pods/exec", "pods/attach", "pods/portforward", "pods/log")
 AUDITED: Final = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
+    "omitStages": ["RequestReceived"],  # before the impersonation
     "rules": [{"level": "Metadata", "resources": [{"group": "", "resources": STREAMS}]}],
 }
+SCOPE: Final[dict[str, list[str]]] = {
+    "exec": ["--operation-scope=members"],
+    "attach": ["--operation-scope=members"],
+    "logs": [],
+}  # arguments of karmadactl
 # kubectl and karmadactl use a websocket if these are not set.
 OVER: Final = {
     "websocket": {},
@@ -88,8 +94,8 @@ class Site:
             "-n",
             SPACE,
             words[0],
-            "-C",
-            MEMBER,
+            *SCOPE[words[0]],
+            f"--cluster={MEMBER}",
             *words[1:],
         ]
 
@@ -132,7 +138,7 @@ def main() -> int:
             _copied(site, folder)
             _python_client(site, kubeconfig)
             _other_caller(site, kubeconfig, member)
-            _who_was_told(audit)
+            _audited(audit)
         protocols = sorted({one.headers.get("upgrade", "none") for one in asked})
         print(f"the kubelet got {len(asked)} requests; protocols: {', '.join(protocols)}")
     return 0
@@ -238,8 +244,11 @@ def _copied(site: Site, folder: Path) -> None:
 
 def _python_client(site: Site, kubeconfig: Path) -> None:
     """The Python client, which has the websocket's version without a way to close its input."""
-    api = config.new_client_from_config(str(kubeconfig))
-    api.configuration.host = site.through
+    read = json.loads(kubectl(kubeconfig, "config", "view", "--raw", "-o", "json"))
+    for entry in read["clusters"]:
+        entry["cluster"]["server"] = site.through
+    api = config.new_client_from_config_dict(read)
+    api.configuration.api_key["BearerToken"] = api.configuration.api_key["authorization"]  # its loader of version 36
     print("$ python: kubernetes.stream.stream(connect_get_namespaced_pod_exec, …)")
     core = client.CoreV1Api(api)
     running = stream.stream(
@@ -284,7 +293,7 @@ def _other_caller(site: Site, kubeconfig: Path, member: Path) -> None:
     _expect(command, "hello\n")
 
 
-def _who_was_told(audit: Path) -> None:
+def _audited(audit: Path) -> None:
     """The member's own audit names the impersonator, and the caller whom it impersonated."""
     events = [json.loads(line) for line in audit.read_text().splitlines()]
     names = {(one["user"]["username"], one.get("impersonatedUser", {}).get("username")) for one in events}

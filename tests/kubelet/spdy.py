@@ -1,4 +1,4 @@
-"""SPDY/3.1 as kube-apiserver speaks it to kubelets: several streams in one connection that was switched to it.
+"""SPDY/3.1 as kube-apiservers use it for kubelets: several streams in one connection that was switched to it.
 
 Window updates and priorities are ignored, as Kubernetes ignores them.
 """
