@@ -110,8 +110,7 @@ def _forbidden(attributes: Attributes) -> Forbidden:
         subject = f'{subject} "{attributes.name}"'
     scope = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
     return Forbidden(
-        f'{subject} is forbidden: User "{username}" cannot {verb} resource "{resource}" '
-        f'in API group "{group}" {scope}',
+        f'{subject} is forbidden: User "{username}" cannot {verb} resource "{resource}" in API group "{group}" {scope}',
         kind=attributes.resource,
         group=group,
         name=attributes.name,
