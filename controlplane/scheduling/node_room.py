@@ -66,8 +66,9 @@ class NodeRooms:
         for name, amount in request.amounts:
             per_node = np.minimum(per_node, self._free.get(name, nothing) // amount)
         per_node[~self._matches(terms)] = 0
+        rooms = np.minimum(per_node, UNLIMITED) * np.minimum(self._counts, UNLIMITED)
         found: Counts = np.where(self.reported, 0, UNLIMITED)
-        np.add.at(found, self._clusters, np.minimum(per_node, UNLIMITED) * np.minimum(self._counts, UNLIMITED))
+        np.add.at(found, self._clusters, np.minimum(rooms, UNLIMITED))  # so that the sum stays within 64 bits
         return found
 
     def _matches(self, terms: NodeTerms) -> Mask:

@@ -192,7 +192,7 @@ def division(part: NotedDecision) -> str:
     count = f"{detail.replicas} replica{'' if detail.replicas == 1 else 's'}"
     kept = sum(replicas for _, replicas in detail.held)
     if detail.division == DUPLICATED:
-        return f"Every chosen cluster gets all {count}."
+        return f"Every chosen cluster gets {count}."
     if detail.division == STATIC:
         return f"{count} divided in proportion to static weights."
     how = "among as few clusters as possible" if detail.division == AGGREGATED else "by free capacity"
@@ -226,17 +226,18 @@ def message(headline: str, accounts: Iterable[ClusterAccount], *, limit: int = M
     Feasible clusters come first. Clusters that the clusterAffinity does not select come last.
     """
     accounts = sorted(accounts, key=_interest)
-    sentences, left = [headline], limit - len(headline) - len(_MORE % len(accounts))
+    sentences, left = [headline], limit - len(headline) - len(_more(len(accounts)))
     for count, account in enumerate(accounts):
         sentence = f"{account.name}: {_brief(account)}"
         left -= len(sentence) + 2
         if left < 0:
-            return "; ".join(sentences) + _MORE % (len(accounts) - count)
+            return "; ".join(sentences) + _more(len(accounts) - count)
         sentences.append(sentence)
     return "; ".join(sentences)
 
 
-_MORE: Final = "; and %d more clusters"
+def _more(count: int) -> str:
+    return f"; and {count} more cluster{'' if count == 1 else 's'}"
 
 
 def _interest(account: ClusterAccount) -> tuple[bool, bool, str]:

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.estimate.request import NOTHING_ASKED, Bundle, Request
-from controlplane.kinds.binding import Binding, Component, ObjectReference, ReplicaRequirements
+from controlplane.kinds.binding import Binding, Component, ObjectReference, ReplicaRequirements, TargetCluster
 from controlplane.kinds.binding.colocation_index import application
 from controlplane.scheduling.colocation import YOUNG, Applications, runs_pods
 from controlplane.settings import GATES, Settings
@@ -55,6 +55,25 @@ def test_a_part_without_pods_stays_unless_the_pods_are_elsewhere(own: str, other
     seen = known(settled, part("server", 2, on=other)).seen_by(settled, now=None if dry_run else START)
 
     assert seen.moves is False
+
+
+@pytest.mark.parametrize(
+    ("own", "before", "placed", "follows"),
+    [
+        ("a", "", "b", True),
+        ("b", "", "b", False),
+        ("a", "a", "b", False),  # the copy on a has not left yet
+    ],
+)
+def test_a_part_follows_what_the_same_batch_has_placed_unless_it_is_beside_a_copy_of_it(
+    own: str, before: str, placed: str, follows: bool
+) -> None:
+    settled, server = part("settings", kind="ConfigMap", on=own), part("server", 2, on=before)
+    batch = known(settled, server)
+
+    batch.placed(server, [TargetCluster(placed, 2)])
+
+    assert batch.seen_by(settled, now=START).moves is follows
 
 
 def test_it_is_checked_again_while_only_parts_without_pods_are_placed() -> None:

@@ -98,6 +98,7 @@ NOW = START + RESERVATION_EXPIRY
         (START + SECOND, NOW - SECOND, NOW - SECOND, True),  # the report may have been read before
         (START + SECOND, NOW - SECOND, NOW, False),
         (START, None, None, False),  # it has expired
+        (START - SECOND, None, None, False),
         (NOW + SECOND, None, None, True),
         (None, None, None, False),
     ],
@@ -161,6 +162,23 @@ def test_a_reservation_on_a_cluster_that_is_gone_takes_no_room() -> None:
 @pytest.mark.parametrize(("before", "free"), [((3, Request()), 1), ((9, Request()), 0), ((9, CORE), 0)])
 def test_reserved_pods_take_room_although_they_request_nothing(before: tuple[int, Asked], free: int) -> None:
     assert Ledger.of(fleet(pods="4", cpu="8"), [("a", *before)]).free(CORE).tolist() == [free]
+
+
+@pytest.mark.parametrize(
+    ("before", "asked", "free"),
+    [
+        ((3, SMALL), CORE, 7),  # a part of a core displaces a whole replica
+        ((10, SMALL), CORE, 7),
+        ((3, Request()), PAIR, 5),  # 17 pods are left, and a set has 3
+        ((1, PAIR), PAIR, 2),
+    ],
+)
+def test_whole_replicas_and_whole_sets_fit_beside_what_is_reserved(
+    before: tuple[int, Asked], asked: Asked, free: int
+) -> None:
+    seen = fleet(pods="20", cpu="8") if before != (3, Request()) else fleet(pods="20", cpu="99")
+
+    assert Ledger.of(seen, [("a", *before)]).free(asked).tolist() == [free]
 
 
 @pytest.mark.parametrize("asked", [CORE, SMALL, PAIR])

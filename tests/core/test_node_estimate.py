@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,8 +109,11 @@ CASES: dict[str, tuple[Document, int]] = {
     "NotIn, without the label": (affinity(term("gpu", "NotIn", "yes")), 3),
     "Exists": (affinity(term("size", "Exists")), 3),
     "DoesNotExist": ({**affinity(term("size", "DoesNotExist")), **TOLERATING}, 5),
+    "Exists, of a label that some have": ({**affinity(term("gpu", "Exists")), **TOLERATING}, 5),
     "Gt": (affinity(term("size", "Gt", "4")), 2),
     "Lt": (affinity(term("size", "Lt", "8")), 1),
+    "Gt, of the largest": (affinity(term("size", "Gt", "8")), 0),
+    "Lt, of the smallest": (affinity(term("size", "Lt", "4")), 0),
     "Gt of a text": (affinity(term("zone", "Gt", "1")), 0),
     "an unknown operator": (affinity(term("zone", "Like", "a")), 0),
     "one of two terms": (affinity(term("zone", "In", "c"), term("size", "In", "8")), 2),
@@ -128,6 +132,7 @@ CASES: dict[str, tuple[Document, int]] = {
     "an affinity and a selector": ({**affinity(term("zone", "In", "a", "b")), "nodeSelector": {"size": "8"}}, 2),
     "the name of a node, which no report has": (affinity(term("metadata.name", "In", "n1", of="matchFields")), 3),
     "the hostname, which no report has": ({"nodeSelector": {"kubernetes.io/hostname": "n9"}}, 3),
+    "the hostname in an affinity": (affinity(term("kubernetes.io/hostname", "In", "n9")), 3),
 }
 
 
@@ -140,9 +145,9 @@ def test_only_the_nodes_that_take_the_pods_have_room(case: str) -> None:
 
 def test_capacity_that_is_spread_over_nodes_is_not_added_up() -> None:
     spread = member("a", *(node(f"n{number}", cpu="2") for number in range(9)))
-    reports_no_nodes = cluster("b", room=18)
+    reports_no_nodes = cluster("b", room=900)
 
-    assert room(pod_spec(cpu="3"), spread, reports_no_nodes) == [0, 6]
+    assert room(pod_spec(cpu="3"), spread, reports_no_nodes) == [0, 300]
     assert room(pod_spec(cpu="3"), spread, settings=Settings()) == [6]
 
 
@@ -171,6 +176,17 @@ def test_reserved_replicas_take_room_only_on_the_nodes_that_they_may_use() -> No
     ledger.reserve(place, -fleet.replicas(on_gpu), on_gpu)
     assert [ledger.free(one)[0] for one in (on_gpu, plain, everywhere)] == [5, 0, 5]
     assert ledger.free(slots)[0] == 20 - 3
+
+
+def test_a_reserved_resource_takes_nothing_from_a_request_for_another_resource() -> None:
+    fleet = Fleet.of([member("a", *MIXED)], settings=ON)
+    ledger, on_gpu = Ledger(fleet), asked({"nodeSelector": {"gpu": "yes"}, **TOLERATING, **pod_spec(cpu="3")})
+    in_memory = asked({"containers": [{"resources": {"requests": {"memory": "4Gi"}}}]})
+
+    for request in (on_gpu, in_memory):
+        ledger.reserve(fleet.places(["a"]), np.array([1]), request)
+
+    assert ledger.free(in_memory).tolist() == [2 + 2 - 1]
 
 
 def test_all_pod_slots_of_the_selected_nodes_are_given_away_once() -> None:
@@ -294,9 +310,10 @@ def test_a_report_has_a_limit_also_if_every_node_has_a_taint_and_free_amounts_of
     assert sum(len(pool.nodes) for pool in pools) == MAX_ROOMS
 
 
-def test_absurd_numbers_of_a_report_do_not_stop_the_scheduler() -> None:
+@pytest.mark.parametrize("amounts", [1, 2, 3, MAX_ROOMS])
+def test_absurd_numbers_of_a_report_do_not_stop_the_scheduler(amounts: int) -> None:
     most = str(2**63 - 1)
-    pool = NodePool(nodes=(NodeRoom(2**31 - 1, {"cpu": most, "pods": most}),) * 2)
+    pool = NodePool(nodes=(NodeRoom(2**31 - 1, {"cpu": most, "pods": most}),) * amounts)
     absurd = cluster("a", summary=ResourceSummary(allocatable={"cpu": "9", "pods": "9"}, node_pools=(pool,)))
 
     assert room(pod_spec(cpu="1"), absurd) == [9]
@@ -357,6 +374,16 @@ def test_labels_and_taints_of_nodes_are_read_only_if_the_estimator_is_on(setting
     assert question.single_nodes == settings.enable_scheduler_estimator
     request = Request((("cpu", 3000),))
     assert asked(pod_spec(), settings) == (replace(request, nodes=NodeTerms()) if settings is ON else request)
+
+
+def test_without_the_estimator_no_cluster_is_said_to_have_no_node_for_the_pods() -> None:
+    of_another_zone = pod_spec(nodeSelector={"zone": "c"})
+    found = [
+        Fleet.of([member("a", *MIXED)], settings=settings).without_matching_node(asked(of_another_zone, settings))
+        for settings in (ON, Settings())
+    ]
+
+    assert found == [{0}, set()]
 
 
 def test_readiness_is_computed_again_when_the_room_of_a_pool_changes_by_a_step() -> None:
