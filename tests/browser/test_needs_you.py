@@ -7,10 +7,12 @@ import csv
 import json
 import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, expect
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 
+from apps.simulator import folder
 from controlplane.apimachinery.meta import Condition
 from controlplane.eviction.purge import with_task
 from controlplane.kinds.binding import GracefulEvictionTask
@@ -18,7 +20,7 @@ from controlplane.kinds.cluster import SecretReference
 from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.obstacle import BLOCKS, Obstacle
 from controlplane.kinds.rows import BindingReadiness
-from tests.browser.conftest import Server, logged_in
+from tests.browser.conftest import Console, Server, logged_in, serve
 from tests.builders import bare, objects, templates
 from tests.builders.bare import meta
 from tests.builders.objects import START
@@ -75,22 +77,93 @@ def store_troubles() -> None:
     )
 
 
+def line_of(page: Page, what: str) -> Locator:
+    """Return the lines of "Needs you" about this."""
+    return page.locator("section.needs li").filter(has=page.locator(".badge", has_text=re.compile(f"{what}$")))
+
+
+def is_mended_by(console: Console, what: str, remedy: tuple[str, str, str]) -> None:
+    """Follow the button of what needs an operator. `remedy`: as in REMEDIES."""
+    (button, path, shown), page = remedy, console.go("/")
+    expect(line_of(page, what)).to_have_count(1)
+    line_of(page, what).get_by_role("link", name=button).click()
+    expect(page).to_have_url(f"{console.url}{path}")
+    expect(page.locator("main")).to_contain_text(shown)
+
+
 def test_each_thing_that_needs_an_operator_has_a_button_to_its_remedy(
     server: Server, any_browser: BrowserContext
 ) -> None:
     store_troubles()
     console = logged_in(server, any_browser)
 
-    for what, (button, path, shown) in REMEDIES.items():
-        page = console.go("/")
-        line = page.locator("section.needs li").filter(has=page.locator(".badge", has_text=re.compile(f"{what}$")))
-        expect(line).to_have_count(1)
-        link = line.get_by_role("link", name=button)
-        expect(link).to_be_visible()
-        link.click()
-        expect(page).to_have_url(f"{console.url}{path}")
-        expect(page.locator("main")).to_contain_text(shown)
+    for what, remedy in REMEDIES.items():
+        is_mended_by(console, what, remedy)
     assert console.errors == []
+
+
+def directly(*clusters: str) -> str:
+    """Return a policy for the Deployment `once`, of which two copies may never run at the same time."""
+    from tests.apps.stack import policy
+
+    text = policy(*clusters, groups=1).replace("name: everywhere", "name: directly")
+    text = text.replace("kind: Deployment", "kind: Deployment\n    name: once")
+    return text.replace("spec:\n", "spec:\n  failover: {cluster: {purgeMode: Directly}}\n", 1)
+
+
+def test_each_fault_of_a_running_product_has_its_line_while_it_lasts(
+    transactional_db: None, tmp_path: Path, redis_url: str, scripted: BrowserContext, browser: BrowserContext
+) -> None:
+    from tests.apps.stack import LEAVE_WHERE_NOT_READY, WITHIN, deployment, policy, stack
+    from tests.processes import until
+
+    expiring = {"name": "member3", "url": "http://127.0.0.1:0", "token": token(days=3)}
+    folder.write(tmp_path / "members", members=[expiring], control="")  # the simulated member3 accepts this token
+    members = ("member1", "member2", "member3")
+    with stack(
+        tmp_path, redis_url, *members, graceful_eviction_timeout="2", unhealthy_cluster_threshold="1"
+    ) as running:
+        assert running.fleet is not None
+        fault = running.fleet.set_fault
+        running.up()
+        server = serve(running.processes, tmp_path)
+        running.create(LEAVE_WHERE_NOT_READY)
+        running.join("member1")
+        running.create(
+            "\n---\n".join([policy(*members, groups=1), directly(*members), *map(deployment, ("web", "once"))])
+        )
+        until(lambda: all(running.healthy(name) == {"member1"} for name in ("web", "once")), within=WITHIN)
+        running.join("member2", "member3")
+        live, plain = logged_in(server, scripted), logged_in(server, browser)
+        page = live.go("/")
+
+        expect(line_of(page, "CredentialExpires")).to_contain_text("The token for member3 expires in 2 d 23 h")
+        is_mended_by(plain, "CredentialExpires", ("Credentials", "/clusters/member3#facts", "token until"))
+
+        fault("member3", "unauthorized")
+        expect(line_of(page, "AccessLost")).to_contain_text("member3 refuses access")
+        is_mended_by(plain, "AccessLost", REMEDIES["AccessLost"])
+        fault("member3", "none")
+        expect(line_of(page, "AccessLost")).to_have_count(0)
+
+        for name in ("member2", "member3"):
+            fault(name, "notready")
+        fault("member1", "down")
+        expect(line_of(page, "Stuck")).to_contain_text("2 moving copies stuck")
+        is_mended_by(plain, "Stuck", ("Failovers", "/records", "web"))
+        expect(line_of(page, "DirectlyWaiting")).to_contain_text("1 new copy waits for old copies on member1")
+        is_mended_by(plain, "DirectlyWaiting", REMEDIES["DirectlyWaiting"])
+
+        for name in ("member2", "member3"):
+            fault(name, "down")
+        expect(line_of(page, "Blind")).to_be_visible()
+        is_mended_by(plain, "Blind", ("Clusters", "/clusters", "member1"))
+
+        for name in members:
+            fault(name, "none")
+        for what in ("Blind", "Stuck", "DirectlyWaiting"):
+            expect(line_of(page, what)).to_have_count(0)
+        assert live.errors == plain.errors == []
 
 
 def test_without_any_ready_cluster_the_button_leads_to_the_clusters(
