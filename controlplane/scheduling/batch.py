@@ -1,7 +1,8 @@
 """Schedules many bindings against one ledger of reserved capacity.
 
 Each placement reserves its capacity before the next binding is scheduled. Questions that do not depend on free capacity
-are answered once for all bindings with an equal question.
+are answered once for all bindings with an equal question. A binding for which an eviction reserved clusters gets an
+answer of its own, because its explanation names them.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Batch:
         verdict = self._known.get(question) if item.hint is None else None
         if verdict is None:
             verdict = answer(question, self._fleet, self._ledger, settings=settings, hint=item.hint)
-            if ignores_capacity(question):
+            if item.hint is None and ignores_capacity(question):
                 self._known[question] = verdict
         if isinstance(verdict.outcome, Placed) and question.workload and verdict.outcome.clusters:
             if question.targets or item.uncounted:

@@ -104,6 +104,19 @@ def test_a_placement_reserves_its_new_replicas_and_gives_them_back_if_it_is_not_
     assert ledger.free(question.asked).tolist() == [5]
 
 
+@pytest.mark.parametrize("hints", [("a", None), (None, "a"), (None, "a", "b", None)])
+def test_what_an_eviction_reserved_is_explained_for_its_binding_only(hints: tuple[str | None, ...]) -> None:
+    fleet = Fleet.of([cluster("a"), cluster("b")], settings=Settings())
+    batch, wanted = Batch(fleet, Ledger(fleet), Settings()), spec(placement())
+
+    def explained(reserved: str | None) -> tuple[str, ...]:
+        hint = None if reserved is None else (TargetCluster(reserved, 1),)
+        _, verdict = batch.place(Item(wanted, ResourceBindingStatus(), hint=hint))
+        return verdict.explanation.attempts[0].reserved
+
+    assert [explained(reserved) for reserved in hints] == [() if name is None else (name,) for name in hints]
+
+
 def test_what_has_no_pods_gives_nothing_back() -> None:
     fleet = Fleet.of([cluster("a", room=10)], settings=Settings())
     wanted = replace(spec(placement("a"), replicas=0), replica_requirements=None)
