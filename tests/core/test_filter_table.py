@@ -68,7 +68,7 @@ def test_each_affinity_term_has_a_table_of_its_own() -> None:
     assert [row.feasible for row in (*first.rows, *second.rows)] == [True, False, False, True]
 
 
-@pytest.mark.parametrize(("term", "shown"), [(None, "b"), (0, "a"), (1, "b"), (2, "b"), (-1, "b")])
+@pytest.mark.parametrize(("term", "shown"), [(None, "b"), (0, "a"), (1, "b"), (2, "b"), (3, "b"), (-1, "b")])
 def test_a_term_that_does_not_exist_is_replaced_by_the_one_that_is_tried_first(term: int | None, shown: str) -> None:
     groups = [ClusterAffinityTerm(affinity_name=name, cluster_names=(name,)) for name in ("a", "b")]
     fleet = Fleet.of((cluster("a"), cluster("b")), settings=Settings())

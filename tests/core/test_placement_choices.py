@@ -53,7 +53,7 @@ def spilling(count: int) -> Placement:
 
 @pytest.mark.parametrize("count", [1, 2, 90])
 def test_a_discouraged_cluster_is_used_after_every_overflow_term(count: int) -> None:
-    members = [cluster("a", taints=[Taint("busy", "PreferNoSchedule")]), cluster("z", room=10)]
+    members = [cluster("a", taints=[Taint("busy", "PreferNoSchedule")]), cluster("outside"), cluster("z", room=10)]
 
     assert shares(ask(members, spec(spilling(count), replicas=4))) == {"z": 4}
     assert shares(ask(members, spec(spilling(count), replicas=12))) == {"a": 2, "z": 10}

@@ -19,6 +19,7 @@ from controlplane.kinds.binding import (
     ResourceBindingSpec,
     ResourceBindingStatus,
 )
+from controlplane.kinds.binding.manual_placement import with_mark
 from controlplane.kinds.cluster import Cluster, ResourceSummary, Taint
 from controlplane.kinds.policy import (
     DUPLICATED,
@@ -71,6 +72,11 @@ def with_first(where: Placement, cluster: str) -> Placement:
 
 def without_workload(one: Binding) -> Binding:
     return one.with_spec(replicas=0, replica_requirements=None)
+
+
+def by_hand(one: Binding) -> Binding:
+    """Return a binding of which a user has removed the copy on b."""
+    return with_mark(one.with_spec(clusters=one.spec.clusters[:1]), one)
 
 
 class Triggered(NamedTuple):
@@ -155,6 +161,10 @@ TRIGGERS = {
     ),
     "not a workload": Triggered(Placement(), without_workload, trigger.ALWAYS),
     "Duplicated": Triggered(Placement(replica_scheduling=COPIES), lambda one: one, trigger.ALWAYS),
+    "Duplicated, and a user chose the targets": Triggered(Placement(replica_scheduling=COPIES), by_hand, None),
+    "Duplicated, and a target that a user chose is being deleted": Triggered(
+        Placement(replica_scheduling=COPIES), by_hand, trigger.ALWAYS, gone=("a",)
+    ),
     "a target is being deleted": Triggered(
         Placement(replica_scheduling=DYNAMIC), lambda one: one, trigger.TARGET_GOING, gone=("a",)
     ),
