@@ -34,7 +34,8 @@ from controlplane.kinds.policy import (
 from controlplane.scheduling import filters, trigger
 from controlplane.scheduling.binding_outcome import SUCCESS
 from controlplane.scheduling.cluster_arrays import Fleet
-from controlplane.scheduling.question import Neighbours, question_of
+from controlplane.scheduling.placement_plan import Plan
+from controlplane.scheduling.question import Neighbours, Question, question_of
 from controlplane.scheduling.refusals import refusals
 from controlplane.scheduling.schedule import NO_CLUSTER_FIT, SCHEDULER_ERROR, UNSCHEDULABLE
 from controlplane.scheduling.trigger import needs_scheduling
@@ -206,7 +207,9 @@ MARKS: dict[str, Callable[[Desk], Any]] = {
     "a cluster's generation moved": lambda at: _put(
         at, at.cluster("a").with_spec(taints=(Taint("t", "PreferNoSchedule"),))
     ),
-    "a cluster begins to be deleted": lambda at: _put(at, at.cluster("a").with_meta(deletion_timestamp=START)),
+    "a cluster begins to be deleted": lambda at: _put(
+        at, at.cluster("a").with_meta(deletion_timestamp=START, finalizers=("cluster.karmada.io/cluster-controller",))
+    ),
 }
 
 
@@ -342,6 +345,20 @@ def test_a_binding_that_a_filter_answers_differently_shares_no_answer_with_other
     answers = [filters.feasible(plan, question).tolist() for question in (asked, other)]
 
     assert answers[0] == answers[1] or key != others, f"add what the filter {row} reads to filters.shared_key"
+
+
+@pytest.mark.parametrize("row", FILTERS)
+def test_a_binding_gets_the_answer_that_it_would_get_alone(row: str) -> None:
+    verdict = _answer(FILTERS[row], there=False)
+    asked, plan = verdict.explanation.question, verdict.explanation.attempts[0].plan
+    other = question_of(spec(asked.placement), ResourceBindingStatus(), settings=Settings())
+
+    def answers(*questions: Question) -> list[list[int]]:
+        again = Plan(plan.fleet, plan.placement, plan.term, workload=True)
+        return [filters.feasible(again, question).tolist() for question in questions]
+
+    assert answers(asked, other) == [*answers(asked), *answers(other)]
+    assert answers(other, asked) == [*answers(other), *answers(asked)]
 
 
 # Outcomes [scheduling-outcomes]; Karmada's QuotaExceeded comes from a webhook of quotas, which do not exist here
