@@ -188,9 +188,8 @@ class _Exchange:
             try:
                 await asyncio.wait([sending, answering], return_when=asyncio.FIRST_COMPLETED)
                 if not answering.done() and not sending.result():
-                    await (
-                        answering
-                    )  # the member has closed its connection: what it sent before still goes to the client
+                    # The member has closed its connection. What it sent before still goes to the client.
+                    await answering
             finally:
                 for task in (sending, answering):
                     task.cancel()
