@@ -12,9 +12,7 @@ from controlplane.kind import KINDS, Kind
 from controlplane.kinds.template import Template
 from controlplane.kinds.template.admission_expressions import expressions_of
 from controlplane.kinds.template.admission_kinds import POLICY
-from controlplane.wire.cel.kind_nodes import kind_node
-from controlplane.wire.cel.schema_types import Node
-from controlplane.wire.cel.type_checks import kinds_named
+from controlplane.wire.cel.kind_nodes import Node, kind_node, kinds_named
 
 MAX_KINDS: Final = 10  # of a policy, as in Kubernetes
 

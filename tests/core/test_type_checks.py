@@ -11,8 +11,8 @@ from controlplane.apimachinery.meta import kind_key
 from controlplane.kind import KINDS
 from controlplane.kinds.template.admission_expressions import expressions_of
 from controlplane.kinds.template.admission_kinds import POLICY
-from controlplane.wire.cel.kind_nodes import kind_node
-from controlplane.wire.cel.type_checks import kinds_named, type_warnings
+from controlplane.wire.cel.kind_nodes import kind_node, kinds_named
+from controlplane.wire.cel.type_checks import type_warnings
 from tests.admission.__main__ import ANSWERS
 from tests.admission.typed_cases import TYPED
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from controlplane.wire.cel import authorizer
-from controlplane.wire.cel.schema_types import Node, Types, to_cel
+from controlplane.wire.cel.kind_nodes import Node
+from controlplane.wire.cel.schema_types import Types, to_cel
 
 _TYPE_NAME: Final = re.compile(r"[\w.]+")
 _TEXT: Final[Node] = {"type": "string"}

@@ -7,12 +7,29 @@ from functools import lru_cache
 from typing import Any, Final
 
 from controlplane.wire import builtin
-from controlplane.wire.cel.schema_types import Node
 from controlplane.wire.schema import Schema
+
+Node = Mapping[str, Any]  # of a schema
 
 _ANY: Final[Node] = {"x-kubernetes-int-or-string": True}  # the compiler finds out nothing about it
 _TEXT: Final[Node] = {"type": "string"}
 _METADATA: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+
+def kinds_named(constraints: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return (group, version, plural) for each resource that the rules of a policy name, sorted.
+
+    As in Kubernetes, a rule with a "*" and a subresource name none.
+    """
+    found = {
+        (group, version, plural)
+        for rule in constraints.get("resourceRules") or ()
+        for group in rule.get("apiGroups") or ()
+        for version in rule.get("apiVersions") or ()
+        for plural in rule.get("resources") or ()
+        if "*" not in group + version + plural and "/" not in plural
+    }
+    return sorted(found)
 
 
 @lru_cache(maxsize=128)

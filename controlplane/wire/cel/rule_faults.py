@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from controlplane.wire.cel import environment
+from controlplane.wire.cel.kind_nodes import Node
 from controlplane.wire.cel.rules import VALIDATIONS, steps_of
-from controlplane.wire.cel.schema_types import Node, Types
+from controlplane.wire.cel.schema_types import Types
 
 REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
 MAX_RULES = 500  # of one schema

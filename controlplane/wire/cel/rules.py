@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 from controlplane.apimachinery.causes import shown
 from controlplane.apimachinery.errors import Cause
 from controlplane.wire.cel import environment
-from controlplane.wire.cel.schema_types import Node, fields_of, to_cel
+from controlplane.wire.cel.kind_nodes import Node
+from controlplane.wire.cel.schema_types import fields_of, to_cel
 
 VALIDATIONS: Final = "x-kubernetes-validations"
 MAX_CAUSES: Final = 100  # of one write; more are not reported

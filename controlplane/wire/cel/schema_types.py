@@ -14,7 +14,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, duration_pb2, timestamp_pb2
 
-Node = Mapping[str, Any]
+from controlplane.wire.cel.kind_nodes import Node
 
 _Field = descriptor_pb2.FieldDescriptorProto
 _INT_OR_STRING, _PRESERVE = "x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields"

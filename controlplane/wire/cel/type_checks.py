@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from controlplane.wire.cel import environment
 from controlplane.wire.cel.admission_faults import MESSAGE, variables_type
 from controlplane.wire.cel.admission_types import declared, type_text
-from controlplane.wire.cel.schema_types import Node, Types
+from controlplane.wire.cel.kind_nodes import Node
+from controlplane.wire.cel.schema_types import Types
 
 Begins = Callable[[str, str], None]
 
@@ -76,19 +77,3 @@ class _Checks:
                 names["variables"] = variables_type(types, self._variables)
             self._environments[asks] = environment.checker(names, types.file)
         return self._environments[asks]
-
-
-def kinds_named(constraints: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return (group, version, plural) for each resource that the rules of a policy name, sorted.
-
-    As in Kubernetes, a rule with a "*" and a subresource name none.
-    """
-    found = {
-        (group, version, plural)
-        for rule in constraints.get("resourceRules") or ()
-        for group in rule.get("apiGroups") or ()
-        for version in rule.get("apiVersions") or ()
-        for plural in rule.get("resources") or ()
-        if "*" not in group + version + plural and "/" not in plural
-    }
-    return sorted(found)
