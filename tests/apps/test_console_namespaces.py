@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.test import Client
 
@@ -16,6 +18,7 @@ from tests.apps.credentials import PASSWORD
 from tests.apps.pages import in_queue, stored
 from tests.apps.test_console_queue import HTML, orders
 from tests.apps.test_console_records import outage
+from tests.builders.bare import binding
 from tests.builders.templates import namespace
 
 GROUP = "rbac.authorization.k8s.io"
@@ -82,3 +85,23 @@ def test_a_record_of_another_namespace_is_not_found_under_this_one(root: Client)
     name = outage("web")["web"]
 
     assert status(root, f"/records/{name}?namespace=bank") == 404
+
+
+def test_a_drill_is_about_namespaces_whose_workloads_the_user_may_list(root: Client, teammate: Client) -> None:
+    head = {"apiVersion": f"{GROUP}/v1", "metadata": {"name": "drills"}}
+    rules = [{"apiGroups": ["failover.lifeboat.io"], "resources": ["drills"], "verbs": ["create"]}]
+    bound = {"roleRef": {"kind": "ClusterRole", "name": "drills", "apiGroup": GROUP}}
+    bound["subjects"] = [{"kind": "User", "name": "tina", "apiGroup": GROUP}]  # type: ignore[assignment]
+    writer = Writer(store(), Settings(), Author("test", "Test"))
+    writer.create(KINDS[f"{GROUP}/ClusterRole"], {**head, "kind": "ClusterRole", "rules": rules})
+    writer.create(KINDS[f"{GROUP}/ClusterRoleBinding"], {**head, "kind": "ClusterRoleBinding", **bound})
+    access().policy(reread=True)
+    stored(*(binding("web", "member1", namespace=name) for name in ("bank", "shop")))
+
+    offered = {
+        client: re.findall(r'name="namespaces" value="(\w+)"', shown.content.decode())
+        for client in (root, teammate)
+        if (shown := client.get("/drills/start", HTTP_ACCEPT=HTML)).status_code == 200
+    }
+
+    assert list(offered.values()) == [["bank", "shop"], ["shop"]]

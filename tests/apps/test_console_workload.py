@@ -243,7 +243,9 @@ def test_the_last_failover_is_taken_back_after_its_dry_run(root: Client) -> None
     fleet("member1", "member2")
     made = web()
     stored(templates.deployment("web"), made)
-    assert "no failover of it is on record" in text(root, f"{PAGE}/revert")
+    refused = root.get(f"{PAGE}/revert", HTTP_ACCEPT=HTML).content.decode()
+    assert "no failover of it is on record" in refused
+    assert f'<a class="button" href="{PAGE}">Back</a>' in refused
     assert "Take back" not in text(root, PAGE)
     evicted(made.ref)
     assert "Take back the last failover" in text(root, PAGE)
@@ -265,13 +267,13 @@ def test_the_clusters_are_chosen_again_once_after_a_dry_run(root: Client) -> Non
 
     assert f'href="{PAGE}/rebalance"' in root.get(PAGE, HTTP_ACCEPT=HTML).content.decode()
     shown = text(root, f"{PAGE}/rebalance")
-    assert "oves" in shown.partition("What it would do")[2]
+    assert "nothing has happened yet Moves nothing. Confirm" in shown
     assert '"workloads":[{"apiVersion":"apps/v1","kind":"Deployment","name":"web","namespace":"default"}]' in shown
     answer = root.post(f"{PAGE}/rebalance", {"reason": "a new cluster", "concerned": "1"}, HTTP_ACCEPT=HTML)
 
     assert (answer.status_code, answer["Location"]) == (303, PAGE)
     (made,) = store().list(WORKLOAD_REBALANCER)
-    assert [one.name for one in made.spec.workloads] == ["web"]
+    assert [(one.kind, one.namespace, one.name) for one in made.spec.workloads] == [("Deployment", "default", "web")]
     assert made.spec.ttl_seconds_after_finished == 3600
     assert ChangeLog.objects.filter(actor="root", reason="Rebalance: a new cluster").exists()
     text(root, "/bindings/default/none/rebalance", status=404)

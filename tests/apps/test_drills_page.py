@@ -126,6 +126,7 @@ def test_clusters_are_chosen_from_those_that_exist_and_several_at_once(root: Cli
     shown = page(root, f"/drills/start?{urlencode(form, doseq=True)}")
     page(root, "/drills/start", {**form, "reason": "October", "concerned": "0"})
 
+    assert re.search(r'<label class="check" for="id_returns"><input type="checkbox"[^>]+> And return', empty)
     boxes = r'<input type="checkbox" name="(clusters|namespaces)" value="(\w+)"'
     assert re.findall(boxes, empty) == [("clusters", f"member{n}") for n in (1, 2, 3)] + [("namespaces", "shop")]
     assert re.findall(r'hidden" name="clusters" value="(\w+)"', shown) == ["member1", "member3"]
