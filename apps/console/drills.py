@@ -10,6 +10,7 @@ from django import forms
 from rest_framework.request import Request
 
 from apps.api.authorization import Attributes
+from apps.console.check_boxes import CheckBoxes
 from apps.console.dry_run import dry_run
 from apps.console.guard import Act, ActPage, Effects
 from apps.console.page import Page
@@ -98,7 +99,7 @@ class StartForm(forms.Form):
         ]
     )
     clusters = forms.MultipleChoiceField(
-        widget=forms.CheckboxSelectMultiple,
+        widget=CheckBoxes,
         help_text="One, or several at the same time.",
         error_messages={"invalid_choice": "%(value)s: there is no such cluster"},
     )
@@ -109,7 +110,7 @@ class StartForm(forms.Form):
     )
     namespaces = forms.MultipleChoiceField(
         required=False,
-        widget=forms.CheckboxSelectMultiple,
+        widget=CheckBoxes,
         help_text="The criteria count workloads in these. None chosen: in all.",
         error_messages={"invalid_choice": "%(value)s: no workload runs in such a namespace"},
     )

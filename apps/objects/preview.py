@@ -45,7 +45,6 @@ from controlplane.settings import Settings
 log = logging.getLogger(__name__)
 
 COUNTED = 3  # clusters whose bindings are counted if there are too many to work out what happens to them
-NOTHING = "effects: moves nothing"
 UNKNOWN = "effects: not known, because they could not be worked out; the log of the API says why"
 ASK = "ask for the effects with lifeboat whatif, or POST /apis/failover.lifeboat.io/v1alpha1/whatifs"
 
@@ -69,7 +68,7 @@ def preview(
 ) -> Preview:
     """Return what the writes do to the workloads; no texts: nothing that is worth a warning.
 
-    is_asked: the author asks for the effects, so an edit without effects has the text NOTHING, or says what it places.
+    is_asked: the author asks for the effects, so an edit without effects says that it moves nothing, or what it places.
     With each write this would be noise.
     A preview that fails is logged and left out, because it must not keep a person from writing.
     """
@@ -82,7 +81,7 @@ def preview(
         effects = found.texts or _without_effects(writes, changes, now=now)
         moved = sum(map(bool, map(placement_text, writes)))
         texts = (*effects, *(_fence(store, name) for name in fenced), *filter(None, plain))
-        silent = (found.sentence or NOTHING,) if is_asked else ()
+        silent = (found.sentence,) if is_asked else ()
         subject = subject_of(writes[0]) if len(writes) == 1 else ""
         return Preview(texts or silent, found.concerned + moved, subject, any(map(is_final, writes)))
     except Exception:

@@ -234,6 +234,7 @@ def test_the_gate_says_what_it_changes_and_leaves_the_other_settings_as_they_are
     logged = ChangeLog.objects.latest("version")
     assert (logged.actor, logged.reason) == ("root", "FeatureGate: ready")
     assert "Switch failover off" in text(root, "/queue")
+    assert "nothing has happened yet Moves nothing. Confirm" in text(root, "/queue/gate/on")  # it is on already
     assert root.post("/queue/gate/off", {"reason": "x", "typed": "failover"}).status_code == 303
     assert found(REF).spec["featureGates"] == {"Failover": False}
     text(root, "/queue/gate/maybe", status=404)
