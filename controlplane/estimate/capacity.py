@@ -119,6 +119,23 @@ class Capacity:
             np.minimum(fitting, free // amount, out=fitting)
         return fitting
 
+    def by_resource(self, asked: Request | Bundle) -> dict[str, Counts]:
+        """Return for each requested resource how many replicas (or sets) fit if no other resource is scarce.
+
+        Resource models count all resources at once: on clusters with models each resource has the number by models.
+        """
+        modelled = np.zeros(self._size, dtype=np.bool_)
+        by_models = np.zeros(self._size, dtype=np.int64)
+        for indices, grades in self._grades:
+            found = self.bundles(asked)[indices] if isinstance(asked, Bundle) else grades.replicas(asked)
+            if found is not None:
+                modelled[indices], by_models[indices] = True, found
+        nothing = np.zeros(self._size, dtype=np.int64)
+        return {
+            name: np.where(modelled, by_models, self._free.get(name, nothing) // amount)
+            for name, amount in (asked.total.amounts if isinstance(asked, Bundle) else asked.amounts)
+        }
+
     def bundles(self, bundle: Bundle) -> Counts:
         """Return for each cluster how many whole sets of components fit."""
         if not bundle.pods:

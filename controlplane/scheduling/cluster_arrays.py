@@ -164,6 +164,16 @@ class Fleet:
         """Return how many whole sets of components fit on each cluster, by its report."""
         return self.cached(bundle, lambda: self.nodes.limit(self.capacity.bundles(bundle), bundle))
 
+    def by_resource(self, asked: Request | Bundle) -> dict[str, Counts]:
+        """Return for each requested resource how many replicas (or sets) fit if no other resource and no pod slot is
+        scarce. Resource models and single nodes count all resources at once."""
+
+        def make() -> dict[str, Counts]:
+            by_resource = self.capacity.by_resource(asked)
+            return {name: self.nodes.limit(fitting, asked) for name, fitting in by_resource.items()}
+
+        return self.cached(("by resource", asked), make)
+
     def without_matching_node(self, asked: Request | Bundle) -> frozenset[int]:
         """Return the places of the clusters on which no node takes the pods of a request [node-estimate]."""
         return self.cached(

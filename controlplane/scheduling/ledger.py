@@ -126,8 +126,9 @@ class Ledger:
         """
         pods, amounts = (asked.pods, asked.total.amounts) if isinstance(asked, Bundle) else (1, asked.amounts)
         columns = {_PODS: (self._fleet.capacity.pods[places] - self._pods[places]).tolist()} if pods else {}
-        reported = self._reported(without_quota(asked))[places].tolist()
+        fitting = self._fleet.by_resource(without_quota(asked))
         for name, amount in amounts:
+            reported = fitting[name][places].tolist()
             used = self._taken(self._amounts[name], name, asked, places).tolist()
             columns[name] = [count * amount - some for count, some in zip(reported, used, strict=True)]
         found = []
@@ -175,8 +176,8 @@ class Ledger:
         return self._fleet.bundles(asked) if isinstance(asked, Bundle) else self._fleet.replicas(asked)
 
     def _left(self, asked: Asked, places: NDArray[np.intp]) -> Counts:
-        """Return how many more replicas fit on some clusters: the reported number minus the replicas that reservations
-        displace. The scarcest resource decides."""
+        """Return how many more replicas fit on some clusters: for each resource the reported number minus the replicas
+        that reservations displace. The scarcest resource decides."""
         reported = self._reported(asked)[places]
         pods, amounts = (asked.pods, asked.total.amounts) if isinstance(asked, Bundle) else (1, asked.amounts)
         left = np.minimum(reported, (self._fleet.capacity.pods[places] - self._pods[places]) // max(pods, 1))
@@ -185,6 +186,7 @@ class Ledger:
         for name, amount in amounts:
             total = self._amounts.get(name)
             if total is not None:
-                left = np.minimum(left, reported + (-self._taken(total, name, asked, places) // amount))
+                fitting = self._fleet.by_resource(asked)[name][places]
+                left = np.minimum(left, fitting + (-self._taken(total, name, asked, places) // amount))
         found: Counts = np.maximum(left, 0)
         return found

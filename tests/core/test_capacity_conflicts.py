@@ -17,7 +17,7 @@ from controlplane.engine.capacity_conflicts import (
 )
 from controlplane.engine.decision import CapacityGuard
 from controlplane.estimate.request import Asked, Bundle, Request
-from controlplane.kinds.cluster import ResourceSummary
+from controlplane.kinds.cluster import AllocatableModeling, ResourceModel, ResourceModelRange, ResourceSummary
 from controlplane.kinds.rows import CapacityReservation
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY, Ledger, live
@@ -26,6 +26,7 @@ from tests.builders.objects import START, cluster
 
 CORE = Request((("cpu", 1000),))
 SMALL = Request((("cpu", 100),))
+MEMORY, LARGE = Request((("memory", 2**30),)), Request((("cpu", 1000), ("memory", 2**30)))
 PAIR = Bundle(((2, CORE), (1, SMALL)))
 
 
@@ -169,16 +170,38 @@ def test_reserved_pods_take_room_although_they_request_nothing(before: tuple[int
     [
         ((3, SMALL), CORE, 7),  # a part of a core displaces a whole replica
         ((10, SMALL), CORE, 7),
+        ((2, CORE), SMALL, 18),  # pod slots are scarce, and 6 cores are left
+        ((7, CORE), SMALL, 10),
         ((3, Request()), PAIR, 5),  # 17 pods are left, and a set has 3
-        ((1, PAIR), PAIR, 2),
+        ((1, PAIR), PAIR, 5),
+        ((10, MEMORY), LARGE, 8),  # cores are scarce, and 90 Gi of memory are left
     ],
 )
 def test_whole_replicas_and_whole_sets_fit_beside_what_is_reserved(
     before: tuple[int, Asked], asked: Asked, free: int
 ) -> None:
-    seen = fleet(pods="20", cpu="8") if before != (3, Request()) else fleet(pods="20", cpu="99")
+    seen = fleet(pods="20", cpu="99" if asked is PAIR else "8050m", memory="100Gi")
 
     assert Ledger.of(seen, [("a", *before)]).free(asked).tolist() == [free]
+
+
+def test_reservations_take_room_from_resource_models_and_pod_slots_each_for_itself() -> None:
+    """Ten nodes with a core or more have room for 100 small replicas, and the cluster has 20 pod slots."""
+    bounds = (("0", "1"), ("1", "9223372036854775807"))
+    models = tuple(ResourceModel(grade, (ResourceModelRange("cpu", *ends),)) for grade, ends in enumerate(bounds))
+    summary = ResourceSummary(
+        allocatable={"pods": "20", "cpu": "3"}, allocatable_modelings=(AllocatableModeling(1, 10),)
+    )
+    one = cluster("a").with_spec(resource_models=models).with_status(resource_summary=summary)
+    seen = Fleet.of([one], settings=Settings())
+
+    assert [Ledger.of(seen, [("a", count, CORE)]).free(SMALL).tolist() for count in (0, 7, 9)] == [[20], [13], [10]]
+
+
+def test_others_may_use_what_is_left_of_a_resource_although_pod_slots_are_scarcer() -> None:
+    (room,) = rooms(fleet(pods="20", cpu="8"), SMALL, 3, ("a", 2, CORE))
+
+    assert dict(room.spare) == {"": 15, "cpu": 5700}
 
 
 @pytest.mark.parametrize("asked", [CORE, SMALL, PAIR])
