@@ -83,7 +83,7 @@ def caller_of(user: Any) -> Caller:
     credential = getattr(user, "credential_id", "")
     extra = {CREDENTIAL_ID: (credential,)} if credential else {}
     user.caller = Caller(user.get_username(), (*masters, *user.group_names, AUTHENTICATED), str(user.pk), extra)
-    return user.caller  # type: ignore[no-any-return]
+    return user.caller
 
 
 def authorize(user: Any, request: Request) -> Verdict:
