@@ -40,6 +40,7 @@ from controlplane.kinds.drill import DRILL
 from controlplane.kinds.failback import FAILBACK
 from controlplane.kinds.policy import ClusterFailoverBehavior, FailoverBehavior
 from controlplane.kinds.rows import HELD, FleetState, Judgement, eviction_key
+from controlplane.kinds.template import Template
 from controlplane.kinds.workload_rebalancer import WORKLOAD_REBALANCER
 from controlplane.propagation import bindings, matching
 from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
@@ -161,17 +162,15 @@ def fleet(size: int) -> None:
     down = objects.cluster("member3", ready="False")
     others = (objects.cluster(f"member{number}") for number in (1, 2, 4, 5, 6))
     make_namespaces(store())
-    stored(*others, down, made, gate)
-    for number in range(size):
-        workload(f"web{number}", made)
+    stored(*others, down, made, gate, *(one for number in range(size) for one in workload(f"web{number}", made)))
     saved(FleetState("default", failover_on_since=START))
 
 
 FAILOVER_ON: Final = {"Failover": True}
 
 
-def workload(name: str, policy: Any) -> None:
-    """Store a Deployment that the policy has claimed, and its binding with the copy on member1."""
+def workload(name: str, policy: Any) -> tuple[Template, Binding]:
+    """Return a Deployment that the policy has claimed, and its binding with the copy on member1."""
     labels, annotations = matching.claim(policy)
     template = templates.deployment(name, replicas=2, labels={"app": name, **labels}, annotations=annotations)
     bound = bindings.create(template, policy, gates=dict(GATES), now=START)
@@ -179,7 +178,7 @@ def workload(name: str, policy: Any) -> None:
     applied = {**bound.metadata.annotations, APPLIED_PLACEMENT: applied_text(bound.spec.placement)}
     healthy = objects.binding(name, None, on={"member1": 2}).status
     placed = bound.with_spec(clusters=(TargetCluster("member1", 2),)).with_meta(annotations=applied)
-    stored(template, placed.with_status(**asdict(healthy)))
+    return template, placed.with_status(**asdict(healthy))
 
 
 def all_bindings() -> list[Binding]:
