@@ -32,7 +32,7 @@ from tests.stores.grounds import USER
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
-MANY = 2000
+MANY = 1200  # more than two looks read
 FAST = Settings(feature_gates={**GATES, "Failover": True}, resource_eviction_rate=1000.0)
 SLOW = replace(FAST, resource_eviction_rate=0.5)
 API = "failover.lifeboat.io/v1alpha1"
