@@ -95,12 +95,23 @@ def test_a_summary_lists_the_first_clusters_and_counts_the_others(size: int, mor
     assert summary.more_clusters == more
 
 
-@pytest.mark.parametrize(("kind", "replicas", "division"), [("Deployment", 3, "Static"), ("ConfigMap", 0, "")])
-def test_a_note_says_how_replicas_were_divided_if_there_are_replicas(kind: str, replicas: int, division: str) -> None:
-    wanted = spec(placement(how=weights(a=1)), replicas=replicas, kind=kind)
+@pytest.mark.parametrize(
+    ("replicas", "on", "division", "by"),
+    [
+        (3, "a", "Static", (1,)),
+        (3, "b", "Static", ()),  # no cluster is feasible
+        (0, "a", "", ()),
+    ],
+)
+def test_a_note_says_how_replicas_were_divided_if_there_are_replicas(
+    replicas: int, on: str, division: str, by: tuple[int, ...]
+) -> None:
+    wanted = spec(placement(on, how=weights(a=1)), replicas=replicas)
     wanted = wanted if replicas else replace(wanted, replica_requirements=None)
 
-    assert detail_of(ask([cluster("a")], wanted)).division == division
+    detail = detail_of(ask([cluster("a")], wanted))
+
+    assert (detail.division, detail.terms[-1].weights) == (division, by)
 
 
 def test_bindings_of_one_placement_have_notes_of_what_refuses_each_of_them() -> None:
