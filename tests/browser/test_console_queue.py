@@ -143,3 +143,42 @@ def test_an_order_is_given_without_javascript(plain_console: Console) -> None:
     assert [order.verb for name in ("web", "api") for order in given[name]["member1"]] == ["Hold", "Hold"]
     assert given["other"] == {}
     assert plain_console.errors == []
+
+
+def test_failover_is_switched_on_and_a_workload_goes_back_and_is_placed_again(
+    server: Server, any_browser: BrowserContext
+) -> None:
+    from apps.objects.configuration import REF
+    from apps.objects.store import store
+    from controlplane.kinds.workload_rebalancer import WORKLOAD_REBALANCER
+    from tests.apps.pages import found, stored
+    from tests.apps.test_console_cluster import ready
+    from tests.apps.test_records import evicted
+    from tests.builders import templates
+
+    (moved, *_) = stored(binding("web", "member1"), ready("member1"), ready("member2"), templates.deployment("web"))
+    evicted(moved.ref)
+    console = logged_in(server, any_browser)
+    page = console.go("/queue")
+
+    page.get_by_role("link", name="Switch failover on").click()
+    expect(page.locator("main")).to_contain_text("featureGates.Failover from default to true")
+    page.get_by_label("Reason").fill("we are ready")
+    page.get_by_role("button", name="Switch failover on").click()
+    expect(page.get_by_role("link", name="Switch failover off")).to_be_visible()
+    assert found(REF).spec == {"featureGates": {"Failover": True}}
+
+    console.go("/bindings/shop/web").get_by_role("link", name="Take back the last failover").click()
+    page.get_by_label("Reason").fill("a false alarm")
+    page.get_by_role("button", name="Take back the failover of web").click()
+    expect(page).to_have_url(f"{console.url}/bindings/shop/web")
+    assert [one.name for one in found(moved.ref).spec.clusters] == ["member1"]
+
+    page.get_by_role("link", name="Choose clusters again").click()
+    expect(page.locator("main")).to_contain_text("Moves nothing.")
+    page.get_by_label("Reason").fill("a new cluster")
+    page.get_by_role("button", name="Choose the clusters of web again").click()
+    expect(page).to_have_url(f"{console.url}/bindings/shop/web")
+    (made,) = store().list(WORKLOAD_REBALANCER)
+    assert [(one.namespace, one.name) for one in made.spec.workloads] == [("shop", "web")]
+    assert console.errors == []
