@@ -8,7 +8,13 @@ from typing import Final, NamedTuple
 
 from apps.command.errors import Document
 from apps.command.source import Identity, Source
-from controlplane.apimachinery.names import CREDENTIALS_ANNOTATION, OBSERVE_ANNOTATION
+from controlplane.apimachinery.names import (
+    CLUSTER_PROPAGATION_POLICY_ID_LABEL,
+    CREDENTIALS_ANNOTATION,
+    IMPORTED_ID_ANNOTATION,
+    OBSERVE_ANNOTATION,
+    PROPAGATION_POLICY_ID_LABEL,
+)
 
 CLUSTER: Final = ("cluster.karmada.io/v1alpha1", "Cluster")
 POLICIES: Final = tuple(
@@ -33,6 +39,10 @@ _JOB_LABELS: Final = frozenset(
 _OWN_GROUPS: Final = (".karmada.io", ".lifeboat.io")  # definitions of the control plane itself
 _OWN_NAMESPACES: Final = ("kube-", "karmada-", "default")
 _KEPT: Final = ("name", "namespace", "labels", "annotations")
+_IDS: Final = {
+    "PropagationPolicy": PROPAGATION_POLICY_ID_LABEL,
+    "ClusterPropagationPolicy": CLUSTER_PROPAGATION_POLICY_ID_LABEL,
+}
 _SECRETS: Final = ("secretRef", "impersonatorSecretRef")
 
 
@@ -62,7 +72,8 @@ def planned(source: Source) -> list[Item]:
         *_namespaces(source),
         *_definitions(source),
         *_clusters(source),
-        *(_item(one) for kind in (*INTERPRETERS, *POLICIES) for one in source.listed(*kind)),
+        *(_item(one) for kind in INTERPRETERS for one in source.listed(*kind)),
+        *(_policy(one) for kind in POLICIES for one in source.listed(*kind)),
         *_bound(source),
     ]
 
@@ -90,6 +101,16 @@ def _clusters(source: Source) -> Iterator[Item]:
         metadata = item.document["metadata"]
         annotations = {**metadata.get("annotations", {}), OBSERVE_ANNOTATION: "true"}
         yield item._replace(document={**item.document, "metadata": {**metadata, "annotations": annotations}})
+
+
+def _policy(document: Document) -> Item:
+    """Return a policy that keeps its permanent id, because the objects on members have it in a label."""
+    item = _item(document)
+    metadata = item.document["metadata"]
+    if not (given := metadata.get("labels", {}).get(_IDS.get(item.kind, ""))):
+        return item
+    annotations = {**metadata.get("annotations", {}), IMPORTED_ID_ANNOTATION: given}
+    return item._replace(document={**item.document, "metadata": {**metadata, "annotations": annotations}})
 
 
 def _secret(source: Source, namespace: str, name: str, *, of: str) -> Item:

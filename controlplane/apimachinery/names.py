@@ -119,6 +119,10 @@ CREDENTIALS_ANNOTATION: Final = "cluster.lifeboat.io/credentials-of"
 """On a Secret that was created when a cluster joined: the cluster. The Secret is deleted with the cluster
 (controlplane/clusters/unjoin.py)."""
 
+IMPORTED_ID_ANNOTATION: Final = "policy.lifeboat.io/imported-id"
+"""On a new policy: the permanent id that it has in the control plane from which it is imported. Admission makes it the
+permanent id here and removes the annotation (controlplane/kinds/policy/rules.py)."""
+
 REDUCED_ANNOTATION: Final = "work.lifeboat.io/reduced-at"
 """On a Work of a Divided workload: when its replicas were last reduced (controlplane/eviction/leftovers.py)."""
 

@@ -71,6 +71,23 @@ def test_a_token_secret_is_written_without_the_token_and_the_account_of_the_sour
     assert written["metadata"]["annotations"] == account
 
 
+def test_a_policy_is_written_with_the_permanent_id_that_copies_on_members_have(tmp_path: Path) -> None:
+    label = "clusterpropagationpolicy.karmada.io/permanent-id"
+    group = {"apiVersion": "policy.karmada.io/v1alpha1"}
+    policies = [
+        {**group, "kind": "ClusterPropagationPolicy", "metadata": {"name": "with", "labels": {label: "there"}}},
+        {**group, "kind": "ClusterPropagationPolicy", "metadata": {"name": "without"}},
+        {**group, "kind": "ClusterOverridePolicy", "metadata": {"name": "other", "labels": {label: "x"}}},
+    ]
+    (tmp_path / "all.json").write_text(json.dumps({"kind": "List", "items": policies}))
+
+    written = {item.identity[3]: item.document["metadata"] for item in planned(Files([tmp_path]))}
+
+    assert written["with"]["annotations"] == {"policy.lifeboat.io/imported-id": "there"}
+    assert "annotations" not in written["without"]
+    assert "annotations" not in written["other"]
+
+
 def test_an_undo_removes_bound_secrets_and_leaves_credentials_and_definitions(tmp_path: Path) -> None:
     secrets = [
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": space}}

@@ -203,6 +203,17 @@ def test_a_poisoned_policy_is_refused_when_it_is_saved(rules: list[Document], fi
     assert f"spec.failover.cluster.statePreservation{field}" in fields(policy(failover={"cluster": state}))
 
 
+def test_a_label_of_another_policy_is_no_permanent_id_and_the_annotation_of_an_import_is() -> None:
+    label, annotation = "propagationpolicy.karmada.io/permanent-id", "policy.lifeboat.io/imported-id"
+    copied, imported = policy(), policy()
+    copied["metadata"]["labels"] = imported["metadata"]["labels"] = {label: "there"}
+    imported["metadata"]["annotations"] = {annotation: "there", "a": "b"}
+
+    assert created(copied).object.metadata.labels == {label: UID}
+    made = created(imported).object.metadata
+    assert (made.labels, made.annotations) == ({label: "there"}, {"a": "b"})
+
+
 def test_scheduler_and_permanent_id_never_change() -> None:
     old = created(policy()).object
     changed = policy(schedulerName="mine")

@@ -3,12 +3,13 @@
 A stack fills the members with LAB/manifests/all-kinds.yaml. A kube-apiserver gets what a Karmada would hold then, and
 the objects on the members get Karmada's field manager. A second, empty stack imports that, from the running API and
 from files. Fails if anything is written to a member before the takeover, if a pod changes or restarts, if the
-comparison finds a difference, or if an object has other finalizers or content after the members are given back.
+comparison finds a difference, or if the source could not go on with the members after they are given back.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -35,6 +36,9 @@ CONFIRMED: Final = ("--yes", "--reason", "a test of the migration")
 # An API server raises the generation of these for a new annotation or label, too. A takeover changes some: the uid of
 # the template, and the id of its policy.
 COUNT_MARKS: Final = ("Deployment", "EndpointSlice")
+GONE_ON: Final = "example.com/gone-on"
+# Which template an object was rendered from. Karmada writes its own again, as at each change of its template.
+TEMPLATE_MARKS: Final = ("resourcetemplate.karmada.io/uid", "resourcetemplate.karmada.io/generation")
 COMPARED: Final = ("Same", "Marks only")
 Snapshot = dict[str, Any]
 
@@ -62,7 +66,10 @@ def main() -> int:
             _take_over(target, configs)
             _give_back(target, exported, configs)
         _compare_given_back(given, _written(configs))
-    say("nothing was written before the takeover, no pod changed, and the members are given back")
+        pods = _pods(configs)
+        _go_on(configs)
+        _same_pods(configs, pods)
+    say("nothing was written before the takeover, no pod changed, and the source could go on")
     return 0
 
 
@@ -166,11 +173,38 @@ def _give_back(target: Path, exported: Path, configs: Sequence[Path]) -> None:
 
 
 def _compare_given_back(before: Snapshot, after: Snapshot) -> None:
-    """Compare each object with what it was. The take-over has renewed marks, as the id of its policy."""
-    for part in ("uid", "finalizers", "content"):
-        was, now = _part(before, part), _part(after, part)
+    """Compare what the source looks at: uid, labels, annotations, finalizers and content of each object."""
+    for part in ("uid", "finalizers", "content", "labels", "annotations"):
+        was, now = _without_marks(_part(before, part)), _without_marks(_part(after, part))
         assert was == now, f"{part}: {_difference(was, now)}"
-    say(f"{len(after)} objects have the uid, finalizers and content that they had before the import")
+    say(f"{len(after)} objects have the labels, annotations, finalizers and content that they had before the import")
+
+
+def _without_marks(part: Snapshot) -> Snapshot:
+    return {
+        key: {name: value for name, value in one.items() if name not in TEMPLATE_MARKS}
+        if isinstance(one, dict)
+        else one
+        for key, one in part.items()
+    }
+
+
+def _go_on(configs: Sequence[Path]) -> None:
+    """Write each object as the source does: an update of the whole object by its field manager, with a new label."""
+    for config in configs:
+        for _ in range(original.TRIES):  # a controller may write at the same time
+            if not (left := [one for one in original.written(config) if GONE_ON not in one["metadata"]["labels"]]):
+                break
+            for one in left:
+                one["metadata"]["labels"][GONE_ON] = "yes"
+            items = {"apiVersion": "v1", "kind": "List", "items": left}
+            with contextlib.suppress(RuntimeError):
+                kubectl(config, "replace", f"--field-manager={original.MANAGER}", "-f", "-", given=items)
+        found = original.written(config)
+        left = [one["metadata"]["name"] for one in found if GONE_ON not in one["metadata"]["labels"]]
+        assert found
+        assert not left, left
+        say(f"the source has written {len(found)} objects of {config.stem} again")
 
 
 def _compare(target: Path) -> None:

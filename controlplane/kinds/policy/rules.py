@@ -13,6 +13,7 @@ from controlplane.apimachinery.names import (
     CLUSTER_PROPAGATION_POLICY_ID_LABEL,
     DIRECTLY_UNREACHABLE_ANNOTATION,
     DRIFT_ANNOTATION,
+    IMPORTED_ID_ANNOTATION,
     PROPAGATION_POLICY_FINALIZER,
     PROPAGATION_POLICY_ID_LABEL,
     TOGETHER_ANNOTATION,
@@ -54,11 +55,17 @@ def default(new: Policy, old: Policy | None, settings: Settings) -> Policy:
 
 
 def _marked(policy: Policy) -> Policy:
-    """Return a new policy with its permanent id, which its templates and bindings get, and with its finalizer."""
-    label = id_label(policy)
+    """Return a new policy with its permanent id, which its templates and bindings get, and with its finalizer.
+
+    A label that the policy already has may come from the copy of another policy, so it is not the id. An import says
+    in an annotation that it is.
+    """
+    annotations = dict(policy.metadata.annotations)
+    own = annotations.pop(IMPORTED_ID_ANNOTATION, "") or policy.metadata.uid
     finalizer, kept = _finalizer(policy), policy.metadata.finalizers
     return policy.with_meta(
-        labels={**policy.metadata.labels, label: policy.metadata.uid},
+        labels={**policy.metadata.labels, id_label(policy): own},
+        annotations=annotations,
         finalizers=kept if finalizer in kept else (*kept, finalizer),
     )
 
