@@ -24,7 +24,7 @@ folder=$(DIR)/$(1)-$$$$; environment=$$($(SUPERVISE) services --dir $$folder $(2
   status=0; $(3) || status=$$?; $(SUPERVISE) services --dir $$folder --stop --throwaway; exit $$status
 endef
 
-.PHONY: profile fuzz migration pod-commands gitops kinds-record e2e rbac-record cel-record admission-record checked-beside-types tested-seeds tested-rest wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo picture replay fault lint format types contracts migrations-check services wheels docs docs-only lock image base-image
+.PHONY: profile fuzz migration pod-commands node-rooms gitops kinds-record e2e rbac-record cel-record admission-record checked-beside-types tested-seeds tested-rest wheel members-compare mutate help run up down clean test check conformance bench chaos fleet demo picture replay fault lint format types contracts migrations-check services wheels docs docs-only lock image base-image
 
 help:
 	@echo "make run          start everything; Ctrl-C ends it           make up / make down   the same in the background"
@@ -122,6 +122,10 @@ migration: $(DEV_STAMP)
 pod-commands: $(DEV_STAMP)
 	@test -n "$(LAB)" || { echo "LAB is missing: make pod-commands LAB=/tmp/lab" >&2; exit 2; }
 	@$(PY) -m tests.kubelet --lab $(LAB) --dir $(DIR)/pod-commands
+# Divides Deployments by the room of single nodes of three real members. LAB: the same.
+node-rooms: $(DEV_STAMP)
+	@test -n "$(LAB)" || { echo "LAB is missing: make node-rooms LAB=/tmp/lab" >&2; exit 2; }
+	@$(PY) -m tests.node_rooms --lab $(LAB) --dir $(DIR)/node-rooms
 # LAB: the same. Stores its answers about objects and edits of built-in kinds. The member is wiped afterwards.
 kinds-record: $(DEV_STAMP)
 	@test -n "$(LAB)" || { echo "LAB is missing: make kinds-record LAB=/tmp/lab" >&2; exit 2; }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from apps.command.errors import Document
@@ -66,15 +66,21 @@ class Item(NamedTuple):
 def planned(source: Source) -> list[Item]:
     """Return the objects of a source in the order in which they are written.
 
-    Bindings come before their templates. So a template finds its placement, and nothing is scheduled again.
+    Bindings come before their templates, and before policies, because a definition that is there already would get
+    another binding. So a template finds its placement, nothing is scheduled again, and bindings keep their ids.
     """
+    bindings = [_binding(one) for kind in BINDINGS for one in source.listed(*kind)]
+    definitions = list(_definitions(source))
+    written = {item.identity for item in definitions}
+    templates = dict.fromkeys(_template_of(item.document) for item in bindings)
     return [
         *_namespaces(source),
-        *_definitions(source),
         *_clusters(source),
         *(_item(one) for kind in INTERPRETERS for one in source.listed(*kind)),
+        *bindings,
         *(_policy(one) for kind in POLICIES for one in source.listed(*kind)),
-        *_bound(source),
+        *definitions,
+        *_templates(source, [identity for identity in templates if identity not in written]),
     ]
 
 
@@ -124,17 +130,15 @@ def _secret(source: Source, namespace: str, name: str, *, of: str) -> Item:
     return Item(identity, {**kept, "type": "Opaque", "metadata": metadata})
 
 
-def _bound(source: Source) -> Iterator[Item]:
-    templates: dict[Identity, None] = {}
-    for kind in BINDINGS:
-        for document in source.listed(*kind):
-            resource = document["spec"]["resource"]
-            item = _item(document)
-            spec = {**item.document["spec"], "resource": {**resource, "uid": "", "resourceVersion": ""}}
-            metadata = {**item.document["metadata"], "finalizers": document["metadata"].get("finalizers") or []}
-            yield item._replace(document={**item.document, "metadata": metadata, "spec": spec})
-            templates[_template_of(document)] = None
-    for identity in templates:
+def _binding(document: Document) -> Item:
+    item = _item(document)
+    spec = {**item.document["spec"], "resource": {**document["spec"]["resource"], "uid": "", "resourceVersion": ""}}
+    metadata = {**item.document["metadata"], "finalizers": document["metadata"].get("finalizers") or []}
+    return item._replace(document={**item.document, "metadata": metadata, "spec": spec})
+
+
+def _templates(source: Source, bound: Iterable[Identity]) -> Iterator[Item]:
+    for identity in bound:
         found = source.read(identity)
         yield Item(identity, {}, "the source does not have it") if found is None else _item(_written(found))
 
@@ -176,7 +180,7 @@ def _kind_of(document: Document) -> tuple[str, str]:
 def _item(document: Document) -> Item:
     """Return an object without what its server wrote: uid, version, owners, finalizers and status.
 
-    Bindings keep their finalizers (`_bound`), by which their Works go with them.
+    Bindings keep their finalizers (`_binding`), by which their Works go with them.
     """
     metadata = {key: value for key, value in document["metadata"].items() if key in _KEPT}
     plain = {**{key: value for key, value in document.items() if key != "status"}, "metadata": metadata}

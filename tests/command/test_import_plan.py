@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apps.command.import_plan import TOKEN_SECRET, bindings_of, planned, removable
+from apps.command.import_plan import DEFINITION, TOKEN_SECRET, bindings_of, planned, removable
 from apps.command.source import Files
 
 JOB = ("batch/v1", "Job")
@@ -86,6 +86,26 @@ def test_a_policy_is_written_with_the_permanent_id_that_copies_on_members_have(t
     assert written["with"]["annotations"] == {"policy.lifeboat.io/imported-id": "there"}
     assert "annotations" not in written["without"]
     assert "annotations" not in written["other"]
+
+
+def test_a_binding_is_written_before_all_that_would_make_another(tmp_path: Path) -> None:
+    resource = {"apiVersion": DEFINITION[0], "kind": DEFINITION[1], "name": "boats.lab.example.io"}
+    work, policies = "work.karmada.io/v1alpha2", "policy.karmada.io/v1alpha1"
+    items = [
+        {**resource, "metadata": {"name": resource["name"]}, "spec": {"group": "lab.example.io"}},
+        {"apiVersion": policies, "kind": "ClusterPropagationPolicy", "metadata": {"name": "all"}},
+        {
+            "apiVersion": work,
+            "kind": "ClusterResourceBinding",
+            "metadata": {"name": "boats"},
+            "spec": {"resource": resource},
+        },
+    ]
+    (tmp_path / "all.json").write_text(json.dumps({"kind": "List", "items": items}))
+
+    written = [item.kind for item in planned(Files([tmp_path]))]
+
+    assert written == ["ClusterResourceBinding", "ClusterPropagationPolicy", DEFINITION[1]]
 
 
 def test_an_undo_removes_bound_secrets_and_leaves_credentials_and_definitions(tmp_path: Path) -> None:

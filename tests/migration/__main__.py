@@ -37,8 +37,10 @@ CONFIRMED: Final = ("--yes", "--reason", "a test of the migration")
 # the template, and the id of its policy.
 COUNT_MARKS: Final = ("Deployment", "EndpointSlice")
 GONE_ON: Final = "example.com/gone-on"
-# Which template an object was rendered from. Karmada writes its own again, as at each change of its template.
-TEMPLATE_MARKS: Final = ("resourcetemplate.karmada.io/uid", "resourcetemplate.karmada.io/generation")
+# Of which template an object is the copy, and its labels and annotations. Karmada writes its own again.
+TEMPLATE_MARKS: Final = tuple(
+    f"resourcetemplate.karmada.io/{name}" for name in ("uid", "generation", "managed-labels", "managed-annotations")
+)
 COMPARED: Final = ("Same", "Marks only")
 Snapshot = dict[str, Any]
 
