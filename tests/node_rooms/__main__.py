@@ -149,6 +149,7 @@ def _reported(kubeconfig: Path) -> bool:
 
 def _check(kubeconfig: Path, configs: Sequence[Path], name: str, case: Case) -> None:
     rooms = {config.stem: sum(_room(config, case).values()) for config in configs}
+    print(f"{name}: room by the members' nodes {rooms}", flush=True)
     expected = {cluster: room for cluster, room in rooms.items() if room}
     kubectl(kubeconfig, "apply", "-f", "-", given=_deployment(name, case, replicas=sum(rooms.values())))
 
@@ -157,7 +158,7 @@ def _check(kubeconfig: Path, configs: Sequence[Path], name: str, case: Case) -> 
         return {target["name"]: target["replicas"] for one in bindings for target in one["spec"].get("clusters", ())}
 
     found = until(divided, within=WITHIN)
-    print(f"{name}: room by the members' nodes {rooms}; divided {found}", flush=True)
+    print(f"{name}: divided {found}", flush=True)
     assert found == expected, (found, expected)
     until(lambda: all(len(_pods(config)) == rooms[config.stem] for config in configs), within=WITHIN)
     kubectl(kubeconfig, "delete", "deployment", name, "-n", SPACE)
@@ -174,7 +175,8 @@ def _room(config: Path, case: Case) -> dict[str, int]:
         ready = [one["status"] for one in node["status"]["conditions"] if one["type"] == "Ready"] == ["True"]
         tolerated = {one["key"] for one in case.tolerations}
         taken = all(taint["key"] in tolerated for taint in spec.get("taints", ()))
-        if not (ready and taken and case.selector.items() <= labels.items()):
+        cordoned = spec.get("unschedulable", False)
+        if cordoned or not (ready and taken and case.selector.items() <= labels.items()):
             continue
         here = [pod for pod in pods if pod["spec"].get("nodeName") == node["metadata"]["name"]]
         free = node["status"]["allocatable"]
