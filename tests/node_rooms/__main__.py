@@ -24,7 +24,9 @@ NOT_READY: Final = "node.kubernetes.io/not-ready"  # of every new node; no contr
 SSD: Final = {"disk": "ssd"}
 GPU: Final = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 OTHER: Final = {"key": "other", "effect": "NoSchedule"}
-LARGE: Final = {"cpu": "32", "memory": "64Gi"}
+# The resource models count as well, and the smaller number decides. They put a node into the grade of its scarcest
+# resource, so a large node has much of both.
+LARGE: Final = {"cpu": "32", "memory": "256Gi"}
 
 Document = dict[str, Any]
 
