@@ -13,7 +13,7 @@ from apps.objects.configuration import configuration
 from apps.objects.models import Tally
 from apps.objects.store import store
 from apps.resources.models import Binding, TargetCluster
-from controlplane.engine.decision import Decision, Drop, Save
+from controlplane.engine.decision import Decision, Delete, Drop, Save
 from controlplane.engine.state import Actor
 from tests.apps.pages import change, in_queue, stored
 from tests.apps.statements import statements
@@ -64,10 +64,15 @@ def test_tallies_are_the_counts_of_their_tables_after_every_write(root: Client) 
     change(first, first.with_spec(graceful_eviction_tasks=(leaving("member1"),), clusters=first.spec.clusters[1:]))
     assert tallies() == counted()
     store().apply([(None, Decision(changes=(Drop(rows["db"]),)))], by=Actor("test"))
+    made = stored(*(binding("late", "member1", namespace=name) for name in ("bank", "shop")))
+    assert tallies() == counted()
+    assert tallies()["Binding", "", made[0].ref.kind, "bank"] == 1
+    store().apply([(None, Decision(changes=tuple(map(Delete, made))))], by=Actor("test"))
 
     assert tallies() == counted()
     assert tallies()["GracefulEvictionTask", "member1", "Gracefully", ""] == 1
     assert ("Eviction", "member1", "Held", "NoRefuge") not in tallies()
+    assert ("Binding", "", made[0].ref.kind, "bank") not in tallies()
 
 
 def type_of() -> Any:

@@ -25,13 +25,8 @@ _TALLY = """
     END $$"""
 
 
-def tallied(
-    table: str, counted: str, *, cluster: str, state: str = "''", reason: str = "''", updates: bool = True
-) -> migrations.RunSQL:
-    """Return the operation that counts the rows of a table from now on. `cluster`, `state`, `reason`: SQL of a row.
-
-    `updates` False: no update of a row changes them.
-    """
+def tallied(table: str, counted: str, *, cluster: str, state: str = "''", reason: str = "''") -> migrations.RunSQL:
+    """Return the operation that counts the rows of a table from now on. `cluster`, `state`, `reason`: SQL of a row."""
     arguments = ", ".join("'" + one.replace("'", "''") + "'" for one in (counted, cluster, state, reason))
     enter = [
         f"""
@@ -39,8 +34,7 @@ def tallied(
         SELECT '{counted}', {cluster}, {state}, {reason}, count(*) FROM {table} GROUP BY 1, 2, 3, 4"""
     ]
     rows = {"insert": "NEW TABLE AS added", "delete": "OLD TABLE AS removed"}
-    if updates:
-        rows["update"] = f"{rows['delete']} {rows['insert']}"
+    rows["update"] = f"{rows['delete']} {rows['insert']}"
     enter += [
         f"""
         CREATE TRIGGER {table}_tally_{operation} AFTER {operation.upper()} ON {table} REFERENCING {transition}
