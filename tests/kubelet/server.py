@@ -23,9 +23,6 @@ from tests.kubelet.channels import (
     STDIN,
     STDOUT,
     Channels,
-    OverSpdy,
-    OverWebsocket,
-    accept_key,
 )
 from tests.kubelet.spdy import Connection, Stream
 
@@ -136,19 +133,13 @@ async def _channels(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: Asked
 ) -> tuple[Channels, asyncio.Task[None]]:
     """Switch the protocol. Returns the channels, and what reads them until the client has gone."""
-    if request.headers["upgrade"].lower() == "websocket":
-        key = accept_key(request.headers["sec-websocket-key"])
-        accepted = {"Upgrade": "websocket", "Sec-WebSocket-Accept": key, "Sec-WebSocket-Protocol": PROTOCOL}
-        await _switch(writer, accepted)
-        websocket = OverWebsocket(reader, writer)
-        return websocket, asyncio.create_task(websocket.read())
     await _switch(writer, {"Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": PROTOCOL})
     connection = Connection(reader, writer)
     reading = asyncio.create_task(connection.read())
     wanted = {ERROR, *(channel for name, channel in _CHANNELS.items() if request.says(name))}
     if request.says("tty"):
         wanted = (wanted - {STDERR}) | {RESIZE}
-    return await OverSpdy.opened(connection, wanted), reading
+    return await Channels.opened(connection, wanted), reading
 
 
 async def _log(writer: asyncio.StreamWriter, place: str, *, follow: bool) -> None:
