@@ -139,12 +139,13 @@ gitops: $(DEV_STAMP)
 conformance: $(DEV_STAMP)
 	@$(PY) -m tests.conformance
 
-# At most 60 s on two cores: the types, which one core checks, run beside everything else.
+# At most 60 s on two cores: the types, which one core checks, run beside everything else. Properties are tried with 30
+# examples; make test tries them with 100.
 check: $(DEV_STAMP)
 	@began=$$(date +%s); $(MAKE) --no-print-directory -j 2 types checked-beside-types && echo "make check: passed after $$(($$(date +%s) - began)) s"
 
 checked-beside-types: lint contracts migrations-check
-	$(PY) -m pytest -q -n auto -m "not slow" $(PURE_TESTS)
+	$(PY) -m pytest -q -n auto -m "not slow" --hypothesis-profile=quick $(PURE_TESTS)
 
 # The command `lifeboat` as a wheel in dist/: pipx install dist/lifeboat-*.whl
 wheel: $(DEV_STAMP)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # How long an example takes says something of the machine, not of the claim.
 hypothesis_settings.register_profile("claims", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.register_profile("quick", hypothesis_settings.get_profile("claims"), max_examples=30)  # make check
 hypothesis_settings.load_profile("claims")
 
 
@@ -59,6 +60,7 @@ def django_db_setup(
     from django.test import TestCase, TransactionTestCase
     from django.test.utils import setup_databases, teardown_databases
 
+    from apps.api.health import HEALTH
     from apps.objects.audit_queue import QUEUE
 
     roll_back = TestCase._fixture_teardown  # type: ignore[attr-defined]  # not in the stubs
@@ -81,6 +83,7 @@ def django_db_setup(
         patch.setattr(TestCase, "_fixture_teardown", undo)
         yield
     with django_db_blocker.unblock():
+        HEALTH.close()  # pages have asked it, and it keeps a session of its own
         teardown_databases(created, verbosity=0)
 
 

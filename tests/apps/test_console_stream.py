@@ -13,7 +13,12 @@ from apps.console.board import AWAY, BOARD, EVERYTHING, Board
 from apps.console.shared import SharedParts
 from apps.console.situation_page import Rights, SituationPart
 from apps.console.stream import Topics
+from apps.objects.access import access
+from apps.objects.store import store
+from apps.objects.writer import Author, Writer
+from controlplane.authorization.policy import CLUSTER_ROLE_BINDING
 from controlplane.kinds import CLUSTER
+from controlplane.settings import Settings
 from tests.apps.pages import stored
 from tests.builders.bare import cluster, template
 
@@ -90,13 +95,14 @@ def until_begun(board: Any) -> None:
     assert board.begun.wait(30)
 
 
-def test_a_reader_whose_rights_are_gone_gets_nothing_more(root: Client) -> None:
-    reader = User.objects.create(username="reader", is_superuser=True)
-    topics = topics_of(reader)
+def test_a_reader_whose_rights_are_gone_gets_nothing_more(clerk: Client) -> None:
+    topics = topics_of(User.objects.get(username="clerk"))
 
     topics._notify(frozenset((CLUSTER,)), 1)
     allowed = topics.take()
-    reader.is_superuser = False
+    bound = [one.ref for one in store().list(CLUSTER_ROLE_BINDING) if one.metadata.name.startswith("clerk-")]
+    Writer(store(), Settings(), Author("test", "Test")).delete(bound)
+    access().policy(reread=True)
     topics._notify(frozenset((CLUSTER,)), 2)
 
     assert allowed == b'event: topic\ndata: {"page":"/clusters","name":"clusters"}\n\n'
