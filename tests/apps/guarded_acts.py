@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import asdict, replace
 
 from apps.failover.orders import order
+from apps.objects.configuration import configuration
 from apps.objects.namespaces import make_namespaces
 from apps.objects.store import store
 from apps.objects.writer import Author, Writer
@@ -164,6 +165,7 @@ def fleet(size: int) -> None:
     make_namespaces(store())
     stored(*others, down, made, gate, *(one for number in range(size) for one in workload(f"web{number}", made)))
     saved(FleetState("default", failover_on_since=START))
+    configuration().settings(reread=True)  # those of an earlier test may be half a second old
 
 
 FAILOVER_ON: Final = {"Failover": True}
