@@ -294,12 +294,12 @@ def _other_caller(site: Site, kubeconfig: Path, member: Path) -> None:
 
 
 def _audited(audit: Path) -> None:
-    """The member's own audit names the impersonator, and the caller whom it impersonated."""
+    """Check that the audit log of the member names two users: the impersonator and the caller it acts as."""
     events = [json.loads(line) for line in audit.read_text().splitlines()]
     names = {(one["user"]["username"], one.get("impersonatedUser", {}).get("username")) for one in events}
     subresources = {f"pods/{one['objectRef']['subresource']}" for one in events}
-    for by, whom in sorted(names):
-        print(f"audit of {MEMBER}: {by} as {whom}")
+    for impersonator, caller in sorted(names):
+        print(f"audit of {MEMBER}: {impersonator} as {caller}")
     impersonator = "system:serviceaccount:karmada-cluster:karmada-impersonator"
     assert names == {(impersonator, "admin"), (impersonator, CALLER)}, names
     assert subresources == set(STREAMS), subresources
