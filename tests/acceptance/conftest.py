@@ -9,7 +9,7 @@ import redis
 from tests.acceptance.live import Live, live
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """The product with five members joined, on a database and a Redis database of its own."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
