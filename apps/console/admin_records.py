@@ -13,7 +13,7 @@ from apps.console.records import records_of
 from apps.failover.begun import FailoverChoice, begun_page
 from controlplane.insight.failover_sentence import begun_sentence, record_sentence
 
-SHOWN: Final = 50  # failovers on a page
+SHOWN: Final = 30  # failovers on a page: 50 take more than 30 ms of CPU on a slow machine
 MOST_CHANGES: Final = 200  # newest changes of each binding that are read
 
 

@@ -13,6 +13,7 @@ from django.core.exceptions import BadRequest, PermissionDenied, ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import get_script_prefix, path, reverse
+from django.utils.functional import SimpleLazyObject
 from django.utils.text import capfirst
 
 from controlplane.authorization.attributes import Request
@@ -60,6 +61,15 @@ class FleetSite(admin.AdminSite):
 
     site_header = site_title = "Lifeboat"
     index_title = "Fleet"
+
+    def has_permission(self, request: HttpRequest) -> bool:
+        """Test whether the user may log in to the admin. From now on the request has the user itself instead of
+        Django's lazy object, because a page asks 150 times for rights."""
+        from django.contrib.auth.middleware import get_user  # here: this module is read before the models
+
+        if isinstance(request.user, SimpleLazyObject):
+            request.user = get_user(request)
+        return super().has_permission(request)
 
     def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[dict[str, Any]]:
         """Return the headings with their tables. `app_label`: only the tables of one app, for the page of that app."""

@@ -10,7 +10,6 @@ from django import forms
 from rest_framework.request import Request
 
 from apps.api.authorization import Attributes
-from apps.console.check_boxes import CheckBoxes
 from apps.console.dry_run import dry_run
 from apps.console.guard import Act, ActPage, Effects
 from apps.console.page import Page
@@ -19,6 +18,7 @@ from apps.objects.access import may
 from apps.objects.configuration import configuration
 from apps.objects.store import store
 from apps.objects.tallies import namespaces_of
+from apps.objects.widgets import CheckBoxes
 from apps.objects.writer import Author, Writer
 from controlplane.apimachinery.errors import NotFound, StatusError
 from controlplane.apimachinery.meta import Ref

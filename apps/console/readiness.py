@@ -93,7 +93,7 @@ class ReadinessPage(Page):
         number = f"more than {COUNTED:,}" if counted > COUNTED else f"{counted:,}"
         return {
             "counted": f"{number} {'binding' if counted == 1 else 'bindings'}",
-            "rows": [_shown(row) for row in rows[:PAGE]],
+            "rows": [_line(row) for row in rows[:PAGE]],
             "next_page": self._url(after=rows[PAGE - 1].key) if len(rows) > PAGE else "",
             "first_page": self._url() if self.query.get("after") else "",
             "csv": self._url(path="/readiness.csv"),
@@ -190,9 +190,17 @@ def _cells(row: _Answer, obstacle: Mapping[str, str]) -> list[str]:
     return [f"'{cell}" if cell[:1] in ("=", "+", "-", "@") else cell for cell in (*own, *named, since)]
 
 
-def _shown(row: Any) -> dict[str, Any]:
-    """Return a row for the template, with the page of its binding and the URL of its readiness in the API."""
+class Line(NamedTuple):
+    """A stored answer as the page shows it. `page`: of its binding; `api`: the URL of its readiness in the API."""
+
+    row: Any  # BindingReadiness
+    badge: str
+    kind: str
+    page: str
+    api: str
+
+
+def _line(row: Any) -> Line:
     ref = Ref.parse(row.key)
-    url = f"{api_url(ref)}/readiness"
-    kind = row.workload.rpartition("/")[2]
-    return {"row": row, "badge": BADGES.get(row.verdict, "off"), "kind": kind, "page": binding_url(ref), "api": url}
+    kind, badge = row.workload.rpartition("/")[2], BADGES.get(row.verdict, "off")
+    return Line(row, badge, kind, binding_url(ref), f"{api_url(ref)}/readiness")

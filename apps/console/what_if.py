@@ -22,6 +22,7 @@ from apps.console.page import Page
 from apps.failover import what_if_runs
 from apps.objects.store import store
 from apps.objects.what_if import effects_of, is_small, readable_status, status_of
+from apps.objects.widgets import SelectOne, SelectSeveral
 from controlplane.apimachinery.errors import NotFound
 from controlplane.apimachinery.meta import Ref
 from controlplane.insight.change_sentence import change_sentence
@@ -54,12 +55,12 @@ GROUPS: Final = {  # field of Effects → title, badge, what it means
 class QuestionForm(forms.Form):
     """The changes of a question. All that are set happen at the same time."""
 
-    lost = forms.MultipleChoiceField(label="Clusters lost", required=False)
-    regions = forms.MultipleChoiceField(label="Regions lost", required=False)
-    providers = forms.MultipleChoiceField(label="Providers lost", required=False)
-    drained = forms.MultipleChoiceField(label="Clusters drained", required=False)
+    lost = forms.MultipleChoiceField(widget=SelectSeveral, label="Clusters lost", required=False)
+    regions = forms.MultipleChoiceField(widget=SelectSeveral, label="Regions lost", required=False)
+    providers = forms.MultipleChoiceField(widget=SelectSeveral, label="Providers lost", required=False)
+    drained = forms.MultipleChoiceField(widget=SelectSeveral, label="Clusters drained", required=False)
     rate = forms.FloatField(label="Rate of each drain, in bindings per second", required=False, min_value=0.001)
-    tainted = forms.ChoiceField(label="Cluster with a new taint", required=False)
+    tainted = forms.ChoiceField(widget=SelectOne, label="Cluster with a new taint", required=False)
     key = forms.CharField(label="Key of the taint", required=False, max_length=253)
     value = forms.CharField(label="Value of the taint", required=False, max_length=63)
     effect = forms.ChoiceField(label="Effect of the taint", required=False, choices=[(one, one) for one in EFFECTS])

@@ -20,6 +20,7 @@ from apps.console.workload_acts import REBALANCER
 from apps.console.workload_answers import explained, prospects
 from apps.console.workload_chain import Chain, healthy_count, links, unclaimed_links
 from apps.failover.begun import FailoverChoice, begun_page
+from apps.failover.fleet_arrays import fleet_of
 from apps.objects.configuration import configuration
 from apps.objects.history import written_at
 from apps.objects.store import store
@@ -189,7 +190,8 @@ def _answers(request: Request, binding: Binding, situation: Situation, now: date
     queued = reading.rows(Eviction, "binding", [key]).get(key, ())
     begun = begun_page(FailoverChoice(binding=binding.ref), limit=RECORDS)
     term, explanation = _term(request), explained_placement(reading, binding.ref)
-    shown = explained(explanation, binding, situation, settings, term=term)
+    fleet = fleet_of(situation, settings)
+    shown = explained(explanation, binding, situation, settings, fleet=fleet, term=term)
     limit = len(shown["table"]) if request.query_params.get("clusters") == "all" else CLUSTERS
     return {
         "queued": [_queued(row) for row in queued if row.due_at is not None],
@@ -197,7 +199,7 @@ def _answers(request: Request, binding: Binding, situation: Situation, now: date
         "table": shown["table"][:limit],
         "all_clusters": len(shown["table"]) if len(shown["table"]) > limit else 0,
         "term_number": term,
-        **prospects(binding, situation, settings, queued, now=now),
+        **prospects(binding, situation, settings, queued, fleet=fleet, now=now),
         "records": [(one, record_url(one.name, one.namespace), one.name in begun.running) for one in begun.failovers],
     }
 

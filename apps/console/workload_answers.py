@@ -44,6 +44,7 @@ def explained(
     situation: Situation,
     settings: Settings,
     *,
+    fleet: Fleet,
     term: int | None,
 ) -> dict[str, Any]:
     """Return the variables about the last decision, and about what each filter says now."""
@@ -53,7 +54,6 @@ def explained(
         shown["headline"] = placement_explanation.headline(explanation)
     if binding.spec.placement is None:
         return shown
-    fleet = Fleet.of(situation.clusters, settings=settings)
     neighbours = WorkloadGroups(situation.groups).seen_by(binding)
     question = question_of(
         binding.spec,
@@ -83,10 +83,17 @@ def _is_relevant(table: FilterTable, place: int) -> bool:
 
 
 def prospects(
-    binding: Binding, situation: Situation, settings: Settings, queued: Sequence[Eviction], *, now: datetime
+    binding: Binding,
+    situation: Situation,
+    settings: Settings,
+    queued: Sequence[Eviction],
+    *,
+    fleet: Fleet,
+    now: datetime,
 ) -> dict[str, Any]:
     """Return the variables about what would happen if each cluster of the binding failed."""
-    answer = insight.readiness(binding, situation, settings, rows=queued, now=now)
+    dry_run = insight.dry_run_of(situation, settings, fleet)
+    answer = insight.readiness(binding, situation, settings, rows=queued, dry_run=dry_run, now=now)
     found = []
     for one in answer.prospects:
         here = tuple(obstacle for obstacle in answer.obstacles if obstacle.cluster == one.cluster)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from apps.failover.fleet_arrays import fleet_of
 from apps.objects.store import DjangoStore
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.reads.readiness_state import with_bindings
@@ -26,4 +27,4 @@ def destinations(
     bindings = store.get({Ref.parse(row.binding) for row in rows})
     together = store.rows(Eviction, "binding", sorted({row.binding for row in rows}))
     about = with_bindings(store, situation, list(bindings.values()))
-    return insight.destinations(rows, bindings, together, about, settings)
+    return insight.destinations(rows, bindings, together, about, settings, fleet=fleet_of(about, settings))

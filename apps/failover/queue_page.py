@@ -26,7 +26,7 @@ from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.rows import ENDED, HELD, NO_REFUGE, QUEUED, STATE_MISSING, Eviction
 from controlplane.settings import EvictionSettings
 
-PAGE: Final = 50  # items: 100 take more than 30 ms of CPU
+PAGE: Final = 40  # items: 50 take more than 30 ms of CPU on a slow machine
 WAITING, EVERYTHING = "Waiting", "All"
 """Choices of `QueueChoice.state` besides the states themselves."""
 LEAST_RATE: Final = 1e-15  # evictions a second; lower rates count as this one, because floats have an end

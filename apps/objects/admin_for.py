@@ -32,6 +32,7 @@ from apps.objects.kubectl_lines import delete_line, write_line
 from apps.objects.masks import masked
 from apps.objects.models import StoredObject
 from apps.objects.store import store
+from apps.objects.widgets import Actions
 from apps.objects.yaml_text import edited, to_yaml
 from controlplane.apimachinery.errors import BadRequest, NotFound, StatusError
 from controlplane.apimachinery.meta import Ref
@@ -50,6 +51,7 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
     list_display: Any = ("__str__",)
     actions: Any = ("delete_selected",)
     note = ""  # shown above the list
+    action_form = Actions
     paginator = CappedPaginator
     list_per_page = PER_PAGE
     show_full_result_count = False

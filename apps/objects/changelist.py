@@ -18,7 +18,7 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.kinds import CLUSTER
 
 COUNTED = 10_000  # rows that a list counts and pages through; other rows are found by searching
-PER_PAGE = 50  # rows of a list: 100 take more than 30 ms of CPU
+PER_PAGE = 40  # rows of a list: 50 take more than 30 ms of CPU on a slow machine
 SEARCHED_VERSIONS = 100_000  # newest changes that a search looks through, except a search for one object
 
 

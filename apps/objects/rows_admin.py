@@ -16,6 +16,7 @@ from apps.objects.access import authorize, may
 from apps.objects.admin_permissions import may_read_path
 from apps.objects.changelist import PER_PAGE, CappedPaginator, RowsPage, search_log
 from apps.objects.masks import without_contents
+from apps.objects.widgets import Actions
 from apps.objects.yaml_text import difference, to_yaml
 from controlplane.apimachinery.meta import Ref
 from controlplane.authorization.attributes import Request
@@ -29,6 +30,7 @@ _NOISE = ("resourceVersion", "managedFields")
 class RowAdmin(admin.ModelAdmin):
     """Lists and shows rows to staff who may read /debug/controllers. No user may write."""
 
+    action_form = Actions
     paginator = CappedPaginator
     list_per_page = PER_PAGE
     show_full_result_count = False

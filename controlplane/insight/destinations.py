@@ -10,6 +10,7 @@ from controlplane.eviction.refuge import Refuge, refuge_from
 from controlplane.insight.readiness import Situation, dry_run_of
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.rows import Eviction
+from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.settings import Settings
 
 
@@ -19,13 +20,16 @@ def destinations(
     rows_by_binding: Mapping[str, Sequence[Eviction]],
     situation: Situation,
     settings: Settings,
+    *,
+    fleet: Fleet | None = None,
 ) -> dict[str, Refuge]:
     """Return by key where each copy would go, or why nowhere, by a dry run of the scheduler.
 
     Each is asked about as if it left first: capacity that the others would use counts as free. Rows whose binding is
-    gone, or is not on the cluster any more, are left out. `rows_by_binding`: all rows of these bindings.
+    gone, or is not on the cluster any more, are left out. `rows_by_binding`: all rows of these bindings. `fleet`: see
+    `dry_run_of`.
     """
-    dry_run, found = dry_run_of(situation, settings), dict[str, Refuge]()
+    dry_run, found = dry_run_of(situation, settings, fleet), dict[str, Refuge]()
     ready = {cluster.metadata.name: cluster.ready == "True" for cluster in situation.clusters}
     for row in rows:
         binding = bindings.get(Ref.parse(row.binding))

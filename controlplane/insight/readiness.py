@@ -98,10 +98,10 @@ class Situation(msgspec.Struct, frozen=True):
     groups: Groups = {}  # workload affinity groups
 
 
-def dry_run_of(situation: Situation, settings: Settings) -> SchedulerDryRun:
-    """Return dry runs of the scheduler for a situation. The clusters are read into arrays only once."""
+def dry_run_of(situation: Situation, settings: Settings, fleet: Fleet | None = None) -> SchedulerDryRun:
+    """Return dry runs of the scheduler for a situation. `fleet`: its clusters; None: they are read when needed."""
     return SchedulerDryRun(
-        lambda: Fleet.of(situation.clusters, settings=settings),
+        lambda: Fleet.of(situation.clusters, settings=settings) if fleet is None else fleet,
         settings,
         reserved_capacity=situation.reserved_capacity,
         applications=situation.applications,

@@ -29,6 +29,9 @@ class Cell(NamedTuple):
     why: str = ""
 
 
+_PASSES, _UNASKED = Cell(PASSES), Cell(UNASKED)  # most cells of a table of all clusters
+
+
 class ClusterRow(NamedTuple):
     """What the filters say about one cluster; `cells` are in the order of COLUMNS.
 
@@ -82,9 +85,9 @@ def _cells(
 ) -> Iterator[tuple[str, Cell]]:
     for row, mask in masks:
         if mask is None:
-            yield row.name, Cell(UNASKED)
+            yield row.name, _UNASKED
         elif mask[position]:
-            yield row.name, Cell(PASSES)
+            yield row.name, _PASSES
         else:
             says = KEEPS if is_target and row.keeps_targets else REFUSES
             yield row.name, Cell(says, row.why(plan, question, position))

@@ -11,11 +11,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from django.forms import CheckboxSelectMultiple
 from django.test import Client
 
 from apps.api.health import HEALTH
-from apps.console.check_boxes import CheckBoxes
 from apps.objects.store import store
 from controlplane.apimachinery.meta import Ref
 from controlplane.kinds.drill import DRAIN, DRILL, SIMULATED, Drill, DrillSpec, DrillStatus, Finding, Verdict
@@ -135,15 +133,6 @@ def test_clusters_are_chosen_from_those_that_exist_and_several_at_once(root: Cli
     assert "no workload runs in such a namespace" in page(root, f"/drills/start?{urlencode(FORM)}&namespaces=nowhere")
     assert "Computes the loss of member1, member3" in shown
     assert [(one.spec.clusters, one.spec.namespaces) for one in drills()] == [(("member1", "member3"), ("shop",))]
-
-
-def test_the_check_boxes_are_those_of_django() -> None:
-    choices, attrs = [("a", "A & <b>"), ('"c"', "C"), ("d", "D")], {"id": "id_x"}
-    by_django = CheckboxSelectMultiple(choices=choices)
-
-    for value in (["d", '"c"'], [], None):
-        own = CheckBoxes(choices=choices).render("x", value, attrs)
-        assert "".join(own.split()) == "".join(by_django.render("x", value, attrs).split())
 
 
 def test_a_drain_says_first_what_moves_and_what_is_wrong(root: Client) -> None:

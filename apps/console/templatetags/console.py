@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from html import escape
 from typing import Any, Final
 
 from django import template
 from django.template.context import Context
 from django.template.loader import render_to_string
-from django.utils.html import escape, format_html, format_html_join
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from controlplane.apimachinery.times import in_words
@@ -36,10 +37,8 @@ def utc(moment: datetime | None, style: str = "time") -> SafeString:
     if moment is None:
         return mark_safe('<span class="quiet">never</span>')
     at = moment.astimezone(UTC)
-    return format_html(
-        '<time class="utc" datetime="{}" data-style="{}">{} <small>UTC</small></time>',
-        *(at.strftime("%Y-%m-%dT%H:%M:%SZ"), style, at.strftime(STYLES[style])),
-    )
+    written, shown = at.strftime("%Y-%m-%dT%H:%M:%SZ"), at.strftime(STYLES[style])
+    return mark_safe(f'<time class="utc" datetime="{written}" data-style="{style}">{shown} <small>UTC</small></time>')
 
 
 _MOMENT: Final = re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z| UTC)")
@@ -76,14 +75,19 @@ def sentence(status: FleetStatusStatus) -> SafeString:
 @register.simple_tag(takes_context=True)
 def age(context: Context, moment: datetime | None) -> SafeString:
     """Return how long ago a time was at the time of the page: 4 min. A script goes on counting."""
+    return age_at(moment, context["now"])
+
+
+def age_at(moment: datetime | None, now: datetime) -> SafeString:
+    """Return how long ago a time was, as `age` shows it."""
     if moment is None:
         return mark_safe('<span class="quiet">never</span>')
-    at, now = moment.astimezone(UTC), context["now"]
+    at = moment.astimezone(UTC)
     seconds = max(0.0, (now - moment).total_seconds())
     written, shown = at.strftime("%Y-%m-%dT%H:%M:%SZ"), at.strftime("%Y-%m-%d %H:%M:%S UTC")
-    return format_html(
-        '<time class="age" datetime="{}" data-seconds="{}" title="{}">{}</time>',
-        *(written, int(seconds), shown, in_words(seconds)),
+    return mark_safe(
+        f'<time class="age" datetime="{written}" data-seconds="{int(seconds)}"'
+        f' title="{shown}">{in_words(seconds)}</time>'
     )
 
 

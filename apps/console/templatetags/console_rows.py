@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from django import template
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.text import Truncator
 
 from apps.console.object_links import cluster_url
 from apps.console.templatetags import console
@@ -36,6 +37,20 @@ _RECORD_ROW: Final = (
     '<td class="nowrap" data-label="Begun">{}</td><td class="num" data-label="Took">{}</td>'
     '<td data-label="Record"><a href="{}">{}</a></td></tr>\n'
 )
+_READINESS_ROW: Final = (
+    '<tr><td data-label="Workload"><div><a href="{}">{}</a> <small>{}</small></div></td>'
+    '<td data-label="Verdict">{}</td><td data-label="Runs on">{}</td><td data-label="Obstacles"><div>{}</div></td>'
+    '<td class="nowrap" data-label="Since">{}</td></tr>\n'
+)
+_OBSTACLE: Final = "<div><strong>{}</strong>{}: {}. <small>{}</small></div>"
+_OBSTACLE_FIELDS: Final = ("what", "cluster", "message", "remedy")
+_WORKLOAD_ROW: Final = (
+    '<tr><td data-label="Workload"><a href="{}">{}</a></td><td data-label="Kind">{}</td>'
+    '<td data-label="Replicas" class="num">{}</td><td data-label="Health">{}</td>'
+    '<td data-label="Fate">{} <span class="hint">{}</span></td></tr>\n'
+)
+_HEALTH: Final = {"Healthy": "ok", "Unhealthy": "bad"}
+_FATE: Final = 200  # characters of the reason that a row shows
 _FILTER_ROW: Final = '<tr><td class="nowrap"><a href="{}">{}</a>{}</td>{}<td>{}</td></tr>\n'
 
 
@@ -47,6 +62,11 @@ def _badge(state: str, word: str) -> str:
 @lru_cache(maxsize=1024)
 def _utc(moment: datetime | None, style: str = "time") -> str:
     return console.utc(moment, style)
+
+
+@lru_cache(maxsize=1024)
+def _age(moment: datetime | None, now: datetime) -> str:
+    return console.age_at(moment, now)
 
 
 @register.simple_tag
@@ -94,6 +114,55 @@ def _record_row(line: Any) -> str:
         escape(line.took),
         escape(line.url),
         escape(begun.name),
+    )
+
+
+@register.simple_tag
+def readiness_rows(lines: Iterable[Any], now: datetime) -> SafeString:
+    """Return the rows of the stored answers (`readiness.Line`)."""
+    return mark_safe("".join(_readiness_row(line, now) for line in lines))
+
+
+def _readiness_row(line: Any, now: datetime) -> str:
+    row = line.row
+    obstacles = "".join([_obstacle(*(one.get(name, "") for name in _OBSTACLE_FIELDS)) for one in row.obstacles])
+    return _READINESS_ROW.format(
+        escape(line.page),
+        escape(f"{row.namespace}/{row.name}" if row.namespace else row.name),
+        escape(line.kind),
+        _badge(line.badge, row.verdict),
+        escape(", ".join(row.clusters)),
+        obstacles or f'<a href="{escape(line.api)}">where it would go</a>',
+        _age(row.since, now),
+    )
+
+
+@lru_cache(maxsize=1024)  # many bindings have the same obstacles
+def _obstacle(what: str, cluster: str, message: str, remedy: str) -> str:
+    where = f" ({escape(cluster)})" if cluster else ""
+    return _OBSTACLE.format(escape(what), where, console.moments(message), escape(remedy))
+
+
+@register.simple_tag
+def workload_rows(lines: Iterable[Any]) -> SafeString:
+    """Return the rows of the workloads of a cluster (`cluster.Workload`)."""
+    return mark_safe("".join(map(_workload_row, lines)))
+
+
+def _workload_row(line: Any) -> str:
+    why = line.why if len(line.why) <= _FATE else Truncator(line.why).chars(_FATE)
+    if line.is_last_known:
+        health = f"{_badge('warn', 'last known')} {escape(line.health) or 'nothing reported'}"
+    else:
+        health = _badge(_HEALTH.get(line.health, "off"), line.health or "not reported")
+    return _WORKLOAD_ROW.format(
+        escape(line.url),
+        escape(f"{line.namespace}/{line.name}" if line.namespace else line.name),
+        escape(line.kind),
+        line.replicas,
+        health,
+        _badge(line.badge, line.fate),
+        console.moments(why),
     )
 
 

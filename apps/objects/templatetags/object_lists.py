@@ -31,6 +31,10 @@ _CHECK: Final = (
 _TEXTS: Final = (models.CharField, models.TextField)
 _TIMES: Final = (models.DateField, models.TimeField, models.ForeignKey)
 
+_FAILOVER: Final = (
+    '<tr><td>{}{}</td><td>{}</td><td>{}</td><td><a href="{}">Record</a> · <a href="{}">Binding</a></td></tr>\n'
+)
+
 Cell = Callable[[Any], str]
 """Returns the cell of a row as HTML."""
 
@@ -60,6 +64,18 @@ def linked_rows(rows: Iterable[Iterable[tuple[str, str]]]) -> SafeString:
 
 def _linked(text: str, url: str) -> str:
     return f'<td><a href="{escape(url)}">{escape(text)}</a></td>' if url else f"<td>{escape(text)}</td>"
+
+
+@register.simple_tag
+def failover_rows(failovers: Iterable[Any]) -> SafeString:
+    """Return a row for each failover (`console.admin_records.FailoverSummary`)."""
+    return mark_safe("".join(map(_failover, failovers)))
+
+
+def _failover(one: Any) -> str:
+    running, at = " <strong>Running.</strong>" if one.is_running else "", one.at.astimezone(UTC)
+    texts = map(escape, (one.reason, f"{at:%Y-%m-%d %H:%M:%S}", one.record, one.binding))
+    return _FAILOVER.format(escape(one.sentence), running, *texts)
 
 
 @register.simple_tag
@@ -119,10 +135,10 @@ def _text(page: Any, name: str) -> tuple[Cell, bool]:
     empty = getattr(shown_by, "empty_value_display", owner.get_empty_value_display())
     if field is not None and not field.auto_created:
         return _text_of_field(field, str(conditional_escape(empty))), isinstance(field, _TIMES)
-    is_boolean = getattr(shown_by, "boolean", False)
+    is_boolean, is_method = getattr(shown_by, "boolean", False), hasattr(owner, name) and name != "__str__"
 
     def text(row: Any) -> str:
-        shown = shown_by(row) if hasattr(owner, name) and name != "__str__" else lookup_field(name, row, owner)[2]
+        shown = shown_by(row) if is_method else lookup_field(name, row, owner)[2]
         if type(shown) is str:
             return escape(shown) if shown.strip() else str(conditional_escape(empty))
         return str(conditional_escape(display_for_value(shown, empty, is_boolean)))
@@ -138,6 +154,8 @@ def _text_of_field(field: Any, empty: str) -> Cell:
         return lambda row: escape(text) if (text := getattr(row, name)) and text.strip() else empty
     if isinstance(field, models.ForeignKey):
         return lambda row: empty if (other := getattr(row, name)) is None else escape(str(other))
+    if isinstance(field, models.IntegerField) and not field.flatchoices:
+        return lambda row: empty if (number := getattr(row, name)) is None else str(number)
     return lambda row: str(conditional_escape(display_for_field(getattr(row, name), field, empty)))
 
 
