@@ -72,10 +72,22 @@ def preload() -> None:
     import django
 
     django.setup()
+    _configure_logging_once()
     for name in MODULES:
         import_module(name)
     gc.freeze()
     gc.enable()
+
+
+def _configure_logging_once() -> None:
+    """Keep the children from configuring logging again, which would copy more than 1 MB in each.
+
+    Its handlers write to standard error and output, which each child redirects. A file has to be opened by each child.
+    """
+    from django.conf import settings
+
+    if settings.AUDIT_FILE in ("", "-"):
+        settings.LOGGING_CONFIG = None
 
 
 def _forked(request: dict[str, Any], supervisor: int) -> int:

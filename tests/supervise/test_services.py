@@ -70,6 +70,21 @@ def test_the_role_may_create_databases_and_the_server_is_durable(up: CommandLine
     assert int(str(ask(url, "SHOW server_version_num"))) >= 150000
 
 
+def test_the_server_has_no_process_that_only_waits(up: CommandLine) -> None:
+    types = "SELECT string_agg(backend_type, ', ') FROM pg_stat_activity WHERE backend_type <> 'client backend'"
+
+    found = str(ask(up.environment()["DATABASE_URL"], types))
+
+    assert "checkpointer" in found
+    assert "io worker" not in found
+    assert "logical replication launcher" not in found
+
+
+def test_an_older_server_gets_no_setting_that_it_does_not_know() -> None:
+    assert "io_method" not in postgres.settings_of("17.6")
+    assert postgres.settings_of("18beta1")["io_method"] == "sync"
+
+
 def test_starting_twice_gives_the_same_servers(up: CommandLine) -> None:
     first = up("services").stdout
     pids = {record.name: record.pid for record in running(up)}

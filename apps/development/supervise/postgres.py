@@ -40,10 +40,13 @@ SETTINGS = {
     "fsync": "on",
     "synchronous_commit": "on",
     "jit": "off",  # compiling our short queries takes longer than running them
+    "max_logical_replication_workers": "0",  # else a process of 1 MB waits for subscriptions, and a stack has none
     "timezone": "UTC",
     "log_timezone": "UTC",
     "log_line_prefix": "%m [%p] %u@%d ",
 }
+# From a version on. Otherwise three processes wait for requests to read from the disk, 1 MB each.
+NEWER_SETTINGS = {18: {"io_method": "sync"}}
 # For tests only: after a crash their data is lost. Several processes of a test run have a whole stack each.
 THROWAWAY = {"fsync": "off", "full_page_writes": "off", "max_connections": "600"}
 
@@ -101,7 +104,7 @@ def prepare(home: RunFolder, *, throwaway: bool = False) -> PostgresServer:
         _initialise(data, binaries, account, throwaway=throwaway)
     _check_version(data, version, binaries)
     _forget_dead_server(data)
-    settings = {**SETTINGS, **(THROWAWAY if throwaway else {}), "unix_socket_directories": str(sockets)}
+    settings = {**settings_of(version), **(THROWAWAY if throwaway else {}), "unix_socket_directories": str(sockets)}
     program = Program(
         name=NAME,
         argv=[str(binaries / "postgres"), "-D", str(data), *(f"--{name}={value}" for name, value in settings.items())],
@@ -120,6 +123,13 @@ def prepare(home: RunFolder, *, throwaway: bool = False) -> PostgresServer:
     return PostgresServer(
         program=program, url=url, version=version, source=binaries, first_start=first_start, data=named
     )
+
+
+def settings_of(version: str) -> dict[str, str]:
+    """Return the settings of a server of this version, which refuses settings that it does not know."""
+    major = int(re.match(r"\d+", version)[0])  # type: ignore[index]  # `find_binaries` has found one
+    newer = (settings for since, settings in NEWER_SETTINGS.items() if major >= since)
+    return SETTINGS | {name: value for settings in newer for name, value in settings.items()}
 
 
 def server_account() -> Account:
