@@ -32,6 +32,7 @@ app.conf.update(
     task_acks_late=False,  # a tick that was lost need not be repeated: the next one follows
     worker_prefetch_multiplier=1,
     worker_concurrency=len(tick_names()),  # a turn lasts a whole interval, so each group needs a process of its own
+    worker_pool="apps.worker.process_pool:ProcessPool",
     worker_hijack_root_logger=False,
     worker_send_task_events=False,
     accept_content=["json"],

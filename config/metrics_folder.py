@@ -6,6 +6,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from billiard import current_process
+
 from config import env
 
 VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it when it is imported
@@ -14,6 +16,15 @@ VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it when it is i
 def is_shared() -> bool:
     """Return whether this process shares its metrics with other processes of its pool."""
     return bool(env.text(VARIABLE, ""))
+
+
+def _name_of_process() -> str:
+    """Return the name of this process's files: a new process of the pool continues those of the one that it replaces.
+
+    With the process id in the name, files would remain of each process that has ended.
+    """
+    index = getattr(current_process(), "index", None)
+    return "main" if index is None else f"pool-{index}"
 
 
 def prepare_metrics_folder() -> None:
@@ -30,6 +41,9 @@ def prepare_metrics_folder() -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, mode=0o700)
     os.environ[VARIABLE] = str(folder)
+    from prometheus_client import values  # only now: it reads the variable when it is imported
+
+    values.ValueClass = values.MultiProcessValue(_name_of_process)
 
     def remove() -> None:
         if os.getpid() == owner:  # the processes of the pool inherit this function

@@ -32,6 +32,7 @@ MODULES = (
     "apps.worker.tick_scheduler",
     "apps.worker.notices",
     "apps.worker.outside_world",
+    "apps.worker.process_pool",
     "apps.worker.turn",
     "apps.worker.watchdog",
     "celery.apps.beat",

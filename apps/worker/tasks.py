@@ -26,6 +26,7 @@ from apps.objects.free_memory import keep_returning
 from apps.objects.metrics_server import serve_metrics
 from apps.objects.outbox import channels
 from apps.objects.store import store
+from apps.worker import process_pool
 from apps.worker.audit_delivery import AuditDelivery
 from apps.worker.beat_presence import BeatPresence
 from apps.worker.clock import monotonic_seconds
@@ -64,12 +65,13 @@ def _end_on_sigterm() -> None:
 def tick(name: str) -> None:
     """Run a turn of "group/shard"."""
     _end_on_sigterm()
-    run_turn(name)
+    process_pool.turn_ended(run_turn(name))
 
 
-def run_turn(name: str) -> None:
+def run_turn(name: str) -> int:
     """Run a turn of "group/shard" for one interval, and longer until the next tick of that name is received.
 
+    Returns how many objects were processed.
     So a group is still run when ticks stop. A process outside the pool sees no ticks and ends after the interval.
     """
     group, _, shard = name.partition("/")
@@ -80,7 +82,7 @@ def run_turn(name: str) -> None:
         return _tick_times.forked and turn.lease is not None and _tick_times.latest(name) <= began
 
     with tracing.span("turn", group=group, shard=int(shard)):
-        turn.run(
+        return turn.run(
             INTERVAL_SECONDS,
             go_on=no_later_tick,
             stopped=lambda: _stopping.is_set() or _tick_times.ended,

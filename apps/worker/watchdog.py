@@ -39,7 +39,7 @@ class Watchdog:
         self,
         tick_times: TickTimes,
         store: DjangoStore,
-        turn: Callable[[str], None],
+        turn: Callable[[str], object],
         stopping: threading.Event,
         *,
         nudges: KeptNudges,

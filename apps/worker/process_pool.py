@@ -1,0 +1,61 @@
+"""The pool of a worker: Celery's, of which a process ends between two turns if it has kept too much memory.
+
+Celery's own limits count turns, or the largest memory ever. With the first, processes that need no new one are
+replaced as well. With the second, this happens while much has to be done.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from billiard.pool import EX_RECYCLE
+from celery.concurrency import asynpool, prefork
+
+from apps.worker.clock import monotonic_seconds
+from apps.worker.kept_memory import KeptMemory
+
+log = logging.getLogger(__name__)
+
+kept: KeptMemory | None = None  # None: not a process of the pool
+
+
+class PoolProcess(asynpool.Worker):
+    """A process of the pool."""
+
+    def on_loop_start(self, pid: int) -> None:
+        global kept
+        kept = KeptMemory(monotonic_seconds())
+        super().on_loop_start(pid)
+
+    def _make_child_methods(self, *arguments: Any) -> None:
+        super()._make_child_methods(*arguments)
+        received: Callable[[], Any] = self.wait_for_job  # type: ignore[has-type]  # billiard has no types
+
+        def wait_for_job() -> Any:
+            if kept is not None and kept.too_much:
+                log.info("this process ends, because it has kept memory of large batches; another one takes over")
+                sys.exit(EX_RECYCLE)
+            return received()
+
+        self.wait_for_job = wait_for_job
+
+
+class AsyncPool(asynpool.AsynPool):
+    """Starts these processes."""
+
+    Worker = PoolProcess
+
+
+class ProcessPool(prefork.TaskPool):
+    """What the setting `worker_pool` names."""
+
+    Pool = AsyncPool
+
+
+def turn_ended(processed: int) -> None:
+    """Look at the memory after a turn that processed so many objects. Outside of the pool nothing happens."""
+    if kept is not None:
+        kept.turn_ended(processed, monotonic_seconds())

@@ -1,0 +1,94 @@
+"""A process of the pool that has kept much memory of large batches ends between two turns, and a new one takes over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from apps.worker.kept_memory import FEW, MOST_KEPT, YOUNGEST, KeptMemory, own_memory
+from controlplane import kinds
+from tests.api.server import free_ports
+from tests.apps.stack import WITHIN, Stack, deployment, policy, stack
+from tests.processes import Process, family, until
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What this process has, in its only item, instead of what the system says."""
+    now = [100 << 20]
+    monkeypatch.setattr("apps.worker.kept_memory.own_memory", lambda: now[0])
+    return now
+
+
+def test_a_process_that_has_kept_much_ends_after_a_quiet_turn(memory: list[int]) -> None:
+    kept = KeptMemory(1000.0)
+    memory[0] += MOST_KEPT + 1
+
+    kept.turn_ended(FEW + 1, 1000.0 + YOUNGEST)
+    after_much_work = kept.too_much
+    kept.turn_ended(FEW, 1000.0 + YOUNGEST)
+
+    assert not after_much_work
+    assert kept.too_much
+
+
+def test_a_process_that_is_young_or_has_kept_little_stays(memory: list[int]) -> None:
+    kept = KeptMemory(1000.0)
+    memory[0] += MOST_KEPT
+    kept.turn_ended(0, 1000.0 + YOUNGEST)
+    with_little = kept.too_much
+
+    memory[0] += 1
+    kept.turn_ended(0, 1000.0 + YOUNGEST - 1)
+
+    assert not with_little
+    assert not kept.too_much
+
+
+def test_memory_that_a_process_takes_is_counted() -> None:
+    before = own_memory()
+    taken = bytearray(b"x") * (32 << 20)
+
+    assert own_memory() - before > 30 << 20
+    assert len(taken) == 32 << 20
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_processes_are_replaced_between_turns_and_work_and_metrics_go_on(
+    tmp_path: Path, redis_url: str, redis_client: object
+) -> None:
+    (port,) = free_ports(1)
+    with stack(tmp_path, redis_url, lease_seconds="6", controllers="policies") as running:
+        running.create(policy("member1"))
+        running.processes.environment["LIFEBOAT_METRICS_PORT"] = str(port)
+        worker = running.processes.worker(application="tests.apps.replaced")
+        first = children(worker)
+        del running.processes.environment["LIFEBOAT_METRICS_PORT"]
+        running.processes.beat()
+        running.create(deployment("web"))
+        until(lambda: bindings(running) == {"web-deployment"}, within=WITHIN)
+        until(lambda: first.isdisjoint(children(worker)) and len(children(worker)) == len(first), within=WITHIN)
+
+        running.create(deployment("shop"))
+
+        until(lambda: bindings(running) == {"web-deployment", "shop-deployment"}, within=WITHIN)
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=WITHIN) as answer:
+            shown = answer.read().decode()
+        assert 'lifeboat_reconciled_objects_total{controller="policies"}' in shown
+        names = {file.name.rpartition("_")[2] for file in (tmp_path / "metrics" / str(port)).iterdir()}
+        assert names <= {"main.db", *(f"pool-{index}.db" for index in range(len(first)))}
+        log = (running.processes.folder / "worker-0.log").read_text()
+    assert "Traceback" not in log, log
+    assert log.count("this process ends") >= len(first)
+
+
+def children(worker: Process) -> set[int]:
+    """Return the processes of the pool."""
+    return set(family(worker)) - {worker.pid}
+
+
+def bindings(running: Stack) -> set[str]:
+    return {one.metadata.name for one in running.store.list(kinds.RESOURCE_BINDING)}
