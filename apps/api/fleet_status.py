@@ -24,7 +24,7 @@ from apps.clusters.models import Cluster as ClusterRow
 from apps.failover.drills import last_drill
 from apps.objects.configuration import configuration
 from apps.objects.store import store
-from apps.objects.tallies import BINDINGS
+from apps.objects.tallies import ANSWERS
 from controlplane import kinds
 from controlplane.apimachinery.as_written import plain
 from controlplane.apimachinery.errors import NotFound
@@ -32,7 +32,7 @@ from controlplane.apimachinery.meta import ObjectMeta, Ref, to_seconds
 from controlplane.controllers.readiness import ROUND
 from controlplane.controllers.reads.fleet_state import fleet_state
 from controlplane.insight import readiness_row
-from controlplane.insight.situation import Facts, Tally, Task, situation
+from controlplane.insight.situation import EVICTIONS, TARGETS, TASKS, Facts, Tally, Task, situation
 from controlplane.kinds import fleet_status
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.fleet_status import NAME, RESOURCE, FleetStatus, Prepared
@@ -40,7 +40,8 @@ from controlplane.kinds.rows import BindingReadiness, ReadinessRound
 
 TASKS_READ: Final = 200  # the oldest graceful evictions, of which the stuck ones are counted
 
-_TALLIES: Final = f"SELECT counted, cluster, state, reason, number FROM objects_tally WHERE counted <> '{BINDINGS}'"
+_COUNTED: Final = ", ".join(f"'{counted}'" for counted in (EVICTIONS, TARGETS, TASKS, ANSWERS))
+_TALLIES: Final = f"SELECT counted, cluster, state, reason, number FROM objects_tally WHERE counted IN ({_COUNTED})"
 _TASKS: Final = f"""
     SELECT binding, from_cluster, purge_mode, created_at, grace_period_seconds FROM failover_gracefulevictiontask
     WHERE created_at IS NOT NULL ORDER BY created_at LIMIT {TASKS_READ}"""

@@ -100,8 +100,8 @@ class ReadinessPage(Page):
         }
 
     def _counted(self) -> int:
-        """Return the number of rows that match the filters. Of a cluster or a namespace: COUNTED + 1 at most."""
-        if self.chosen.keys() & {"cluster", "namespace"}:
+        """Return the number of rows that match the filters. Of a cluster in a namespace: COUNTED + 1 at most."""
+        if self.chosen.keys() >= {"cluster", "namespace"}:
             return self._rows().order_by()[: COUNTED + 1].count()
         return answers(**self.chosen)
 

@@ -323,8 +323,9 @@ class Tally(ReadOnlyModel):
     """How many rows a table has for each cluster and state. Triggers keep the numbers with every statement.
 
     `counted`: a name of `apps.objects.tallies`. `state` and `reason`: those of an eviction (Stays: its copy stays), the
-    purge mode of a task, verdict and obstacles of a readiness, kind and namespace of a binding; "" for targets. Pages
-    read these few rows instead of counting thousands.
+    purge mode of a task, verdict and obstacles of a readiness, kind and namespace of a binding; "" for targets.
+    Readiness is also counted by cluster, and by namespace with both in `reason`. Pages read these few rows instead of
+    counting thousands.
     """
 
     id = models.BigAutoField(primary_key=True)

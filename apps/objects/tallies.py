@@ -12,6 +12,8 @@ from controlplane.kinds.rows import BindingReadiness
 
 BINDINGS: Final = "Binding"  # by kind (state) and namespace (reason)
 ANSWERS: Final = BindingReadiness.__name__  # by verdict (state) and obstacles (reason)
+OF_CLUSTER: Final = "AnswerOfCluster"  # by cluster, verdict (state) and obstacles (reason)
+OF_NAMESPACE: Final = "AnswerOfNamespace"  # by namespace (state), and verdict and obstacles (reason)
 _FIELDS: Final = Counted._fields
 
 
@@ -52,7 +54,20 @@ def namespaces_of(kind: str) -> list[str]:
     return list(Tally.objects.filter(counted=BINDINGS, state=kind).order_by("reason").values_list("reason", flat=True))
 
 
-def answers(*, verdict: str = "", obstacle: str = "") -> int:
-    """Return how many bindings have an answer about their readiness; "": whatever the verdict, or the obstacles."""
-    found = (one for one in tallies_of(ANSWERS) if verdict in ("", one.state))
-    return sum(one.number for one in found if obstacle in ("", *one.reason.split(",")))
+def answers(*, verdict: str = "", obstacle: str = "", cluster: str = "", namespace: str = "") -> int:
+    """Return how many bindings have an answer about their readiness; "": whatever the verdict, the obstacles, the
+    cluster or the namespace. Only a cluster or a namespace may be given. One query."""
+    assert not (cluster and namespace), "no tally counts by both"
+    if namespace:
+        found = Tally.objects.filter(counted=OF_NAMESPACE, cluster="", state=namespace)
+    else:
+        found = Tally.objects.filter(counted=OF_CLUSTER if cluster else ANSWERS, cluster=cluster)
+    return sum(
+        number
+        for state, reason, number in found.values_list("state", "reason", "number")
+        if _says((reason if namespace else f"{state},{reason}").split(","), verdict, obstacle)
+    )
+
+
+def _says(answer: list[str], verdict: str, obstacle: str) -> bool:
+    return verdict in ("", answer[0]) and obstacle in ("", *answer[1:])

@@ -7,6 +7,7 @@ import io
 import re
 from html import unescape
 
+import msgspec
 import pytest
 from django.test import Client
 
@@ -45,6 +46,12 @@ def page(client: Client, url: str) -> str:
     return unescape(got.content.decode())
 
 
+def counted(text: str) -> int:
+    """Return the number of bindings that the page says it lists."""
+    (number,) = re.findall(r"<h2>(\d+) bindings?</h2>", text)
+    return int(number)
+
+
 def listed(text: str) -> list[str]:
     return re.findall(r'<a href="/bindings/[^/]+/([a-z0-9-]+)">', text)
 
@@ -67,6 +74,12 @@ FILTERS = {
     "obstacle=OnHold": ["db"],
     "cluster=member2": ["db"],
     "namespace=lab": ["web"],
+    "verdict=Blocked&cluster=member1": ["api"],
+    "obstacle=OnHold&cluster=member2": ["db"],
+    "verdict=Blocked&namespace=shop": ["api", "db"],
+    "obstacle=NoRefuge&namespace=shop": ["api"],
+    "cluster=member1&namespace=lab": ["web"],
+    "verdict=Ready&namespace=nowhere": [],
 }
 
 
@@ -78,8 +91,24 @@ def test_the_list_and_the_file_have_what_the_filter_chooses(root: Client, query:
     lines = list(csv.DictReader(io.StringIO(root.get(f"/readiness.csv?{query}").content.decode())))
 
     assert listed(text) == FILTERS[query]
+    assert counted(text) == len(FILTERS[query])
     assert [line["name"] for line in lines] == FILTERS[query]
     assert f'href="/readiness.csv?{query}"' in text
+
+
+def test_the_number_of_a_cluster_and_of_a_namespace_follows_each_change_of_an_answer(root: Client) -> None:
+    both = msgspec.structs.replace(answer("web"), clusters=("member1", "member2"))
+    answers(both, answer("api", NO_REFUGE))
+
+    before = [counted(page(root, f"/readiness?{query}")) for query in COUNTED]
+    answers(msgspec.structs.replace(answer("web", HELD), clusters=("member2",)))
+    after = [counted(page(root, f"/readiness?{query}")) for query in COUNTED]
+
+    assert before == [2, 1, 2, 1]
+    assert after == [1, 1, 2, 2]
+
+
+COUNTED = ("cluster=member1", "cluster=member2", "namespace=shop", "namespace=shop&verdict=Blocked")
 
 
 def test_a_message_in_the_file_is_no_formula(root: Client) -> None:

@@ -25,8 +25,14 @@ _TALLY = """
     END $$"""
 
 
-def tallied(table: str, counted: str, *, cluster: str, state: str = "''", reason: str = "''") -> migrations.RunSQL:
-    """Return the operation that counts the rows of a table from now on. `cluster`, `state`, `reason`: SQL of a row."""
+def tallied(
+    table: str, counted: str, *, cluster: str, state: str = "''", reason: str = "''", trigger: str = "tally"
+) -> migrations.RunSQL:
+    """Return the operation that counts the rows of a table from now on.
+
+    `cluster`, `state`, `reason`: SQL of a row. A row for which it yields several clusters counts once for each.
+    `trigger`: part of the names of the triggers.
+    """
     arguments = ", ".join("'" + one.replace("'", "''") + "'" for one in (counted, cluster, state, reason))
     enter = [
         f"""
@@ -37,11 +43,11 @@ def tallied(table: str, counted: str, *, cluster: str, state: str = "''", reason
     rows["update"] = f"{rows['delete']} {rows['insert']}"
     enter += [
         f"""
-        CREATE TRIGGER {table}_tally_{operation} AFTER {operation.upper()} ON {table} REFERENCING {transition}
+        CREATE TRIGGER {table}_{trigger}_{operation} AFTER {operation.upper()} ON {table} REFERENCING {transition}
         FOR EACH STATEMENT EXECUTE FUNCTION objects_tally({arguments})"""
         for operation, transition in rows.items()
     ]
-    leave = [f"DROP TRIGGER {table}_tally_{operation} ON {table}" for operation in rows]
+    leave = [f"DROP TRIGGER {table}_{trigger}_{operation} ON {table}" for operation in rows]
     return migrations.RunSQL(enter, [*leave, f"DELETE FROM objects_tally WHERE counted = '{counted}'"])
 
 
