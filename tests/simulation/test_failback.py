@@ -6,6 +6,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref
@@ -15,10 +16,11 @@ from controlplane.insight import record
 from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.failback import FAILBACK, Failback
 from tests.simulation.manifests import DIVIDED, DUPLICATED, HELD, NGINX
-from tests.simulation.stories import NGINX_BINDING, apply, binding, copies_on, joined, placed, running
+from tests.simulation.stories import NGINX_BINDING, QUICK, apply, binding, copies_on, joined, placed, running
 from tests.simulation.world import Simulation
 
 SEEDS = range(3)
+SELDOM = replace(QUICK, cluster_status_update_frequency=5)  # seconds; stories of half an hour are simulated in a third
 HOME = """
 apiVersion: failover.lifeboat.io/v1alpha1
 kind: Failback
@@ -44,7 +46,7 @@ def edit(world: Simulation, **spec: object) -> None:
 
 def failed_over(*manifests: str, members: int = 2, down: str = "member1", seed: int = 0) -> Simulation:
     """A world in which a member failed, was left, and is back for a while."""
-    world = joined(*(f"member{number}" for number in range(1, members + 1)), seed=seed)
+    world = joined(*(f"member{number}" for number in range(1, members + 1)), seed=seed, settings=SELDOM)
     apply(world, *manifests)
     world.run(40)
     assert away(world, down) == 0
