@@ -28,6 +28,11 @@ _VERSIONS: Final = """
     SELECT o.namespace, o.name, o.resource_version FROM unnest(%s::text[], %s::text[]) AS w(namespace, name)
     JOIN objects_object o ON o.kind = 'Secret' AND o.namespace = w.namespace AND o.name = w.name"""
 
+# An earlier token of an agent is replaced by its latest.
+_OF_AGENTS: Final = f"""
+    SELECT cluster_uid, max(expires) FROM {Token._meta.db_table}
+    WHERE cluster_uid = ANY(%s) AND expires IS NOT NULL GROUP BY cluster_uid"""
+
 
 class Expiries:
     """The expiries as this process has read them last. May be used from any thread."""
@@ -72,14 +77,10 @@ def _of_member(cluster: Cluster, secret: Any) -> Iterator[tuple[str, datetime]]:
 
 def _of_agents(clusters: Iterable[Cluster]) -> Iterator[Expiry]:
     names = {one.metadata.uid: one.metadata.name for one in clusters}
-    rows = Token.objects.filter(cluster_uid__in=list(names), expires__isnull=False)
-    latest: dict[str, datetime] = {}
-    for uid, at in rows.values_list("cluster_uid", "expires"):
-        assert uid is not None, "the query selects by it"
-        assert at is not None, "the query leaves out the others"
-        latest[uid] = max(at, latest.get(uid, at))  # an earlier token of the agent is replaced by its latest
-    for uid, at in latest.items():
-        yield Expiry(names[uid], "token of the agent", at)
+    with connection.cursor() as cursor:
+        cursor.execute(_OF_AGENTS, (list(names),))
+        for uid, at in cursor.fetchall():
+            yield Expiry(names[uid], "token of the agent", at)
 
 
 def token_expiry(token: str) -> datetime | None:

@@ -15,7 +15,6 @@ from apps.console.changes import lines_of
 from apps.console.cluster_acts import ACTS
 from apps.console.object_links import binding_url
 from apps.console.page import Page, offset_of
-from apps.failover.models import BindingReadiness
 from apps.objects.configuration import configuration
 from apps.objects.models import Event as EventRow
 from apps.objects.store import store
@@ -37,7 +36,7 @@ from controlplane.kinds.drain import DRAIN
 from controlplane.kinds.failback import FAILBACK
 from controlplane.kinds.fleet_status import BAD, OK, WARN, MemberStatus
 from controlplane.kinds.obstacle import BLOCKS
-from controlplane.kinds.rows import Collected, Observation
+from controlplane.kinds.rows import BindingReadiness, Collected, Observation
 from controlplane.settings import Settings
 
 CLUSTERS: Final = 50  # clusters on a page of their list
@@ -192,10 +191,10 @@ class ClusterPage(Page):
         targets = list(TargetCluster.objects.filter(cluster=name, binding__gt=after).order_by("binding")[: PAGE + 1])
         shown = targets[:PAGE]
         bindings = store().get([Ref.parse(one.binding) for one in shown])
-        readiness = BindingReadiness.objects.in_bulk([one.binding for one in shown])
+        answers = store().rows(BindingReadiness, "key", [one.binding for one in shown])
         return {
             "workloads": [
-                workload_of(one, bindings.get(Ref.parse(one.binding)), readiness.get(one.binding)) for one in shown
+                workload_of(one, bindings.get(Ref.parse(one.binding)), _first(answers, one.binding)) for one in shown
             ],
             "after": shown[-1].binding if len(targets) > PAGE else "",
             "is_first": not after,
@@ -320,7 +319,7 @@ class Workload(NamedTuple):
     why: str
 
 
-def workload_of(target: TargetCluster, binding: Binding | None, row: Any) -> Workload:
+def workload_of(target: TargetCluster, binding: Binding | None, row: BindingReadiness | None) -> Workload:
     """Return a line of the table of workloads. `row`: the stored BindingReadiness; None: there is none yet."""
     ref = Ref.parse(target.binding)
     copy = None
@@ -335,16 +334,16 @@ def workload_of(target: TargetCluster, binding: Binding | None, row: Any) -> Wor
     return Workload(ref.namespace, name, kind, url, target.replicas, health, is_last_known, fate, badge, why)
 
 
-def fate_of(row: Any, cluster: str) -> tuple[str, str, str]:
+def fate_of(row: BindingReadiness | None, cluster: str) -> tuple[str, str, str]:
     """Return what would become of a copy if its cluster went down, as a word, a badge and the reason."""
     if row is None:
         return "not known yet", "off", ""
-    here = [one for one in row.obstacles if one.get("cluster", "") in ("", cluster)]
-    blocking = next((one for one in here if one.get("severity") == BLOCKS), None)
+    here = [one for one in row.obstacles if one.cluster in ("", cluster)]
+    blocking = next((one for one in here if one.severity == BLOCKS), None)
     if blocking is not None:
-        return "stays", "bad", f"{blocking.get('message', '')}. {blocking.get('remedy', '')}"
+        return "stays", "bad", f"{blocking.message}. {blocking.remedy}"
     if here:
-        return "moves, with limits", "warn", here[0].get("message", "")
+        return "moves, with limits", "warn", here[0].message
     return "moves", "ok", ""
 
 

@@ -17,6 +17,7 @@ from django.utils.text import Truncator
 
 from apps.console.object_links import cluster_url
 from apps.console.templatetags import console
+from controlplane.kinds.fleet_status import BAD, WARN
 from controlplane.scheduling.filter_table import KEEPS, PASSES, REFUSES, Cell
 
 register = template.Library()
@@ -49,6 +50,8 @@ _WORKLOAD_ROW: Final = (
     '<td data-label="Replicas" class="num">{}</td><td data-label="Health">{}</td>'
     '<td data-label="Fate">{} <span class="hint">{}</span></td></tr>\n'
 )
+_STRIP_ITEM: Final = '<li><a class="{}" href="{}" title="{}" aria-label="{}">{}</a></li>'
+_SEVERITIES: Final = {BAD: ("bad", "✕"), WARN: ("warn", "!")}
 _HEALTH: Final = {"Healthy": "ok", "Unhealthy": "bad"}
 _FATE: Final = 200  # characters of the reason that a row shows
 _FILTER_ROW: Final = '<tr><td class="nowrap"><a href="{}">{}</a>{}</td>{}<td>{}</td></tr>\n'
@@ -164,6 +167,18 @@ def _workload_row(line: Any) -> str:
         _badge(line.badge, line.fate),
         console.moments(why),
     )
+
+
+@register.simple_tag
+def strip_items(members: Iterable[Any]) -> SafeString:
+    """Return the clusters of a region (`fleet_status.MemberStatus`), each as a link of one character."""
+    return mark_safe("".join(map(_strip_item, members)))
+
+
+def _strip_item(one: Any) -> str:
+    style, sign = _SEVERITIES.get(one.severity, ("ok", "✓"))
+    said = escape(f"{one.name}: {one.state}")
+    return _STRIP_ITEM.format(style, escape(cluster_url(one.name)), said, said, sign)
 
 
 @register.simple_tag
