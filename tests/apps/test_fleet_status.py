@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
+from django.contrib.auth.models import User
 from django.test import Client
 from msgspec.structs import replace
 
+from apps.api.expiries import EXPIRIES
+from apps.api.models import Token
 from apps.failover.models import Eviction, GracefulEvictionTask
 from apps.objects.configuration import configuration
 from apps.objects.models import Tally
@@ -15,6 +19,7 @@ from apps.objects.store import store
 from apps.resources.models import Binding, TargetCluster
 from controlplane.engine.decision import Decision, Delete, Drop, Save
 from controlplane.engine.state import Actor
+from controlplane.insight.situation import Expiry
 from tests.apps.pages import change, in_queue, stored
 from tests.apps.statements import statements
 from tests.builders.bare import START, binding, cluster
@@ -51,6 +56,23 @@ def counted() -> dict[tuple[str, str, str, str], int]:
 
 def save(*rows: Any) -> None:
     store().apply([(None, Decision(changes=tuple(map(Save, rows))))], by=Actor("test"))
+
+
+def test_the_latest_token_of_an_agent_decides_when_its_login_expires(root: Client) -> None:
+    agents = stored(cluster("member1"), cluster("member2"), cluster("member3"))
+    user, first, last = User.objects.create(username="agent"), START, START + timedelta(days=7)
+    for number, (uid, at) in enumerate(
+        [
+            (agents[0].metadata.uid, last),
+            (agents[0].metadata.uid, first),
+            (agents[1].metadata.uid, None),
+            ("gone", last),
+        ]
+    ):
+        Token.objects.create(user=user, name=f"t{number}", digest=f"d{number}", cluster_uid=uid, expires=at)
+    Token.objects.create(user=user, name="of a person", digest="p", expires=first)
+
+    assert EXPIRIES.read(agents) == [Expiry("member1", "token of the agent", last)]
 
 
 def test_tallies_are_the_counts_of_their_tables_after_every_write(root: Client) -> None:
