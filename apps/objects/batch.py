@@ -312,7 +312,7 @@ class Batch:
     def _with_writer(self, change: Save | Drop) -> Save | Drop:
         """Return the change with the name of its writer in the value, if the type of the value keeps it."""
         keeps_writer = isinstance(change, Save) and change.row.NUMBERED
-        return Save(replace(change.row, writer=self.by.name)) if keeps_writer else change
+        return replace(change, row=replace(change.row, writer=self.by.name)) if keeps_writer else change
 
     def _add_events(
         self,

@@ -8,7 +8,7 @@ here [heartbeat-leases].
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Condition, Ref, condition, with_condition
 from controlplane.apimachinery.names import CLUSTER_NAMESPACE
 from controlplane.clusters import fence, flapping, health, heartbeats
-from controlplane.controllers.reads.fleet_state import FLEET
+from controlplane.controllers.reads.fleet_state import FLEET, next_look
 from controlplane.engine.controller import Controller, Ownership, all_clusters
 from controlplane.engine.decision import Decision, Event, Put, Save
 from controlplane.engine.state import State, Watch
@@ -62,6 +62,18 @@ def _lease_renewed(old: Template | None, new: Template | None) -> Iterable[Ref]:
     return (Ref(CLUSTER, "", new.metadata.name),)
 
 
+def _observed(old: Observation | None, new: Observation | None) -> Iterable[Ref]:
+    """A cluster is due when something else was observed of it than before.
+
+    Probes compares only observations of a calm cluster. These wait until the cluster is looked at anyway.
+    """
+    row = new or old
+    assert row is not None, "a row was stored or removed"
+    if old is not None and new == replace(old, observed_at=row.observed_at, answered_at=row.answered_at):
+        return ()
+    return (Ref(CLUSTER, "", row.key),)
+
+
 class ClusterStatus(Controller):
     """Key: a Cluster. Writes its status and ends its fence, and writes the Observation of a Pull member."""
 
@@ -71,7 +83,7 @@ class ClusterStatus(Controller):
     watches = (
         Watch(CLUSTER, _cluster_changed),
         Watch(LEASE, _lease_renewed),
-        Watch("row/Observation", lambda old, new: [Ref(CLUSTER, "", (new or old).key)]),
+        Watch("row/Observation", _observed),
         Watch("row/Collected", lambda old, new: [Ref(CLUSTER, "", (new or old).key)]),
         Watch(FAILOVER_CONFIGURATION, lambda old, new: (FLEET,), fan_out=True),
     )
@@ -125,8 +137,7 @@ class ClusterStatus(Controller):
         changed = cluster if status == cluster.status else replace(cluster, status=status)
         fenced = fence.check(changed, answered_at=None if seen is None else seen.answered_at, now=now)
         changed = fenced.cluster
-        pause = timedelta(seconds=settings.cluster_monitor_period)
-        wakes = [now + pause, settled.wake_at, flaps.wake_at, fenced.wake_at]
+        wakes = [next_look(settings, now=now), settled.wake_at, flaps.wake_at, fenced.wake_at]
         rows = (
             (Save(seen),)
             if pulled and seen is not None and _is_worth_storing(seen, snapshot.observation, settings)

@@ -7,7 +7,7 @@ times in which the eviction tier stopped all evictions [eviction-tier].
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -23,6 +23,7 @@ from controlplane.controllers.reads.fleet_state import (
     cluster_health_changed,
     failover_configuration,
     fleet_states,
+    next_look,
 )
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import Decision, Event, Save
@@ -94,7 +95,7 @@ class FleetWatch(Controller):
         return Decision(
             changes=tuple(Save(row) for row, stored in rows if row != stored),
             events=tuple(events),
-            wake_at=now + timedelta(seconds=settings.cluster_monitor_period),
+            wake_at=next_look(settings, now=now),
             reason="FleetWatch",
         )
 

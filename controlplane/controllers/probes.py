@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref, Struct
-from controlplane.clusters.health import observe, seen
+from controlplane.clusters.health import TRUE, observe, seen
 from controlplane.clusters.questions import Answer, Probe, endpoint_of
 from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.reads.member_access import connection_fields, credentials
@@ -85,4 +85,11 @@ class Probes(MemberController):
         lost = (answer.reason or ACCESS_REFUSED) if answer.access else ""
         observed = seen(answer.code, problem=answer.problem, access=lost)
         wake_at = now + timedelta(seconds=settings.cluster_status_update_frequency)
-        return Decision(changes=(Save(observe(before, observed, settings, now=now)),), wake_at=wake_at)
+        row = observe(before, observed, settings, now=now)
+        known = snapshot.seen if _is_calm(snapshot.subject) and row.status == TRUE else None
+        return Decision(changes=(Save(row, known),), wake_at=wake_at)
+
+
+def _is_calm(cluster: Cluster) -> bool:
+    """Test whether another answer like the last changes nothing: no fence ends by it, and no threshold counts it."""
+    return cluster.answers and not cluster.flapping

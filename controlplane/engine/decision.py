@@ -41,9 +41,13 @@ def deleting(obj: Object, *, now: datetime) -> Delete:
 
 
 class Save(msgspec.Struct, frozen=True, gc=False):
-    """Store a row-native value (`kinds.rows`). It has no version and no change log; the last writer wins."""
+    """Store a row-native value (`kinds.rows`). It has no version and no change log; the last writer wins.
+
+    `old`: the value as the writer read it, for watches that compare; None: there was none, or it is not compared.
+    """
 
     row: Any
+    old: Any = None
 
 
 class Drop(msgspec.Struct, frozen=True, gc=False):

@@ -76,7 +76,7 @@ class Router:
         type_ = type(row)
         if (watches := self._by_row.get(type_)) is None:
             watches = self._by_row[type_] = self._by_kind.get(f"row/{type_.__name__}", ())
-        old, new = (None, row) if isinstance(change, Save) else (row, None)
+        old, new = (change.old, row) if isinstance(change, Save) else (row, None)
         for name, watch in watches:
             for ref in watch.to(old, new):
                 if name != by.name or ref != own:

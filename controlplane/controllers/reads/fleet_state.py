@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.clusters import eviction_tier
@@ -22,10 +22,20 @@ FLEET = Ref(FAILOVER_CONFIGURATION, "", NAME)
 """Stands for the whole fleet: the key of controllers that have one key only, and the origin of a fan-out to all
 clusters."""
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FLEET_ROW = "default"
 QUEUE_ROW = "queue"
 TIER_ROW = "tier"  # not part of FLEET_ROW: a change of FLEET_ROW makes every binding on a tainted cluster due
 STOPS_KEPT = 8  # how many of the latest stops (`rows.Stop`) a row keeps
+
+
+def next_look(settings: Settings, *, now: datetime) -> datetime:
+    """Return when what is looked at in each `cluster_monitor_period` is looked at again, at most one period from `now`.
+
+    It is the same moment for all clusters and the fleet, so that one batch looks at all of them.
+    """
+    period = timedelta(seconds=settings.cluster_monitor_period)
+    return now + period - (now - _EPOCH) % period
 
 
 def fleet_state(state: State) -> FleetState:
