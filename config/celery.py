@@ -44,7 +44,7 @@ app.conf.update(
         for name in tick_names()
     },
     beat_scheduler="apps.worker.tick_scheduler:TickScheduler",
-    beat_max_loop_interval=1,
+    beat_max_loop_interval=INTERVAL_SECONDS,
 )
 # Otherwise Celery closes the database pool of a process after each tick, and PostgreSQL starts a new session for
 # each turn. A turn returns its connections itself.

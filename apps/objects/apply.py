@@ -50,16 +50,28 @@ from controlplane.engine.capacity_conflicts import NewReservation, NewReservatio
 from controlplane.engine.decision import Decision
 from controlplane.engine.routing import Router
 from controlplane.engine.state import Actor, Claim, HeldLease, LeaseLost, Outcome
+from controlplane.kinds.rows import Eviction
 
 logger = logging.getLogger(__name__)
 
 TRANSACTION_BYTES = 4 << 20  # more than the statements of one transaction take
 CHANGES_CHANNEL = "lifeboat"  # payload: the newest version
+LOGGED_ROWS = (Eviction,)  # a trigger gives their changes versions (migration 0019 of failover)
 
 _LOCK = """
     INSERT INTO objects_counter (id, version) VALUES (1, %s)
     ON CONFLICT (id) DO UPDATE SET version = objects_counter.version + excluded.version
     RETURNING version, clock_timestamp()"""
+# Takes the write lock without a version. The row stays as it is, so `origin.seen` tells that no object was written. It
+# is created if it is missing. The time is read after the wait for the lock.
+_LOCK_ONLY = """
+    WITH locked AS MATERIALIZED (SELECT version FROM objects_counter WHERE id = 1 FOR UPDATE),
+    created AS (
+        INSERT INTO objects_counter (id, version) SELECT 1, 0 WHERE NOT EXISTS (SELECT 1 FROM locked)
+        ON CONFLICT (id) DO UPDATE SET version = objects_counter.version
+        RETURNING version
+    )
+    SELECT version, clock_timestamp() FROM (SELECT * FROM locked UNION ALL SELECT * FROM created) AS one"""
 _SET_VERSION = "UPDATE objects_counter SET version = %s WHERE id = 1"
 _HELD_LEASE = """
     SELECT 1 FROM objects_lease WHERE name = %s AND shard = %s AND epoch = %s AND until > clock_timestamp() FOR SHARE"""
@@ -351,7 +363,7 @@ class _Transaction:
         compared = {ref: obj for ref, obj in stored.items() if obj is not None or ref not in created}
         guards, count = batch.guards(), len(self.prepared.settled.lines)
         self.raw.execute("BEGIN")
-        locked = self._run(_LOCK, (count,))
+        locked = self._run(_LOCK, (count,)) if count else self._run(_LOCK_ONLY)
         held = self._run(_HELD_LEASE, (lease.name, lease.shard, lease.epoch)) if lease is not None else None
         moved_answers = [self._run(*query) for query in moved_queries(compared)]
         generation_answers = [self._run(*query) for query in generation_queries(guards)]
@@ -417,9 +429,11 @@ class _Transaction:
         ):
             self._run(query, params)
         settled = prepared.settled
-        if settled.lines or settled.marks:
-            names = ",".join(sorted({mark.controller for mark in settled.marks}))
+        names = ",".join(sorted({mark.controller for mark in settled.marks}))
+        if settled.lines or any(isinstance(change.row, LOGGED_ROWS) for change in settled.row_changes):
             self._run(_NOTIFY, (CHANGES_CHANNEL, str(self.newest), names, due.CHANNEL, names))
+        elif names:
+            self._run(due.NOTIFY, (due.CHANNEL, names))
 
 
 def _clock(cursor: BinaryCursor) -> datetime:

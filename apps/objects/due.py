@@ -43,20 +43,25 @@ _GIVE_BACK = f"""
 # statement would read all rows of its controllers, also those that are due in minutes.
 _FREE_NOW = "(lease_until IS NULL OR lease_until <= clock_timestamp())"
 _DUE_NOW = f"due_at <= (SELECT clock_timestamp()) AND {_FREE_NOW}"
+# Both have a row with the time, and nothing else, if there is nothing to claim.
 _LOOK = f"""
-    SELECT kind, namespace, name, seq, cursor, due_at, clock_timestamp() FROM objects_due
-    WHERE lower(controller) = %s AND {_DUE_NOW} AND hash %% %s = %s
-    ORDER BY due_at, seq LIMIT %s"""
+    SELECT found.*, clock_timestamp() FROM (SELECT 1) AS one LEFT JOIN (
+        SELECT kind, namespace, name, seq, cursor, due_at FROM objects_due
+        WHERE lower(controller) = %s AND {_DUE_NOW} AND hash %% %s = %s
+        ORDER BY due_at, seq LIMIT %s
+    ) found ON true"""
 _CLAIM = f"""
     WITH picked AS (
         SELECT id FROM objects_due
         WHERE lower(controller) = %s AND {_DUE_NOW} AND hash %% %s = %s
         ORDER BY due_at, seq LIMIT %s
         FOR UPDATE SKIP LOCKED
+    ), claimed AS (
+        UPDATE objects_due d SET lease_until = clock_timestamp() + %s * interval '1 second'
+        FROM picked WHERE d.id = picked.id
+        RETURNING d.kind, d.namespace, d.name, d.seq, d.cursor, d.due_at
     )
-    UPDATE objects_due d SET lease_until = clock_timestamp() + %s * interval '1 second'
-    FROM picked WHERE d.id = picked.id
-    RETURNING d.kind, d.namespace, d.name, d.seq, d.cursor, d.due_at, clock_timestamp()"""
+    SELECT claimed.*, clock_timestamp() FROM (SELECT 1) AS one LEFT JOIN claimed ON true"""
 _RELEASE = f"""
     UPDATE objects_due d SET lease_until = NULL, due_at = coalesce(%s, clock_timestamp())
     FROM unnest(%s, %s, %s, %s) AS w(controller, kind, namespace, name) WHERE {_SAME}"""
@@ -68,11 +73,6 @@ _FREE = """
     UPDATE objects_due d SET lease_until = NULL FROM unnest(%s, %s) AS w(controller, shards)
     WHERE lower(d.controller) = w.controller AND d.lease_until IS NOT NULL AND d.hash %% w.shards = %s
       AND d.lease_until <= coalesce(%s, 'infinity'::timestamptz)"""
-_WITH_WORK = f"""
-    SELECT w.name FROM unnest(%s, %s) AS w(name, shards) CROSS JOIN LATERAL (
-        SELECT 1 FROM objects_due WHERE lower(controller) = w.name AND {_DUE_NOW} AND hash %% w.shards = %s
-        ORDER BY due_at LIMIT 1
-    ) first"""
 # Claimed rows count only before the first free row in the order of the index: a later one can be claimed later than it.
 _NEXT = f"""
     SELECT min(least(free.due_at, claimed.free_at)) FROM unnest(%s) AS w(name)
@@ -83,7 +83,20 @@ _NEXT = f"""
         SELECT min(greatest(lease_until, due_at)) AS free_at FROM objects_due
         WHERE lower(controller) = w.name AND due_at < coalesce(free.due_at, 'infinity') AND NOT {_FREE_NOW}
     ) claimed ON true"""
-_NEXT_IN = f"SELECT extract(epoch FROM next.at - clock_timestamp())::float8 FROM ({_NEXT}) AS next(at)"
+# The same for each controller, in seconds and of one shard.
+_UNTIL_DUE = f"""
+    SELECT w.name, extract(epoch FROM least(free.due_at, claimed.free_at) - clock_timestamp())::float8
+    FROM unnest(%s, %s) AS w(name, shards)
+    LEFT JOIN LATERAL (
+        SELECT due_at FROM objects_due
+        WHERE lower(controller) = w.name AND {_FREE_NOW} AND hash %% w.shards = %s ORDER BY due_at LIMIT 1
+    ) free ON true
+    LEFT JOIN LATERAL (
+        SELECT min(greatest(lease_until, due_at)) AS free_at FROM objects_due
+        WHERE lower(controller) = w.name AND due_at < coalesce(free.due_at, 'infinity') AND NOT {_FREE_NOW}
+          AND hash %% w.shards = %s
+    ) claimed ON true
+    WHERE free.due_at IS NOT NULL OR claimed.free_at IS NOT NULL"""
 _COUNT = "SELECT count(*) FROM objects_due WHERE lower(controller) = ANY(%s) AND due_at <= (SELECT clock_timestamp())"
 _WHICH = "controller = %s AND kind = %s AND namespace = %s AND name = %s"
 _CURSOR = f"UPDATE objects_due SET lease_until = NULL, cursor = CASE WHEN seq = %s THEN %s ELSE '' END WHERE {_WHICH}"
@@ -91,6 +104,7 @@ _END = f"DELETE FROM objects_due WHERE {_WHICH} AND seq = %s"
 
 
 CHANNEL = "due"  # payload: names of the controllers with new work, separated by commas
+NOTIFY = "SELECT pg_notify(%s, %s)"
 
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -189,10 +203,8 @@ def claim(
     """
     which = (controller, shards, shard, limit)
     rows = cursor.run(*((_CLAIM, (*which, lease_seconds)) if lease_seconds else (_LOOK, which))).fetchall()
-    if not rows:
-        nothing = cursor.run("SELECT clock_timestamp()").fetchone()
-        assert nothing is not None
-        return Claims(nothing[0], ())
+    if rows[0][0] is None:
+        return Claims(rows[0][6], ())
     rows.sort(key=lambda row: (row[5], row[3]))
     claims = (
         Claim(controller, Ref(kind, namespace, name), seq, cursor_text)
@@ -241,25 +253,20 @@ def end_chunk(cursor: BinaryCursor, claim: Claim, *, to: str | None) -> None:
         cursor.run(_CURSOR, (claim.seq, to or "", *which))
 
 
-def with_work(cursor: BinaryCursor, shards: Mapping[str, int], *, shard: int) -> set[str]:
-    """Return the controllers that can claim a row now. `shards`: the number of shards of each controller."""
-    rows = cursor.run(_WITH_WORK, (texts(list(shards)), bigints(list(shards.values())), shard))
-    return {name for (name,) in rows}
-
-
 def next_due(cursor: BinaryCursor, controllers: Collection[str]) -> datetime | None:
     """Return when the first row of these controllers can be claimed; None: they have no row."""
     row = cursor.run(_NEXT, (texts(controllers),)).fetchone()
     return None if row is None else row[0]
 
 
-def seconds_until_due(cursor: BinaryCursor, controllers: Collection[str]) -> float | None:
-    """Return the seconds until the first row of these controllers can be claimed, by the clock of the database.
+def seconds_until_due(cursor: BinaryCursor, shards: Mapping[str, int], *, shard: int) -> dict[str, float]:
+    """Return the seconds until the first row of each controller can be claimed, by the clock of the database.
 
-    None: they have no row.
+    `shards`: the number of shards of each controller. At most 0: a row can be claimed now. A controller without rows in
+    the shard is left out.
     """
-    row = cursor.run(_NEXT_IN, (texts(controllers),)).fetchone()
-    return None if row is None else row[0]
+    names, numbers = texts(list(shards)), bigints(list(shards.values()))
+    return dict(cursor.run(_UNTIL_DUE, (names, numbers, shard, shard)).fetchall())
 
 
 def count_due(cursor: BinaryCursor, controllers: Collection[str]) -> int:
@@ -272,4 +279,4 @@ def count_due(cursor: BinaryCursor, controllers: Collection[str]) -> int:
 
 def notify(cursor: BinaryCursor, controllers: Collection[str]) -> None:
     """Notify listeners, when the transaction commits, that these controllers have new due rows."""
-    cursor.run("SELECT pg_notify(%s, %s)", (CHANNEL, ",".join(sorted(controllers))))
+    cursor.run(NOTIFY, (CHANNEL, ",".join(sorted(controllers))))

@@ -8,6 +8,7 @@ from apps.objects.arrays import BinaryCursor
 from controlplane.engine.state import HeldLease
 
 _TAKE = """
+    WITH before AS (SELECT holder FROM objects_lease WHERE name = %s AND shard = %s)
     INSERT INTO objects_lease AS l (name, shard, holder, epoch, until)
     VALUES (%s, %s, %s, 1, clock_timestamp() + %s * interval '1 second')
     ON CONFLICT (name, shard) DO UPDATE SET
@@ -15,7 +16,7 @@ _TAKE = """
         until = excluded.until,
         epoch = CASE WHEN l.holder = excluded.holder AND l.until > clock_timestamp() THEN l.epoch ELSE l.epoch + 1 END
     WHERE l.holder = excluded.holder OR l.until <= clock_timestamp()
-    RETURNING epoch"""
+    RETURNING epoch, coalesce((SELECT holder = '' FROM before), false)"""
 _DROP = """
     UPDATE objects_lease SET until = clock_timestamp(), holder = ''
     WHERE name = %s AND shard = %s AND epoch = %s AND holder = %s"""
@@ -37,8 +38,8 @@ def held_lately(cursor: BinaryCursor, seconds: float) -> set[tuple[str, int]]:
 
 def take(cursor: BinaryCursor, name: str, shard: int, *, holder: str, seconds: float) -> HeldLease | None:
     """Take or renew a lease and return it. None: another process holds the lease."""
-    row = cursor.run(_TAKE, (name, shard, holder, seconds)).fetchone()
-    return None if row is None else HeldLease(name, shard, row[0])
+    row = cursor.run(_TAKE, (name, shard, name, shard, holder, seconds)).fetchone()
+    return None if row is None else HeldLease(name, shard, row[0], returned=row[1])
 
 
 def drop(cursor: BinaryCursor, lease: HeldLease, *, holder: str) -> None:

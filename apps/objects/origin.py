@@ -7,7 +7,7 @@ paused. That happens under the write lock, so that only the first of several pro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -35,6 +35,7 @@ _ORIGIN = """
         d.oid::bigint
     FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()"""
 _DATABASE = "SELECT '', 0, oid::bigint FROM pg_database WHERE datname = current_database()"
+_STATE_AND = f"SELECT * FROM ({_STATE}) AS state, ({{}}) AS origin"
 _BEGIN = """
     INSERT INTO objects_origin (id, installation, system, timeline, database, floor, held_for)
     VALUES (1, gen_random_uuid()::text, %s, %s, %s, 0, '') ON CONFLICT (id) DO NOTHING"""
@@ -77,10 +78,9 @@ class Look(NamedTuple):
 
 
 def state() -> State:
-    """Return the state of the database."""
-    found = _origin()
-    with binary_cursor() as cursor:
-        return _read(cursor, found)
+    """Return the state of the database, by one statement."""
+    *stored, system, timeline, database = _with_origin(_STATE_AND)
+    return _state(stored, Origin(system, timeline, database))
 
 
 def look(remembered: Callable[[str], VersionMark | None]) -> Look:
@@ -173,6 +173,10 @@ def _go_beyond(cursor: BinaryCursor, version: int, found: Origin, why: str) -> N
 def _read(cursor: BinaryCursor, found: Origin) -> State:
     row = cursor.run(_STATE).fetchone()
     assert row is not None
+    return _state(row, found)
+
+
+def _state(row: Sequence[Any], found: Origin) -> State:
     version, written_at, now, installation, system, timeline, database, *hold = row
     kept = None if installation is None else Origin(system, timeline, database)
     return State(
@@ -181,17 +185,21 @@ def _read(cursor: BinaryCursor, found: Origin) -> State:
 
 
 def _origin() -> Origin:
-    """Return the origin, as far as the server reveals it to the role of this process."""
+    return Origin(*_with_origin("{}"))
+
+
+def _with_origin(statement: str) -> tuple[Any, ...]:
+    """Return the row of a statement with the origin in it, as far as the server reveals that to our role."""
     for query in (_ORIGIN, _DATABASE):
         try:
             with binary_cursor() as cursor:
-                row = cursor.run(query).fetchone()
+                row: tuple[Any, ...] | None = cursor.run(statement.format(query)).fetchone()
         except Error as error:
             if query is _DATABASE or not _is_refusal(error):
                 raise
             continue
         assert row is not None
-        return Origin(*row)
+        return row
     raise AssertionError("unreachable")
 
 

@@ -98,11 +98,6 @@ class DjangoStore(DjangoState):
         with binary_cursor() as cursor:
             return due.claim(cursor, controller, shard=shard, shards=shards, limit=limit, lease_seconds=lease_seconds)
 
-    def with_work(self, shards: Mapping[str, int], *, shard: int) -> set[str]:
-        """Return the controllers that can claim a row now, in one query. `shards`: the number of shards of each."""
-        with binary_cursor() as cursor:
-            return due.with_work(cursor, shards, shard=shard)
-
     def release(self, claims: Sequence[Claim], *, due_at: datetime | None = None) -> None:
         if claims:
             with _writing() as cursor:
@@ -133,9 +128,10 @@ class DjangoStore(DjangoState):
         with binary_cursor() as cursor:
             return due.next_due(cursor, controllers)
 
-    def seconds_until_due(self, controllers: Collection[str]) -> float | None:
+    def seconds_until_due(self, shards: Mapping[str, int], *, shard: int) -> dict[str, float]:
+        """Return the seconds until each controller can claim a row, in one query; see `due.seconds_until_due`."""
         with binary_cursor() as cursor:
-            return due.seconds_until_due(cursor, controllers)
+            return due.seconds_until_due(cursor, shards, shard=shard)
 
     def take_lease(self, name: str, shard: int, *, holder: str, seconds: float) -> HeldLease | None:
         with binary_cursor() as cursor:

@@ -42,11 +42,12 @@ class Nudges:
     def listen(self) -> None:
         """Start to receive. Call this before looking for work, so that no notification is missed in between.
 
-        A connection that was open before is asked whether it still is.
+        A connection that was open before is read, which finds out whether the server has closed it meanwhile. What was
+        notified is dropped, because the look for work follows.
         """
         if self._connection is not None:
             try:
-                self._connection.execute(f"LISTEN {CHANNEL}")
+                received(self._connection, 0.0)
             except psycopg.OperationalError:
                 self.close()
         self._listening()

@@ -1,6 +1,7 @@
 """Detects that the database was restored from a backup, from what this process and Redis remember of it.
 
-Redis keeps the newest resourceVersion of each installation; API and members processes write it every two seconds.
+Redis keeps the newest resourceVersion of each installation. API and members processes look at it every two seconds, and
+write it if it has another one.
 Two cases are not detected: versions lost that were written after the last mark, and a restore on the same server
 while Redis lost its mark. For these there is `manage.py restored`.
 """
@@ -41,6 +42,7 @@ class RestoreDetector:
         self._mark: Any = client.register_script(_MARK)
         self._installation = ""
         self._seen: VersionMark | None = None  # None: this process has not read the version yet
+        self._in_redis: VersionMark | None = None  # what the last look at Redis found; None: nothing, or it was away
 
     def check(self) -> RestoreHold | None:
         """Check the database, and raise the counter of resourceVersions if it was restored.
@@ -48,6 +50,7 @@ class RestoreDetector:
         Returns since when and why nothing is written to members; None: members are written to as usual.
         Raises django.db.Error if the database cannot be reached.
         """
+        self._in_redis = None
         found = origin.look(self._remembered)
         self._remember(found.state)
         if found.finding.verdict == "Restored":
@@ -58,7 +61,8 @@ class RestoreDetector:
 
     def _remembered(self, installation: str) -> VersionMark | None:
         own = self._seen if installation == self._installation else None
-        marks = [mark for mark in (own, self._marked(installation)) if mark is not None]
+        self._in_redis = self._marked(installation)
+        marks = [mark for mark in (own, self._in_redis) if mark is not None]
         return max(marks, key=lambda mark: mark.version, default=None)
 
     def _marked(self, installation: str) -> VersionMark | None:
@@ -71,6 +75,8 @@ class RestoreDetector:
 
     def _remember(self, state: origin.State) -> None:
         self._installation, self._seen = state.installation, VersionMark(state.version, state.now)
+        if self._in_redis is not None and self._in_redis.version == state.version:
+            return
         try:
             self._mark(keys=[PREFIX + state.installation], args=[state.version, state.now.timestamp()])
         except redis.RedisError:

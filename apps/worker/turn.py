@@ -69,6 +69,7 @@ class Turn:
         self.lease: HeldLease | None = None
         self._renewed = 0.0
         self._failed: set[str] = set()  # controllers that could not load or write a batch in this turn
+        self._until_due: float | None = None  # seconds from the last look until a row can be claimed; None: no row
 
     def run(
         self,
@@ -126,14 +127,14 @@ class Turn:
         Left out are controllers that are disabled or have failed in this turn, and all once the lease is lost.
         """
         settings, seen = self.configuration.settings(), 0
-        due = self.store.with_work(self.shards, shard=self.shard)
+        due = {
+            name: seconds
+            for name, seconds in self.store.seconds_until_due(self.shards, shard=self.shard).items()
+            if settings.runs(name) and name not in self._failed
+        }
+        self._until_due = min(due.values(), default=None)
         for controller in self.controllers:
-            if (
-                controller.name in due
-                and settings.runs(controller.name)
-                and controller.name not in self._failed
-                and self._renew()
-            ):
+            if due.get(controller.name, 1.0) <= 0 and controller.name not in self._failed and self._renew():
                 claimed = self._batch(controller, settings).claimed
                 RECONCILED.labels(controller.name).inc(claimed)
                 seen += claimed
@@ -174,8 +175,9 @@ class Turn:
         before, asked_at = self.lease, monotonic_seconds()
         self.lease = self.store.take_lease(self.group.name, self.shard, holder=self.holder, seconds=self.lease_seconds)
         self._renewed = asked_at
-        if self.lease is not None and self.lease != before:
-            self.store.take_over(self.shards, shard=self.shard)
+        if self.lease is not None and (before is None or self.lease.epoch != before.epoch):
+            if not self.lease.returned:
+                self.store.take_over(self.shards, shard=self.shard)
             self._mark_at_start()
         if self.lease is not None:
             self._trim_change_log()
@@ -211,8 +213,8 @@ class Turn:
             log.info("dropped %d partitions of the change log that are beyond its limits", dropped)
 
     def _wait_for_work(self, nudges: Nudges, ends: float) -> None:
-        settings = self.configuration.settings()
-        left = self.store.seconds_until_due({name for name in self.names if settings.runs(name)})
+        """Wait for a notification, at most until the first row that the last look found can be claimed."""
+        left = self._until_due
         longest = min(LONGEST_WAIT, self.lease_seconds / 3)  # the lease is renewed between two waits
         wait = longest if left is None else min(longest, max(left, 0.001))
         close_old_connections()  # the other threads of this process use the session meanwhile

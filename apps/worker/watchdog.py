@@ -27,6 +27,7 @@ from controlplane.engine.state import HeldLease
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = INTERVAL_SECONDS / 2  # between two checks of the leases
+SHARED_SECONDS = 0.9 * LOOK_SECONDS  # for so long the others of a pool rely on a process that found all groups run
 QUIET_SECONDS = 2 * INTERVAL_SECONDS  # a group whose lease was free for so long is run without a tick
 STOPPED: Final = "worker-stopped"  # lease that a pool holds while its main process does not run
 STOPPED_SECONDS = 5.0  # without a sign of the main process
@@ -69,7 +70,7 @@ class Watchdog:
                 continue
             try:
                 self._report_main()
-                self._run_free_group()
+                self.run_free_group()
                 database_away = False
             except OperationalError as error:
                 if not database_away:
@@ -89,14 +90,18 @@ class Watchdog:
             self._store.drop_lease(self._stopped, holder=self._main)
             self._stopped = None
 
-    def _run_free_group(self) -> None:
+    def run_free_group(self) -> None:
         """Take a turn with the first group whose lease is free. Each process starts the search at another group."""
-        held = self._store.held_lately(QUIET_SECONDS)
-        names = tick_names()
+        now, names = monotonic_seconds(), tick_names()
+        if self._tick_times.all_ran_within(SHARED_SECONDS, now):
+            return
+        held = {f"{group}/{shard}" for group, shard in self._store.held_lately(QUIET_SECONDS)}
+        if held.issuperset(names):
+            self._tick_times.all_run(now)
+            return
         first = os.getpid() % len(names)
         for name in names[first:] + names[:first]:
-            group, _, shard = name.partition("/")
-            if (group, int(shard)) in held:
+            if name in held:
                 continue
             if self._tick_times.claim_without_tick(name, monotonic_seconds(), after=QUIET_SECONDS):
                 log.warning("%s: its lease was free for %g s; it is run without ticks", name, QUIET_SECONDS)

@@ -178,11 +178,15 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
 
 
 class HeldLease(msgspec.Struct, frozen=True, gc=False):
-    """A lease that a process held when it started to decide. `apply` refuses to write under an older `epoch`."""
+    """A lease that a process held when it started to decide. `apply` refuses to write under an older `epoch`.
+
+    `returned`: the holder before returned it, so it works on nothing any more. False: it did not, or that is not known.
+    """
 
     name: str
     shard: int
     epoch: int
+    returned: bool = False
 
 
 class Actor(msgspec.Struct, frozen=True, gc=False):
