@@ -29,7 +29,7 @@ from tests.core.test_wire_protobuf import body as enveloped
 
 OURS = sorted(kind.key for kind in KINDS if kind.resource.group.endswith(("karmada.io", "lifeboat.io")))
 OTHERS = sorted(kind.key for kind in KINDS if kind.key not in OURS)
-EACH = {"ours": 7, "others": 97}
+EACH = {"ours": 13, "others": 97}
 CHOSEN = int(os.environ.get("LIFEBOAT_WRONG_TYPES", "0"))
 
 

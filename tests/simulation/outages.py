@@ -26,9 +26,9 @@ def serving(*names: str, seed: int = 0, policy: str = DIVIDED, replicas: int = 3
     return world
 
 
-def left(*names: str, seed: int = 0) -> Simulation:
+def left(*names: str, seed: int = 0, **fields: Any) -> Simulation:
     """Return a simulation whose member1 went down after it had served, and was left for good."""
-    world = serving(*names, seed=seed)
+    world = serving(*names, seed=seed, **fields)
     world.fault("member1", "down")
     world.run(90)
     assert "member1" not in placed(world)

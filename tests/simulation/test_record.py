@@ -17,7 +17,7 @@ from controlplane.kinds.failover_record import FailoverRecord, Step
 from tests.simulation.manifests import DUPLICATED, cluster
 from tests.simulation.member import Member
 from tests.simulation.outages import left, serving
-from tests.simulation.stories import NGINX_BINDING, apply, joined, placed, running
+from tests.simulation.stories import EACH_SECOND, NGINX_BINDING, apply, joined, placed, running
 from tests.simulation.world import Simulation
 
 GOLDEN = Path(__file__).parent / "golden" / "divided.yaml"
@@ -63,7 +63,7 @@ def plain(found: FailoverRecord) -> dict[str, Any]:
 @pytest.mark.parametrize("seed", range(4))
 def test_the_divided_example_is_reported_as_it_was(seed: int) -> None:
     """The overview: member1 of two fails, and its replica moves."""
-    (found,) = reported(left("member1", "member2", seed=seed))
+    (found,) = reported(left("member1", "member2", seed=seed, settings=EACH_SECOND))
 
     assert plain(found) == yaml.safe_load(GOLDEN.read_text())
 
@@ -157,7 +157,7 @@ def decided(found: FailoverRecord) -> Step:
     ],
 )
 def test_what_held_an_eviction_before_it_was_decided_is_reported_with_seconds(manifest: str, report_of: str) -> None:
-    world = serving("member1", "member2")
+    world = serving("member1", "member2", settings=EACH_SECOND)
     apply(world, manifest)
     world.fault("member1", "down")
     world.run(200)
@@ -190,7 +190,7 @@ def test_a_refuge_that_was_waited_for_is_reported_until_there_is_one() -> None:
 
 
 def test_a_tier_that_let_nothing_leave_is_reported_with_its_times() -> None:
-    world = serving("member1", "member2", "member3", "member4")
+    world = serving("member1", "member2", "member3", "member4", settings=EACH_SECOND)
     for name in ("member1", "member3", "member4"):
         world.fault(name, "down")
     world.run(100)
