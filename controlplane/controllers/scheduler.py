@@ -289,8 +289,9 @@ class _BatchScheduler:
             rows = _reservation_writes(snapshot, self._reserved(snapshot), spec.clusters, binding)
             changes = _writes(binding_outcome.caught_up(binding), binding, rows)
             return Decision(changes=changes, reason="ResultStands") if changes else NOTHING
-        uncounted = {row.cluster: row for row in self._live(snapshot) if not row.reserved}
-        reserved = self._reserved(snapshot)
+        living = self._live(snapshot)
+        uncounted = {row.cluster: row for row in living if not row.reserved}
+        reserved = Reserved(binding, snapshot.hint, [row for row in living if row.reserved])
         binding_outcome.give_back(self.ledger, self.fleet, reserved.reservations)
         item = Item(
             binding.spec,

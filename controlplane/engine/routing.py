@@ -31,6 +31,7 @@ class Router:
         self._by_row: dict[type, Sequence[tuple[str, Watch]]] = {}
         self._of_templates: dict[str, Sequence[tuple[str, Watch]]] = {}  # by kind, with those of every template
         self._allowed: dict[tuple[tuple[str, ...], str, bool], frozenset[str]] = {}
+        self._allowed_rows: set[tuple[tuple[str, ...], type]] = set()
         for controller in self.controllers.values():
             for watch in controller.watches:
                 self._by_kind.setdefault(watch.kind, []).append((controller.name, watch))
@@ -97,7 +98,12 @@ class Router:
         """Return what the change writes although none of the controllers may, for example "Cluster.spec.taints"."""
         if isinstance(change, Save | Drop):
             type_ = type(change.row)
-            return "" if any(type_ in self._owned(name).rows for name in names) else f"rows {type_.__name__}"
+            if (names, type_) in self._allowed_rows:
+                return ""
+            if not any(type_ in self._owned(name).rows for name in names):
+                return f"rows {type_.__name__}"
+            self._allowed_rows.add((names, type_))
+            return ""
         subject = change.old if isinstance(change, Delete) else change.new
         kind = kind_key(subject.api_version, subject.kind)
         is_template = isinstance(subject, Template)

@@ -116,9 +116,10 @@ class SchedulerDryRun:
     def _reserved(self, binding: Binding) -> Sequence[CapacityReservation]:
         """Return the capacity that is reserved for a binding: by an earlier dry run here, else by a stored reservation
         that the scheduler has not used yet."""
-        if (taken := self._taken.get(binding.ref)) is not None:
+        ref, at = binding.ref, self._reserved_capacity.at
+        if (taken := self._taken.get(ref)) is not None:
             return taken.reservations
-        own, at = self._reserved_capacity.own.get(str(binding.ref), ()), self._reserved_capacity.at
+        own = self._reserved_capacity.own.get(str(ref), ())
         return [] if at is None else [item for item in live(own, collected_at={}, now=at) if item.reserved]
 
     def reserve(self, binding: Binding, refuge: Refuge, *, now: datetime) -> Reservation:

@@ -26,14 +26,18 @@ MAX_PARTS_READ: Final = 200
 def application(binding: Binding) -> str:
     """Return the application that a binding is a part of, as a value of the index `together`; "": of no application."""
     placement, metadata = binding.spec.placement, binding.metadata
-    if placement is None or not placement.spread_constraints or not metadata.namespace or not one_cluster(placement):
+    if placement is None or not placement.spread_constraints or not metadata.namespace:
         return ""
     together = metadata.annotations.get(TOGETHER_ANNOTATION)
-    policy = metadata.annotations.get(PROPAGATION_POLICY_NAME_ANNOTATION)
-    if policy is not None:
-        return "" if together == NO else f"{metadata.namespace}/{policy}"
-    cluster_policy = metadata.annotations.get(CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION)
-    return f"{metadata.namespace}//{cluster_policy}" if cluster_policy is not None and together == YES else ""
+    name = metadata.annotations.get(PROPAGATION_POLICY_NAME_ANNOTATION)
+    if name is None:
+        cluster_policy = metadata.annotations.get(CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION)
+        if cluster_policy is None or together != YES:
+            return ""
+        name = f"/{cluster_policy}"
+    elif together == NO:
+        return ""
+    return f"{metadata.namespace}/{name}" if one_cluster(placement) else ""
 
 
 def one_cluster(placement: Placement) -> bool:
