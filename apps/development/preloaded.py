@@ -81,7 +81,7 @@ def preload() -> None:
 
 
 def _configure_logging_once() -> None:
-    """Keep the children from configuring logging again, which would copy more than 1 MB in each.
+    """Keep the children from configuring logging again, which would copy about 1 MB in each.
 
     Its handlers write to standard error and output, which each child redirects. A file has to be opened by each child.
     """
