@@ -32,7 +32,7 @@ from tests.simulation.audit import Audit
 from tests.simulation.eviction_watch import EvictionWatch
 from tests.simulation.manifests import ANYWHERE, DIVIDED, DUPLICATED, NGINX, admitted
 from tests.simulation.member import DOWN, UP
-from tests.simulation.stories import QUICK, again, in_service
+from tests.simulation.stories import EACH_SECOND, again, in_service
 from tests.simulation.taint_watch import TaintWatch
 from tests.simulation.timeline import reported
 from tests.simulation.world import START, Simulation
@@ -49,7 +49,7 @@ PER_SEED = 7  # faults
 SHARED = 0.7  # share of those that need an outage and make do with one there is
 POLICIES = (DIVIDED, DUPLICATED, ANYWHERE)
 APPS = tuple(f"app-{number}" for number in range(3))
-SETTINGS: Settings = msgspec.structs.replace(QUICK, graceful_eviction_timeout=25)
+SETTINGS: Settings = msgspec.structs.replace(EACH_SECOND, graceful_eviction_timeout=25)
 
 Predicate = Callable[[], bool]
 

@@ -34,7 +34,7 @@ QUICK = replace(
     cluster_success_threshold=3,
     cluster_failure_threshold=3,
 )
-EACH_SECOND = replace(QUICK, cluster_status_update_frequency=1)  # for reports that say when each step was
+EACH_SECOND = replace(QUICK, cluster_status_update_frequency=1)  # for random trouble and for times in reports
 
 
 def joined(
