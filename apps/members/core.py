@@ -25,7 +25,8 @@ from controlplane.settings import MemberSettings
 log = logging.getLogger(__name__)
 
 REFRESH_SECONDS = 2.0
-MARK_SECONDS = 0.05
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds between a report of members and the write that marks its Work
+PAUSE_FOR_EACH = 0.005  # seconds for each Work of the write before
 
 
 class Core:
@@ -39,7 +40,7 @@ class Core:
         self._changed: set[Ref] = set()
         self._read: set[Key] = set()
         self._to_mark = asyncio.Event()
-        self.answers = Answers(host, settings, self.executor, changed=self._works_changed, read=self._kind_read)
+        self.answers = Answers(host, settings, self.executor, changed=self.works_changed, read=self._kind_read)
         self.pumps = {
             controller.name: Pump(controller, host, self.answers.answer, self.executor) for controller in controllers
         }
@@ -49,7 +50,7 @@ class Core:
         for pump in self.pumps.values():
             tasks.create_task(pump.run())
         tasks.create_task(self._refreshing())
-        tasks.create_task(self._marking())
+        tasks.create_task(self.marking())
 
     async def close(self) -> None:
         """Close all connections and end the threads."""
@@ -61,7 +62,8 @@ class Core:
         run = asyncio.get_running_loop().run_in_executor
         return await run(self.executor, self.host.connected, function, *arguments)
 
-    def _works_changed(self, works: list[Ref]) -> None:
+    def works_changed(self, works: list[Ref]) -> None:
+        """Take note of Works whose objects changed on members."""
         self._changed.update(works)
         self._to_mark.set()
 
@@ -69,21 +71,23 @@ class Core:
         self._read.add(key)
         self._to_mark.set()
 
-    async def _marking(self) -> None:
+    async def marking(self) -> None:
         """Mark Works whose objects changed as due for the controller work_status, many in one write."""
+        marked = 0
         while True:
             await self._to_mark.wait()
-            await asyncio.sleep(MARK_SECONDS)  # collects changes that arrive together into one write
+            await asyncio.sleep(pause_after(marked))  # collects changes that arrive together into one write
             self._to_mark.clear()
             works, self._changed = self._changed, set()
             read, self._read = self._read, set()
+            marked = len(works)
             try:
                 await self.in_thread(self._mark, works, read)
             except self.host.away as error:
                 log.warning("members: the store is away; trying again: %s", self.host.cause(error))
                 await asyncio.sleep(AWAY_SECONDS)
                 self._read |= read
-                self._works_changed(list(works))
+                self.works_changed(list(works))
             self.pumps[WorkStatus.name].wake.set()
 
     def _mark(self, works: set[Ref], read: set[Key]) -> None:
@@ -111,6 +115,15 @@ class Core:
                 log.warning("members: the store is away; trying again: %s", self.host.cause(error))
                 store_away = True
             await asyncio.sleep(REFRESH_SECONDS)
+
+
+def pause_after(marked: int) -> float:
+    """Return the seconds for which reports are collected after a write that marked so many Works.
+
+    A member changes the status of a new workload several times within a second. While many are made, its reports become
+    one write of its Work, so the members receive the rest sooner.
+    """
+    return min(max(SHORTEST_PAUSE, marked * PAUSE_FOR_EACH), LONGEST_PAUSE)
 
 
 def wanted(state: State) -> dict[Key, Target]:

@@ -18,6 +18,7 @@ from apps.agent.process import MemoryHost
 from apps.agent.registration import NotTrusted, authority_in, is_registered
 from apps.agent.store import AgentStore
 from apps.members.answers import Answers
+from apps.members.core import SHORTEST_PAUSE, Core
 from apps.members.pump import Pump
 from controlplane.apimachinery.meta import Condition
 from controlplane.apimachinery.names import WORK_FINALIZER
@@ -146,3 +147,28 @@ def test_a_pump_ends_although_it_is_notified_in_the_same_moment(tmp_path: Path) 
 
     with ThreadPoolExecutor(1) as threads:
         assert asyncio.run(ends())
+
+
+def test_reports_of_a_work_after_many_others_are_one_write(tmp_path: Path) -> None:
+    """Else the reports of new workloads would take the time in which others are applied."""
+
+    async def marks() -> int:
+        held = store(tmp_path)
+        core = Core(MemoryHost(held, Settings(), lambda names: None), [WorkStatus()], Settings().members, threads=1)
+        due = held.due.setdefault(WorkStatus.name, {})
+        running = asyncio.create_task(core.marking())
+        core.works_changed([work(f"web-{number}").ref for number in range(200)])
+        while len(due) < 200:
+            await asyncio.sleep(0)
+        before, late = max(row.seq for row in due.values()), work("late").ref
+        core.works_changed([late])
+        await asyncio.sleep(3 * SHORTEST_PAUSE)
+        core.works_changed([late])
+        while late not in due:
+            await asyncio.sleep(0)
+        await asyncio.sleep(3 * SHORTEST_PAUSE)
+        running.cancel()
+        await core.close()
+        return due[late].seq - before
+
+    assert asyncio.run(marks()) == 1
