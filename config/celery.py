@@ -2,8 +2,11 @@
 
 import os
 import sys
+from datetime import UTC, datetime
+from functools import partial
 
 from celery import Celery
+from celery.schedules import schedule
 from kombu.transport.redis import Channel
 
 from apps.worker.groups import INTERVAL_SECONDS, tick_names
@@ -22,6 +25,8 @@ TICK_OPTIONS = {"expires": INTERVAL_SECONDS, "retry": False}
 Channel.do_restore = False
 
 app = Celery("lifeboat")
+# Celery's own clock looks for ambiguous times of day, also in UTC, which was a fifth of what beat did.
+_EACH_INTERVAL = schedule(INTERVAL_SECONDS, nowfun=partial(datetime.now, UTC))
 app.conf.update(
     broker_url=env.text("REDIS_URL", default="redis://127.0.0.1:6379/0"),
     broker_connection_retry_on_startup=True,
@@ -40,7 +45,7 @@ app.conf.update(
     timezone="UTC",
     enable_utc=True,
     beat_schedule={
-        name: {"task": "lifeboat.tick", "schedule": INTERVAL_SECONDS, "args": (name,), "options": TICK_OPTIONS}
+        name: {"task": "lifeboat.tick", "schedule": _EACH_INTERVAL, "args": (name,), "options": TICK_OPTIONS}
         for name in tick_names()
     },
     beat_scheduler="apps.worker.tick_scheduler:TickScheduler",
