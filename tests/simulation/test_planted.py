@@ -135,7 +135,7 @@ def brings_back_whatever_goes_on(patch: pytest.MonkeyPatch) -> None:
 CAUGHT: dict[Plant, int] = {
     takes_tokens_before_the_recheck: 0,
     evicts_without_token: 0,
-    purges_on_empty_targets: 219,
+    purges_on_empty_targets: 290,
     takes_any_copy_for_healthy: 2,
     restarts_windows_on_restart: 15,
     creates_tokens_at_a_tier_change: 0,
