@@ -73,10 +73,12 @@ class Core:
 
     async def marking(self) -> None:
         """Mark Works whose objects changed as due for the controller work_status, many in one write."""
-        marked = 0
+        marked, wrote_at, clock = 0, 0.0, asyncio.get_running_loop().time
         while True:
             await self._to_mark.wait()
-            await asyncio.sleep(pause_after(marked))  # collects changes that arrive together into one write
+            await asyncio.sleep(
+                pause_after(marked, clock() - wrote_at)
+            )  # collects changes that arrive together into one write
             self._to_mark.clear()
             works, self._changed = self._changed, set()
             read, self._read = self._read, set()
@@ -88,6 +90,7 @@ class Core:
                 await asyncio.sleep(AWAY_SECONDS)
                 self._read |= read
                 self.works_changed(list(works))
+            wrote_at = clock()
             self.pumps[WorkStatus.name].wake.set()
 
     def _mark(self, works: set[Ref], read: set[Key]) -> None:
@@ -117,13 +120,13 @@ class Core:
             await asyncio.sleep(REFRESH_SECONDS)
 
 
-def pause_after(marked: int) -> float:
-    """Return the seconds for which reports are collected after a write that marked so many Works.
+def pause_after(marked: int, since: float) -> float:
+    """Return the seconds for which reports are collected. `since`: seconds since a write that marked so many Works.
 
     A member changes the status of a new workload several times within a second. While many are made, its reports become
     one write of its Work, so the members receive the rest sooner.
     """
-    return min(max(SHORTEST_PAUSE, marked * PAUSE_FOR_EACH), LONGEST_PAUSE)
+    return max(SHORTEST_PAUSE, min(marked * PAUSE_FOR_EACH, LONGEST_PAUSE) - since)
 
 
 def wanted(state: State) -> dict[Key, Target]:

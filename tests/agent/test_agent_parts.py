@@ -18,7 +18,7 @@ from apps.agent.process import MemoryHost
 from apps.agent.registration import NotTrusted, authority_in, is_registered
 from apps.agent.store import AgentStore
 from apps.members.answers import Answers
-from apps.members.core import SHORTEST_PAUSE, Core
+from apps.members.core import SHORTEST_PAUSE, Core, pause_after
 from apps.members.pump import Pump
 from controlplane.apimachinery.meta import Condition
 from controlplane.apimachinery.names import WORK_FINALIZER
@@ -172,3 +172,11 @@ def test_reports_of_a_work_after_many_others_are_one_write(tmp_path: Path) -> No
         return due[late].seq - before
 
     assert asyncio.run(marks()) == 1
+
+
+@pytest.mark.parametrize(
+    ("marked", "since", "pause"),
+    [(0, 0.0, 0.05), (1, 0.0, 0.05), (100, 0.0, 0.5), (100, 0.2, 0.3), (10_000, 0.0, 1.0), (10_000, 60.0, 0.05)],
+)
+def test_a_report_long_after_a_write_of_many_does_not_wait_for_others(marked: int, since: float, pause: float) -> None:
+    assert pause_after(marked, since) == pytest.approx(pause)
