@@ -7,6 +7,7 @@ import logging
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 import aiohttp
@@ -15,7 +16,7 @@ import orjson
 from aiohttp_socks import ProxyConnectionError, ProxyError, ProxyTimeoutError
 from msgspec.structs import replace
 
-from apps.clusters import inventory
+from apps.clusters import discovery, inventory
 from apps.clusters.answers import (
     MESSAGE_CHARACTERS,
     REDIRECT,
@@ -141,6 +142,7 @@ class MemberClient:
         params: dict[str, str] | None = None,
         body: Any = None,
         content_type: str = "application/json",
+        accept: str = "",
         lane: str = WORK,
         seconds: float = ANSWER_SECONDS,
     ) -> Answer:
@@ -151,6 +153,8 @@ class MemberClient:
         """
         sent = None if body is None else orjson.dumps(body)
         headers = credentials(target) | ({} if sent is None else {"Content-Type": content_type})
+        if accept:
+            headers["Accept"] = accept
         seconds = min(seconds + len(sent or b"") / BYTES_PER_SECOND, max(seconds, LONGEST_SECONDS))
         account = self.account(target.cluster, lane)
         limit = PROBE_BYTES if lane == PROBE else account.longest
@@ -222,7 +226,7 @@ class MemberClient:
         version = await self._read(question.target, "/version")
         if not version.ok:
             return version
-        apis = await self._apis(question.target)
+        apis = await discovery.apis(partial(self._read, question.target))
         if isinstance(apis, Answer):
             return apis
         known = {"gitVersion": str(version.body.get("gitVersion", ""))[:MESSAGE_CHARACTERS]}
@@ -237,44 +241,14 @@ class MemberClient:
             body[name] = Packed(found[0])
         return Answer(200, body)
 
-    async def _apis(self, target: Target) -> list[dict[str, Any]] | Answer:
-        """Return [{groupVersion, resources: [{name, kind}]}] without subresources, or an Answer that reports a failure.
+    async def _read(
+        self, target: Target, path: str, params: dict[str, str] | None = None, *, accept: str = ""
+    ) -> Answer:
+        """Return the answer to GET, and a failure if it is not a JSON object, for example the login page of a proxy.
 
-        `resources` None: that version does not answer, for example an aggregated API whose server is down. That is no
-        failure of the member.
+        `accept`: the forms that are asked for, if not plain JSON.
         """
-        groups = await self._read(target, "/apis")
-        if not groups.ok:
-            return groups
-        try:
-            versions = ["v1", *inventory.versions(groups.body)]
-            core, *others = await asyncio.gather(*(self._resources(target, version) for version in versions))
-            if isinstance(core, Answer):
-                return core
-            found: list[dict[str, Any]] = [
-                {"groupVersion": version, "resources": None if isinstance(answer, Answer) else answer}
-                for version, answer in zip(versions, (core, *others), strict=True)
-            ]
-            inventory.check_number(found)
-        except TooMuch as error:
-            return too_much(f"GET /apis: {error}")
-        except ValueError as error:
-            return Answer(0, problem=f"GET /apis: {first_line(error)}")
-        return found
-
-    async def _resources(self, target: Target, version: str) -> list[dict[str, str]] | Answer:
-        path = f"/api/{version}" if "/" not in version else f"/apis/{version}"
-        answer = await self._read(target, path)
-        if not answer.ok:
-            return answer
-        try:
-            return inventory.resources(answer.body)
-        except ValueError as error:
-            return Answer(0, problem=f"GET {path}: {first_line(error)}")
-
-    async def _read(self, target: Target, path: str, params: dict[str, str] | None = None) -> Answer:
-        """Return the answer to GET, and a failure if it is not a JSON object, for example the login page of a proxy."""
-        answer = await self.call(target, "GET", path, params=params)
+        answer = await self.call(target, "GET", path, params=params, accept=accept)
         if answer.ok and not isinstance(answer.body, dict):
             return Answer(0, problem=f"GET {path}: the answer is not a JSON object")
         return answer

@@ -41,6 +41,34 @@ class _Resources(Struct):
     resources: list[_Resource] | None = None
 
 
+class _Responding(Struct):
+    kind: Name
+
+
+class _AggregatedResource(Struct, rename="camel"):
+    resource: Name
+    response_kind: _Responding | None = None
+
+
+class _AggregatedVersion(Struct):
+    version: Name
+    resources: list[_AggregatedResource] | None = None
+    freshness: str = ""
+
+
+class _OptionallyNamed(Struct):
+    name: Name = ""
+
+
+class _AggregatedGroup(Struct):
+    metadata: _OptionallyNamed = msgspec.field(default_factory=_OptionallyNamed)
+    versions: list[_AggregatedVersion] | None = None
+
+
+class _AggregatedGroups(Struct):
+    items: list[_AggregatedGroup] | None = None
+
+
 class _Named(Struct, omit_defaults=True):
     name: Name
 
@@ -157,6 +185,42 @@ def resources(body: Any) -> list[dict[str, str]]:
     """Return the resources of an API version, without subresources. Raises ValueError if the response is malformed."""
     listed = _as(body, _Resources).resources or ()
     return [{"name": resource.name, "kind": resource.kind} for resource in listed if "/" not in resource.name]
+
+
+def is_aggregated(body: Any) -> bool:
+    """Test whether a response of /apis has the resources of all versions (aggregated discovery)."""
+    return bool(body.get("kind") == "APIGroupDiscoveryList")
+
+
+def aggregated(core: Any, groups: Any) -> list[dict[str, Any]]:
+    """Return [{groupVersion, resources: [{name, kind}]}] from the aggregated responses of /api and /apis.
+
+    `resources` None: the version is marked as stale, because its server does not answer.
+    Raises TooMuch, and ValueError if a response is malformed, or /api has no version v1.
+    """
+    found = [
+        {"groupVersion": f"{group.metadata.name}/{one.version}".lstrip("/"), "resources": _current(one)}
+        for body in (core, groups)
+        for group in _as(body, _AggregatedGroups).items or ()
+        for one in group.versions or ()
+    ]
+    if len(found) > VERSIONS:
+        raise TooMuch(f"the member has more than {VERSIONS:,} API versions")
+    if not any(one["groupVersion"] == "v1" and one["resources"] is not None for one in found):
+        raise ValueError("the answer of /api has no version v1")
+    check_number(found)
+    return found
+
+
+def _current(version: _AggregatedVersion) -> list[dict[str, str]] | None:
+    """Return the resources of a version; None: its server does not answer, and they may be outdated."""
+    if version.freshness == "Stale":
+        return None
+    return [
+        {"name": one.resource, "kind": one.response_kind.kind}
+        for one in version.resources or ()
+        if one.response_kind is not None and one.response_kind.kind
+    ]
 
 
 def check_number(apis: list[dict[str, Any]]) -> None:

@@ -29,6 +29,18 @@ from tests.apps.proxies import ANYWHERE, HOST
 from tests.builders.objects import START, cluster
 from tests.guide_fleet import node
 
+
+def aggregated_discovery(group: str, version: str, kinds: dict[str, str], **more: str) -> dict[str, Any]:
+    """Return the aggregated discovery of one version, with a resource for subresources only, as kube-apiserver has."""
+    resources = [
+        {"resource": name, "responseKind": {"group": "", "version": "", "kind": kind}, "subresources": []}
+        for name, kind in kinds.items()
+    ]
+    entry = {"version": version, "resources": [*resources, {"resource": "parts", "subresources": []}], **more}
+    metadata = {"name": group, "creationTimestamp": None} if group else {"creationTimestamp": None}
+    return {"kind": "APIGroupDiscoveryList", "items": [{"metadata": metadata, "versions": [entry]}]}
+
+
 CORE = {"resources": [{"name": "pods", "kind": "Pod"}, {"name": "pods/log", "kind": "Pod"}]}
 METRICS = {"resources": [{"name": "nodes", "kind": "NodeMetrics"}]}
 GROUPS = {"groups": [{"versions": [{"groupVersion": "metrics.k8s.io/v1beta1"}]}]}
@@ -47,6 +59,10 @@ QUOTA = {
         "scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["a"]}]}
     },
     "status": {"hard": {"requests.cpu": "4", "pods": "9"}, "used": {"requests.cpu": "1500m", "pods": "1"}},
+}
+AGGREGATED = {
+    "/api": aggregated_discovery("", "v1", {"pods": "Pod"}),
+    "/apis": aggregated_discovery("metrics.k8s.io", "v1beta1", {"nodes": "NodeMetrics"}),
 }
 DOWN = web.json_response({"message": "the server is currently unable to handle the request"}, status=503)
 PAGE = web.Response(text="<html>log in first</html>", content_type="text/html")
@@ -123,6 +139,39 @@ def test_an_aggregated_api_that_is_down_hides_nothing_but_itself() -> None:
         assert "metrics.k8s.io/v1beta1" in said.message
 
     asyncio.run(story())
+
+
+def test_a_member_with_aggregated_discovery_answers_two_requests_for_all_versions() -> None:
+    async def story() -> None:
+        one_by_one = await collected(WHOLE)
+        rest = {
+            path: answer for path, answer in WHOLE.items() if path not in ("/api/v1", "/apis/metrics.k8s.io/v1beta1")
+        }
+        whole = await collected({**rest, **AGGREGATED})  # another path would be answered 500
+
+        assert whole == one_by_one
+        assert reported(whole) == ("True", "Complete", ["metrics.k8s.io/v1beta1", "v1"], "v1.33.0")
+
+        stale = aggregated_discovery("metrics.k8s.io", "v1beta1", {}, freshness="Stale")
+        partial = await collected({**rest, **AGGREGATED, "/apis": stale}, whole, after=10)
+        assert reported(partial) == ("False", "Partial", ["metrics.k8s.io/v1beta1", "v1"], "v1.33.0")
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "core",
+    [
+        DOWN,
+        PAGE,
+        {"kind": "APIVersions", "versions": ["v1"]},
+        aggregated_discovery("", "v1", {}, freshness="Stale"),
+        {"items": [{"versions": [{"version": 1}]}]},
+    ],
+    ids=["down", "a page", "not aggregated", "stale", "malformed"],
+)
+def test_a_member_whose_aggregated_core_does_not_answer_is_not_read_at_all(core: Any) -> None:
+    assert asyncio.run(collected({**WHOLE, **AGGREGATED, "/api": core})) is None
 
 
 @pytest.mark.parametrize(
