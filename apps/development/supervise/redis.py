@@ -41,7 +41,7 @@ def prepare(home: RunFolder) -> RedisServer:
     write_private(  # not on the command line, which every user of the machine can read
         configuration,
         f"bind {LOOPBACK}\nport {port}\nrequirepass {password}\nprotected-mode yes\ndaemonize no\n"
-        f'save ""\nappendonly no\nmaxmemory-policy noeviction\ndir "{home.run}"\n',
+        f'save ""\nappendonly no\nmaxmemory-policy noeviction\nhz 1\ndir "{home.run}"\n',
     )
     program = Program(
         name=NAME,
