@@ -33,7 +33,6 @@ from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.obstacle import BLOCKS
 
 PAGE: Final = 50  # bindings on a page: 100 take more than 30 ms of CPU
-COUNTED: Final = 10_000  # bindings that are counted; beyond that the page says "more than"
 MAX_BINDINGS: Final = 40_000  # in a CSV file
 CHUNK: Final = 2000
 FILTERS: Final = ("verdict", "obstacle", "cluster", "namespace")
@@ -89,21 +88,26 @@ class ReadinessPage(Page):
     def _listed(self) -> dict[str, Any]:
         """Return a page of the rows that match the filters, and their number."""
         rows: list[Any] = list(self._rows().filter(key__gt=self.query.get("after", ""))[: PAGE + 1])
-        counted = self._counted()
-        number = f"more than {COUNTED:,}" if counted > COUNTED else f"{counted:,}"
         return {
-            "counted": f"{number} {'binding' if counted == 1 else 'bindings'}",
+            "counted": self._counted(rows),
             "rows": [_line(row) for row in rows[:PAGE]],
             "next_page": self._url(after=rows[PAGE - 1].key) if len(rows) > PAGE else "",
             "first_page": self._url() if self.query.get("after") else "",
             "csv": self._url(path="/readiness.csv"),
         }
 
-    def _counted(self) -> int:
-        """Return the number of rows that match the filters. Of a cluster in a namespace: COUNTED + 1 at most."""
-        if self.chosen.keys() >= {"cluster", "namespace"}:
-            return self._rows().order_by()[: COUNTED + 1].count()
-        return answers(**self.chosen)
+    def _counted(self, rows: Sequence[Any]) -> str:
+        """Return the number of bindings that match the filters, in words. `rows`: those of this page, and one more.
+
+        There is no table of the bindings of a cluster in a namespace: more than one page of them are not counted.
+        """
+        if not self.chosen.keys() >= {"cluster", "namespace"}:
+            number = answers(**self.chosen)
+        elif self.query.get("after") or len(rows) > PAGE:
+            return f"more than {PAGE} bindings"
+        else:
+            number = len(rows)
+        return f"{number:,} {'binding' if number == 1 else 'bindings'}"
 
     def _rows(self) -> QuerySet[BindingReadiness]:
         """Return the rows that match the filters, in the order of their references."""

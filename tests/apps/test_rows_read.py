@@ -31,6 +31,7 @@ PAGES = (
     *("/", "/clusters", "/clusters/member1", "/queue", "/queue/rates", "/queue/gate/off", "/records", "/what-if"),
     *("/readiness", "/readiness?verdict=Blocked", "/readiness?obstacle=NoRefuge", "/drills", "/drills/start", "/pause"),
     *("/readiness?cluster=member1", "/readiness?namespace=shop", "/readiness?namespace=shop&verdict=Blocked"),
+    "/readiness?cluster=member1&namespace=shop",
     *(f"/clusters/member1/{act}" for act in ACTS),
     *("/admin/", list_of(CLUSTER), list_of(RESOURCE_BINDING), list_of(WORK)),
     object_url(Ref(CLUSTER, "", "member1")),
