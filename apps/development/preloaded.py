@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
@@ -35,14 +36,31 @@ MODULES = (
     "apps.worker.process_pool",
     "apps.worker.turn",
     "apps.worker.watchdog",
+    "billiard.heap",
+    "billiard.popen_fork",
+    "billiard.sharedctypes",
+    "billiard.synchronize",
+    "celery.app.amqp",
+    "celery.app.control",
+    "celery.app.events",
+    "celery.app.log",
+    "celery.app.routes",
     "celery.apps.beat",
     "celery.apps.worker",
+    "celery.backends.base",
     "celery.bin.celery",
     "celery.concurrency.prefork",
+    "celery.contrib.django.task",
+    "celery.events.dispatcher",
+    "celery.events.receiver",
     "celery.fixups.django",
+    "celery.worker.autoscale",
+    "celery.worker.components",
     "celery.worker.consumer",
+    "celery.worker.consumer.delayed_delivery",
     "config.celery",
     "config.urls",
+    "kombu.mixins",
     "kombu.transport.redis",
     "psycopg_pool",
     "uvicorn.lifespan.on",
@@ -76,8 +94,23 @@ def preload() -> None:
     _configure_logging_once()
     for name in MODULES:
         import_module(name)
+    _make_what_all_need()
     gc.freeze()
     gc.enable()
+
+
+def _make_what_all_need() -> None:
+    """Make what each process would make for itself when it starts, about 2 MB."""
+    from django.core.management import get_commands
+
+    from apps.objects.store import store
+    from config.celery import app
+
+    store()  # with the watches of all controllers
+    app.finalize()
+    get_commands()
+    for value in ("", (_ for _ in ())):  # their first test visits all subclasses of Mapping
+        isinstance(value, Mapping)
 
 
 def _configure_logging_once() -> None:

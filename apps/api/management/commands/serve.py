@@ -124,6 +124,7 @@ def _configs(application: Shell, options: dict[str, Any], tls: dict[str, Any] | 
     """Return the configuration of the server for http and, unless `tls` is None, of that for https."""
     common: dict[str, Any] = {"app": application, "host": options["host"], "access_log": False}
     common["http"] = guarded(settings.API_CONNECTIONS, application.direct)
+    common["log_config"] = None  # its lines have the form of all other lines
     common["ws"] = "none"  # websockets are passed on to members as they are: apps/api/tunnels.py
     common["timeout_keep_alive"] = 75  # seconds; clients reuse connections
     common["timeout_graceful_shutdown"] = GRACE_SECONDS
