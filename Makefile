@@ -139,7 +139,7 @@ gitops: $(DEV_STAMP)
 conformance: $(DEV_STAMP)
 	@$(PY) -m tests.conformance
 
-# At most 60 s on two cores: the types, which one core checks, run beside everything else. Properties are tried with 30
+# At most 60 s on two cores: the types, which one core checks, run beside everything else. Properties are tried with 20
 # examples; make test tries them with 100.
 check: $(DEV_STAMP)
 	@began=$$(date +%s); $(MAKE) --no-print-directory -j 2 types checked-beside-types && echo "make check: passed after $$(($$(date +%s) - began)) s"

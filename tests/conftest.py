@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # How long an example takes says something of the machine, not of the claim.
 hypothesis_settings.register_profile("claims", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-hypothesis_settings.register_profile("quick", hypothesis_settings.get_profile("claims"), max_examples=30)  # make check
+hypothesis_settings.register_profile("quick", hypothesis_settings.get_profile("claims"), max_examples=20)  # make check
 hypothesis_settings.load_profile("claims")
 
 

@@ -388,10 +388,10 @@ def run_until_idle(
     Raises RuntimeError if something is still due after `rounds` rounds: controllers then undo each other's changes.
     """
     total = 0
+    followed = [(one, cascade.followers(one, controllers, settings)) for one in controllers]
     for _ in range(rounds):
         claimed = 0
-        for controller in controllers:
-            following = cascade.followers(controller, controllers, settings)
+        for controller, following in followed:
             for shard in range(controller.shards):
                 claimed += run_batch(controller, store, settings, world=world, shard=shard, following=following).claimed
         total += claimed

@@ -49,7 +49,7 @@ def test_after_blindness_tolerations_restart_and_there_is_no_burst() -> None:
     story = fleet(*(binding(f"web{n}", placement, on={"member1": 1}) for n in range(5)))
     for name in CLUSTERS:
         story.taint(name, no_execute())
-    story.pass_seconds(7200)
+    story.pass_seconds(1800)
     assert gone(story) == []
 
     for name in CLUSTERS[1:]:

@@ -447,7 +447,7 @@ def test_when_all_clusters_fail_no_taint_that_moves_workloads_is_added() -> None
     for name in ("member1", "member2", "member3"):
         story.ready(name, "False")
 
-    story.pass_seconds(7200)
+    story.pass_seconds(1800)
 
     assert shown(story) == {"not-ready:NoSchedule", "down:NoSchedule"}
     assert len(story.events("FleetBlind")) == 1
@@ -457,7 +457,7 @@ def test_after_blindness_the_windows_restart() -> None:
     story = fleet(windowed())
     for name in ("member1", "member2", "member3"):
         story.ready(name, "False")
-    story.pass_seconds(7200)
+    story.pass_seconds(1800)
     for name in ("member2", "member3"):
         story.ready(name, "True")
 
