@@ -100,7 +100,8 @@ def preload() -> None:
 
 
 def _make_what_all_need() -> None:
-    """Make what each process would make for itself when it starts, about 2 MB."""
+    """Make what each process would make for itself when it starts, about 5 MB."""
+    from cryptography.fernet import Fernet
     from django.core.management import get_commands
 
     from apps.objects.store import store
@@ -109,6 +110,8 @@ def _make_what_all_need() -> None:
     store()  # with the watches of all controllers
     app.finalize()
     get_commands()
+    secret = Fernet(Fernet.generate_key())
+    secret.decrypt(secret.encrypt(b""))  # OpenSSL loads its algorithms
     for value in ("", (_ for _ in ())):  # their first test visits all subclasses of Mapping
         isinstance(value, Mapping)
 
