@@ -268,6 +268,7 @@ class _BatchScheduler:
         self.reserved_capacity = shared.reserved_capacity
         self.batch = Batch(fleet, self.ledger, settings)
         self.notes = Notes(fleet)
+        self._messages: dict[int, tuple[Verdict, str]] = {}  # by the id of the verdict, which is kept with it
         self.groups = WorkloadGroups(shared.groups)
         self.applications = Applications(shared.applications, settings)
         self.quotas = shared.quotas.room() if settings.gate(ENFORCEMENT_GATE) else NO_QUOTAS.room()
@@ -368,13 +369,7 @@ class _BatchScheduler:
     def _refused(self, snapshot: SchedulerSnapshot, verdict: Verdict, outcome: Refused, trigger: str) -> Decision:
         """Keep the placement and report why no new one fits [placement-is-kept]. Retry later."""
         binding = snapshot.subject
-        part_of_message = placement_explanation.NotedDecision(
-            summary_of(verdict, trigger=trigger, now=self.now), detail_of(verdict), self.fleet.names
-        )
-        outcome = replace(
-            outcome,
-            message=placement_explanation.message(outcome.message, placement_explanation.accounts(part_of_message, {})),
-        )
+        outcome = replace(outcome, message=self._message(verdict, outcome.message))
         part = self._part(binding, outcome)
         new = binding_outcome.refused(binding, outcome, part=part, now=self.now)
         abouts = (binding, template_of(binding)) if outcome.reason == QUOTA_EXCEEDED else (binding,)
@@ -386,6 +381,16 @@ class _BatchScheduler:
             return Decision(changes=_writes(binding, binding, rows), wake_at=wake_at)
         changes = _writes(new, binding, (*rows, *self._note(snapshot, verdict, trigger)))
         return Decision(changes=changes, events=events, wake_at=wake_at, reason=outcome.reason)
+
+    def _message(self, verdict: Verdict, headline: str) -> str:
+        """Return a refusal with a sentence for each cluster. Bindings with equal questions may share one verdict."""
+        known = self._messages.get(id(verdict))
+        if known is None:
+            summary = summary_of(verdict, trigger="", now=self.now)
+            noted = placement_explanation.NotedDecision(summary, detail_of(verdict), self.fleet.names)
+            text = placement_explanation.message(headline, placement_explanation.accounts(noted, {}))
+            known = self._messages[id(verdict)] = (verdict, text)
+        return known[1]
 
     def _part(self, binding: Binding, outcome: Refused) -> tuple[TargetCluster, ...] | None:
         """Return the part of the replicas that fits, if their old cluster is not Ready [refuge-first].

@@ -1,7 +1,8 @@
 """Schedules many bindings against one ledger of reserved capacity.
 
 Each placement reserves its capacity before the next binding is scheduled. Questions that do not depend on free capacity
-are answered once for all bindings with an equal question. A binding for which an eviction reserved clusters gets an
+are answered once for all bindings with an equal question. So are refused ones as long as nothing is reserved: bindings
+that wait for room ask the same each time a cluster reports. A binding for which an eviction reserved clusters gets an
 answer of its own, because its explanation names them.
 """
 
@@ -19,7 +20,7 @@ from controlplane.scheduling.colocation import NO_APPLICATION, Application
 from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.placement_plan import DUPLICATED, STATIC, division_of
 from controlplane.scheduling.question import ALONE, Neighbours, Question, question_of
-from controlplane.scheduling.schedule import Placed, Verdict, answer
+from controlplane.scheduling.schedule import Placed, Refused, Verdict, answer
 from controlplane.settings import Settings
 
 
@@ -39,13 +40,14 @@ class Item(msgspec.Struct, frozen=True):
 class Batch:
     """Schedules bindings one after the other on one fleet, against one ledger."""
 
-    __slots__ = ("_fleet", "_known", "_ledger", "_settings")
+    __slots__ = ("_fleet", "_known", "_ledger", "_refused", "_settings")
 
     def __init__(self, fleet: Fleet, ledger: Ledger, settings: Settings) -> None:
         self._fleet = fleet
         self._ledger = ledger
         self._settings = settings
-        self._known: dict[Question, Verdict] = {}
+        self._known: dict[Question, Verdict] = {}  # those that do not depend on free capacity
+        self._refused: dict[Question, tuple[int, Verdict]] = {}  # with the changes of the ledger before
 
     def place(self, item: Item) -> tuple[Question, Verdict]:
         """Return the question of a binding and the verdict on it, and reserve the capacity that the result takes.
@@ -61,17 +63,27 @@ class Batch:
             application=item.application,
             left=item.left,
         )
-        verdict = self._known.get(question) if item.hint is None else None
+        verdict = self._answered(question) if item.hint is None else None
         if verdict is None:
             verdict = answer(question, self._fleet, self._ledger, settings=settings, hint=item.hint)
             if item.hint is None and ignores_capacity(question):
                 self._known[question] = verdict
+            elif item.hint is None and isinstance(verdict.outcome, Refused):
+                self._refused[question] = (self._ledger.changes, verdict)
         if isinstance(verdict.outcome, Placed) and question.workload and verdict.outcome.clusters:
             if question.targets or item.uncounted:
                 self._take_difference(question, verdict.outcome.clusters, item.uncounted)
             else:
                 self._take_all(question, verdict)
         return question, verdict
+
+    def _answered(self, question: Question) -> Verdict | None:
+        """Return the verdict on an equal question, if it is still the same."""
+        known = self._known.get(question)
+        if known is None and (refused := self._refused.get(question)) is not None:
+            changes, verdict = refused
+            return verdict if changes == self._ledger.changes else None
+        return known
 
     def _take_all(self, question: Question, verdict: Verdict) -> None:
         """Reserve all replicas of a result for a binding without targets; without shares 1 on each chosen cluster."""

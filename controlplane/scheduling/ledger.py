@@ -94,6 +94,11 @@ class Ledger:
         self._reserve_on_nodes(places, replicas, asked)
         self._log.append(places)
 
+    @property
+    def changes(self) -> int:
+        """The number of reservations and returns so far. While it stays, so does all free capacity."""
+        return len(self._log)
+
     def _reserve_on_nodes(self, places: Places, replicas: Counts, asked: Asked) -> None:
         """Note on which nodes capacity is reserved, so that it displaces nothing on other nodes [node-estimate]."""
         for count, request in asked.parts if isinstance(asked, Bundle) else ((1, asked),):

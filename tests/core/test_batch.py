@@ -21,7 +21,7 @@ from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.placement_plan import AGGREGATED, DUPLICATED, DYNAMIC, STATIC, division_of, plan_of
 from controlplane.scheduling.question import question_of
-from controlplane.scheduling.schedule import Placed
+from controlplane.scheduling.schedule import Placed, Refused, Verdict
 from controlplane.settings import Settings
 from tests.builders.objects import cluster
 from tests.builders.placements import by_room, placement
@@ -102,6 +102,27 @@ def test_a_placement_reserves_its_new_replicas_and_gives_them_back_if_it_is_not_
     batch.give_back(question, verdict.outcome.clusters, uncounted)
 
     assert ledger.free(question.asked).tolist() == [5]
+
+
+def test_bindings_that_wait_for_room_are_answered_once_until_room_changes() -> None:
+    fleet = Fleet.of([cluster("a", room=10)], settings=Settings())
+    batch = Batch(fleet, Ledger(fleet), Settings())
+
+    def asked(replicas: int, hint: tuple[TargetCluster, ...] | None = None) -> Verdict:
+        wanted = spec(by_room("a"), replicas=replicas, cpu="1")
+        return batch.place(Item(wanted, ResourceBindingStatus(), hint=hint))[1]
+
+    refused = asked(8), asked(12), asked(12), asked(12, (TargetCluster("a", 12),))
+    assert [isinstance(one.outcome, Refused) for one in refused] == [False, True, True, True]
+    assert refused[1] is refused[2]
+    assert refused[1] is not refused[3]  # its explanation names what was reserved
+
+    assert isinstance(asked(1).outcome, Placed)
+    again = asked(12)
+
+    assert isinstance(again.outcome, Refused)
+    assert again.outcome.message != refused[1].outcome.message  # type: ignore[union-attr]  # a refusal, see above
+    assert again.outcome.part == (TargetCluster("a", 1),)
 
 
 @pytest.mark.parametrize("hints", [("a", None), (None, "a"), (None, "a", "b", None)])
