@@ -72,6 +72,11 @@ def _age(moment: datetime | None, now: datetime) -> str:
     return console.age_at(moment, now)
 
 
+@lru_cache(maxsize=1024)
+def _moments(text: str) -> str:
+    return console.moments(text)
+
+
 @register.simple_tag
 def queue_rows(lines: Iterable[Any], verbs: Sequence[str]) -> SafeString:
     """Return the rows of the queue (`queue.Line`), with checkboxes for readers who may give orders."""
@@ -88,10 +93,10 @@ def _queue_row(line: Any, can_be_chosen: bool) -> str:
         name,
         f"{kind} in {namespace}" if namespace else kind,
         _badge(line.badge, line.state),
-        console.moments(line.why),
+        _moments(line.why),
         escape(cluster_url(line.cluster)),
         cluster,
-        f"{nowhere}{console.moments(line.destination)}" if line.destination else NOTHING,
+        f"{nowhere}{_moments(line.destination)}" if line.destination else NOTHING,
         _utc(line.due_at),
         _utc(line.at) if line.at is not None else escape(line.unknown) or NOTHING,
     )
