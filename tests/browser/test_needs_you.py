@@ -8,18 +8,20 @@ import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from apps.simulator import folder
 from controlplane.apimachinery.meta import Condition
+from controlplane.clusters import flapping
 from controlplane.eviction.purge import with_task
 from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.cluster import SecretReference
 from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.obstacle import BLOCKS, Obstacle
-from controlplane.kinds.rows import BindingReadiness
+from controlplane.kinds.rows import BindingReadiness, Observation
 from tests.browser.conftest import Console, Server, logged_in, serve
 from tests.builders import bare, objects, templates
 from tests.builders.bare import meta
@@ -38,6 +40,14 @@ REMEDIES = {
     "GateOff": ("Switch on …", "/queue/gate/on", "Switch failover on"),
 }
 """What: the text of its button, where it leads, and what stands there."""
+
+
+STOPPED_BY_TWO_OF_THREE = """
+apiVersion: failover.lifeboat.io/v1alpha1
+kind: FailoverConfiguration
+metadata: {name: default}
+spec: {unhealthyClusterThreshold: 0.5}
+"""
 
 
 def token(*, days: int) -> str:
@@ -111,6 +121,12 @@ def directly(*clusters: str) -> str:
     return text.replace("spec:\n", "spec:\n  failover: {cluster: {purgeMode: Directly}}\n", 1)
 
 
+def turns(running: Any, name: str) -> int:
+    """Return how often the answers of a member have changed between ready and not ready."""
+    (seen,) = running.store.rows(Observation, "key", [name])[name]
+    return int(seen.turns)
+
+
 def test_each_fault_of_a_running_product_has_its_line_while_it_lasts(
     transactional_db: None, tmp_path: Path, redis_url: str, scripted: BrowserContext, browser: BrowserContext
 ) -> None:
@@ -121,7 +137,12 @@ def test_each_fault_of_a_running_product_has_its_line_while_it_lasts(
     folder.write(tmp_path / "members", members=[expiring], control="")  # the simulated member3 accepts this token
     members = ("member1", "member2", "member3")
     with stack(
-        tmp_path, redis_url, *members, graceful_eviction_timeout="2", unhealthy_cluster_threshold="1"
+        tmp_path,
+        redis_url,
+        *members,
+        graceful_eviction_timeout="2",
+        unhealthy_cluster_threshold="1",
+        cluster_success_threshold="3",  # a cluster flaps until it was calm for ten times that
     ) as running:
         assert running.fleet is not None
         fault = running.fleet.set_fault
@@ -163,6 +184,24 @@ def test_each_fault_of_a_running_product_has_its_line_while_it_lasts(
             fault(name, "none")
         for what in ("Blind", "Stuck", "DirectlyWaiting"):
             expect(line_of(page, what)).to_have_count(0)
+
+        for number in range(flapping.TURNS):
+            before = turns(running, "member3")
+            fault("member3", "none" if number % 2 else "down")
+            until(lambda before=before: turns(running, "member3") > before, within=WITHIN)  # type: ignore[misc]  # int
+        expect(line_of(page, "Flapping")).to_contain_text("member3 flaps: its answers changed between ready and not")
+        is_mended_by(plain, "Flapping", ("Look", "/clusters/member3", "Flapping"))
+
+        running.create(STOPPED_BY_TWO_OF_THREE)
+        for name in ("member1", "member2"):
+            fault(name, "down")
+        expect(line_of(page, "Stopped")).to_contain_text("Nothing is evicted")
+        is_mended_by(plain, "Stopped", ("Clusters", "/clusters", "member1"))
+
+        for name in ("member1", "member2"):
+            fault(name, "none")
+        for what in ("Stopped", "Flapping"):
+            expect(line_of(page, what)).to_have_count(0, timeout=60_000)
         assert live.errors == plain.errors == []
 
 

@@ -92,8 +92,10 @@ def seat(kept_database: None, tmp_path_factory: pytest.TempPathFactory, chrome: 
 
 def on_screen(page: Page) -> dict[str, int]:
     """Return the figures of the queue on Situation, as they are on the screen; {}: they are replaced just now."""
-    texts = page.locator(".figure:not(.eta)").all_inner_texts()
-    return {word.strip(): int(number) for number, word in (text.split("\n")[:2] for text in texts)}
+    lines = [text.split("\n") for text in page.locator(".figure:not(.eta)").all_inner_texts()]
+    if any(len(words) < 2 for words in lines):  # without its place on the page, the text of an element is one line
+        return {}
+    return {word.strip(): int(number) for number, word, *_ in lines}
 
 
 def in_database() -> dict[str, int]:
