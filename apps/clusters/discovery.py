@@ -39,9 +39,9 @@ async def apis(read: Read) -> list[dict[str, Any]] | Answer:
         core = await read("/api", accept=AGGREGATED)
         return inventory.aggregated(core.body, groups.body) if core.ok else core
     except TooMuch as error:
-        return too_much(f"GET /apis: {error}")
+        return too_much(f"discovery: {error}")
     except ValueError as error:
-        return Answer(0, problem=f"GET /apis: {first_line(error)}")
+        return Answer(0, problem=f"discovery: {first_line(error)}")
 
 
 async def _one_by_one(read: Read, groups: Any) -> list[dict[str, Any]] | Answer:

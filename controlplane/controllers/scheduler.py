@@ -369,7 +369,7 @@ class _BatchScheduler:
     def _refused(self, snapshot: SchedulerSnapshot, verdict: Verdict, outcome: Refused, trigger: str) -> Decision:
         """Keep the placement and report why no new one fits [placement-is-kept]. Retry later."""
         binding = snapshot.subject
-        outcome = replace(outcome, message=self._message(verdict, outcome.message))
+        outcome = replace(outcome, message=self._message(verdict, outcome))
         part = self._part(binding, outcome)
         new = binding_outcome.refused(binding, outcome, part=part, now=self.now)
         abouts = (binding, template_of(binding)) if outcome.reason == QUOTA_EXCEEDED else (binding,)
@@ -382,13 +382,13 @@ class _BatchScheduler:
         changes = _writes(new, binding, (*rows, *self._note(snapshot, verdict, trigger)))
         return Decision(changes=changes, events=events, wake_at=wake_at, reason=outcome.reason)
 
-    def _message(self, verdict: Verdict, headline: str) -> str:
+    def _message(self, verdict: Verdict, outcome: Refused) -> str:
         """Return a refusal with a sentence for each cluster. Bindings with equal questions may share one verdict."""
         known = self._messages.get(id(verdict))
         if known is None:
             summary = summary_of(verdict, trigger="", now=self.now)
             noted = placement_explanation.NotedDecision(summary, detail_of(verdict), self.fleet.names)
-            text = placement_explanation.message(headline, placement_explanation.accounts(noted, {}))
+            text = placement_explanation.message(outcome.message, placement_explanation.accounts(noted, {}))
             known = self._messages[id(verdict)] = (verdict, text)
         return known[1]
 

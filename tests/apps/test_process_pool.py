@@ -8,17 +8,18 @@ import sys
 
 from tests.processes import until
 
-# The main process ends at once. Its child asks Celery, as each process of a pool does, to be killed then.
+# The main process ends when its input ends. Its child asks Celery, as each process of a pool does, to be killed then.
+# If that does not happen, an alarm ends the child.
 SCRIPT = """
-import os, sys, time
+import os, signal, sys
 import apps.worker.process_pool
 from celery.concurrency import prefork
 
 if os.fork() == 0:
     prefork.platforms.set_pdeathsig("SIGKILL")
     print(os.getpid(), *(name for name in ("pycparser", "cffi.cparser") if name in sys.modules), flush=True)
-    time.sleep(60)
-    os._exit(0)
+    signal.alarm(60)
+    signal.pause()
 sys.stdin.read()
 """
 

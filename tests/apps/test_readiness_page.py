@@ -111,6 +111,21 @@ def test_the_number_of_a_cluster_and_of_a_namespace_follows_each_change_of_an_an
 COUNTED = ("cluster=member1", "cluster=member2", "namespace=shop", "namespace=shop&verdict=Blocked")
 
 
+def test_of_a_cluster_in_a_namespace_one_page_at_most_is_counted(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("apps.console.readiness.PAGE", 2)
+    answers(answer("api"), answer("db"), answer("other", namespace="lab"))
+    url = "/readiness?cluster=member1&namespace=shop"
+    assert counted(page(root, url)) == 2
+
+    answers(answer("web"))
+    first = page(root, url)
+    last = page(root, f"{url}&after=work.karmada.io/ResourceBinding:shop/db")
+
+    assert (listed(first), listed(last)) == (["api", "db"], ["web"])
+    for text in (first, last):
+        assert "<h2>more than 2 bindings</h2>" in text
+
+
 def test_a_message_in_the_file_is_no_formula(root: Client) -> None:
     answers(answer("db", HELD, NO_REFUGE))
 

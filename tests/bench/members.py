@@ -27,12 +27,14 @@ from apps.clusters.client import MemberClient
 from apps.clusters.joining import Member, from_kubeconfig, from_list, join
 from apps.development.fleet import store_all
 from apps.objects.configuration import base
+from apps.objects.models import Due
 from apps.objects.namespaces import make_namespaces
 from apps.objects.store import store
 from apps.simulator.members import start_fleet_process
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.clusters.questions import Ensure, Target
+from controlplane.controllers.readiness import Readiness
 from controlplane.engine.decision import Decision, Put
 from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER
@@ -302,10 +304,11 @@ def _steady(bench: Bench) -> list[Figure]:
 
 
 def _is_quiet() -> bool:
-    """Test whether no object was written for five seconds."""
+    """Test whether nothing is left of the placing: no object was written for five seconds, and the round of readiness
+    that begins some seconds after a placement, which writes rows only, has looked at all bindings."""
     version = store().current_version()
     time.sleep(5)
-    return store().current_version() == version
+    return store().current_version() == version and not Due.objects.filter(controller=Readiness.name).exists()
 
 
 def _writers(since: int) -> str:

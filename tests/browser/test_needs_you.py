@@ -127,6 +127,16 @@ def turns(running: Any, name: str) -> int:
     return int(seen.turns)
 
 
+def turn(running: Any, name: str, fault: str) -> None:
+    """Set the fault of a member, and wait until its answers have changed by that."""
+    from tests.apps.stack import WITHIN
+    from tests.processes import until
+
+    before = turns(running, name)
+    running.fleet.set_fault(name, fault)
+    until(lambda: turns(running, name) > before, within=WITHIN)
+
+
 def test_each_fault_of_a_running_product_has_its_line_while_it_lasts(
     transactional_db: None, tmp_path: Path, redis_url: str, scripted: BrowserContext, browser: BrowserContext
 ) -> None:
@@ -186,9 +196,7 @@ def test_each_fault_of_a_running_product_has_its_line_while_it_lasts(
             expect(line_of(page, what)).to_have_count(0)
 
         for number in range(flapping.TURNS):
-            before = turns(running, "member3")
-            fault("member3", "none" if number % 2 else "down")
-            until(lambda before=before: turns(running, "member3") > before, within=WITHIN)  # type: ignore[misc]  # int
+            turn(running, "member3", "none" if number % 2 else "down")
         expect(line_of(page, "Flapping")).to_contain_text("member3 flaps: its answers changed between ready and not")
         is_mended_by(plain, "Flapping", ("Look", "/clusters/member3", "Flapping"))
 
