@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck
@@ -23,6 +24,18 @@ if TYPE_CHECKING:
 hypothesis_settings.register_profile("claims", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.register_profile("quick", hypothesis_settings.get_profile("claims"), max_examples=20)  # make check
 hypothesis_settings.load_profile("claims")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", default="1/1", metavar="K/N", help="collect the K-th of N parts of the test files")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the test files of other parts. A file is always in the same part of N."""
+    part, parts = map(int, config.getoption("part").split("/"))
+    name = collection_path.relative_to(Path(__file__).parent).as_posix()
+    left_out = collection_path.suffix == ".py" and crc32(name.encode()) % parts != part - 1
+    return True if left_out else None
 
 
 _trouble = Histogram()

@@ -33,12 +33,24 @@ AVAILABLE = sys.platform.startswith("linux")
 PR_SET_PDEATHSIG = 1
 STARTS_WITHIN = 180.0  # seconds
 IMPORTED = (
-    "controlplane.controllers",
+    *("controlplane.controllers", "controlplane.insight.situation", "controlplane.insight.begun"),
+    *("controlplane.engine.run", "controlplane.engine.merge", "controlplane.engine.capacity_conflicts"),
+    *("controlplane.admission.policies", "controlplane.admission.webhooks", "controlplane.clusters.proxy"),
+    *("controlplane.kinds.template.admission_expressions", "controlplane.wire.protobuf", "controlplane.wire.request"),
     *("django.core.management", "django.db.models", "django.forms", "django.template", "django.urls"),
-    *("django.db.backends.postgresql.base", "django.contrib.auth.hashers", "rest_framework"),
+    *("django.db.backends.postgresql.base", "django.contrib.auth.hashers", "django.contrib.auth.apps"),
+    *("django.contrib.admin", "django.contrib.postgres.apps", "django.contrib.postgres.fields", "django.db.migrations"),
+    *(
+        "django.contrib.staticfiles.apps",
+        "django.template.defaulttags",
+        "django.templatetags.i18n",
+        "django.views.i18n",
+    ),
+    *("rest_framework", "rest_framework.fields", "rest_framework.metadata", "rest_framework.authentication"),
     *("celery.bin.celery", "celery.apps.worker", "celery.apps.beat", "celery.concurrency.prefork"),
     *("kombu.transport.redis", "redis", "psycopg", "psycopg_pool", "numpy", "yaml", "orjson", "jsonpatch"),
-    *("aiohttp.web", "uvicorn", "uvloop", "cryptography.x509"),
+    *("aiohttp.web", "aiohttp_socks", "httptools", "uvicorn", "uvloop", "requests", "jwt", "wsgiref.simple_server"),
+    *("cryptography.x509", "cryptography.fernet", "cryptography.hazmat.primitives.serialization"),
 )  # not prometheus_client: it reads PROMETHEUS_MULTIPROC_DIR when it is imported
 
 

@@ -24,6 +24,8 @@ from controlplane.kind import KINDS, Kind, text_of
 from controlplane.settings import Settings
 from tests.built_in.requests import Base, Change, Document, bases, requests
 
+pytestmark = pytest.mark.slow  # 2,883 answers take a tenth of what make check may take
+
 ANSWERS = Path(__file__).parents[1] / "built_in" / "answers.json.xz"
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MOST_DIFFERENCES = 0.01  # of all requests

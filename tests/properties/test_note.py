@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from controlplane.kinds.binding import ResourceBindingSpec
 from controlplane.kinds.cluster import Cluster
@@ -78,7 +78,6 @@ def test_refused_chosen_and_not_chosen_are_all_clusters_and_chosen_is_the_result
     assert all(f"  {one.metadata.name}: " in text(document) for one in members)
 
 
-@settings(max_examples=200)
 @given(clusters(), bindings())
 def test_removing_what_a_note_names_ends_that_refusal(members: list[Cluster], wanted: ResourceBindingSpec) -> None:
     for name, one in accounts(members, wanted).items():

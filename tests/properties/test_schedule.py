@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -306,7 +306,6 @@ def _fewer(one: Cluster, why: Refusal) -> tuple[Taint, ...]:
     )
 
 
-@settings(max_examples=200)
 @given(clusters(), bindings())
 def test_removing_the_named_blocker_ends_that_refusal(members: list[Cluster], wanted: ResourceBindingSpec) -> None:
     for name, why in refusals(asked(members, wanted).explanation).items():

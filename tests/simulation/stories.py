@@ -30,10 +30,11 @@ NGINX_BINDING = Ref(kinds.RESOURCE_BINDING, "default", "nginx-deployment")
 QUICK = replace(
     Settings(),
     feature_gates={**GATES, "Failover": True},
-    cluster_status_update_frequency=2,
+    cluster_status_update_frequency=5,
     cluster_success_threshold=3,
     cluster_failure_threshold=3,
 )
+OFTEN = replace(QUICK, cluster_status_update_frequency=2)  # for stories in which one probe decides
 EACH_SECOND = replace(QUICK, cluster_status_update_frequency=1)  # for random trouble and for times in reports
 
 

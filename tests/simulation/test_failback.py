@@ -20,7 +20,7 @@ from tests.simulation.stories import NGINX_BINDING, QUICK, apply, binding, copie
 from tests.simulation.world import Simulation
 
 SEEDS = range(3)
-SELDOM = replace(QUICK, cluster_status_update_frequency=5)  # seconds; half the work for stories of half an hour
+SELDOM = replace(QUICK, cluster_status_update_frequency=10)  # seconds; half the work for stories of half an hour
 HOME = """
 apiVersion: failover.lifeboat.io/v1alpha1
 kind: Failback

@@ -11,7 +11,7 @@ from controlplane.kinds.cluster import FENCED, Cluster
 from tests.simulation.manifests import ANYWHERE, NGINX
 from tests.simulation.member import DOWN, UP
 from tests.simulation.outages import wait, wait_until_not_ready
-from tests.simulation.stories import apply, joined, placed, running
+from tests.simulation.stories import OFTEN, apply, joined, placed, running
 from tests.simulation.world import Simulation
 
 SEEDS = range(2)
@@ -96,7 +96,7 @@ def test_a_second_fence_counts_in_the_second_outage(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_answer_that_was_never_published_as_ready_ends_a_fence_all_the_same(seed: int) -> None:
-    world = joined("member1", "member2", seed=seed)
+    world = joined("member1", "member2", seed=seed, settings=OFTEN)
     world.fault("member1", DOWN)
     wait_until_not_ready(world, "member1")
     confirm_down(world)

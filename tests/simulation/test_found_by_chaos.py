@@ -21,7 +21,7 @@ from tests.simulation.outages import (
     wait_until_not_ready,
     without,
 )
-from tests.simulation.stories import binding, placed, running
+from tests.simulation.stories import OFTEN, binding, placed, running
 
 SEEDS = range(4)
 
@@ -29,7 +29,7 @@ SEEDS = range(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_copy_left_behind_counts_again_once_it_is_wanted_again(seed: int) -> None:
     """member1 is left and comes back, and is chosen again before what it holds was removed."""
-    world = serving("member1", "member2", "member3", "member4", seed=seed, policy=DUPLICATED)
+    world = serving("member1", "member2", "member3", "member4", seed=seed, policy=DUPLICATED, settings=OFTEN)
     world.fault("member1", "down")
     world.run(44)
     assert set(placed(world)) == {"member2", "member3"}
