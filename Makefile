@@ -160,21 +160,28 @@ wheel: $(DEV_STAMP)
 wheels: $(DEV_STAMP)
 	@$(PY) -m tests.wheels $(PYTHONS)
 
-# At most 15 minutes on two cores. Two processes for each core, because tests of running processes mostly wait; at most
-# eight, because each uses two of the sixteen databases of Redis, one of its own and one for the processes that it starts.
-# The seeds of random trouble run first, with no other test beside them, and print their times. A test that fails runs
-# once more alone, and has failed only if it fails again.
+# At most 15 minutes on two cores. The seeds of random trouble run first, with no other test beside them, and print their
+# times. Pure tests and simulations run in parts, as in make check, beside all others. For those there are two processes for
+# each core, because tests of running processes mostly wait; at most eight, because each uses two of the sixteen databases
+# of Redis, one of its own and one for the processes that it starts. A test that fails runs once more alone, and has failed
+# only if it fails again.
 define tested
-$(PY) -m pytest -q -n $(1) --dist worksteal --maxprocesses=8 --durations=12 --durations-min=10 $(2) || $(PY) -m pytest -q --last-failed --last-failed-no-failures none $(2)
+{ $(PY) -m pytest -q -o cache_dir=.pytest_cache/$@ $(1) || $(PY) -m pytest -q -o cache_dir=.pytest_cache/$@ --last-failed --last-failed-no-failures none $(2); }
 endef
+SIMULATED = $(PURE_TESTS) tests/simulation --ignore=$(SEEDS)
+TESTED_PARTS = $(addprefix tested-part-,1 2 3 4)
 test: $(DEV_STAMP)
-	@began=$$(date +%s); $(MAKE) --no-print-directory tested-seeds && $(MAKE) --no-print-directory tested-rest && echo "make test: passed after $$(($$(date +%s) - began)) s"
+	@began=$$(date +%s); $(MAKE) --no-print-directory tested-seeds && $(MAKE) --no-print-directory -k -j $$(getconf _NPROCESSORS_ONLN) tested-rest $(TESTED_PARTS) && echo "make test: passed after $$(($$(date +%s) - began)) s"
 
 tested-seeds:
-	$(call tested,auto,$(SEEDS))
+	$(call tested,-n auto --dist worksteal --durations=12 --durations-min=10 $(SEEDS),$(SEEDS))
 
 tested-rest:
-	$(call tested,$$(($$(getconf _NPROCESSORS_ONLN) * 2)),--ignore=$(SEEDS))
+	$(call tested,-n $$(($$(getconf _NPROCESSORS_ONLN) * 2)) --dist worksteal --maxprocesses=8 --durations=12 --durations-min=10 $(NOT_SIMULATED),$(NOT_SIMULATED))
+NOT_SIMULATED = $(addprefix --ignore=,$(PURE_TESTS) tests/simulation)
+
+$(TESTED_PARTS): tested-part-%:
+	@printed=$$($(call tested,--part $*/$(words $(TESTED_PARTS)) $(SIMULATED),$(SIMULATED)) 2>&1); status=$$?; printf '%s\n' "$$printed"; exit $$status
 
 # Changes modules in small ways and prints the changes that no test notices. ONLY: files or folders. TESTS: test files,
 # else all pure ones. MINUTES: later changes are not tried.
