@@ -47,8 +47,9 @@ SETTINGS = {
 }
 # From a version on. Otherwise three processes wait for requests to read from the disk, 1 MB each.
 NEWER_SETTINGS = {18: {"io_method": "sync"}}
-# For tests only: after a crash their data is lost. Several processes of a test run have a whole stack each.
-THROWAWAY = {"fsync": "off", "full_page_writes": "off", "max_connections": "600"}
+# For tests only: after a crash their data is lost, and no table is analysed while a test counts what is read from it.
+# Several processes of a test run have a whole stack each.
+THROWAWAY = {"fsync": "off", "full_page_writes": "off", "max_connections": "600", "autovacuum": "off"}
 
 
 @dataclass(frozen=True)
