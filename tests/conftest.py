@@ -13,7 +13,6 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from tests.emptied import empty_database
-from tests.long_first import long_first
 from tests.simulation.histogram import Histogram
 
 if TYPE_CHECKING:
@@ -37,13 +36,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     name = collection_path.relative_to(Path(__file__).parent).as_posix()
     left_out = collection_path.suffix == ".py" and crc32(name.encode()) % parts != part - 1
     return True if left_out else None
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let each process of pytest-xdist begin with long tests."""
-    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    if processes > 1:
-        items[:] = long_first(items, processes)
 
 
 _trouble = Histogram()

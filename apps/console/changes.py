@@ -49,10 +49,11 @@ def latest_changes() -> tuple[ChangeLine, ...]:
     Events about workloads have a line for each reason. In a failover they are many and alternate: the eviction of one,
     the healthy copy of another. So what happened to clusters, the cause of it all, stays in the list.
     """
-    newest = EventRow.objects.exclude(last_at=None).order_by("-last_at").values("pk")[:LOOKED_AT]
+    newest = EventRow.objects.exclude(last_at=None).order_by("-last_at", "-resource_version").values("pk")[:LOOKED_AT]
     rows = EventRow.objects.filter(pk__in=newest).exclude(reason__in=STEPS)
-    place = Window(RowNumber(), partition_by="reason", order_by=F("last_at").desc())
-    docs = rows.annotate(place=place).filter(place__lte=READ).order_by("-last_at").values_list("doc", flat=True)
+    order = F("last_at").desc(), F("resource_version").desc()  # in a failover, many Events have the same time
+    place = Window(RowNumber(), partition_by="reason", order_by=order)
+    docs = rows.annotate(place=place).filter(place__lte=READ).order_by(*order).values_list("doc", flat=True)
     return tuple(_lines_of_fleet(_once([decode(KINDS[EVENT], doc) for doc in docs])))[:SHOWN]
 
 
