@@ -19,6 +19,7 @@ from controlplane.apimachinery.errors import NotFound
 from controlplane.apimachinery.meta import ObjectMeta, to_seconds
 from controlplane.controllers.readiness import Readiness
 from controlplane.controllers.reads.readiness_state import situation_of
+from controlplane.insight.failure_outlook import FailureOutlook
 from controlplane.insight.fleet_answer import fleet_status
 from controlplane.insight.readiness import fleet_obstacles, readiness
 from controlplane.kinds import fleet_readiness
@@ -38,7 +39,8 @@ class ReadinessView(TargetView):
         if binding is None:
             raise NotFound.of(resource.plural, target.name, group=resource.group)
         rows = reading.rows(Eviction, "binding", [str(ref)]).get(str(ref), ())
-        answer = readiness(binding, situation_of(reading, [binding]), settings, rows=rows, now=reading.now())
+        outlook = FailureOutlook(situation_of(reading, [binding]), settings, now=reading.now())
+        answer = readiness(binding, outlook, rows=rows)
         head = {"kind": "Readiness", "apiVersion": RESOURCE.api_version}
         return Response(Answer({**head, **msgspec.to_builtins(answer)}))
 

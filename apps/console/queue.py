@@ -33,7 +33,7 @@ from controlplane import kinds
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.reads.readiness_state import situation_of
 from controlplane.eviction.operator_orders import VERBS
-from controlplane.insight.readiness import Situation
+from controlplane.insight.failure_outlook import Situation
 from controlplane.kind import KINDS
 from controlplane.kinds.eviction import EVICTION, Stopped, eviction_item, eviction_name
 from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, QUEUED, RECOVERING

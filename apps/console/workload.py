@@ -34,7 +34,7 @@ from controlplane.apimachinery.names import (
 )
 from controlplane.controllers.reads.readiness_state import situation_of
 from controlplane.insight.copies import ROLES, Copy, copies
-from controlplane.insight.readiness import Situation
+from controlplane.insight.failure_outlook import Situation
 from controlplane.kind import KINDS
 from controlplane.kinds import (
     CLUSTER_PROPAGATION_POLICY,

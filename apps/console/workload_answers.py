@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from controlplane.insight import readiness as insight
-from controlplane.insight.readiness import Situation
+from controlplane.insight.failure_outlook import FailureOutlook, Situation
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.obstacle import Obstacle
 from controlplane.kinds.rows import Eviction
@@ -92,8 +92,8 @@ def prospects(
     now: datetime,
 ) -> dict[str, Any]:
     """Return the variables about what would happen if each cluster of the binding failed."""
-    dry_run = insight.dry_run_of(situation, settings, fleet)
-    answer = insight.readiness(binding, situation, settings, rows=queued, dry_run=dry_run, now=now)
+    outlook = FailureOutlook(situation, settings, fleet=fleet, now=now)
+    answer = insight.readiness(binding, outlook, rows=queued)
     found = []
     for one in answer.prospects:
         here = tuple(obstacle for obstacle in answer.obstacles if obstacle.cluster == one.cluster)

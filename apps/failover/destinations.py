@@ -10,7 +10,7 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.reads.readiness_state import with_bindings
 from controlplane.eviction.refuge import Refuge
 from controlplane.insight import destinations as insight
-from controlplane.insight.readiness import Situation
+from controlplane.insight.failure_outlook import Situation
 from controlplane.kinds.rows import Eviction
 from controlplane.settings import Settings
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controlplane.insight.readiness import Situation
+from controlplane.insight.failure_outlook import Situation
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.settings import Settings
 

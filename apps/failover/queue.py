@@ -12,9 +12,9 @@ from apps.objects.store import DjangoStore
 from controlplane.clusters import eviction_tier
 from controlplane.controllers.reads.readiness_state import situation_of
 from controlplane.eviction.rate import bucket_of
+from controlplane.insight.failure_outlook import Situation
 from controlplane.insight.figures import QueueFigures, queue_figures
 from controlplane.insight.forecast import Forecast, forecast
-from controlplane.insight.readiness import Situation
 from controlplane.kinds.eviction import Stopped
 from controlplane.kinds.rows import ENDED, HELD, QUEUED, RECOVERING, Eviction
 from controlplane.settings import EvictionSettings, Settings

@@ -27,7 +27,7 @@ from controlplane.eviction.drain_refuge import drain_refuge
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.purge import purge_mode, with_task
 from controlplane.eviction.refuge import Reservation
-from controlplane.insight.readiness import Situation, dry_run_of
+from controlplane.insight.failure_outlook import Situation, dry_run_of
 from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.binding.origin import with_departures

@@ -20,9 +20,9 @@ from controlplane.controllers.reads.readiness_state import situation_of
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Save
 from controlplane.engine.state import State, Watch
-from controlplane.eviction.scheduler_dry_run import SchedulerDryRun
 from controlplane.eviction.state_preservation import has_preservation_rules
-from controlplane.insight.readiness import Situation, dry_run_of, readiness
+from controlplane.insight.failure_outlook import FailureOutlook, Situation
+from controlplane.insight.readiness import readiness
 from controlplane.insight.readiness_row import FleetDigest, changed_row, failed_row, relevant_change, row_of
 from controlplane.kinds import (
     BINDINGS,
@@ -137,7 +137,7 @@ class Readiness(Controller):
 
     def __init__(self) -> None:
         self._digest = FleetDigest()
-        self._dry_run: tuple[Situation, Settings, SchedulerDryRun] | None = None  # of the present turn
+        self._outlook: FailureOutlook | None = None  # of the present turn
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Any]:
         rounds: dict[str, ReadinessRound] = _rounds(state) if FLEET in refs else {}
@@ -165,10 +165,10 @@ class Readiness(Controller):
             return Decision(changes=(Save(ReadinessRound(CHANGED_GROUPS, began_at=now)),), reason="Readiness")
         if isinstance(snapshot, RoundSnapshot):
             return self._decide_round(snapshot, settings, now=now)
-        situation, binding = snapshot.situation, snapshot.subject
-        dry_run = self._shared_dry_run(situation, settings)
+        binding = snapshot.subject
+        outlook = self._shared_outlook(snapshot.situation, settings, now=now)
         try:
-            row = row_of(binding, readiness(binding, situation, settings, dry_run=dry_run, fleet_wide=False, now=now))
+            row = row_of(binding, readiness(binding, outlook, fleet_wide=False))
         except ValueError as error:  # the binding requests something that is not a quantity
             row = failed_row(binding, error)
         return _stored(row, snapshot.stored, now=now)
@@ -208,11 +208,12 @@ class Readiness(Controller):
         row = replace(stored, digest=digest, began_at=now, ended_at=None, after="", checked=0)
         return Decision(changes=(Save(row),), wake_at=now, reason="Readiness")
 
-    def _shared_dry_run(self, situation: Situation, settings: Settings) -> SchedulerDryRun:
-        """Return the dry runs of a turn, which read the clusters into arrays once and remember equal questions."""
-        if self._dry_run is None or self._dry_run[0] is not situation or self._dry_run[1] is not settings:
-            self._dry_run = (situation, settings, dry_run_of(situation, settings))
-        return self._dry_run[2]
+    def _shared_outlook(self, situation: Situation, settings: Settings, *, now: datetime) -> FailureOutlook:
+        """Return the outlook of a turn. It looks at each cluster once and remembers the answers to equal questions."""
+        known = self._outlook
+        if known is None or known.situation is not situation or known.settings is not settings or known.now != now:
+            known = self._outlook = FailureOutlook(situation, settings, now=now)
+        return known
 
 
 def _stored(new: BindingReadiness, stored: BindingReadiness | None, *, now: datetime) -> Decision:

@@ -63,6 +63,8 @@ class Holds(msgspec.Struct, frozen=True):
 
     def covering(self, row: Eviction, binding: Binding, *, now: datetime) -> EvictionHold | None:
         """Return the first open hold that covers an eviction; None: there is none."""
+        if not self.holds:
+            return None
         labels, namespace = self.labels.get(binding.ref, {}), binding.spec.resource.namespace
         covering = (hold for hold in self.holds if hold.open(now=now) and hold.covers(row.cluster, namespace, labels))
         return next(covering, None)

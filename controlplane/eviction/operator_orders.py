@@ -58,8 +58,10 @@ def order_events(binding: Binding, row: Eviction, verb: str, *, reason: str, by:
 def active_orders(binding: Binding, cluster: Cluster, *, held: bool = False) -> dict[str, Order]:
     """Return the active orders about leaving a cluster, by verb. `held`: a Hold order holds the eviction already, so it
     remains active."""
+    orders = orders_by_cluster(binding).get(cluster.metadata.name)
+    if not orders:
+        return {}
     present = {(taint.key, taint.effect, taint.time_added) for taint in cluster.spec.taints}
-    orders = orders_by_cluster(binding).get(cluster.metadata.name, ())
     return {order.verb: order for order in orders if _is_active(order, present, held=held)}
 
 

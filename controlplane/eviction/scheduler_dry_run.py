@@ -56,6 +56,8 @@ class SchedulerDryRun:
         self._answers: dict[tuple[frozenset[str], Question], Placed | Refused] = {}  # until the next reservation
         self._lasting: dict[tuple[frozenset[str], Question], Placed | Refused] = {}  # those that ignore free capacity
         self._taken: dict[Ref, Reservation] = {}  # the last reservation of each binding; the ledger counts it
+        # The last binding and its question: a binding is asked about once for each of its clusters.
+        self._asked: tuple[Binding, datetime | None, Question] | None = None
 
     @cached_property
     def _fleet(self) -> Fleet:
@@ -79,14 +81,7 @@ class SchedulerDryRun:
         key = frozenset(leaving)
         if key not in self._without:  # most bindings leave the same clusters, so the arrays of the others are shared
             self._without[key] = self._fleet.without(key)
-        question = question_of(
-            binding.spec,
-            binding.status,
-            settings=self._settings,
-            neighbours=self._groups.seen_by(binding),
-            application=self._applications.seen_by(binding, now=now),
-            left=left_for_taints(binding, self._fleet),
-        )
+        question = self._question(binding, now)
         reserved = self._reserved(binding)
         answers = self._lasting if ignores_capacity(question) else self._answers
         outcome = None if reserved else answers.get((key, question))
@@ -100,6 +95,19 @@ class SchedulerDryRun:
         if isinstance(outcome, Placed):
             return DryRunResult(outcome.clusters, asked=question.asked)
         return DryRunResult(refused=outcome.message, part=outcome.part or (), asked=question.asked)
+
+    def _question(self, binding: Binding, now: datetime | None) -> Question:
+        if self._asked is None or self._asked[0] is not binding or self._asked[1] != now:
+            question = question_of(
+                binding.spec,
+                binding.status,
+                settings=self._settings,
+                neighbours=self._groups.seen_by(binding),
+                application=self._applications.seen_by(binding, now=now),
+                left=left_for_taints(binding, self._fleet),
+            )
+            self._asked = binding, now, question
+        return self._asked[2]
 
     def place_or_refuse(
         self, binding: Binding, leaving: Collection[str], *, now: datetime | None = None
@@ -129,6 +137,7 @@ class SchedulerDryRun:
         binding.
         """
         self._answers.clear()
+        self._asked = None  # its neighbours and its application may have moved
         self._applications.placed(binding, refuge.clusters)
         self._groups.placed(binding, refuge.clusters)
         binding_outcome.give_back(self._ledger, self._fleet, self._reserved(binding))

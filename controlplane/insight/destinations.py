@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from controlplane.apimachinery.meta import Ref
 from controlplane.eviction.eviction_plan import clusters_left_together
 from controlplane.eviction.refuge import Refuge, refuge_from
-from controlplane.insight.readiness import Situation, dry_run_of
+from controlplane.insight.failure_outlook import Situation, dry_run_of
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.rows import Eviction
 from controlplane.scheduling.cluster_arrays import Fleet

@@ -7,38 +7,27 @@ names its remedy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
-import msgspec
-
-from controlplane.apimachinery.meta import Condition, Struct, with_condition
+from controlplane.apimachinery.meta import Struct
 from controlplane.apimachinery.names import DIRECTLY_UNREACHABLE_ANNOTATION
-from controlplane.clusters import eviction_tier, taint_policies
-from controlplane.engine.state import ReservedCapacity
+from controlplane.clusters import eviction_tier
 from controlplane.eviction.eligibility import wait_seconds
-from controlplane.eviction.holds import Holds
 from controlplane.eviction.purge import purge_mode
 from controlplane.eviction.refuge import Refuge, refuge_from
-from controlplane.eviction.scheduler_dry_run import SchedulerDryRun
 from controlplane.eviction.state_preservation import preserved_state
+from controlplane.insight.failure_outlook import FailureOutlook, Situation
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import (
-    EVICTING_EFFECTS,
     NO_EXECUTE,
-    NOT_READY_KEY,
-    PUSH,
-    UNREACHABLE_KEY,
     Cluster,
     Taint,
 )
 from controlplane.kinds.obstacle import BLOCKS, WARNS, Obstacle
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.policy.unreachable_wait import parse_wait
-from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, ON_HOLD, UNSTEADY, Eviction, FleetState
-from controlplane.kinds.taint_policy import ClusterTaintPolicy
-from controlplane.scheduling.cluster_arrays import Fleet
-from controlplane.scheduling.question import Groups
+from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, ON_HOLD, UNSTEADY, Eviction
 from controlplane.settings import Settings
 
 REQUIRED_CONTROLLERS = (
@@ -86,38 +75,8 @@ class Readiness(Struct, frozen=True):
     prospects: tuple[Prospect, ...] = ()
 
 
-class Situation(msgspec.Struct, frozen=True):
-    """The present state of the fleet, the same for all bindings."""
-
-    clusters: Sequence[Cluster]
-    policies: Sequence[ClusterTaintPolicy] = ()
-    fleet: FleetState = FleetState("default")
-    holds: Holds = Holds()
-    reserved_capacity: ReservedCapacity = ReservedCapacity()  # capacity that no status counts yet
-    applications: Mapping[str, Sequence[Binding]] = {}  # the bindings of each application
-    groups: Groups = {}  # workload affinity groups
-
-
-def dry_run_of(situation: Situation, settings: Settings, fleet: Fleet | None = None) -> SchedulerDryRun:
-    """Return dry runs of the scheduler for a situation. `fleet`: its clusters; None: they are read when needed."""
-    return SchedulerDryRun(
-        lambda: Fleet.of(situation.clusters, settings=settings) if fleet is None else fleet,
-        settings,
-        reserved_capacity=situation.reserved_capacity,
-        applications=situation.applications,
-        groups=situation.groups,
-    )
-
-
 def readiness(
-    binding: Binding,
-    situation: Situation,
-    settings: Settings,
-    *,
-    rows: Iterable[Eviction] = (),
-    dry_run: SchedulerDryRun | None = None,
-    fleet_wide: bool = True,
-    now: datetime,
+    binding: Binding, outlook: FailureOutlook, *, rows: Iterable[Eviction] = (), fleet_wide: bool = True
 ) -> Readiness:
     """Return whether a binding would move away from its clusters if they failed. `rows`: its rows in the eviction
     queue.
@@ -127,20 +86,19 @@ def readiness(
     """
     if is_attached(binding):
         return _attached_readiness(binding)
-    dry_run = dry_run or dry_run_of(situation, settings)
-    clusters = {cluster.metadata.name: cluster for cluster in situation.clusters}
+    situation, settings, now = outlook.situation, outlook.settings, outlook.now
     general = [*fleet_obstacles(situation, settings, now=now)] if fleet_wide else []
     general += _binding_obstacles(binding, settings)
     obstacles, prospects = list(general), []
     for target in binding.spec.clusters:
-        cluster = clusters.get(target.name)
+        cluster = outlook.clusters.get(target.name)
         if cluster is None:
             obstacles.append(_cluster_gone(binding, target.name))
             prospects.append(Prospect(target.name, False))
             continue
-        taints = possible_taints(cluster, situation.policies, settings, now=now)
-        specific = [*_detection_obstacles(cluster, settings), *_taint_obstacles(binding, cluster, taints)]
-        answer = dry_run.place_without(binding, {target.name})
+        taints = outlook.taints(cluster)
+        specific = [*outlook.undetected(cluster), *_taint_obstacles(binding, cluster, taints)]
+        answer = outlook.dry_run.place_without(binding, {target.name})
         refuge = refuge_from(binding, {target.name}, answer, settings, source_ready=False)
         if not refuge.found and not binding.spec.scheduling_suspended:
             specific.append(_no_refuge(target.name, refuge.why))
@@ -181,22 +139,6 @@ def _attached_readiness(binding: Binding) -> Readiness:
     message = f"it is placed with {', '.join(names)} (propagateDeps), so it is not evicted on its own"
     obstacle = Obstacle("GoesAlong", WARNS, message, f"read {', '.join(f'{name}/readiness' for name in names)}")
     return Readiness(str(binding.ref), True, (obstacle,))
-
-
-def possible_taints(
-    cluster: Cluster, policies: Iterable[ClusterTaintPolicy], settings: Settings, *, now: datetime
-) -> tuple[Taint, ...]:
-    """Return the evicting taints that a cluster has, or would get if it stopped being Ready."""
-    taints = [taint for taint in cluster.spec.taints if taint.effect in EVICTING_EFFECTS]
-    if settings.compat.auto_no_execute_taints:
-        key = NOT_READY_KEY if cluster.spec.sync_mode == PUSH else UNREACHABLE_KEY
-        taints.append(Taint(key, NO_EXECUTE, time_added=now))
-    for status in ("False", "Unknown") if cluster.spec.sync_mode != PUSH else ("False",):
-        conditions = with_condition(cluster.status.conditions, Condition("Ready", status), now=now)
-        for policy in policies:
-            added = taint_policies.evicting_taints(policy, cluster, conditions)
-            taints += [Taint(item.key, item.effect, item.value, now) for item in added]
-    return tuple(dict.fromkeys(taints))
 
 
 def _eviction_delay(binding: Binding, taints: Sequence[Taint]) -> float | None:
@@ -285,25 +227,6 @@ def _tier_obstacles(situation: Situation, settings: Settings, *, now: datetime) 
     if tier.rate <= 0:
         why = tier.why or "resourceEvictionRate is 0"
         yield Obstacle("RateStopped", BLOCKS, f"no evictions take place at present: {why}", TIER_REMEDIES[tier.name])
-
-
-def _detection_obstacles(cluster: Cluster, settings: Settings) -> Iterator[Obstacle]:
-    name = cluster.metadata.name
-    if cluster.spec.sync_mode == PUSH and not cluster.called_directly:
-        message = f"cluster {name} has no address, so it is not probed and its failure would not be detected"
-        yield Obstacle("NotDetected", BLOCKS, message, "set its spec.apiEndpoint", name)
-    elif not cluster.ready:
-        how = "spec.apiEndpoint and spec.secretRef" if cluster.spec.sync_mode == PUSH else "its agent's heartbeat"
-        message = f"it was never reported whether cluster {name} is Ready, so its failure would not be detected"
-        yield Obstacle("NotDetected", BLOCKS, message, f"check {how}", name)
-    elif any(condition.type == "AccessLost" and condition.status == "True" for condition in cluster.status.conditions):
-        message = f"access to cluster {name} is lost, so its failure would not be detected"
-        remedy = "renew the credentials in its Secret or its certificate; read the condition AccessLost of the cluster"
-        yield Obstacle("AccessLost", BLOCKS, message, remedy, name)
-    if cluster.flapping:
-        message = f"cluster {name} is flapping: until it is stable, only policies about Flapping evict from it"
-        remedy = "repair what makes it flap, or add a taint by hand to empty it all the same"
-        yield Obstacle("Flapping", WARNS, message, remedy, name)
 
 
 def _taint_obstacles(binding: Binding, cluster: Cluster, taints: Sequence[Taint]) -> Iterator[Obstacle]:

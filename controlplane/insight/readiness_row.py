@@ -14,7 +14,8 @@ from controlplane.estimate.capacity import free_capacity
 from controlplane.estimate.namespace_quotas import free_of
 from controlplane.estimate.node_pools import read
 from controlplane.eviction.capacity_digest import CapacityDigest, digest
-from controlplane.insight.readiness import Readiness, Situation, is_attached
+from controlplane.insight.failure_outlook import Situation
+from controlplane.insight.readiness import Readiness, is_attached
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import AllocatableModeling, Cluster, NodePool, NodeRoom, ResourceSummary
 from controlplane.kinds.obstacle import BLOCKS, Obstacle

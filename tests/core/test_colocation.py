@@ -17,7 +17,7 @@ from controlplane.apimachinery.names import (
     TOGETHER_ANNOTATION,
 )
 from controlplane.eviction.refuge import refuge_from
-from controlplane.insight.readiness import Situation, dry_run_of
+from controlplane.insight.failure_outlook import Situation, dry_run_of
 from controlplane.kinds.binding import Binding, ObjectReference
 from controlplane.kinds.binding.colocation_index import application
 from controlplane.kinds.cluster import APIEnablement, APIResource, Cluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controlplane.eviction.refuge import Refuge
 from controlplane.insight.destinations import destinations
-from controlplane.insight.readiness import Situation
+from controlplane.insight.failure_outlook import Situation
 from controlplane.kinds.binding import Binding
 from controlplane.settings import Settings
 from tests.builders.objects import binding, cluster, eviction

@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.eviction.holds import Holds
-from controlplane.insight.readiness import Readiness, Situation, readiness
+from controlplane.insight.failure_outlook import FailureOutlook, Situation
+from controlplane.insight.readiness import Readiness, readiness
 from controlplane.kinds.binding import Binding, BindingSnapshot, BindingSuspension
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.obstacle import BLOCKS, WARNS
@@ -54,7 +55,7 @@ def asked(
     **situation: Any,
 ) -> Readiness:
     now = Situation(clusters, policies, **{"fleet": WATCHING, **situation})
-    return readiness(one or app(), now, settings, now=START + timedelta(hours=1))
+    return readiness(one or app(), FailureOutlook(now, settings, now=START + timedelta(hours=1)))
 
 
 def test_a_workload_that_would_move_says_so_and_where_to() -> None:

@@ -20,8 +20,9 @@ from controlplane.engine.decision import Decision, Delete, Save
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.run import World, run_batch, run_until_idle
 from controlplane.engine.state import Actor
+from controlplane.insight.failure_outlook import FailureOutlook, Situation
 from controlplane.insight.fleet_answer import AnswerTally, StoredAnswers, fleet_status
-from controlplane.insight.readiness import Situation, fleet_obstacles, readiness
+from controlplane.insight.readiness import fleet_obstacles, readiness
 from controlplane.insight.readiness_row import FleetDigest, relevant_change, row_of
 from controlplane.kinds.binding import Binding, BindingSnapshot, BindingSuspension, ReplicaRequirements, TargetCluster
 from controlplane.kinds.cluster import Cluster, ResourceSummary
@@ -249,7 +250,7 @@ def test_a_deleted_binding_has_no_answer() -> None:
 def tally(name: str, count: int, *, settings: Settings = FAILOVER, **spec: Any) -> AnswerTally:
     situation = Situation(MEMBERS, (not_ready_policy(),))
     one = bound(name).with_spec(**spec)
-    row = row_of(one, readiness(one, situation, settings, fleet_wide=False, now=START))
+    row = row_of(one, readiness(one, FailureOutlook(situation, settings, now=START), fleet_wide=False))
     return AnswerTally(row.verdict, row.named, count, (row,))
 
 
@@ -335,5 +336,7 @@ def test_the_stored_answers_are_those_that_would_be_computed_now(seed: int) -> N
         rows = office.rows(*names)
         for name in names:
             one = office.stored(bound(name))
-            found = readiness(one, situation_of(office.store, [one]), FAILOVER, fleet_wide=False, now=office.now)
+            found = readiness(
+                one, FailureOutlook(situation_of(office.store, [one]), FAILOVER, now=office.now), fleet_wide=False
+            )
             assert replace(row_of(one, found), since=rows[name].since) == rows[name]

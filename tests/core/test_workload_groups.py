@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.eviction.refuge import refuge_from
-from controlplane.insight.readiness import Situation, dry_run_of
+from controlplane.insight.failure_outlook import Situation, dry_run_of
 from controlplane.kinds.binding import Binding, TargetCluster, WorkloadAffinityGroups
 from controlplane.scheduling.workload_affinity import WorkloadGroups
 from controlplane.settings import GATES, Settings

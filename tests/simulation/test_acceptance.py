@@ -12,7 +12,8 @@ from controlplane.apimachinery.meta import Condition, Ref, with_condition
 from controlplane.controllers.reads.fleet_state import fleet_state
 from controlplane.engine.decision import Decision, deleting
 from controlplane.engine.state import Actor
-from controlplane.insight.readiness import Situation, readiness
+from controlplane.insight.failure_outlook import FailureOutlook, Situation
+from controlplane.insight.readiness import readiness
 from controlplane.kinds.cluster import Cluster, Taint
 from tests.simulation.manifests import NGINX, NOT_READY_MEANS_LEAVE
 from tests.simulation.stories import apply, binding, joined, placed, running
@@ -77,9 +78,10 @@ def test_story_1_an_operator_sees_switch_rule_and_strategy_at_a_glance() -> None
     world.run(30)
     policies = world.store.list(kinds.CLUSTER_TAINT_POLICY)
     now = Situation(world.store.list(kinds.CLUSTER), policies, fleet_state(world.store))
+    outlook = FailureOutlook(now, world.settings, now=world.now)
 
-    patient = readiness(binding(world, at("patient")), now, world.settings, now=world.now)
-    stays = readiness(binding(world, at("stays")), now, world.settings, now=world.now)
+    patient = readiness(binding(world, at("patient")), outlook)
+    stays = readiness(binding(world, at("stays")), outlook)
 
     assert patient.ready
     assert patient.prospects[0].after_seconds == 0.0

@@ -11,7 +11,7 @@ from controlplane.controllers.reads.fleet_state import fleet_state
 from controlplane.controllers.reads.workload_labels import workload_labels
 from controlplane.engine.state import State
 from controlplane.eviction.holds import Holds
-from controlplane.insight.readiness import Situation
+from controlplane.insight.failure_outlook import Situation
 from controlplane.kinds import CLUSTER, CLUSTER_TAINT_POLICY, EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY
