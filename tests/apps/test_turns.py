@@ -16,7 +16,7 @@ from apps.objects.namespaces import make_namespaces
 from apps.objects.store import DjangoStore
 from apps.worker.clock import monotonic_seconds
 from apps.worker.started_groups import StartedGroups
-from apps.worker.turn import Turn
+from apps.worker.turn import COLLECT_FROM, COLLECT_SECONDS, Turn
 from controlplane import kinds
 from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.controllers import CONTROLLERS
@@ -262,3 +262,57 @@ def test_a_turn_begins_with_what_concerns_everything_and_the_next_one_does_not(
     with connection.cursor() as cursor:
         cursor.execute("UPDATE objects_due SET due_at = 'infinity'")
     assert turn(store).once() == 0
+
+
+class Seen(Controller):
+    """Sees which objects it is run for."""
+
+    name = "seen"
+    group = "propagation"
+    keys = ("apps/Deployment",)
+    watches = ()
+    owns = Ownership({})
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[None]:
+        self.batches.append(len(refs))
+        return [None] * len(refs)
+
+
+def deployments(count: int, prefix: str) -> list[Ref]:
+    return [Ref("apps/Deployment", "default", f"{prefix}{number}") for number in range(count)]
+
+
+def seeing(store: DjangoStore) -> tuple[Turn, Seen]:
+    one, seen = turn(store), Seen()
+    one.controllers, one.shards, one.names = (seen,), {seen.name: 1}, frozenset({seen.name})
+    return one, seen
+
+
+def test_a_stream_of_changes_is_collected_into_few_batches(store: DjangoStore) -> None:
+    one, seen = seeing(store)
+    store.mark(seen.name, deployments(COLLECT_FROM, "first"))
+
+    assert one.work(collect=True) == COLLECT_FROM
+    for name in ("a", "b", "c"):
+        store.mark(seen.name, deployments(1, name))
+        assert one.work(collect=True) == 0
+    one.run(2 * COLLECT_SECONDS)
+
+    assert seen.batches == [COLLECT_FROM, 3]
+
+
+def test_what_comes_after_a_few_changes_is_processed_at_once(store: DjangoStore) -> None:
+    one, seen = seeing(store)
+    for name in ("a", "b"):
+        store.mark(seen.name, deployments(COLLECT_FROM - 1, name))
+        assert one.work(collect=True) == COLLECT_FROM - 1
+
+
+def test_a_backlog_is_worked_off_without_a_pause(store: DjangoStore) -> None:
+    one, seen = seeing(store)
+    store.mark(seen.name, deployments(2 * seen.batch, "many"))
+
+    assert [one.work(collect=True) for _ in range(3)] == [seen.batch, seen.batch, 0]
