@@ -26,12 +26,12 @@ from apps.api.pushes import Push
 from apps.api.streams import Stream
 from apps.api.wakeup import Wakeup
 from apps.objects import change_log
-from apps.objects.apply import CHANGES_CHANNEL
 from apps.objects.arrays import BinaryCursor, register_arrays
 from apps.objects.instruments import STREAMS
 from apps.objects.listing import Logged, read_changes
 from apps.objects.notifications import listening, received
 from apps.objects.refusal import cause
+from apps.objects.transaction import CHANGES_CHANNEL
 from apps.objects.versions import texts_in_version
 from controlplane.apimachinery.errors import Expired, TooManyRequests
 from controlplane.kind import Kind

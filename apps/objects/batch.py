@@ -23,6 +23,7 @@ from controlplane.engine.decision import (
     Delete,
     Drop,
     Followed,
+    Guard,
     Put,
     QuotaGuard,
     Save,
@@ -211,9 +212,9 @@ class Batch:
                     refs.add(ref)
         return refs
 
-    def guards(self) -> set[Ref]:
+    def guards(self) -> set[Guard]:
         """Return the objects that must not have changed although the batch does not write them."""
-        return {guard.ref for item in self.items for guard in item.decision.guards}
+        return {guard for item in self.items for guard in item.decision.guards}
 
     def capacity_guards(self) -> list[CapacityGuard]:
         """Return the capacity of clusters that the decisions rely upon."""

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from apps.objects.arrays import Array, BinaryCursor, bigints, booleans, moments, texts
+from apps.objects.write_lock import AT
 from controlplane.apimachinery.meta import Ref
 from controlplane.engine.state import Claim, Claims, Mark
 
@@ -29,6 +30,7 @@ _MARK_AT = """
     ON CONFLICT (controller, kind, namespace, name)
     DO UPDATE SET seq = excluded.seq, due_at = least(d.due_at, excluded.due_at), cursor = ''"""
 _MARK = _MARK_AT.format(at="coalesce(%s, clock_timestamp())")
+_MARK_WRITTEN = _MARK_AT.format(at=AT)
 MARK_LOCKED = _MARK_AT.format(at="(SELECT locked_at FROM locked)")  # a part of a statement, see `creation.py`
 _SAME = "d.controller = w.controller AND d.kind = w.kind AND d.namespace = w.namespace AND d.name = w.name"
 _REMOVE = f"""
@@ -36,7 +38,7 @@ _REMOVE = f"""
     WHERE {_SAME} AND d.seq = w.seq"""
 _GIVE_BACK = f"""
     UPDATE objects_due d SET lease_until = NULL,
-        due_at = CASE WHEN w.lost THEN %s WHEN d.seq = w.seq THEN coalesce(w.wake_at, d.due_at) ELSE d.due_at END
+        due_at = CASE WHEN w.lost THEN {AT} WHEN d.seq = w.seq THEN coalesce(w.wake_at, d.due_at) ELSE d.due_at END
     FROM unnest(%s, %s, %s, %s, %s, %s, %s) AS w(controller, kind, namespace, name, seq, wake_at, lost)
     WHERE {_SAME}"""
 # The time is a subquery: no index is searched for a function whose value may change from row to row. Without it, each
@@ -168,6 +170,11 @@ def marking(marks: Marks, *, at: datetime | None) -> list[Query]:
     return [(_MARK, (at, *marks.columns))] if marks.rows else []
 
 
+def marking_written(marks: Marks) -> list[Query]:
+    """Return the statement that makes rows due at the time of the write lock (`write_lock.AT`) plus their delays."""
+    return [(_MARK_WRITTEN, marks.columns)] if marks.rows else []
+
+
 def pack_ends(ends: Sequence[Finish]) -> Ends:
     """Return the ends of claims ready for `finishing`."""
     ordered = sorted(ends, key=lambda end: (end.claim.controller, end.claim.ref))
@@ -175,10 +182,11 @@ def pack_ends(ends: Sequence[Finish]) -> Ends:
     return Ends(len(done), [*_claimed(done), bigints([end.claim.seq for end in done])], ordered)
 
 
-def finishing(ends: Ends, *, at: datetime, leased: bool) -> list[Query]:
+def finishing(ends: Ends, *, leased: bool) -> list[Query]:
     """Return the statements that end claims: a row is removed, or is due again at `wake_at`.
 
-    A row that was marked meanwhile keeps its due time. `leased`: the claims have leases of their own, which end too.
+    A row of a lost decision is due at the time of the write lock. One that was marked meanwhile keeps its due time.
+    `leased`: the claims have leases of their own, which end too.
     Run the statements under the write lock.
     """
     queries: list[Query] = []
@@ -186,7 +194,7 @@ def finishing(ends: Ends, *, at: datetime, leased: bool) -> list[Query]:
         queries.append((_REMOVE, ends.removed))
     if rest := ends.all if leased else [end for end in ends.all if end.wake_at is not None or end.lost]:
         wakes, losses = moments([end.wake_at for end in rest]), booleans([end.lost for end in rest])
-        queries.append((_GIVE_BACK, (at, *_claimed(rest), bigints([end.claim.seq for end in rest]), wakes, losses)))
+        queries.append((_GIVE_BACK, (*_claimed(rest), bigints([end.claim.seq for end in rest]), wakes, losses)))
     return queries
 
 

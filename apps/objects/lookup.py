@@ -10,7 +10,7 @@ from apps.objects import decoded_clusters
 from apps.objects.arrays import Array, BinaryCursor, bigints, texts
 from apps.objects.tables import ObjectTable, object_table, read, row_table
 from controlplane.apimachinery.meta import Object, Ref
-from controlplane.engine.decision import EVERY, CapacityGuard
+from controlplane.engine.decision import EVERY, CapacityGuard, Guard
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.rows import CapacityReservation
 
@@ -22,8 +22,7 @@ def moved_queries(expected: Stored) -> list[Query]:
     """Return the queries for objects that are not stored at the expected version. None: no object is expected."""
     queries: list[Query] = []
     for table, refs in by_table(expected):
-        versions = [None if (obj := expected[ref]) is None else int(obj.metadata.resource_version or 0) for ref in refs]
-        queries.append((table.moved, (*pack_refs(refs), bigints(versions))))
+        queries.append((table.moved, (*pack_refs(refs), bigints(map(_version, map(expected.get, refs))))))
     return queries
 
 
@@ -54,6 +53,28 @@ def generation_queries(refs: Iterable[Ref]) -> list[Query]:
     return queries
 
 
+def assumption_queries(expected: Stored, guards: Iterable[Guard]) -> list[Query]:
+    """Return the statements that fail if an object is not at its expected version, or a guard is not met."""
+    queries: list[Query] = []
+    for table, refs in by_table(expected):
+        queries.append((table.unmoved, (*pack_refs(refs), bigints(map(_version, map(expected.get, refs))))))
+    on_one: dict[ObjectTable, list[Guard]] = {}
+    for guard in guards:
+        table = object_table(guard.ref.kind)
+        if guard.ref.name == EVERY:
+            queries.append((table.same_newest, (guard.ref.kind, guard.generation)))
+        else:
+            on_one.setdefault(table, []).append(guard)
+    for table, some in on_one.items():
+        generations = bigints([guard.generation for guard in some])
+        queries.append((table.same_generations, (*pack_refs([guard.ref for guard in some]), generations)))
+    return queries
+
+
+def _version(obj: Object | None) -> int | None:
+    return None if obj is None else int(obj.metadata.resource_version or 0)
+
+
 def generations_from(refs: Iterable[Ref], answers: Iterable[Iterable[Any]]) -> dict[Ref, int | None]:
     """Return the generation of each reference; None: no object is stored under it."""
     generations: dict[Ref, int | None] = dict.fromkeys(refs)
@@ -70,6 +91,12 @@ def reserved_query(guards: Sequence[CapacityGuard], *, by: str) -> Query:
         SELECT cluster, number, replicas, request FROM {row_table(CapacityReservation).name}
         WHERE number > %s AND writer <> %s AND cluster = ANY(%s)"""
     return query, (min(guard.seen for guard in guards), by, texts({guard.cluster for guard in guards}))
+
+
+def nothing_reserved_query(guards: Sequence[CapacityGuard], *, by: str) -> Query:
+    """Return the statement that fails if `reserved_query` finds something."""
+    query, params = reserved_query(guards, by=by)
+    return f"SELECT objects_assumed('reservations', (SELECT count(*) FROM ({query}) more))", params
 
 
 def quota_query(namespaces: Iterable[str]) -> Query:

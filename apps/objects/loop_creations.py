@@ -18,12 +18,12 @@ from psycopg import pq
 from psycopg.errors import CheckViolation, DataCorrupted, UniqueViolation, error_from_result
 
 from apps.objects import creation, instruments
-from apps.objects.apply import CHANGES_CHANNEL, Timing, outcomes_of
 from apps.objects.arrays import Array, shown
 from apps.objects.batch import Batch, Item, Settled, Texts, refs_of
 from apps.objects.decision_log import log_outcomes
 from apps.objects.loop_session import LoopSession, PreparedStatement
 from apps.objects.statements import prepare
+from apps.objects.transaction import CHANGES_CHANNEL, Timing, outcomes_of
 from controlplane.engine.decision import Decision
 from controlplane.engine.routing import Router
 from controlplane.engine.state import Actor, Outcome

@@ -15,9 +15,10 @@ from django.db import Error, transaction
 from psycopg import Error as ServerError
 
 from apps.objects import change_log, due
-from apps.objects.apply import CHANGES_CHANNEL, binary_cursor
+from apps.objects.apply import binary_cursor
 from apps.objects.arrays import BinaryCursor
 from apps.objects.due import WRITE_LOCK
+from apps.objects.transaction import CHANGES_CHANNEL
 from controlplane.engine import restored
 from controlplane.engine.restored import Finding, Origin, RestoreHold, VersionMark
 

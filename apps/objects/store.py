@@ -15,13 +15,14 @@ from django.db import DataError, IntegrityError, OperationalError, transaction
 from psycopg.errors import ProgramLimitExceeded
 
 from apps.objects import change_log, due, instruments, leases, tracing
-from apps.objects.apply import Timing, apply, binary_cursor
+from apps.objects.apply import apply, binary_cursor
 from apps.objects.arrays import BinaryCursor
 from apps.objects.decision_log import log_outcomes
 from apps.objects.grouping import Groups
 from apps.objects.lookup import look
 from apps.objects.refusal import LOCKED, sqlstate
 from apps.objects.state import DjangoState
+from apps.objects.transaction import Timing
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers import CONTROLLERS
 from controlplane.engine.controller import Controller

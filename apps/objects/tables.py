@@ -16,6 +16,7 @@ from apps.objects.arrays import PACKERS, Array, texts
 from apps.objects.encryption import opened
 from apps.objects.models import Child, StoredObject
 from apps.objects.row_model import row_models
+from apps.objects.write_lock import AT, BASE
 from controlplane.apimachinery.as_written import plain
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.kind import KINDS, decode
@@ -62,7 +63,7 @@ class ObjectTable:
         columns = zip(self.projections.values(), self.packers, strict=True)
         return [pack(map(project, objects)) for project, pack in columns]
 
-    def _source(self, base: str = "%s::bigint", rows: str = "w") -> str:
+    def _source(self, base: str = BASE, rows: str = "w") -> str:
         """Return the part `rows` of a statement: the lines that are sent. `base`: the newest version before them."""
         names = [
             "n",
@@ -106,7 +107,7 @@ class ObjectTable:
         inserted = self._inserted("(SELECT locked_at FROM locked)", **names)
         return f"{source}, {inserted}", self._checked("insert", names["written"], names["logged"])
 
-    def _inserted(self, at: str = "%s", rows: str = "w", written: str = "written", logged: str = "logged") -> str:
+    def _inserted(self, at: str = AT, rows: str = "w", written: str = "written", logged: str = "logged") -> str:
         columns = {"kind": "w.kind", "namespace": "w.namespace", "name": "w.name", **self._values}
         return f"""{written} AS (
                 INSERT INTO {self.name} ({", ".join(columns)}) SELECT {", ".join(columns.values())} FROM {rows} w
@@ -137,7 +138,7 @@ class ObjectTable:
     def _logged(self, type_: str) -> str:
         return f"""logged AS (
                 INSERT INTO {LOG} ({_LOG_COLUMNS})
-                SELECT version, '{type_}', kind, namespace, name, doc, old_doc, %s, log_reason, log_cause, %s
+                SELECT version, '{type_}', kind, namespace, name, doc, old_doc, %s, log_reason, log_cause, {AT}
                 FROM written
                 RETURNING version
             )"""
@@ -159,6 +160,32 @@ class ObjectTable:
             FROM unnest(%s, %s, %s, %s) AS w(kind, namespace, name, version)
             LEFT JOIN {self.name} o ON {_SAME_REF}
             WHERE o.resource_version IS DISTINCT FROM w.version"""
+
+    @cached_property
+    def unmoved(self) -> str:
+        """The statement that fails unless the object of each reference is at the expected version (NULL: absent)."""
+        return f"""
+            SELECT objects_assumed('{self.name}', (
+                SELECT count(*) FROM unnest(%s, %s, %s, %s) AS w(kind, namespace, name, version)
+                LEFT JOIN {self.name} o ON {_SAME_REF}
+                WHERE o.resource_version IS DISTINCT FROM w.version))"""
+
+    @cached_property
+    def same_generations(self) -> str:
+        """The statement that fails unless the object of each reference has the expected generation (NULL: absent)."""
+        return f"""
+            SELECT objects_assumed('{self.name}', (
+                SELECT count(*) FROM unnest(%s, %s, %s, %s) AS w(kind, namespace, name, generation)
+                LEFT JOIN {self.name} o ON {_SAME_REF}
+                WHERE o.generation IS DISTINCT FROM w.generation))"""
+
+    @cached_property
+    def same_newest(self) -> str:
+        """The statement that fails unless the newest object of a kind has the expected version (NULL: none exists)."""
+        return f"""
+            SELECT objects_assumed('{self.name}', (
+                SELECT count(*) FROM (SELECT max(resource_version) AS version FROM {self.name} WHERE kind = %s) newest
+                WHERE newest.version IS DISTINCT FROM %s::bigint))"""
 
     @cached_property
     def generations(self) -> str:

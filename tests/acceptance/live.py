@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 import yaml
 
-from apps.objects.apply import CHANGES_CHANNEL
+from apps.objects.transaction import CHANGES_CHANNEL
 from apps.simulator.members import FleetProcess, ask, start_fleet_process
 from tests.api.server import Answer, Client, Server
 

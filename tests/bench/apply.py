@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from time import perf_counter
 
-from apps.objects.apply import Timing
 from apps.objects.store import DjangoStore
+from apps.objects.transaction import Timing
 from controlplane.apimachinery.meta import Condition, ObjectMeta
 from controlplane.apimachinery.names import PROPAGATION_POLICY_ID_LABEL
 from controlplane.engine.controller import Controller, Ownership

@@ -17,8 +17,8 @@ __all__ = ["app"]
 
 @worker_process_init.connect
 def observe(**_: object) -> None:
-    from apps.objects.apply import Timing  # here: Django is set up by now
     from apps.objects.store import store
+    from apps.objects.transaction import Timing  # here: Django is set up by now
 
     file = Path(os.environ["LIFEBOAT_HOME"], f"timings-{os.getpid()}").open("a", buffering=1)  # noqa: SIM115  # for as long as the process lives
 

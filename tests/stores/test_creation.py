@@ -10,11 +10,11 @@ import pytest
 from django.db import connection, connections
 from msgspec.structs import replace
 
-from apps.objects.apply import CHANGES_CHANNEL, Timing
 from apps.objects.batch import Item
 from apps.objects.creation import creates_only
 from apps.objects.due import WRITE_LOCK
 from apps.objects.store import DjangoStore
+from apps.objects.transaction import CHANGES_CHANNEL, Timing
 from controlplane.engine.decision import Decision, Put, Save
 from controlplane.kinds.rows import Observation
 from tests.api.test_query_counts import counted

@@ -15,9 +15,10 @@ from apps.api import watch_hub
 from apps.api.authorization import Attributes
 from apps.api.streams import Stream
 from apps.objects import change_log, origin
-from apps.objects.apply import CHANGES_CHANNEL, binary_cursor
+from apps.objects.apply import binary_cursor
 from apps.objects.notifications import LISTENER, listening
 from apps.objects.store import DjangoStore
+from apps.objects.transaction import CHANGES_CHANNEL
 from controlplane.apimachinery.errors import Expired
 from controlplane.apimachinery.selectors import EVERYTHING
 from controlplane.kind import KINDS
