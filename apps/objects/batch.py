@@ -18,6 +18,7 @@ from apps.objects.outbox import outgoing
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine.capacity_conflicts import NOTHING_RESERVED, NewReservations, overcommitted_cluster
 from controlplane.engine.decision import (
+    ROW_CHANGES,
     CapacityGuard,
     Decision,
     Delete,
@@ -188,9 +189,9 @@ class Batch:
         self.by = by
         self.texts = Texts() if texts is None else texts
         for item in items:
+            if by.controller:
+                router.check(by.name, item.decision)
             for change in item.decision.changes:
-                if by.controller:
-                    router.check(by.name, change, followed=item.decision.followed)
                 if isinstance(change, Put):
                     check_generation(change)
 
@@ -303,7 +304,7 @@ class Batch:
                 indexes[ref] = len(settled.lines)
                 settled.lines.append(line)
         for change in decision.changes:
-            if isinstance(change, Save | Drop):
+            if isinstance(change, ROW_CHANGES):
                 settled.row_changes.append(self._with_writer(change))
                 settled.marks.update(self.router.row_marks(change, by=self.by, own=own))
         return Verdict(

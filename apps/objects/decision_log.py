@@ -14,7 +14,7 @@ from apps.objects.batch import refs_of
 from apps.objects.instruments import REFUSED
 from controlplane.apimachinery.errors import StatusError
 from controlplane.apimachinery.meta import Ref
-from controlplane.engine.decision import Decision, Drop, Save
+from controlplane.engine.decision import ROW_CHANGES, Decision, Put, Save
 from controlplane.engine.state import Actor, Claim, Outcome
 from controlplane.kinds.rows import Eviction
 
@@ -64,7 +64,12 @@ def _stored(claim: Claim | None, decision: Decision, outcome: Outcome, whose: Li
     queued = _queued(decision)
     if not (versions or queued or decision.events):
         return None
-    changed = [ref for ref, version in zip(refs_of(decision), outcome.versions, strict=True) if version and ref]
+    written = (change for change, version in zip(decision.changes, outcome.versions, strict=True) if version)
+    changed = [
+        (change.new if isinstance(change, Put) else change.old).ref
+        for change in written
+        if not isinstance(change, ROW_CHANGES)
+    ]
     about = _about(claim, changed)
     events = [event.reason for event in decision.events]
     line = {"message": "", **whose, "ref": str(about), "reason": decision.reason or next(iter(events), "")}
@@ -122,7 +127,7 @@ def _queued(decision: Decision) -> dict[str, int]:
     """Return how many items of the eviction queue a decision stored, by their new state, and how many it removed."""
     found: dict[str, int] = {}
     for change in decision.changes:
-        if isinstance(change, Save | Drop) and isinstance(change.row, Eviction):
+        if isinstance(change, ROW_CHANGES) and isinstance(change.row, Eviction):
             state = change.row.state if isinstance(change, Save) else "Removed"
             found[state] = found.get(state, 0) + 1
     return found

@@ -13,7 +13,7 @@ from psycopg import Pipeline
 
 from apps.objects import creation, due, write_lock
 from apps.objects.arrays import BinaryCursor
-from apps.objects.batch import Batch, Settled, unknown
+from apps.objects.batch import Batch, Line, Settled, unknown
 from apps.objects.lookup import (
     Stored,
     assumption_queries,
@@ -187,7 +187,8 @@ class Transaction:
 
     def outcomes(self) -> list[Outcome]:
         """Return the outcome of each decision of the batch."""
-        return outcomes_of(self.prepared.settled, versions=range(self.base + 1, self.newest + 1))
+        versions = range(self.base + 1, self.newest + 1)
+        return outcomes_of(self.prepared.settled, versions=versions, objects=not self.batch.by.controller)
 
     def _run(self, query: str, params: Sequence[Any] = ()) -> BinaryCursor:
         return BinaryCursor(self.raw).run(query, params)
@@ -216,28 +217,26 @@ def assumed(batch: Batch, known: Stored) -> dict[Ref, Object | None]:
     return {**batch.expected(), **{ref: known[ref] for ref in unknown(batch.items)}}
 
 
-def outcomes_of(settled: Settled, *, versions: range | None) -> list[Outcome]:
-    """Return the outcome of each decision. `versions`: those of the lines; None: it was a dry run."""
+def outcomes_of(settled: Settled, *, versions: range | None, objects: bool = True) -> list[Outcome]:
+    """Return the outcome of each decision. `versions`: those of the lines; None: it was a dry run. `objects`: with the
+    objects as they are stored."""
     outcomes: list[Outcome] = []
     for verdict in settled.verdicts:
         if verdict.lost:
             outcomes.append(Outcome(lost=verdict.lost))
             continue
-        numbers: list[int] = []
-        objects: list[Object | None] = []
-        for result in verdict.results:
-            if not isinstance(result, int):
-                numbers.append(0)
-                objects.append(result)
-                continue
-            line = settled.lines[result]
-            numbers.append(0 if versions is None else versions[result])
-            objects.append(None if line.removed else _stamped(line.new, numbers[-1]))
-        outcomes.append(Outcome("", tuple(numbers), tuple(objects)))
+        numbers = [versions[result] if versions and isinstance(result, int) else 0 for result in verdict.results]
+        stored = (
+            _stored(settled.lines[result], number) if isinstance(result, int) else result
+            for result, number in zip(verdict.results, numbers, strict=True)
+        )
+        outcomes.append(Outcome("", tuple(numbers), tuple(stored) if objects else ()))
     return outcomes
 
 
-def _stamped(obj: Object, version: int) -> Object:
-    if not version:
-        return obj
+def _stored(line: Line, version: int) -> Object | None:
+    """Return the object of a line as it is stored; None: it was removed. `version` 0: it was a dry run."""
+    obj = line.new
+    if line.removed or not version:
+        return None if line.removed else obj
     return replace(obj, metadata=replace(obj.metadata, resource_version=str(version)))

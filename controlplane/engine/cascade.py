@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine.controller import Controller
-from controlplane.engine.decision import Decision, Delete, Drop, Followed, Guard, Put, Save
+from controlplane.engine.decision import ROW_CHANGES, Decision, Delete, Drop, Followed, Guard, Put, Save
 from controlplane.engine.overlaid_state import OverlaidState
 from controlplane.engine.routing import Router
 from controlplane.engine.state import Actor, State
@@ -167,7 +167,7 @@ def _objects(results: Iterable[Decision | Exception]) -> Iterator[tuple[Ref, Obj
 
 def _rows(results: Iterable[Decision]) -> Iterator[Save | Drop]:
     """Yield the changes of row-native values in decisions."""
-    return (change for decision in results for change in decision.changes if isinstance(change, Save | Drop))
+    return (change for decision in results for change in decision.changes if isinstance(change, ROW_CHANGES))
 
 
 def _is_due(follower: Controller, ref: Ref, decision: Decision, router: Router) -> bool:
@@ -249,18 +249,18 @@ def _composed(
     """
     if following.wake_at is not None or following.separate_decisions or following.guards:
         return None
-    puts = [change for change in following.changes if not isinstance(change, Save | Drop)]
+    puts = [change for change in following.changes if not isinstance(change, ROW_CHANGES)]
     before = next(change for change in made.changes if isinstance(change, Put) and change.new.ref == ref)
     if len(puts) != 1 or not isinstance(puts[0], Put) or puts[0].old is not before.new:
         return None
     both = Put(puts[0].new, before.old, upon=tuple(dict.fromkeys((*before.upon, *puts[0].upon))))
-    rows = [change for change in following.changes if isinstance(change, Save | Drop)]
+    rows = [change for change in following.changes if isinstance(change, ROW_CHANGES)]
     later = {_key(change) for change in rows}
     saved = {_key(change) for change in made.changes if isinstance(change, Save)}
     kept = [
         both if change is before else change
         for change in made.changes
-        if not isinstance(change, Save | Drop) or _key(change) not in later
+        if not isinstance(change, ROW_CHANGES) or _key(change) not in later
     ]
     followed = Followed(name, ref, following.reason)
     found = _together(made, following, name, changes=[*kept, *_net(rows, saved, overlaid)], followed=followed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -54,6 +54,9 @@ class Drop(msgspec.Struct, frozen=True, gc=False):
     """Remove a row-native value. A newer value under its key stays, if its type has a time of creation (`Row.MADE`)."""
 
     row: Any
+
+
+ROW_CHANGES: Final = (Save, Drop)  # for isinstance(), which takes a tuple faster than a union
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):

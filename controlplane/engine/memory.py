@@ -250,8 +250,7 @@ class MemoryStore:
                 self._finish(claim, decision.wake_at)
             return _NOTHING_DONE
         if by.controller:
-            for change in decision.changes:
-                self.router.check(by.name, change, followed=decision.followed)
+            self.router.check(by.name, decision)
         for change in decision.changes:
             if isinstance(change, Put):
                 check_generation(change)
@@ -300,7 +299,7 @@ class MemoryStore:
             self._record_event(event, by)
         if claim is not None:
             self._finish(claim, decision.wake_at)
-        return Outcome("", tuple(versions), tuple(objects))
+        return Outcome("", tuple(versions), () if by.controller else tuple(objects))
 
     def _write_row(self, change: Save | Drop, by: Actor, own: Ref | None) -> None:
         """Store or remove a row-native value, and mark what watches it."""

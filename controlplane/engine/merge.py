@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Object, ObjectMeta, Ref
-from controlplane.engine.decision import Delete, Drop, Put, Save
+from controlplane.engine.decision import ROW_CHANGES, Delete, Drop, Put, Save
 from controlplane.kind import KINDS, text_of
 from controlplane.wire.patch import same
 
@@ -28,7 +28,6 @@ _META_PARTS = (
     "deletion_grace_period_seconds",
     "managed_fields",
 )
-_ROWS = (Save, Drop)
 _PARTS = ("spec", "content", "status")  # stored parts only: the `spec` of a Template is a view of its content
 
 
@@ -80,7 +79,7 @@ def stage(changes: Iterable[Put | Delete | Save | Drop], stored: Callable[[Ref],
     objects: dict[Ref, Write | Remove] = {}
     results: list[Ref | Object | None] = []
     for change in changes:
-        if isinstance(change, _ROWS):
+        if isinstance(change, ROW_CHANGES):
             results.append(None)
             continue
         ref = (change.new if isinstance(change, Put) else change.old).ref

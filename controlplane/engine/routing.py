@@ -13,7 +13,7 @@ import msgspec
 
 from controlplane.apimachinery.meta import Object, Ref, kind_key
 from controlplane.engine.controller import Controller, Ownership
-from controlplane.engine.decision import Delete, Drop, Followed, Put, Save
+from controlplane.engine.decision import ROW_CHANGES, Decision, Delete, Drop, Followed, Put, Save
 from controlplane.engine.state import Actor, Mark, Watch
 from controlplane.kinds.template import Template
 
@@ -54,11 +54,10 @@ class Router:
         """
         present = new if new is not None else old
         assert present is not None, "a change has an old or a new side"
+        pairs = [(each.controller, each.ref) for each in followed]
         for name, watch in self._watches(present):
             for ref in watch.to(old, new):
-                if not merged and (
-                    (name == by.name and ref == own) or (followed and _was_followed(followed, name, ref))
-                ):
+                if not merged and ((name == by.name and ref == own) or (name, ref) in pairs):
                     continue
                 yield Mark(name, ref, watch.after)
 
@@ -83,20 +82,22 @@ class Router:
                 if name != by.name or ref != own:
                     yield Mark(name, ref, watch.after)
 
-    def check(self, controller: str, change: Put | Delete | Save | Drop, *, followed: Sequence[Followed] = ()) -> None:
-        """Raise OwnershipError if the controller's `owns` does not allow the change.
+    def check(self, controller: str, decision: Decision) -> None:
+        """Raise OwnershipError if the controller's `owns` does not allow a change of its decision.
 
         Each path of an object may be owned by a controller whose decision is contained in this one (`followed`).
         """
-        names = (controller, *dict.fromkeys(each.controller for each in followed)) if followed else (controller,)
-        refused = self._violation(names, change)
-        if refused:
-            written_by = ", ".join(dict.fromkeys(names))
-            raise OwnershipError(f"controller {written_by} may not write {refused}; declare it in {controller}.owns")
+        names = (controller, *dict.fromkeys(each.controller for each in decision.followed))
+        for change in decision.changes:
+            if refused := self._violation(names, change):
+                written_by = ", ".join(dict.fromkeys(names))
+                raise OwnershipError(
+                    f"controller {written_by} may not write {refused}; declare it in {controller}.owns"
+                )
 
     def _violation(self, names: tuple[str, ...], change: Put | Delete | Save | Drop) -> str:
         """Return what the change writes although none of the controllers may, for example "Cluster.spec.taints"."""
-        if isinstance(change, Save | Drop):
+        if isinstance(change, ROW_CHANGES):
             type_ = type(change.row)
             if (names, type_) in self._allowed_rows:
                 return ""
@@ -123,10 +124,6 @@ class Router:
         if known is None:
             raise OwnershipError(f"{controller} is no controller; use its name in Actor or controller=False")
         return known.owns
-
-
-def _was_followed(followed: Sequence[Followed], controller: str, ref: Ref) -> bool:
-    return any(each.controller == controller and each.ref == ref for each in followed)
 
 
 def _refused(allowed: frozenset[str], kind: str, change: Put | Delete) -> str:

@@ -201,7 +201,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 
     lost: str = ""
     versions: tuple[int, ...] = ()  # resourceVersion per change, 0 where nothing was written
-    objects: tuple[Object | None, ...] = ()  # stored object per change; None for row-native values and removals
+    # Stored object per change; None for row-native values and removals. Empty for controllers, which do not need them.
+    objects: tuple[Object | None, ...] = ()
 
 
 class Store(State, Protocol):

@@ -103,7 +103,7 @@ def object_at(doc: Mapping[str, Any], *path: str) -> dict[str, Any]:
     """Return the JSON object at a path of a document; empty: there is none."""
     value: Any = doc
     for name in path:
-        value = value.get(name) if isinstance(value, Mapping) else None
+        value = value.get(name) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from controlplane.apimachinery.meta import Condition, Object, Ref, Struct, UserStruct
-from controlplane.apimachinery.names import BINDING_ANNOTATION, cluster_of_execution_namespace, is_execution_namespace
+from controlplane.apimachinery.names import BINDING_ANNOTATION, EXECUTION_NAMESPACE_PREFIX
 
 WORK = "work.karmada.io/Work"
 
@@ -65,6 +65,9 @@ NAMESPACE_USED = "NamespaceUsed"
 OBSERVED = "Observed"  # Applied is Unknown: the member is compared and not written to [observed-clusters]
 
 
+_PREFIX_LENGTH = len(EXECUTION_NAMESPACE_PREFIX)
+
+
 class Work(Object, frozen=True):
     spec: WorkSpec = WorkSpec()
     status: WorkStatus = WorkStatus()
@@ -77,8 +80,8 @@ class Work(Object, frozen=True):
     @property
     def cluster(self) -> str:
         """The cluster that the Work is for; "": its namespace is not the namespace of a cluster."""
-        namespace = self.metadata.namespace
-        return cluster_of_execution_namespace(namespace) if is_execution_namespace(namespace) else ""
+        namespace = self.metadata.namespace  # asked many times per change, so without further calls
+        return namespace[_PREFIX_LENGTH:] if namespace.startswith(EXECUTION_NAMESPACE_PREFIX) else ""
 
     @property
     def made_for(self) -> Ref | None:

@@ -15,7 +15,8 @@ explain(TEXTS)
 
 
 def _cluster(work: Work) -> list[str]:
-    return [work.cluster] if work.cluster else []
+    cluster = work.cluster
+    return [cluster] if cluster else []
 
 
 def _leftover(work: Work) -> list[str]:
