@@ -59,15 +59,20 @@ def assumption_queries(expected: Stored, guards: Iterable[Guard]) -> list[Query]
     for table, refs in by_table(expected):
         queries.append((table.unmoved, (*pack_refs(refs), bigints(map(_version, map(expected.get, refs))))))
     on_one: dict[ObjectTable, list[Guard]] = {}
+    on_all: list[Guard] = []
     for guard in guards:
-        table = object_table(guard.ref.kind)
         if guard.ref.name == EVERY:
-            queries.append((table.same_newest, (guard.ref.kind, guard.generation)))
+            on_all.append(guard)
         else:
-            on_one.setdefault(table, []).append(guard)
+            on_one.setdefault(object_table(guard.ref.kind), []).append(guard)
     for table, some in on_one.items():
         generations = bigints([guard.generation for guard in some])
         queries.append((table.same_generations, (*pack_refs([guard.ref for guard in some]), generations)))
+    if on_all:
+        on_all.sort(key=lambda guard: guard.ref)  # the same kinds make the same statement
+        changed = " + ".join(object_table(guard.ref.kind).newest_changed for guard in on_all)
+        params = [value for guard in on_all for value in (guard.ref.kind, guard.generation)]
+        queries.append((f"SELECT objects_assumed('whole kinds', {changed})", params))
     return queries
 
 

@@ -180,12 +180,11 @@ class ObjectTable:
                 WHERE o.generation IS DISTINCT FROM w.generation))"""
 
     @cached_property
-    def same_newest(self) -> str:
-        """The statement that fails unless the newest object of a kind has the expected version (NULL: none exists)."""
-        return f"""
-            SELECT objects_assumed('{self.name}', (
-                SELECT count(*) FROM (SELECT max(resource_version) AS version FROM {self.name} WHERE kind = %s) newest
-                WHERE newest.version IS DISTINCT FROM %s::bigint))"""
+    def newest_changed(self) -> str:
+        """The expression that is 1 unless the newest object of a kind has the expected version (NULL: none exists)."""
+        return f"""(
+            SELECT count(*) FROM (SELECT max(resource_version) AS version FROM {self.name} WHERE kind = %s) newest
+            WHERE newest.version IS DISTINCT FROM %s::bigint)"""
 
     @cached_property
     def generations(self) -> str:
