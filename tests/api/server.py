@@ -133,11 +133,12 @@ class Server:
     def __init__(self, folder: Path, *, name: str, **more: str) -> None:
         self.folder = folder
         self.admin_url = os.environ["DATABASE_URL"]
-        self.database = name
+        # pytest-xdist may give the tests of one file to several processes: each has a server and a database of its own.
+        self.database = "_".join(filter(None, (name, os.environ.get("PYTEST_XDIST_WORKER"))))
         self.port, self.tls_port = free_ports(2)
         self.environment = {
             **os.environ,
-            "DATABASE_URL": urlunsplit(urlsplit(self.admin_url)._replace(path=f"/{name}")),
+            "DATABASE_URL": urlunsplit(urlsplit(self.admin_url)._replace(path=f"/{self.database}")),
             "DJANGO_SETTINGS_MODULE": "tests.settings",
             "LIFEBOAT_SECRET_KEY": "only-for-tests",
             "LIFEBOAT_DEVELOPMENT": "true",

@@ -118,6 +118,7 @@ def test_what_the_provider_does_not_say_for_this_login_is_refused(
 ) -> None:
     if case == "the name of another user":
         log_in(page, served)  # eva has the subject 4711
+        page.wait_for_url(f"{url(served)}/")  # a page that is still being opened would interrupt the next one
         page.context.clear_cookies()
     provider.claims, said = REFUSED[case]
 
