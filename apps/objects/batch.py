@@ -214,7 +214,7 @@ class Batch:
         return refs
 
     def guards(self) -> set[Guard]:
-        """Return the objects that must not have changed although the batch does not write them."""
+        """Return the guards: on objects that must not have changed although the batch does not write them."""
         return {guard for item in self.items for guard in item.decision.guards}
 
     def capacity_guards(self) -> list[CapacityGuard]:

@@ -164,20 +164,19 @@ class ObjectTable:
     @cached_property
     def unmoved(self) -> str:
         """The statement that fails unless the object of each reference is at the expected version (NULL: absent)."""
-        return f"""
-            SELECT objects_assumed('{self.name}', (
-                SELECT count(*) FROM unnest(%s, %s, %s, %s) AS w(kind, namespace, name, version)
-                LEFT JOIN {self.name} o ON {_SAME_REF}
-                WHERE o.resource_version IS DISTINCT FROM w.version))"""
+        return self._same("resource_version")
 
     @cached_property
     def same_generations(self) -> str:
         """The statement that fails unless the object of each reference has the expected generation (NULL: absent)."""
+        return self._same("generation")
+
+    def _same(self, column: str) -> str:
         return f"""
             SELECT objects_assumed('{self.name}', (
-                SELECT count(*) FROM unnest(%s, %s, %s, %s) AS w(kind, namespace, name, generation)
+                SELECT count(*) FROM unnest(%s, %s, %s, %s) AS w(kind, namespace, name, expected)
                 LEFT JOIN {self.name} o ON {_SAME_REF}
-                WHERE o.generation IS DISTINCT FROM w.generation))"""
+                WHERE o.{column} IS DISTINCT FROM w.expected))"""
 
     @cached_property
     def newest_changed(self) -> str:

@@ -81,7 +81,8 @@ class Transaction:
     def send_whole(self, lease: HeldLease | None, *, timed: bool) -> None:
         """Send everything up to the commit without waiting for an answer. `timed`: ask for the time of the commit.
 
-        If something is not as the batch assumes, this or `end` raises one of _ASSUMED_WRONGLY. Then nothing is written.
+        If something is not as the batch assumes, this or `end` raises SerializationFailure, UniqueViolation or
+        CheckViolation. Then nothing is written.
         """
         compared = self._compared(read_created=False)
         self.raw.execute("BEGIN")
@@ -125,10 +126,10 @@ class Transaction:
         # After the sync all statements are answered and the session counts as idle in a transaction. If this process is
         # paused before it sends the rest, PostgreSQL ends the transaction (idle_in_transaction_session_timeout).
         pipeline.sync()
-        count = self._read_lock(locked)
+        self._read_lock(locked)
         if lease is not None and held is not None and held.fetchone() is None:
             raise LeaseLost(f"lease {lease.name}/{lease.shard} epoch {lease.epoch} has passed")
-        make_room(self.base + count)
+        make_room(self.newest)
         moved = moved_from(answer.fetchall() for answer in moved_answers)
         generations = generations_from(guarded, (answer.fetchall() for answer in generation_answers))
         reserved = NewReservations(() if reserving is None else (NewReservation(*row) for row in reserving.fetchall()))
@@ -157,12 +158,11 @@ class Transaction:
             return self._run(write_lock.TAKE, (count, count, limit))
         return self._run(write_lock.TAKE_ONLY, (limit,))
 
-    def _read_lock(self, locked: BinaryCursor) -> int:
-        """Read what the statement that takes the lock has returned. Return the number of versions that it took."""
+    def _read_lock(self, locked: BinaryCursor) -> None:
+        """Read what the statement that takes the lock has returned."""
         row = locked.fetchone()
         assert row is not None, "the statement returns a row"
         self.base, self.at = row[:2]
-        return len(self.prepared.settled.lines)
 
     def _write_and_commit(self, *, leased: bool, timed: bool) -> None:
         self._write(self.prepared, leased=leased)

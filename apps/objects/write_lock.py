@@ -24,8 +24,8 @@ TAKE: Final = f"""
     SELECT base, at, {_KEPT} FROM locked"""
 """Takes the lock and as many versions. Returns the newest version before them, and the time. The last parameter is the
 limit of the transaction."""
-# The row stays as it is, so `origin.seen` tells that no object was written. It is created if it is missing. The time is
-# read after the wait for the lock.
+# The version in the row does not change, because each change of it counts as a written object (apps/objects/origin.py).
+# A missing row is created. The time is read after the wait for the lock.
 TAKE_ONLY: Final = f"""
     WITH stored AS MATERIALIZED (SELECT version FROM objects_counter WHERE id = 1 FOR UPDATE),
     created AS (
