@@ -108,9 +108,9 @@ class Replay:
 
 
 def files_of_the_image() -> set[Path]:
-    """Return the files in the folders that the image has, without compiled modules: the image writes none."""
+    """Return the files in the folders that the image has, without compiled modules, which other tests may write."""
     copied = [PROJECT / name for name in ("apps", "config", "controlplane")]
-    files = {path for folder in copied for path in folder.rglob("*") if path.suffix != ".pyc"}
+    files = {path for folder in copied for path in folder.rglob("*") if "__pycache__" not in path.parts}
     return files | {path for path in PROJECT.iterdir() if path.name != ".pytest_cache"}
 
 
