@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine.capacity_conflicts import NewReservations, ReservationNumbers, overcommitted_cluster
 from controlplane.engine.controller import Controller
-from controlplane.engine.decision import EVERY, Decision, Drop, Event, Put, Save, author, newest
+from controlplane.engine.decision import EVERY, ROW_CHANGES, Decision, Drop, Event, Put, Save, author, newest
 from controlplane.engine.events import counted, event_ref
 from controlplane.engine.memory_leases import MemoryLeases
 from controlplane.engine.merge import Remove, Staged, Write, check_generation, stage
@@ -43,7 +43,6 @@ class _Due(msgspec.Struct, frozen=True, gc=False):
 
 
 _NOTHING_DONE = Outcome()
-_ROWS = (Save, Drop)
 
 
 class MemoryStore:
@@ -290,7 +289,7 @@ class MemoryStore:
         versions: list[int] = []
         objects: list[Object | None] = []
         for change, result in zip(decision.changes, staged.results, strict=True):
-            if isinstance(change, _ROWS):
+            if isinstance(change, ROW_CHANGES):
                 self._write_row(change, by, None if claim is None else claim.ref)
             version, stored = written[result] if isinstance(result, Ref) else (0, result)
             versions.append(version)

@@ -34,6 +34,14 @@ def store() -> DjangoStore:
 
 
 @pytest.fixture
+def limits_transactions() -> None:
+    """Skip the test on a server whose transactions have no time limit."""
+    connection.ensure_connection()
+    if connection.connection.info.server_version < write_lock.LIMITED_SINCE:
+        pytest.skip("PostgreSQL is older than 17, so transactions are sent in two steps")
+
+
+@pytest.fixture
 def compared(monkeypatch: pytest.MonkeyPatch) -> list[Transaction]:
     """The transactions that are sent in two steps."""
     seen: list[Transaction] = []
@@ -57,6 +65,7 @@ def write(store: DjangoStore, *decisions: Decision, lease: HeldLease | None = No
     return [outcome.lost.partition(" ")[0] for outcome in outcomes]
 
 
+@pytest.mark.usefixtures("limits_transactions")
 def test_what_is_as_assumed_is_written_in_one_step(store: DjangoStore, compared: list[Transaction]) -> None:
     member, old = create(store, cluster("member1"), binding("web"))
     conditions = {
@@ -106,6 +115,7 @@ def test_a_lease_that_has_passed_writes_nothing(store: DjangoStore) -> None:
     assert store.get([old.ref])[old.ref].spec == old.spec
 
 
+@pytest.mark.usefixtures("limits_transactions")
 def test_the_next_call_assumes_again(store: DjangoStore, compared: list[Transaction]) -> None:
     (old,) = create(store, binding("web"))
     write(store, scaled(old))
@@ -126,6 +136,7 @@ def test_a_server_that_cannot_limit_a_transaction_gets_it_in_two_steps(
     assert len(compared) == 1
 
 
+@pytest.mark.usefixtures("limits_transactions")
 def test_who_is_paused_while_sending_loses_the_write_lock(store: DjangoStore) -> None:
     """PostgreSQL waits for the rest of a pipeline, and does not count that as idle."""
     create(store, binding("web"))
