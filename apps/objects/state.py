@@ -216,33 +216,36 @@ class DjangoState:
         with binary_cursor() as cursor:
             return used_from(cursor.run(*quota_query(namespaces)))
 
-    def reserved_capacity(self, *, within: timedelta, bindings: Collection[str] = ()) -> ReservedCapacity:
+    def reserved_capacity(
+        self, *, within: timedelta, bindings: Collection[str] = (), totals: bool = True
+    ) -> ReservedCapacity:
         table = row_table(CapacityReservation)
         # One statement reads one state of the database: the totals contain the reservations that are returned for the
         # bindings, and all reservations up to the newest number.
         at = f"statement_timestamp(), (SELECT coalesce(max(number), 0) FROM {table.name})"
-        query = f"""
-            SELECT {table.columns}, {at} FROM {table.name} WHERE binding = ANY(%s)
-            UNION ALL
+        sums = f"""
             SELECT NULL, NULL, cluster, sum(replicas)::bigint, request, NULL, NULL, NULL, NULL, {at}
             FROM {table.name} WHERE made_at > statement_timestamp() - %s GROUP BY cluster, request
-            UNION ALL
+            UNION ALL"""
+        query = f"""
+            SELECT {table.columns}, {at} FROM {table.name} WHERE binding = ANY(%s)
+            UNION ALL{sums if totals else ""}
             SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, {at}
             ORDER BY key, cluster, request"""
-        totals: list[tuple[str, str, int]] = []
+        summed: list[tuple[str, str, int]] = []
         own: dict[str, list[CapacityReservation]] = {}
         with binary_cursor() as cursor:
-            records = cursor.run(query, (texts(bindings), within)).fetchall()
+            records = cursor.run(query, (texts(bindings), *([within] if totals else []))).fetchall()
         for *record, _, _ in records:
             key, binding, cluster, replicas, request, *_ = record
             if cluster is None:
                 continue
             if key is None:
-                totals.append((cluster, request, replicas))
+                summed.append((cluster, request, replicas))
             else:
                 own.setdefault(binding, []).append(table.read(record))
         *_, at_, seen = records[0]
-        return ReservedCapacity(totals, own, at_, seen)
+        return ReservedCapacity(summed, own, at_, seen)
 
     def kinds_on_members(self) -> Collection[tuple[str, str, str]]:
         name = object_table(WORK).name

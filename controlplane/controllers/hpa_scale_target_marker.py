@@ -55,7 +55,8 @@ class HpaScaleTargetMarker(Controller):
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[ScaleTargetSnapshot | None]:
         found = state.get(refs)
-        scaling = state.by_index(AUTOSCALER, SCALE_TARGET, [str(ref) for ref in refs])
+        any_autoscaler = state.list(AUTOSCALER, limit=1)  # a short query, and the next one searches for each workload
+        scaling = state.by_index(AUTOSCALER, SCALE_TARGET, [str(ref) for ref in refs]) if any_autoscaler else {}
         return [
             ScaleTargetSnapshot(found[ref], tuple(scaling.get(str(ref), ()))) if ref in found else None for ref in refs
         ]

@@ -36,7 +36,7 @@ from controlplane.kinds.federated_quota import ENFORCEMENT_GATE
 from controlplane.kinds.rows import CapacityReservation, FleetNames, PlacementHint, PlacementNote, Row
 from controlplane.propagation.bindings import template_of
 from controlplane.scheduling import binding_outcome, placement_explanation
-from controlplane.scheduling.batch import Batch, Item, growth, ignores_capacity
+from controlplane.scheduling.batch import Batch, Item, growth, ignores_capacity, may_depend_on_capacity
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.cluster_facts import facts
 from controlplane.scheduling.colocation import Applications
@@ -147,9 +147,13 @@ class Scheduler(Controller):
 
     def load(self, state: State, refs: Sequence[Ref], *, enforcing: bool = True) -> Sequence[SchedulerSnapshot | None]:
         """Return the snapshots. `enforcing`: with the quotas of their namespaces."""
-        # Reservations are read before bindings, so that a binding is never older than its reservation.
-        reserved_capacity = state.reserved_capacity(within=RESERVATION_EXPIRY, bindings=[str(ref) for ref in refs])
         found: dict[Ref, Binding] = state.get(refs)
+        # An eviction that is stored between these two readings wins: a decision about its binding is lost (`_writes`).
+        reserved_capacity = state.reserved_capacity(
+            within=RESERVATION_EXPIRY,
+            bindings=[str(ref) for ref in refs],
+            totals=any(may_depend_on_capacity(binding.spec) for binding in found.values()),
+        )
         clusters = tuple(state.list(CLUSTER))
         groups = workload_groups(state, found.values())
         parts = applications(state, found.values())

@@ -184,14 +184,16 @@ class MemoryStore:
                 counts[row.cluster] = counts.get(row.cluster, 0) + 1
         return counts
 
-    def reserved_capacity(self, *, within: timedelta, bindings: Collection[str] = ()) -> ReservedCapacity:
+    def reserved_capacity(
+        self, *, within: timedelta, bindings: Collection[str] = (), totals: bool = True
+    ) -> ReservedCapacity:
         at = self.now()
         counts: dict[tuple[str, str], int] = {}
-        for row in self._rows.get(CapacityReservation, {}).values():
+        for row in self._rows.get(CapacityReservation, {}).values() if totals else ():
             if isinstance(row, CapacityReservation) and row.made_at is not None and row.made_at > at - within:
                 counts[row.cluster, row.request] = counts.get((row.cluster, row.request), 0) + row.replicas
-        totals = [(*key, count) for key, count in sorted(counts.items())]
-        return ReservedCapacity(totals, self.rows(CapacityReservation, "binding", bindings), at, self._numbers.newest)
+        summed = [(*key, count) for key, count in sorted(counts.items())]
+        return ReservedCapacity(summed, self.rows(CapacityReservation, "binding", bindings), at, self._numbers.newest)
 
     def quota_use(self, namespaces: Collection[str]) -> dict[str, dict[str, int]]:
         found: dict[str, dict[str, int]] = {}

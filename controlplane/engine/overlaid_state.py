@@ -79,22 +79,26 @@ class OverlaidState:
                 rows.setdefault(value, []).append(new)
         return dict(rows)
 
-    def reserved_capacity(self, *, within: timedelta, bindings: Collection[str] = ()) -> ReservedCapacity:
+    def reserved_capacity(
+        self, *, within: timedelta, bindings: Collection[str] = (), totals: bool = True
+    ) -> ReservedCapacity:
         """Return what is reserved: as stored, and as the decisions change it."""
         changed = self._rows.get(CapacityReservation)
         if not changed:
-            return self._state.reserved_capacity(within=within, bindings=bindings)
+            return self._state.reserved_capacity(within=within, bindings=bindings, totals=totals)
         own = {row.binding for row in changed.values() if isinstance(row, CapacityReservation)}
-        found = self._state.reserved_capacity(within=within, bindings=sorted({*bindings, *own}))
-        totals = Counter({(cluster, request): count for cluster, request, count in found.totals})
+        found = self._state.reserved_capacity(within=within, bindings=sorted({*bindings, *own}), totals=totals)
+        summed = Counter({(cluster, request): count for cluster, request, count in found.totals})
         overlaid = self._overlaid(CapacityReservation, "binding", sorted({*bindings, *own}), found.own)
+        if not totals:
+            return replace(found, own=overlaid)
         for key, new in changed.items():
             before = self.stored.get((CapacityReservation, key))
             if isinstance(before, CapacityReservation) and _counts(before, found, within):
-                totals[before.cluster, before.request] -= before.replicas
+                summed[before.cluster, before.request] -= before.replicas
             if isinstance(new, CapacityReservation):
-                totals[new.cluster, new.request] += new.replicas
-        listed = [(*key, count) for key, count in sorted(totals.items()) if count]
+                summed[new.cluster, new.request] += new.replicas
+        listed = [(*key, count) for key, count in sorted(summed.items()) if count]
         return replace(found, totals=listed, own=overlaid)
 
 

@@ -367,9 +367,13 @@ def test_reserved_capacity_is_what_it_will_be_when_the_decisions_are_stored(chan
 
     overlaid = OverlaidState(cast(State, before), dict[Ref, Object](), changes)
 
-    found, wanted = (one.reserved_capacity(within=timedelta(hours=1), bindings=bindings) for one in (overlaid, after))
-    assert sorted(found.totals) == sorted(wanted.totals)
-    assert _plain(found.own) == _plain(wanted.own)
+    for totals in (True, False):
+        found, wanted = (
+            one.reserved_capacity(within=timedelta(hours=1), bindings=bindings, totals=totals)
+            for one in (overlaid, after)
+        )
+        assert sorted(found.totals) == sorted(wanted.totals)
+        assert _plain(found.own) == _plain(wanted.own)
 
 
 def _plain(own: Mapping[str, Sequence[CapacityReservation]]) -> dict[str, list[CapacityReservation]]:

@@ -294,6 +294,20 @@ def test_each_decision_of_a_batch_is_compared_with_what_came_after_its_own_readi
     }
 
 
+def test_reservations_are_summed_up_only_where_that_is_asked_for(kept_in: type) -> None:
+    store = kept_in(controllers=[])
+    row = CapacityReservation("x", "x", "refuge", ROOM, encoded(NOTHING_ASKED), store.now())
+    write(store, Save(row))
+
+    with_totals, without = (
+        store.reserved_capacity(within=RESERVATION_EXPIRY, bindings=["x"], totals=totals) for totals in (True, False)
+    )
+
+    assert (list(with_totals.totals), list(without.totals)) == ([("refuge", encoded(NOTHING_ASKED), ROOM)], [])
+    assert with_totals.own == without.own
+    assert with_totals.seen == without.seen
+
+
 def test_the_scheduler_takes_what_two_evictions_of_a_binding_named(kept_in: type) -> None:
     """A copy on each of two lost clusters; others have more room by the time the scheduler looks."""
     names = [f"member{number}" for number in range(1, 7)]

@@ -14,6 +14,7 @@ from controlplane.eviction.holds import Holds
 from controlplane.insight.failure_outlook import Situation
 from controlplane.kinds import CLUSTER, CLUSTER_TAINT_POLICY, EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
+from controlplane.scheduling.batch import may_depend_on_capacity
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY
 
 
@@ -31,13 +32,13 @@ def with_bindings(state: State, situation: Situation, bindings: Sequence[Binding
     """Return the state of the fleet with the groups, the labels and the reserved capacity of these bindings."""
     if not bindings:
         return situation
-    holds = situation.holds
+    holds, needs_totals = situation.holds, any(may_depend_on_capacity(binding.spec) for binding in bindings)
     if holds.needs_labels():
         holds = replace(holds, labels=workload_labels(state, bindings))
     return replace(
         situation,
         holds=holds,
-        reserved_capacity=state.reserved_capacity(within=RESERVATION_EXPIRY),
+        reserved_capacity=state.reserved_capacity(within=RESERVATION_EXPIRY, totals=needs_totals),
         applications=applications(state, bindings),
         groups=workload_groups(state, bindings),
     )
