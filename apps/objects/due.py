@@ -45,17 +45,21 @@ _GIVE_BACK = f"""
 # statement would read all rows of its controllers, also those that are due in minutes.
 _FREE_NOW = "(lease_until IS NULL OR lease_until <= clock_timestamp())"
 _DUE_NOW = f"due_at <= (SELECT clock_timestamp()) AND {_FREE_NOW}"
+# PostgreSQL takes an equation of an expression to hold for 1 of 200 rows. It would then read and sort all rows of a
+# controller, instead of going through the index until the first one.
+_OF_SHARD = "abs(hash %% %s - %s) < 1"
+_OF_ITS_SHARD = "abs(hash %% w.shards - %s) < 1"
 # Both have a row with the time, and nothing else, if there is nothing to claim.
 _LOOK = f"""
     SELECT found.*, clock_timestamp() FROM (SELECT 1) AS one LEFT JOIN (
         SELECT kind, namespace, name, seq, cursor, due_at FROM objects_due
-        WHERE lower(controller) = %s AND {_DUE_NOW} AND hash %% %s = %s
+        WHERE lower(controller) = %s AND {_DUE_NOW} AND {_OF_SHARD}
         ORDER BY due_at, seq LIMIT %s
     ) found ON true"""
 _CLAIM = f"""
     WITH picked AS (
         SELECT id FROM objects_due
-        WHERE lower(controller) = %s AND {_DUE_NOW} AND hash %% %s = %s
+        WHERE lower(controller) = %s AND {_DUE_NOW} AND {_OF_SHARD}
         ORDER BY due_at, seq LIMIT %s
         FOR UPDATE SKIP LOCKED
     ), claimed AS (
@@ -91,12 +95,12 @@ _UNTIL_DUE = f"""
     FROM unnest(%s, %s) AS w(name, shards)
     LEFT JOIN LATERAL (
         SELECT due_at FROM objects_due
-        WHERE lower(controller) = w.name AND {_FREE_NOW} AND hash %% w.shards = %s ORDER BY due_at LIMIT 1
+        WHERE lower(controller) = w.name AND {_FREE_NOW} AND {_OF_ITS_SHARD} ORDER BY due_at LIMIT 1
     ) free ON true
     LEFT JOIN LATERAL (
         SELECT min(greatest(lease_until, due_at)) AS free_at FROM objects_due
         WHERE lower(controller) = w.name AND due_at < coalesce(free.due_at, 'infinity') AND NOT {_FREE_NOW}
-          AND hash %% w.shards = %s
+          AND {_OF_ITS_SHARD}
     ) claimed ON true
     WHERE free.due_at IS NOT NULL OR claimed.free_at IS NOT NULL"""
 _COUNT = "SELECT count(*) FROM objects_due WHERE lower(controller) = ANY(%s) AND due_at <= (SELECT clock_timestamp())"
