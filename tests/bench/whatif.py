@@ -143,7 +143,7 @@ def stored(members: Sequence[Cluster], placed: dict[Ref, Binding], change: Chang
     costs = []
     for _ in range(5):
         begin = process_time()
-        found = preview(database, [Put(drain, None)], SETTINGS, now=database.now()).texts
+        found = preview(database, [Put(drain, None)], SETTINGS, is_asked=False, now=database.now()).texts
         costs.append((process_time() - begin) * 1000)
     return [
         *figures,
