@@ -255,7 +255,7 @@ def remove(servers: list[Served]) -> None:
 def cpu_seconds(pid: int) -> float:
     """Return the CPU time that a process and its children have used."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return sum(_seconds_of(int(one)) for one in (pid, *children))
+    return sum(_seconds_of(int(one)) for one in [str(pid), *children])
 
 
 def _seconds_of(pid: int) -> float:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from time import perf_counter
+from typing import cast
 
 from apps.objects.store import DjangoStore
 from apps.objects.transaction import Timing
@@ -107,7 +109,7 @@ def _round() -> list[Figure]:
     made = [binding(number) for number in range(WARM_UP + OBJECTS // 2)]
     size = len(encode(made[0]).at(1))
     by = Actor("bench")
-    known = _write(store, by, [(new, None) for new in made[:WARM_UP]])
+    known = _write(store, by, created(made[:WARM_UP]))
     timings.clear()
     copy = BareCopy()
     copy.remember()
@@ -115,7 +117,7 @@ def _round() -> list[Figure]:
     written = 0
     for start in range(WARM_UP, len(made), BATCH // 2):
         fresh = made[start : start + BATCH // 2]
-        changes = [(new, None) for new in fresh]
+        changes = created(fresh)
         changes += [
             (_changed(known[number % len(known)], number), known[number % len(known)]) for number in _slots(start)
         ]
@@ -141,7 +143,16 @@ def _slots(start: int) -> range:
     return range(start, start + BATCH // 2)
 
 
-def _write(store: DjangoStore, by: Actor, changes: list[tuple[Binding, Binding | None]]) -> list[Binding]:
+Changes = list[tuple[Binding, Binding | None]]
+"""New states of bindings, each with the state before; None: the binding is created."""
+
+
+def created(bindings: Sequence[Binding]) -> Changes:
+    """Return the changes that create bindings."""
+    return [(one, None) for one in bindings]
+
+
+def _write(store: DjangoStore, by: Actor, changes: Changes) -> list[Binding]:
     decisions = [
         Decision(
             changes=(Put(new, old),),
@@ -152,4 +163,4 @@ def _write(store: DjangoStore, by: Actor, changes: list[tuple[Binding, Binding |
     ]
     outcomes = store.apply([(None, one) for one in decisions], by=by)
     assert not any(one.lost for one in outcomes), [one.lost for one in outcomes if one.lost][:3]
-    return [one.objects[0] for one in outcomes]
+    return [cast(Binding, one.objects[0]) for one in outcomes]

@@ -88,8 +88,8 @@ def streams(server: Served, names: list[str]) -> list[Figure]:
     stop, received = threading.Event(), list[int]()
     connections = [stream(server) for _ in range(BROWSERS)]
     readers = [threading.Thread(target=read, args=(one, stop, received)) for one in connections]
-    for one in readers:
-        one.start()
+    for reader in readers:
+        reader.start()
     try:
         quiet = share(server, lambda: None, stop)
         busy = share(server, lambda: change(names), stop)

@@ -250,7 +250,11 @@ def _changed(bench: Bench) -> list[Figure]:
         new = replace(old.with_content({**old.content, "spec": spec}))
         began = store().now()
         assert not store().apply([(None, Decision(changes=(Put(new, old),)))], by=BY)[0].lost
-        until(lambda name=name: _outdated(name) == 0, within=60, every=0.02)
+
+        def applied(name: str = name) -> bool:
+            return _outdated(name) == 0
+
+        until(applied, within=60, every=0.02)
         seconds.append((_last_applied() - began).total_seconds())
     on = f"one changed count of replicas until {len(NAMES)} {bench.kind} have applied it"
     return [

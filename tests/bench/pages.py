@@ -66,7 +66,8 @@ def run() -> list[Figure]:
 
 
 def _paths() -> Iterator[tuple[str, str]]:
-    row, failover = Eviction.objects.filter(state=QUEUED)[0], begun_page(FailoverChoice(), limit=1).failovers[0]
+    row: Any = Eviction.objects.filter(state=QUEUED)[0]  # its fields are those of the row type
+    failover = begun_page(FailoverChoice(), limit=1).failovers[0]
     yield "situation", "/"
     yield "clusters", "/clusters"
     yield "cluster", f"/clusters/{row.cluster}"
