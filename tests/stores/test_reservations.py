@@ -15,6 +15,7 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.eviction_queue import EvictionQueue
 from controlplane.controllers.evictions import Evictions
 from controlplane.controllers.reads.fleet_state import FLEET
+from controlplane.controllers.reads.readiness_state import situation_of
 from controlplane.controllers.reservations import Reservations
 from controlplane.controllers.scheduler import Scheduler
 from controlplane.engine.controller import Controller
@@ -306,6 +307,24 @@ def test_reservations_are_summed_up_only_where_that_is_asked_for(kept_in: type) 
     assert (list(with_totals.totals), list(without.totals)) == ([("refuge", encoded(NOTHING_ASKED), ROOM)], [])
     assert with_totals.own == without.own
     assert with_totals.seen == without.seen
+
+
+@pytest.mark.parametrize("depending", [False, True], ids=["no binding", "one of two bindings"])
+def test_reservations_are_summed_up_only_for_bindings_that_depend_on_free_capacity(
+    kept_in: type, depending: bool
+) -> None:
+    store = kept_in(controllers=[])
+    row = CapacityReservation("x", "x", "refuge", ROOM, encoded(NOTHING_ASKED), store.now())
+    write(store, Save(row))
+    second = ANYWHERE if depending else duplicated("lost", "refuge")
+    both = create(store, binding("first", duplicated("lost", "refuge")), binding("second", second))
+
+    loaded = Scheduler().load(store, [one.ref for one in both])
+
+    by_scheduler = [bool(snapshot.reserved_capacity.totals) for snapshot in loaded if snapshot is not None]
+    assert by_scheduler == [depending, depending]
+    by_readiness = situation_of(store, both).reserved_capacity.totals
+    assert bool(by_readiness) == depending
 
 
 def test_the_scheduler_takes_what_two_evictions_of_a_binding_named(kept_in: type) -> None:
