@@ -34,17 +34,18 @@ from psycopg.errors import (
 
 from apps.objects import change_log, creation
 from apps.objects.arrays import BinaryCursor, register_arrays
-from apps.objects.batch import Batch, Texts, batches, items_of, unknown
+from apps.objects.batch import Batch, Item, Texts, batches, items_of, unknown
 from apps.objects.lookup import Stored, generation_queries, generations_from, load, moved_from, moved_queries
 from apps.objects.refusal import cause
 from apps.objects.transaction import NO_TIME, Timing, Transaction, assumed, outcomes_of
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine.decision import Decision
 from controlplane.engine.routing import Router
-from controlplane.engine.state import Actor, Claim, HeldLease, Outcome
+from controlplane.engine.state import Actor, Claim, Complete, HeldLease, Outcome
 
 logger = logging.getLogger(__name__)
 
+COMPLETED_AT_ONCE = 64  # decisions; most of them fit a transaction together
 TRANSACTION_BYTES = 4 << 20  # more than the statements of one transaction take
 # Something is not as a transaction assumed: an object, guard, lease or reservation has changed; an object that it
 # creates exists; the change log has no partition for its versions.
@@ -102,16 +103,23 @@ def apply(
     dry_run: bool,
     observe: Callable[[Timing], None] | None = None,
     written: list[Outcome] | None = None,
+    complete: Complete | None = None,
 ) -> list[Outcome]:
     """Write decisions, each whole or not at all; return their outcomes. See `controlplane.engine.state.Store.apply`.
 
     `written`: a list to which the outcomes of stored decisions are added, even if a later decision raises an error.
     """
-    items = items_of(decisions, by=by)
     texts = None if dry_run else Texts()
+    known, now = dict[Ref, Object | None](), NO_TIME
+    if complete is not None:
+        with binary_cursor() as cursor:
+            now = _clock(cursor)
+        completed = _completed(decisions, complete, by=by, texts=texts)
+        parts = (Batch(part, router=router, by=by, texts=texts) for part in completed)
+        return _Writer(known, now, lease=lease, observe=observe).write(parts, [] if written is None else written)
+    items = items_of(decisions, by=by)
     # A batch is checked and encoded when it is asked for: while the database writes the one before it.
     parts = (Batch(part, router=router, by=by, texts=texts) for part in batches(items, texts=texts))
-    known, now = dict[Ref, Object | None](), NO_TIME
     refs = unknown(items)
     if refs or dry_run:
         with binary_cursor() as cursor:
@@ -120,6 +128,18 @@ def apply(
             if dry_run:
                 return [outcome for batch in parts for outcome in _dry_run(cursor, batch, known)]
     return _Writer(known, now, lease=lease, observe=observe).write(parts, [] if written is None else written)
+
+
+def _completed(
+    decisions: Sequence[tuple[Claim | None, Decision]], complete: Complete, *, by: Actor, texts: Texts | None
+) -> Iterator[list[Item]]:
+    """Yield decisions in batches. Each part is completed when it is asked for: while the one before it is written."""
+    for first in range(0, len(decisions), COMPLETED_AT_ONCE):
+        part = decisions[first : first + COMPLETED_AT_ONCE]
+        made = complete([decision for _, decision in part])
+        yield from batches(
+            items_of([(claim, one) for (claim, _), one in zip(part, made, strict=True)], by=by), texts=texts
+        )
 
 
 def _dry_run(cursor: BinaryCursor, batch: Batch, known: Stored) -> list[Outcome]:

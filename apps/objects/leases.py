@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from apps.objects.arrays import BinaryCursor
+from apps.objects.due import CHANNEL
 from controlplane.engine.state import HeldLease
 
 _TAKE = """
@@ -18,8 +19,12 @@ _TAKE = """
     WHERE l.holder = excluded.holder OR l.until <= clock_timestamp()
     RETURNING epoch, coalesce((SELECT holder = '' FROM before), false)"""
 _DROP = """
-    UPDATE objects_lease SET until = clock_timestamp(), holder = ''
-    WHERE name = %s AND shard = %s AND epoch = %s AND holder = %s"""
+    WITH dropped AS (
+        UPDATE objects_lease SET until = clock_timestamp(), holder = ''
+        WHERE name = %s AND shard = %s AND epoch = %s AND holder = %s
+        RETURNING name, shard
+    )
+    SELECT pg_notify(%s, name || '/' || shard) FROM dropped"""
 
 _HELD = "SELECT max(until) FROM objects_lease WHERE name = %s"
 _HELD_LATELY = "SELECT name, shard FROM objects_lease WHERE until > clock_timestamp() - %s * interval '1 second'"
@@ -43,5 +48,8 @@ def take(cursor: BinaryCursor, name: str, shard: int, *, holder: str, seconds: f
 
 
 def drop(cursor: BinaryCursor, lease: HeldLease, *, holder: str) -> None:
-    """End a lease of this holder now. It then has no holder; the holder of a lease that expired did not return it."""
-    cursor.run(_DROP, (lease.name, lease.shard, lease.epoch, holder))
+    """End a lease of this holder now, and notify who waits for it ("group/shard").
+
+    The lease then has no holder. The holder of a lease that expired did not return it.
+    """
+    cursor.run(_DROP, (lease.name, lease.shard, lease.epoch, holder, CHANNEL))

@@ -28,7 +28,7 @@ from controlplane.controllers import CONTROLLERS
 from controlplane.engine.controller import Controller
 from controlplane.engine.decision import Decision
 from controlplane.engine.routing import Router
-from controlplane.engine.state import Actor, Claim, Claims, HeldLease, Mark, Outcome, Unstorable
+from controlplane.engine.state import Actor, Claim, Claims, Complete, HeldLease, Mark, Outcome, Unstorable
 
 logger = logging.getLogger(__name__)
 
@@ -69,9 +69,17 @@ class DjangoStore(DjangoState):
         lease: HeldLease | None = None,
         dry_run: bool = False,
         written: list[Outcome] | None = None,
+        complete: Complete | None = None,
     ) -> list[Outcome]:
         """`written`: a list to which outcomes are added when they are committed, also before an error."""
         written = [] if written is None else written
+        made = list[Decision]()  # as they are written
+
+        def completed(part: Sequence[Decision]) -> Sequence[Decision]:
+            done = part if complete is None else complete(part)
+            made.extend(done)
+            return done
+
         began = time.monotonic()
         try:
             return apply(
@@ -82,6 +90,7 @@ class DjangoStore(DjangoState):
                 dry_run=dry_run,
                 observe=self.observe,
                 written=written,
+                complete=None if complete is None else completed,
             )
         except _UNSTORABLE as error:
             raise Unstorable(str(error).partition("\n")[0], written) from error
@@ -92,8 +101,11 @@ class DjangoStore(DjangoState):
         finally:
             if not dry_run:
                 instruments.conflicts(sum(bool(outcome.lost) for outcome in written), by=by)
-                tracing.mark_written((decision for _, decision in decisions), written)
-                log_outcomes(decisions, written, by=by, seconds=time.monotonic() - began)
+                pairs = (
+                    decisions if complete is None else list(zip((claim for claim, _ in decisions), made, strict=False))
+                )
+                tracing.mark_written((decision for _, decision in pairs), written)
+                log_outcomes(pairs, written, by=by, seconds=time.monotonic() - began)
 
     def claim(self, controller: str, *, shard: int, shards: int, limit: int, lease_seconds: float) -> Claims:
         with binary_cursor() as cursor:

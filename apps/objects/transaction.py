@@ -214,7 +214,7 @@ class Transaction:
 
 def assumed(batch: Batch, known: Stored) -> dict[Ref, Object | None]:
     """Return the objects that a batch assumes to be stored: those its decisions expect, and those in `known`."""
-    return {**batch.expected(), **{ref: known[ref] for ref in unknown(batch.items)}}
+    return {**batch.expected(), **{ref: known.get(ref) for ref in unknown(batch.items)}}
 
 
 def outcomes_of(settled: Settled, *, versions: range | None, objects: bool = True) -> list[Outcome]:

@@ -31,7 +31,7 @@ from controlplane.settings import Settings
 log = logging.getLogger(__name__)
 
 LONGEST_WAIT = 2.5  # seconds until a look for due rows without a notification, in case one was lost
-STAND_BY_SECONDS = 0.2  # between two tries to take a lease that another process holds
+STAND_BY_SECONDS = 0.2  # between two tries to take a lease that another process holds, if it does not return it
 FAN_OUT_SHARE = 6  # a fan-out runs for at most this part of the lease, then the other controllers run
 # A batch of so many objects that is not full belongs to a stream of changes. The controller then collects what follows
 # for some time, because many small batches cost more CPU than few large ones. Single changes are processed at once.
@@ -67,6 +67,7 @@ class Turn:
         self.controllers = tuple(self.group.of_shard(shard))
         self.shards = {controller.name: controller.shards for controller in self.controllers}
         self.names = frozenset(self.shards)
+        self.returned = frozenset({f"{group}/{shard}"})  # what is notified when the lease is returned
         self.holder = holder()
         expect(self.names)
         self.lease_seconds: float = django_settings.LEASE_SECONDS
@@ -97,7 +98,7 @@ class Turn:
                 nudges.listen()
                 while not stopped() and (monotonic_seconds() < ends or go_on()):
                     if not self._renew():
-                        nudges.wait(STAND_BY_SECONDS, frozenset())
+                        nudges.wait(STAND_BY_SECONDS, self.returned)
                     elif worked := self.work(collect=True):
                         seen += worked
                     else:

@@ -127,7 +127,7 @@ REDUCED_ANNOTATION: Final = "work.lifeboat.io/reduced-at"
 """On a Work of a Divided workload: when its replicas were last reduced (controlplane/eviction/leftovers.py)."""
 
 _SAFE_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-_FNV_OFFSET: Final = 2166136261
+FNV_OFFSET: Final = 2166136261
 _FNV_PRIME: Final = 16777619
 
 
@@ -137,7 +137,7 @@ class ForeignNamespace(ValueError):
 
 def fnv1a32(text: str) -> int:
     """Return the 32-bit FNV-1a hash of the text's UTF-8 bytes."""
-    hashed = _FNV_OFFSET
+    hashed = FNV_OFFSET
     for byte in text.encode():
         hashed = ((hashed ^ byte) * _FNV_PRIME) & 0xFFFFFFFF
     return hashed

@@ -7,7 +7,7 @@ A placed binding loses a cluster only for a complete new result, or because it a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
@@ -184,22 +184,20 @@ class Scheduler(Controller):
     def decide_all(
         self, snapshots: Sequence[SchedulerSnapshot], settings: Settings, *, now: datetime, answer: Any = None
     ) -> list[Decision | Exception]:
-        """Return a decision, or the error in its place, for each snapshot in the given order.
+        """Return a decision, or the error in its place, for each snapshot in the given order; see `deciding`."""
+        return self.deciding(snapshots, settings, now=now)(snapshots)
 
-        Decisions are made by priority, then in the given order. Each takes its capacity before the next is made.
+    def deciding(
+        self, snapshots: Sequence[SchedulerSnapshot], settings: Settings, *, now: datetime
+    ) -> Callable[[Sequence[SchedulerSnapshot]], list[Decision | Exception]]:
+        """Return a function that decides about one part of the snapshots after the other.
+
+        Decisions about a part are made by priority, then in the given order. Each takes its capacity before the next.
         """
         if not snapshots:
-            return []
-        first = snapshots[0]
-        fleet = self._fleet = Fleet.of(first.clusters, settings=settings, previous=self._fleet)
-        batch = _BatchScheduler(fleet, first, settings, now)
-        decisions: list[Decision | Exception] = [NOTHING] * len(snapshots)
-        for index in sorted(range(len(snapshots)), key=lambda index: -snapshots[index].subject.spec.priority):
-            try:
-                decisions[index] = batch.decide(snapshots[index])
-            except Exception as error:  # noqa: BLE001  # an error about one binding must not affect the others
-                decisions[index] = error
-        return decisions
+            return lambda part: []
+        fleet = self._fleet = Fleet.of(snapshots[0].clusters, settings=settings, previous=self._fleet)
+        return _BatchScheduler(fleet, snapshots[0], settings, now).decide_all
 
     def rests_on(self, snapshot: SchedulerSnapshot, decision: Decision) -> Sequence[Guard] | None:
         """Return the clusters that a binding is placed on, as guards. None: the placement rests on other bindings.
@@ -276,6 +274,16 @@ class _BatchScheduler:
         self.groups = WorkloadGroups(shared.groups)
         self.applications = Applications(shared.applications, settings)
         self.quotas = shared.quotas.room() if settings.gate(ENFORCEMENT_GATE) else NO_QUOTAS.room()
+
+    def decide_all(self, snapshots: Sequence[SchedulerSnapshot]) -> list[Decision | Exception]:
+        """Return a decision, or the error in its place, for each snapshot. Those of high priority are decided first."""
+        decisions: list[Decision | Exception] = [NOTHING] * len(snapshots)
+        for index in sorted(range(len(snapshots)), key=lambda index: -snapshots[index].subject.spec.priority):
+            try:
+                decisions[index] = self.decide(snapshots[index])
+            except Exception as error:  # noqa: BLE001  # an error about one binding must not affect the others
+                decisions[index] = error
+        return decisions
 
     def decide(self, snapshot: SchedulerSnapshot) -> Decision:
         """Return the decision about one binding.

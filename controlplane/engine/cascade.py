@@ -11,7 +11,7 @@ what changes after a cascade has read it makes rows due that are claimed after i
 An evicted binding is due for the scheduler in the same way. The scheduler is a controller of another group, so its own
 process may decide at the same time. A decision of such a follower is stored only if what it rests on has not changed:
 the object itself, the capacity that it takes, and what `Controller.rests_on` names. If it is lost, the decision that
-it follows is stored alone.
+it follows is stored alone. These decisions are made while the database writes the ones before them (`Completion`).
 
 A decision that follows is left out if it cannot be stored like this. Its object is then due for its controller, as
 without a cascade.
@@ -60,28 +60,86 @@ def with_following(
     group: str,
     now: datetime,
     phase: Phase,
-) -> list[Decision | Exception]:
-    """Return the decisions, each with what other controllers (the followers) decide about what it writes.
+) -> tuple[list[Decision | Exception], Completion | None]:
+    """Return the decisions, each with what other controllers of the same group (the followers) decide about its writes.
 
     claimed: the object that each decision is about. Followers of the same group decide about this object and those that
-    the decision creates. group: the group of the controller that has decided. Followers of other groups decide about
-    what its separate decisions change. Each follower loads and decides once, for all objects.
+    the decision creates. group: the group of the controller that has decided. Each follower loads once, for all
+    objects.
+
+    The follower of another group, of which there is at most one, decides about what separate decisions change. That is
+    left to the completion, which is returned as well; None: there is nothing to complete.
     """
     results = list(decided)
     if not following:
-        return results
+        return results, None
     router = Router(following)
     places = {
         ref: place
         for place, (decision, own) in enumerate(zip(results, claimed, strict=True))
         for ref in _followed_refs(decision, own)
     }
+    completion: Completion | None = None
     for follower in following:
         if follower.group == group:
             _follow(results, places, follower, router, state, settings, now=now, phase=phase)
         else:
-            results = _followed_elsewhere(results, follower, router, state, settings, now=now, phase=phase)
-    return results
+            assert completion is None, "two controllers of other groups cannot follow one"
+            completion = _followed_elsewhere(results, follower, router, state, settings, now=now, phase=phase)
+    return results, completion
+
+
+class Completion:
+    """Completes separate decisions with what a controller of another group (the follower) decides about their objects.
+
+    Example: what the scheduler decides about evicted bindings. All that the follower needs was loaded before. It
+    decides about some decisions when they are asked for, so that a store can write those before meanwhile. Each
+    decision is completed once.
+    """
+
+    def __init__(
+        self,
+        follower: Controller,
+        due: Iterable[tuple[Decision, Ref, Any]],
+        decide: Callable[[Sequence[Any]], list[Decision | Exception]],
+        overlaid: OverlaidState,
+        phase: Phase,
+    ) -> None:
+        """`due`: decisions with an object that each writes, and the follower's snapshot of that object."""
+        self._follower, self._decide, self._overlaid, self._phase = follower, decide, overlaid, phase
+        self._due: dict[int, list[tuple[Decision, Ref, Any]]] = {}  # by the id of the decision, which is kept with it
+        for entry in due:
+            self._due.setdefault(id(entry[0]), []).append(entry)
+        self._completed: dict[int, Decision] = {}
+
+    def __call__(self, decisions: Sequence[Decision]) -> list[Decision]:
+        """Return the decisions, each completed if the follower decides about it and both can be stored together."""
+        wanted = [entry for one in decisions if id(one) not in self._completed for entry in self._due.get(id(one), ())]
+        self._completed.update((id(one), one) for one, _, _ in wanted)
+        for entry, following in zip(wanted, self._decided(wanted), strict=True):
+            if isinstance(following, Decision):
+                self._compose(entry, following)
+        return [self.made(one) for one in decisions]
+
+    def made(self, decision: Decision) -> Decision:
+        """Return a decision as it is completed by now."""
+        return self._completed.get(id(decision), decision)
+
+    def _decided(self, wanted: Sequence[tuple[Decision, Ref, Any]]) -> Sequence[Decision | Exception]:
+        if not wanted:
+            return []
+        try:
+            with self._phase(self._follower.name, "decide"):
+                return self._decide([snapshot for _, _, snapshot in wanted])
+        except Exception as error:  # noqa: BLE001  # the follower reports its failure itself when its own batch fails
+            return [error] * len(wanted)
+
+    def _compose(self, entry: tuple[Decision, Ref, Any], following: Decision) -> None:
+        decision, ref, snapshot = entry
+        guards = self._follower.rests_on(snapshot, following)
+        made = self.made(decision)
+        found = None if guards is None else _composed(made, self._follower.name, ref, following, guards, self._overlaid)
+        self._completed[id(decision)] = made if found is None else found
 
 
 def _follow(
@@ -100,7 +158,7 @@ def _follow(
     if not due:
         return
     overlaid = cast(State, OverlaidState(state, dict(_objects(results))))
-    for ref, _, decision in _decided(follower, due, overlaid, settings, now=now, phase=phase):
+    for ref, decision in _decided(follower, due, overlaid, settings, now=now, phase=phase):
         place = places[ref]
         folded = _folded(cast(Decision, results[place]), follower.name, ref, decision)
         if folded is not None:
@@ -116,9 +174,8 @@ def _followed_elsewhere(
     *,
     now: datetime,
     phase: Phase,
-) -> list[Decision | Exception]:
-    """Return the decisions, each of whose separate decisions also contains what a controller of another group decides
-    about it. Example: what the scheduler decides about an evicted binding."""
+) -> Completion | None:
+    """Return what completes the separate decisions of the results; None: they make nothing due for the follower."""
     separate = [one for decision in results if isinstance(decision, Decision) for one in decision.separate_decisions]
     places = {
         change.new.ref: place
@@ -128,21 +185,13 @@ def _followed_elsewhere(
     }
     due = [ref for ref, place in places.items() if _is_due(follower, ref, separate[place], router)]
     if not due:
-        return list(results)
+        return None
     overlaid = OverlaidState(state, dict(_objects(separate)), _rows(separate))
-    for ref, snapshot, decision in _decided(follower, due, cast(State, overlaid), settings, now=now, phase=phase):
-        guards = follower.rests_on(snapshot, decision)
-        if guards is not None:
-            place = places[ref]
-            composed = _composed(separate[place], follower.name, ref, decision, guards, overlaid)
-            separate[place] = composed or separate[place]
-    left = iter(separate)
-    return [
-        replace(decision, separate_decisions=tuple(next(left) for _ in decision.separate_decisions))
-        if isinstance(decision, Decision) and decision.separate_decisions
-        else decision
-        for decision in results
-    ]
+    loaded = _loaded(follower, due, cast(State, overlaid), settings, now=now, phase=phase)
+    decide = follower.deciding([snapshot for _, snapshot in loaded], settings, now=now)
+    return Completion(
+        follower, [(separate[places[ref]], ref, snapshot) for ref, snapshot in loaded], decide, overlaid, phase
+    )
 
 
 def _followed_refs(decision: Decision | Exception, own: Ref) -> Iterator[Ref]:
@@ -179,28 +228,36 @@ def _is_due(follower: Controller, ref: Ref, decision: Decision, router: Router) 
     return any(mark.controller == follower.name and mark.ref == ref and not mark.after for mark in marks)
 
 
-def _decided(
+def _loaded(
     follower: Controller, refs: Sequence[Ref], state: State, settings: Settings, *, now: datetime, phase: Phase
-) -> Iterator[tuple[Ref, Any, Decision]]:
-    """Yield what a follower decides about objects, with its snapshots.
-
-    An object about which it cannot decide now is left out.
-    """
+) -> list[tuple[Ref, Any]]:
+    """Return what a follower decides from, by object; nothing if it cannot decide now."""
     try:
         with phase(follower.name, "load"):
             snapshots = follower.load_for(state, refs, settings)
         loaded = [(ref, snapshot) for ref, snapshot in zip(refs, snapshots, strict=True) if snapshot is not None]
         with phase(follower.name, "ask"):
             inquiry = follower.ask([snapshot for _, snapshot in loaded], settings, now=now)
-        if inquiry.question is not None:
-            return
+    except Exception:  # noqa: BLE001  # the follower reports its failure itself when its own batch fails
+        return []
+    if inquiry.question is not None:
+        return []
+    return [(ref, snapshot) for (ref, _), snapshot in zip(loaded, inquiry.snapshots, strict=True)]
+
+
+def _decided(
+    follower: Controller, refs: Sequence[Ref], state: State, settings: Settings, *, now: datetime, phase: Phase
+) -> Iterator[tuple[Ref, Decision]]:
+    """Yield what a follower decides about objects. An object about which it cannot decide now is left out."""
+    loaded = _loaded(follower, refs, state, settings, now=now, phase=phase)
+    try:
         with phase(follower.name, "decide"):
-            decided = follower.decide_all(inquiry.snapshots, settings, now=now)
+            decided = follower.decide_all([snapshot for _, snapshot in loaded], settings, now=now)
     except Exception:  # noqa: BLE001  # the follower reports its failure itself when its own batch fails
         return
-    for (ref, snapshot), decision in zip(loaded, decided, strict=True):
+    for (ref, _), decision in zip(loaded, decided, strict=True):
         if isinstance(decision, Decision):
-            yield ref, snapshot, decision
+            yield ref, decision
 
 
 def _folded(made: Decision, name: str, ref: Ref, following: Decision) -> Decision | None:

@@ -13,7 +13,7 @@ One turn of a controller is one call of `run.run_batch`:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -112,6 +112,15 @@ class Controller:
     ) -> list[Decision | Exception]:
         """Return the decision for each snapshot, or the exception that deciding it raised."""
         return [self.decide_or_error(snapshot, settings, now=now, answer=answer) for snapshot in snapshots]
+
+    def deciding(
+        self, snapshots: Sequence[Any], settings: Settings, *, now: datetime
+    ) -> Callable[[Sequence[Any]], list[Decision | Exception]]:
+        """Return a function that decides about one part of the snapshots after the other, as `decide_all` does.
+
+        A controller overrides this if its decisions about one part depend on those about the parts before.
+        """
+        return lambda part: self.decide_all(part, settings, now=now)
 
     def decide_or_error(self, snapshot: Any, settings: Settings, *, now: datetime, answer: Any) -> Decision | Exception:
         """Return the decision about one snapshot, or the exception that `decide` raised."""

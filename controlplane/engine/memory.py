@@ -24,6 +24,7 @@ from controlplane.engine.state import (
     Change,
     Claim,
     Claims,
+    Complete,
     HeldLease,
     Outcome,
     ReservedCapacity,
@@ -233,10 +234,13 @@ class MemoryStore:
         by: Actor,
         lease: HeldLease | None = None,
         dry_run: bool = False,
+        complete: Complete | None = None,
     ) -> Sequence[Outcome]:
         if lease is not None:
             self._leases.check(lease, now=self.now())
-        return [self._apply_one(claim, decision, by, dry_run=dry_run) for claim, decision in decisions]
+        made = [decision for _, decision in decisions]
+        pairs = zip((claim for claim, _ in decisions), made if complete is None else complete(made), strict=True)
+        return [self._apply_one(claim, decision, by, dry_run=dry_run) for claim, decision in pairs]
 
     def _guarded(self, ref: Ref) -> int | None:
         if ref.name == EVERY:

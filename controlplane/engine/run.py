@@ -16,7 +16,7 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.engine import cascade
 from controlplane.engine.controller import Controller
 from controlplane.engine.decision import NOTHING, Decision, Event
-from controlplane.engine.state import Actor, Claim, HeldLease, LeaseLost, Outcome, Store, Unstorable
+from controlplane.engine.state import Actor, Claim, Complete, HeldLease, LeaseLost, Outcome, Store, Unstorable
 from controlplane.interpret.customized import InterpretationFailed, Question, Unanswered
 from controlplane.kinds import FAILOVER_CONFIGURATION, INTERPRETER_CUSTOMIZATION
 from controlplane.kinds.interpreter_customization import OPERATIONS
@@ -201,7 +201,7 @@ def _decide(
         decided = controller.decide_all(inquiry.snapshots, settings, now=now, answer=answer)
         again = partial(_decide_again, controller, store, settings, refs, now, answer)
         decide_with_answers(decided, again, world.interpret)
-    results = cascade.with_following(
+    results, completion = cascade.with_following(
         decided, refs, following, store, settings, group=controller.group, now=now, phase=world.phase
     )
     failures: list[Failure] = []
@@ -220,7 +220,10 @@ def _decide(
         batch += _items(claim, snapshot, result, own)
     by = Actor(controller.name, controller=True)
     with world.phase(controller.name, "apply"):
-        outcomes = apply_decisions(store, [(item.claim, item.decision) for item in batch], by=by, lease=lease)
+        pairs = [(item.claim, item.decision) for item in batch]
+        outcomes = apply_decisions(store, pairs, by=by, lease=lease, complete=completion)
+        if completion is not None:
+            batch = [item._replace(decision=completion.made(item.decision)) for item in batch]
         _store_alone(store, batch, outcomes, by=by, lease=lease)
     refused = [
         (item.about, failed(item.about, item.snapshot, outcome))
@@ -329,18 +332,29 @@ def failure_reason(error: InterpretationFailed) -> str:
 
 
 def apply_decisions(
-    store: Store, batch: Sequence[tuple[Claim | None, Decision]], *, by: Actor, lease: HeldLease | None = None
+    store: Store,
+    batch: Sequence[tuple[Claim | None, Decision]],
+    *,
+    by: Actor,
+    lease: HeldLease | None = None,
+    complete: Complete | None = None,
 ) -> list[Outcome | Unstorable]:
-    """Store decisions and return their outcomes, in order.
+    """Store decisions and return their outcomes, in order. `complete`: see `Store.apply`.
 
     A decision that cannot be stored (Unstorable) is returned as that exception in its place; all others are stored.
-    Events of steps are left out if more than MAX_DECISIONS_WITH_STEPS decisions have some.
+    Events of steps are left out if more than MAX_DECISIONS_WITH_STEPS decisions have some, or are to be completed.
     Raises LeaseLost, and the store's own error if the store cannot be reached.
     """
-    stepping = sum(any(event.step for event in decision.events) for _, decision in batch)
-    if stepping > MAX_DECISIONS_WITH_STEPS:
+    if complete is not None:
+        if len(batch) > MAX_DECISIONS_WITH_STEPS:
+            complete = partial(_completed_without_steps, complete)
+    elif sum(any(event.step for event in decision.events) for _, decision in batch) > MAX_DECISIONS_WITH_STEPS:
         batch = [(claim, _without_steps(decision)) for claim, decision in batch]
-    return _apply_halving(store, batch, by=by, lease=lease)
+    return _apply_halving(store, batch, by=by, lease=lease, complete=complete)
+
+
+def _completed_without_steps(complete: Complete, decisions: Sequence[Decision]) -> list[Decision]:
+    return [_without_steps(decision) for decision in complete(decisions)]
 
 
 def _without_steps(decision: Decision) -> Decision:
@@ -350,17 +364,23 @@ def _without_steps(decision: Decision) -> Decision:
 
 
 def _apply_halving(
-    store: Store, batch: Sequence[tuple[Claim | None, Decision]], *, by: Actor, lease: HeldLease | None
+    store: Store,
+    batch: Sequence[tuple[Claim | None, Decision]],
+    *,
+    by: Actor,
+    lease: HeldLease | None,
+    complete: Complete | None,
 ) -> list[Outcome | Unstorable]:
     """Store decisions, and halve a batch that cannot be stored until the unstorable decision is alone."""
     try:
-        return list(store.apply(batch, by=by, lease=lease))
+        return list(store.apply(batch, by=by, lease=lease, complete=complete))
     except Unstorable as error:
         done, rest = error.written, batch[len(error.written) :]
         if len(rest) == 1:
             return [*done, error]
     half = len(rest) // 2
-    halves = (_apply_halving(store, part, by=by, lease=lease) for part in (rest[:half], rest[half:]))
+    parts = (rest[:half], rest[half:])
+    halves = (_apply_halving(store, part, by=by, lease=lease, complete=complete) for part in parts)
     return [*done, *(outcome for outcomes in halves for outcome in outcomes)]
 
 

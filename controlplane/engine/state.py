@@ -208,6 +208,10 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     objects: tuple[Object | None, ...] = ()
 
 
+Complete = Callable[[Sequence[Decision]], Sequence[Decision]]
+"""Returns for each of some decisions the one that is to be written in its place."""
+
+
 class Store(State, Protocol):
     """State plus writing. Objects and row-native values are written by `apply` only."""
 
@@ -227,8 +231,12 @@ class Store(State, Protocol):
         by: Actor,
         lease: HeldLease | None = None,
         dry_run: bool = False,
+        complete: Complete | None = None,
     ) -> Sequence[Outcome]:
         """Write decisions, each as a whole or not at all, and finish their claims.
+
+        `complete` is called with one part of the decisions after the other, and returns what is written in their place.
+        So the next part can be decided while the last one is written.
 
         Finishing removes the due row, or sets it to `wake_at`. If the object was marked after it was claimed, the row
         stays due. The claim of a lost decision is due again at once.

@@ -12,7 +12,7 @@ from typing import Final
 from controlplane.apimachinery.meta import Struct
 from controlplane.apimachinery.quantities import NANO, Quantity, QuantityError
 from controlplane.estimate.request import CPU, Request, bundle_of, request_of
-from controlplane.kinds.binding import Binding
+from controlplane.kinds.binding import Binding, ResourceBindingSpec
 from controlplane.kinds.federated_quota import FederatedResourceQuota, amount, counted_as, shown
 
 Use = Mapping[str, int]
@@ -66,13 +66,21 @@ def changes(before: Binding | None, after: Binding | None) -> Use:
 
 
 def _same_use(before: Binding, after: Binding) -> bool:
-    """Test whether nothing changed that the use depends on. Most writes are writes of a status."""
+    """Test whether nothing changed that the use depends on.
+
+    Most writes are writes of a status. A placement that moves as many replicas to other clusters uses as much.
+    """
     old, new = before.spec, after.spec
     return old is new or (
-        old.clusters == new.clusters
+        len(old.clusters) == len(new.clusters)
+        and (bool(new.components) or _replicas(old) == _replicas(new))
         and old.replica_requirements == new.replica_requirements
         and old.components == new.components
     )
+
+
+def _replicas(spec: ResourceBindingSpec) -> int:
+    return sum([target.replicas for target in spec.clusters])
 
 
 def excess(quotas: Iterable[FederatedResourceQuota], used: Use, more: Use) -> Excess | None:

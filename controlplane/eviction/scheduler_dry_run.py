@@ -128,7 +128,7 @@ class SchedulerDryRun:
         if (taken := self._taken.get(ref)) is not None:
             return taken.reservations
         own = self._reserved_capacity.own.get(str(ref), ())
-        return [] if at is None else [item for item in live(own, collected_at={}, now=at) if item.reserved]
+        return [item for item in live(own, collected_at={}, now=at) if item.reserved] if own and at is not None else []
 
     def reserve(self, binding: Binding, refuge: Refuge, *, now: datetime) -> Reservation:
         """Reserve the capacity that a binding's refuge needs.

@@ -25,10 +25,11 @@ class Unselectable(Exception):
     """The spread constraints cannot be met. The text says which constraint and how many clusters there are."""
 
 
-def rank(places: Places, scores: Counts, capacity: Counts, tiers: Counts) -> Candidates:
+def rank(places: Places, scores: Counts, capacity: Counts, tiers: Counts | None) -> Candidates:
     """Return the candidates sorted by tier, descending score, descending free capacity and name.
 
-    `places` must be in the order of the cluster names.
+    `places` must be in the order of the cluster names. `tiers` None: all clusters have the same tier.
     """
-    order = np.lexsort((-capacity, -scores, tiers))
+    keys = (-capacity, -scores) if tiers is None else (-capacity, -scores, tiers)
+    order = np.lexsort(keys)
     return Candidates(places[order], scores[order], capacity[order])

@@ -170,6 +170,7 @@ FILTERS: Final = (
     ),
 )
 
+FEASIBLE_KEPT: Final = 64  # answers of `feasible` for each plan
 _PER_BINDING: Final = tuple(row for row in FILTERS if row.per_binding)
 
 
@@ -186,7 +187,24 @@ class _Shared(NamedTuple):
 
 
 def feasible(plan: Plan, question: Question) -> Places:
-    """Return the clusters that pass all filters, as places of the fleet in ascending order."""
+    """Return the clusters that pass all filters, as places of the fleet in ascending order.
+
+    The last answers for bindings that are on the same clusters, and have left the same, are kept with the plan.
+    """
+    neighbours = question.neighbours
+    if neighbours.together is not None or neighbours.apart is not None:
+        return _feasible(plan, question)
+    key = _policy_key(question), question.blocked, question.evicted, tuple([name for name, _ in question.targets])
+    answers: dict[Hashable, Places] = plan.answers.setdefault("feasible", {})
+    known = answers.get(key)
+    if known is None:
+        if len(answers) >= FEASIBLE_KEPT:
+            answers.clear()
+        known = answers[key] = _feasible(plan, question)
+    return known
+
+
+def _feasible(plan: Plan, question: Question) -> Places:
     shared = _shared(plan, question)
     own = [(row, mask) for row in _PER_BINDING if (mask := row.mask(plan, question)) is not None]
     if not own and not question.targets:

@@ -3,13 +3,14 @@ yet."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from controlplane.apimachinery.quantities import MAX_INT64
 from controlplane.engine.decision import CapacityGuard
 from controlplane.estimate.request import Asked, Bundle, NodeTerms, Request, namespace_of, without_quota
 from controlplane.kinds.rows import CapacityReservation
@@ -17,6 +18,7 @@ from controlplane.scheduling.cluster_arrays import Counts, Fleet, Places
 from controlplane.scheduling.quota_ledger import QuotaLedger
 
 _PODS: Final = ""  # the name under which guards count pod slots
+FEW: Final = 4  # places: so many are counted one by one, because the calls of numpy would cost more than the counting
 RESERVATION_EXPIRY: Final = timedelta(seconds=300)
 """When a reservation expires that no report has counted. The Work may never have been applied."""
 
@@ -36,6 +38,24 @@ def live(
         and now - reservation.made_at < RESERVATION_EXPIRY
         and not _counted(reservation, collected_at.get(reservation.cluster))
     ]
+
+
+def _add(taken: Counts, places: Places, replicas: Counts, amount: int) -> None:
+    """Add an amount for each replica to what is taken on some clusters, which must not contain duplicates.
+
+    Sums are limited to 64 bits.
+    """
+    if len(places) > FEW:
+        before = taken[places]
+        if max(_largest(before), amount * _largest(replicas)) <= MAX_INT64 // 2:
+            taken[places] = before + amount * replicas
+            return
+    for place, count in zip(places.tolist(), replicas.tolist(), strict=True):
+        taken[place] = max(-MAX_INT64, min(MAX_INT64, taken.item(place) + amount * count))
+
+
+def _largest(counts: Counts) -> int:
+    return int(np.abs(counts).max())
 
 
 def _counted(reservation: CapacityReservation, collected: datetime | None) -> bool:
@@ -85,12 +105,12 @@ class Ledger:
         else:
             pods, amounts = 1, asked.amounts
         self._quotas.reserve(places, replicas, asked)
-        self._pods[places] += pods * replicas
+        _add(self._pods, places, replicas, pods)
         for name, amount in amounts:
             taken = self._amounts.get(name)
             if taken is None:
                 taken = self._amounts[name] = np.zeros(self._fleet.size, dtype=np.int64)
-            taken[places] += amount * replicas
+            _add(taken, places, replicas, amount)
         self._reserve_on_nodes(places, replicas, asked)
         self._log.append(places)
 
@@ -107,7 +127,7 @@ class Ledger:
                 for name, amount in ((_PODS, 1), *request.amounts):
                     if name not in amounts:
                         amounts[name] = np.zeros(self._fleet.size, dtype=np.int64)
-                    amounts[name][places] += amount * count * replicas
+                    _add(amounts[name], places, replicas, amount * count)
 
     def _taken(self, total: Counts, name: str, asked: Asked, places: Places) -> Counts:
         """Return what is reserved of a resource on clusters, without reservations on nodes that `asked` does not use.
@@ -122,6 +142,16 @@ class Ledger:
                 taken = taken - np.where(self._fleet.nodes.apart(terms, asked.nodes)[places], amounts[name][places], 0)
         return taken
 
+    def _taken_at(self, total: Counts, name: str, asked: Asked, place: int) -> int:
+        """Return what is reserved of a resource on one cluster, as `_taken` does for many."""
+        taken: int = total.item(place)
+        if isinstance(asked, Bundle) or not isinstance(asked.nodes, NodeTerms):
+            return taken
+        for terms, amounts in self._by_terms.items():
+            if terms != asked.nodes and name in amounts and self._fleet.nodes.apart(terms, asked.nodes)[place]:
+                taken -= amounts[name].item(place)
+        return taken
+
     def capacity_guards(self, places: Places, asked: Asked, *, seen: int) -> tuple[CapacityGuard, ...]:
         """Return the guards of a decision that has just reserved capacity on these clusters: how much is left there.
 
@@ -130,16 +160,15 @@ class Ledger:
         newest reservation that the ledger contains.
         """
         pods, amounts = (asked.pods, asked.total.amounts) if isinstance(asked, Bundle) else (1, asked.amounts)
-        columns = {_PODS: (self._fleet.capacity.pods[places] - self._pods[places]).tolist()} if pods else {}
         fitting = self._fleet.by_resource(without_quota(asked))
-        for name, amount in amounts:
-            reported = fitting[name][places].tolist()
-            used = self._taken(self._amounts[name], name, asked, places).tolist()
-            columns[name] = [count * amount - some for count, some in zip(reported, used, strict=True)]
         found = []
-        for place, values in zip(places.tolist(), zip(*columns.values(), strict=True), strict=True):
-            if min(values) >= 0:
-                found.append(CapacityGuard(self._fleet.names[place], seen, tuple(zip(columns, values, strict=True))))
+        for place in places.tolist():
+            left = [(_PODS, self._fleet.capacity.pods.item(place) - self._pods.item(place))] if pods else []
+            for name, amount in amounts:
+                taken = self._taken_at(self._amounts[name], name, asked, place)
+                left.append((name, fitting[name].item(place) * amount - taken))
+            if all(amount >= 0 for _, amount in left):
+                found.append(CapacityGuard(self._fleet.names[place], seen, tuple(left)))
         return tuple(found)
 
     def free(self, asked: Asked) -> Counts:
@@ -159,26 +188,53 @@ class Ledger:
         moment = len(self._log)
         if known is not None and known[0] == moment:
             return known[1]
-        if known is None:
-            found = self._all(asked)
-        else:
-            changed = self._log[known[0] :]
-            if sum(map(len, changed)) * 4 > self._fleet.size:
-                found = self._all(asked)
-            else:
-                places = np.concatenate(changed)
-                found = known[1].copy()
-                found[places] = self._left(asked, places)
+        found = self._all(asked) if known is None else self._renewed(asked, known[1], self._log[known[0] :])
         self._free[asked] = (moment, found)
         return found
 
     def _all(self, asked: Asked) -> Counts:
         if not self._log:
             return self._reported(asked)
-        return self._left(asked, np.arange(self._fleet.size))
+        size = self._fleet.size
+        if size <= FEW:
+            return np.array(self._left_on_few(asked, range(size)), dtype=np.int64)
+        return self._left(asked, np.arange(size))
+
+    def _renewed(self, asked: Asked, before: Counts, changed: Sequence[Places]) -> Counts:
+        """Return what fits now. `before`: what did before the last reservations. `changed`: the clusters of these."""
+        count = sum(map(len, changed))
+        if self._fleet.size <= FEW or (count > FEW and count * 4 > self._fleet.size):
+            return self._all(asked)
+        found = before.copy()
+        if count <= FEW:
+            few = [place for places in changed for place in places.tolist()]
+            found[few] = self._left_on_few(asked, few)
+        else:
+            places = np.concatenate(changed)
+            found[places] = self._left(asked, places)
+        return found
 
     def _reported(self, asked: Asked) -> Counts:
         return self._fleet.bundles(asked) if isinstance(asked, Bundle) else self._fleet.replicas(asked)
+
+    def _left_on_few(self, asked: Asked, places: Sequence[int]) -> list[int]:
+        """Return how many more replicas fit on each of a few clusters, as `_left` does for many."""
+        pods, amounts = (asked.pods, asked.total.amounts) if isinstance(asked, Bundle) else (1, asked.amounts)
+        reported, slots, fitting = self._reported(asked), self._fleet.capacity.pods, self._fleet.by_resource(asked)
+        on_nodes = isinstance(asked, Request) and isinstance(asked.nodes, NodeTerms)
+        taken = [
+            (amount, fitting[name], self._amounts[name], name) for name, amount in amounts if name in self._amounts
+        ]
+        found = []
+        for place in places:
+            most: int = reported.item(place)
+            left = min(most, (slots.item(place) - self._pods.item(place)) // max(pods, 1))
+            if on_nodes:
+                left = min(left, most - self._taken_at(self._pods, _PODS, asked, place))
+            for amount, fits, total, name in taken:
+                left = min(left, fits.item(place) + -self._taken_at(total, name, asked, place) // amount)
+            found.append(max(left, 0))
+        return found
 
     def _left(self, asked: Asked, places: NDArray[np.intp]) -> Counts:
         """Return how many more replicas fit on some clusters: for each resource the reported number minus the replicas

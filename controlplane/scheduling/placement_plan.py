@@ -46,6 +46,7 @@ class Plan:
         "answers",
         "division",
         "fleet",
+        "has_reluctant",
         "placement",
         "reluctant",
         "selects",
@@ -65,6 +66,7 @@ class Plan:
         self.spread_fields = frozenset(rule.spread_by_field for rule in placement.spread_constraints)
         discouraged = fleet.with_untolerated_taint(placement.cluster_tolerations, DISCOURAGING)
         self.reluctant: Mask = discouraged | fleet.with_untolerated_taint((), (PREFER_NO_EXECUTE,))
+        self.has_reluctant = bool(self.reluctant.any())
         self.answers: dict[Any, Any] = {}
         self._weights: Counts | None = None
 

@@ -237,6 +237,8 @@ class _Trial:
         """Return the tier of each of these clusters; lower tiers are used first. None: all clusters have the same
         tier."""
         plan = self.plan
+        if plan.tiers is None and not plan.has_reluctant:
+            return None
         reluctant = plan.reluctant[places]
         if plan.tiers is None and not reluctant.any():
             return None
@@ -270,17 +272,17 @@ class _Trial:
             yield FOR_ALL, open_[fits[open_]], None if question.workload else capacity
 
     def _rank(self, places: Places, capacity: Counts | None = None) -> Candidates:
-        there = plan_places = self.plan.fleet.places(name for name, _ in self.question.targets)
         scores = np.zeros(self.plan.fleet.size, dtype=np.int64)
         if self.reserved:
             scores[self.plan.fleet.places(self.reserved)] = RESERVED_SCORE
-        scores[there] = TARGET_SCORE
+        there = self.plan.fleet.places(name for name, _ in self.question.targets) if self.question.targets else ()
+        if len(there):
+            scores[there] = TARGET_SCORE
         if capacity is None:
             capacity = self._free()
-            if len(plan_places):
+            if len(there):
                 capacity = capacity + self.held
-        tiers = self._tiers(places)
-        return rank(places, scores[places], capacity[places], np.zeros_like(places) if tiers is None else tiers)
+        return rank(places, scores[places], capacity[places], self._tiers(places))
 
     def _select(self, places: Places, capacity: Counts | None) -> Places:
         question = self.question

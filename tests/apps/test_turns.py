@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, connections
 
 from apps.clusters.joining import create_missing
 from apps.objects.configuration import Configuration, configuration
 from apps.objects.namespaces import make_namespaces
 from apps.objects.store import DjangoStore
 from apps.worker.clock import monotonic_seconds
+from apps.worker.nudges import Nudges
 from apps.worker.started_groups import StartedGroups
 from apps.worker.turn import COLLECT_FROM, COLLECT_SECONDS, Turn
 from controlplane import kinds
@@ -143,6 +145,37 @@ def test_while_one_has_the_lease_another_does_nothing(store: DjangoStore) -> Non
 
     first._release()
     assert turn(store).once() > 0
+    assert BINDING in store.get([BINDING])
+
+
+def test_who_waits_for_a_lease_takes_it_when_it_is_returned(
+    store: DjangoStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("apps.worker.turn.STAND_BY_SECONDS", 60.0)
+    first, second = turn(store), turn(store)
+    assert first._renew()
+    give_work(store)
+    waits, wait = threading.Event(), Nudges.wait
+
+    def waiting(self: Nudges, seconds: float, names: frozenset[str]) -> bool:
+        waits.set()
+        return wait(self, seconds, names)
+
+    def in_a_thread() -> None:
+        try:
+            second.run(0.0, go_on=lambda: BINDING not in store.get([BINDING]))
+        finally:
+            connections.close_all()
+
+    monkeypatch.setattr(Nudges, "wait", waiting)
+    standing_by = threading.Thread(target=in_a_thread)
+    standing_by.start()
+    assert waits.wait(30)
+
+    first._release()
+
+    standing_by.join(30)
+    assert not standing_by.is_alive()
     assert BINDING in store.get([BINDING])
 
 

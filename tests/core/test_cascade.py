@@ -24,7 +24,7 @@ from controlplane.engine.decision import Decision, Delete, Guard, Put
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.routing import OwnershipError
 from controlplane.engine.run import Failure, Report, World, run_batch
-from controlplane.engine.state import Actor, Claim, HeldLease, Outcome, State, Unstorable
+from controlplane.engine.state import Actor, Claim, Complete, HeldLease, Outcome, State, Unstorable
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.policy import ClusterAffinity, Placement, ReplicaSchedulingStrategy
 from controlplane.kinds.rows import CapacityReservation
@@ -211,7 +211,7 @@ def test_what_a_decision_creates_and_its_own_object_are_followed(decision: Decis
     store = MemoryStore(controllers=[Scheduler()], clock=lambda: START)
     store.create(cluster("member1"))
 
-    (found, failed) = with_following(
+    (found, failed), _ = with_following(
         [decision, ValueError("this decision failed")],
         [UNPLACED.ref, OTHER.ref],
         [Scheduler()],
@@ -235,10 +235,11 @@ def test_what_cannot_be_stored_together_is_stored_without_its_followers() -> Non
             by: Actor,
             lease: HeldLease | None = None,
             dry_run: bool = False,
+            complete: Complete | None = None,
         ) -> Sequence[Outcome]:
             if any(decision.followed for _, decision in decisions):
                 raise Unstorable("a Work is too large")
-            return super().apply(decisions, by=by, lease=lease, dry_run=dry_run)
+            return super().apply(decisions, by=by, lease=lease, dry_run=dry_run, complete=complete)
 
     chain = Chain(store=Full)
 
@@ -361,11 +362,12 @@ def test_a_binding_that_changes_before_its_step_is_stored_is_due_again() -> None
             by: Actor,
             lease: HeldLease | None = None,
             dry_run: bool = False,
+            complete: Complete | None = None,
         ) -> Sequence[Outcome]:
             if by.name == "scheduler" and not self.edited:
                 self.edited = True
                 edit(self, replicas=7)
-            return super().apply(decisions, by=by, lease=lease, dry_run=dry_run)
+            return super().apply(decisions, by=by, lease=lease, dry_run=dry_run, complete=complete)
 
     chain = placed(Overtaken)
 

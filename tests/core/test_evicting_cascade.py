@@ -17,11 +17,11 @@ from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.scheduler import Scheduler
 from controlplane.engine import run
 from controlplane.engine.cascade import followers, with_following
-from controlplane.engine.decision import Decision, Delete, Drop, Guard, Put, Save, unchanged
+from controlplane.engine.decision import NOTHING, Decision, Delete, Drop, Guard, Put, Save, unchanged
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.overlaid_state import OverlaidState
 from controlplane.engine.run import Report, World, run_batch
-from controlplane.engine.state import Actor, Claim, HeldLease, Outcome, State
+from controlplane.engine.state import Actor, Claim, Complete, HeldLease, Outcome, State
 from controlplane.eviction.rate import Tokens
 from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.binding import Binding
@@ -92,6 +92,59 @@ def test_an_evicted_binding_is_placed_in_the_same_write() -> None:
     assert task.from_cluster == "member1"
 
 
+def test_a_decision_is_completed_once_and_when_it_is_asked_for() -> None:
+    store = queued(*(binding(f"web{number}", ANYWHERE, on={"member1": 1}) for number in range(3)))
+    asked = list[int]()
+
+    class Counting(Scheduler):
+        def deciding(self, snapshots: Any, settings: Any, *, now: Any) -> Any:
+            decide = super().deciding(snapshots, settings, now=now)
+            asked.append(-len(snapshots))
+
+            def counted(part: Any) -> Any:
+                asked.append(len(part))
+                return decide(part)
+
+            return counted
+
+    (snapshot,) = Evictions().load(store, [FLEET])
+    assert snapshot is not None
+    answer = Tokens({"fleet": 3}, 0.0)
+    decision = Evictions().decide(snapshot, FAST, now=START, answer=answer)
+    _, complete = with_following(
+        [decision], [FLEET], [Counting()], store, FAST, group=Evictions.group, now=START, phase=lambda *_: nullcontext()
+    )
+    first, *others = decision.separate_decisions
+    assert complete is not None
+    assert asked == [-3]
+    assert complete.made(first) is first
+
+    (made,) = complete([first])
+    again, *completed = complete([first, *others])
+
+    assert asked == [-3, 1, 2]
+    assert again is made is complete.made(first)
+    assert [len(one.followed) for one in (made, *completed)] == [1, 1, 1]
+    assert complete([NOTHING]) == [NOTHING]
+
+
+def test_a_follower_that_fails_at_its_decision_is_left_out() -> None:
+    class Failing(Scheduler):
+        def deciding(self, snapshots: Any, settings: Any, *, now: Any) -> Any:
+            def fail(part: Any) -> Any:
+                raise ValueError("no decision")
+
+            return fail
+
+    store = queued(binding("web", ANYWHERE, on={"member1": 2}))
+
+    evict(store, scheduler=Failing())
+
+    assert len(evicted(store)) == 1
+    assert placed(store) == {"web-deployment": []}
+    assert [ref.name for ref in store.due["scheduler"]] == ["web-deployment"]
+
+
 def test_one_step_ends_as_two_steps_do() -> None:
     bindings = [binding(f"web{number}", ANYWHERE, on={"member1": number + 1}) for number in range(5)]
     together, apart = queued(*bindings), queued(*bindings)
@@ -118,11 +171,12 @@ class Overtaken(MemoryStore):
         by: Actor,
         lease: HeldLease | None = None,
         dry_run: bool = False,
+        complete: Complete | None = None,
     ) -> Sequence[Outcome]:
         change, self.change = self.change, None
         if change is not None:
             change(self)
-        return super().apply(decisions, by=by, lease=lease, dry_run=dry_run)
+        return super().apply(decisions, by=by, lease=lease, dry_run=dry_run, complete=complete)
 
 
 def close(store: MemoryStore) -> None:
@@ -173,9 +227,9 @@ class Demanding(Scheduler):
         super().__init__()
         self.change = change
 
-    def decide_all(self, snapshots: Any, settings: Any, *, now: Any, answer: Any = None) -> Any:
-        decided = super().decide_all(snapshots, settings, now=now, answer=answer)
-        return [self.change(one) if isinstance(one, Decision) else one for one in decided]
+    def deciding(self, snapshots: Any, settings: Any, *, now: Any) -> Any:
+        decide = super().deciding(snapshots, settings, now=now)
+        return lambda part: [self.change(one) if isinstance(one, Decision) else one for one in decide(part)]
 
 
 def with_puts(change: Callable[[Put], tuple[Put | Delete, ...]]) -> Callable[[Decision], Decision]:
@@ -222,7 +276,7 @@ def followed_by(
     assert snapshot is not None
     (leaves,) = Evictions().decide(snapshot, FAST, now=START, answer=Tokens({"fleet": 1}, 0.0)).separate_decisions
     made = change(leaves)
-    (found, failed) = with_following(
+    (found, failed), completion = with_following(
         [Decision(separate_decisions=(made,)), ValueError("this decision failed")],
         [web.ref, web.ref],
         [scheduler],
@@ -233,7 +287,8 @@ def followed_by(
         phase=lambda *_: nullcontext(),
     )
     assert str(failed) == "this decision failed"
-    (composed,) = cast(Decision, found).separate_decisions
+    assert completion is not None
+    (composed,) = completion(cast(Decision, found).separate_decisions)
     return made, composed
 
 
@@ -255,6 +310,29 @@ def test_what_an_eviction_and_the_placement_rest_on_is_kept_of_both() -> None:
     assert cast(Binding, put.new).spec.clusters
     assert set(composed.guards) > {*leaves.guards}
     assert len(set(composed.guards)) == len(composed.guards)
+
+
+@pytest.mark.parametrize("fields", [{"exact": True}, {"old": None}], ids=["exactly", "created"])
+def test_a_write_that_must_be_exact_or_creates_the_object_is_not_completed(fields: dict[str, Any]) -> None:
+    store = queued(binding("web", ANYWHERE, on={"member1": 2}))
+    (web,) = store.list(RESOURCE_BINDING)
+    (snapshot,) = Evictions().load(store, [FLEET])
+    assert snapshot is not None
+    (leaves,) = Evictions().decide(snapshot, FAST, now=START, answer=Tokens({"fleet": 1}, 0.0)).separate_decisions
+    made = with_puts(lambda put: (replace(put, **fields),))(leaves)
+
+    _, completion = with_following(
+        [Decision(separate_decisions=(made,))],
+        [web.ref],
+        [Scheduler()],
+        store,
+        FAST,
+        group=Evictions.group,
+        now=START,
+        phase=lambda *_: nullcontext(),
+    )
+
+    assert completion is None
 
 
 def test_rows_are_written_once_as_the_last_decision_has_them() -> None:

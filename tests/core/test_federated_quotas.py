@@ -97,6 +97,7 @@ def test_the_replicas_of_all_clusters_count_and_copies_that_are_evicted_do_not()
 
     assert use_of(placed) == {"cpu": 2500}
     assert changes(placed, placed.with_spec(clusters=(TargetCluster("b", 3),))) == {"cpu": -1000}
+    assert changes(placed, placed.with_spec(clusters=(TargetCluster("b", 2), TargetCluster("c", 3)))) == {}
     assert changes(None, placed) == {"cpu": 2500}
     assert changes(placed, placed.with_status(scheduler_observed_generation=9)) == {}
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from controlplane.kinds.binding import ResourceBindingSpec
@@ -63,3 +65,18 @@ def test_a_filter_that_is_not_marked_per_binding_answers_all_bindings_of_a_polic
             assert [None if mask is None else mask.tolist() for mask in masks[:1]] == [
                 None if mask is None else mask.tolist() for mask in masks[1:]
             ]
+
+
+@given(clusters(), st.lists(bindings(), min_size=1, max_size=8), st.lists(neighbours, min_size=8, max_size=8))
+def test_an_answer_that_was_kept_is_the_answer(
+    members: list[Cluster], several: list[ResourceBindingSpec], near: list[Neighbours]
+) -> None:
+    first = several[0]
+    fleet = Fleet.of(members, settings=SETTINGS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(filters, "FEASIBLE_KEPT", 2)
+        for one, them in zip([*several, *several], [*near, *near], strict=False):
+            wanted = replace(one, placement=first.placement)
+            alone, question = asking(members, wanted, them)
+            plan = plan_of(fleet, question.placement, 0, workload=question.workload)
+            assert filters.feasible(plan, question).tolist() == filters.feasible(alone, question).tolist()

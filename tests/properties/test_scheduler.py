@@ -83,3 +83,18 @@ def test_who_is_not_asked_about_a_cluster_that_closes_would_have_stayed(
     if before == first:
         assert isinstance(after, Placed)
         assert after.clusters == steady.clusters
+
+
+@given(clusters(), st.lists(bindings(), min_size=1, max_size=6), st.integers(0, 6))
+def test_two_parts_of_a_batch_are_decided_as_the_whole(
+    members: list[Cluster], several: list[ResourceBindingSpec], first: int
+) -> None:
+    """What the first part takes is not free for the second."""
+    subjects = [bound(one, generation=2, name=f"part{number}") for number, one in enumerate(several)]
+    snapshots = [SchedulerSnapshot(one, tuple(members), ReservedCapacity(), {}, {}) for one in subjects]
+    scheduler = Scheduler()
+
+    decide = scheduler.deciding(snapshots, SETTINGS, now=NOW)
+    parts = [*decide(snapshots[:first]), *decide(snapshots[first:])]
+
+    assert list(map(str, parts)) == list(map(str, scheduler.decide_all(snapshots, SETTINGS, now=NOW)))

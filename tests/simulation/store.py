@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine.decision import Decision, Drop, Save
 from controlplane.engine.memory import MemoryStore
-from controlplane.engine.state import Actor, Claim, HeldLease, Outcome
+from controlplane.engine.state import Actor, Claim, Complete, HeldLease, Outcome
 from controlplane.kinds.rows import Row
 
 if TYPE_CHECKING:
@@ -82,14 +82,15 @@ class Store(MemoryStore):
         by: Actor,
         lease: HeldLease | None = None,
         dry_run: bool = False,
+        complete: Complete | None = None,
     ) -> Sequence[Outcome]:
         if not by.controller or not self.working:
-            return super().apply(decisions, by=by, lease=lease, dry_run=dry_run)
+            return super().apply(decisions, by=by, lease=lease, dry_run=dry_run, complete=complete)
         self.world.between()
         if self.withheld == by.name:
             self.withheld = ""
-            self.world.oversleep(lambda: MemoryStore.apply(self, decisions, by=by, lease=lease))
-        outcomes = super().apply(decisions, by=by, lease=lease, dry_run=dry_run)
+            self.world.oversleep(lambda: MemoryStore.apply(self, decisions, by=by, lease=lease, complete=complete))
+        outcomes = super().apply(decisions, by=by, lease=lease, dry_run=dry_run, complete=complete)
         self.world.may_die("after a write")
         return outcomes
 

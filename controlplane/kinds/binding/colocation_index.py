@@ -28,11 +28,10 @@ def application(binding: Binding) -> str:
     placement, metadata = binding.spec.placement, binding.metadata
     if placement is None or not placement.spread_constraints or not metadata.namespace:
         return ""
-    together = metadata.annotations.get(TOGETHER_ANNOTATION)
-    name = metadata.annotations.get(PROPAGATION_POLICY_NAME_ANNOTATION)
+    annotations = metadata.annotations
+    name, together = annotations.get(PROPAGATION_POLICY_NAME_ANNOTATION), annotations.get(TOGETHER_ANNOTATION)
     if name is None:
-        cluster_policy = metadata.annotations.get(CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION)
-        if cluster_policy is None or together != YES:
+        if together != YES or (cluster_policy := annotations.get(CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION)) is None:
             return ""
         name = f"/{cluster_policy}"
     elif together == NO:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -36,6 +36,9 @@ class Origin(Struct, frozen=True):
     def since(self) -> datetime:
         """The time at which the binding left the first cluster."""
         return min(self.left.values())
+
+
+_ORIGINS: Final = msgspec.json.Decoder(Origin)
 
 
 def origin_of(binding: Binding) -> Origin | None:
@@ -88,7 +91,7 @@ def _stored(binding: Binding) -> Origin | None:
     if text is None:
         return None
     try:
-        return msgspec.json.decode(text, type=Origin)
+        return _ORIGINS.decode(text)
     except msgspec.MsgspecError:
         return None  # another program wrote it
 
