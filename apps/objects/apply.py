@@ -111,7 +111,10 @@ def apply(
     """
     texts = None if dry_run else Texts()
     known, now = dict[Ref, Object | None](), NO_TIME
-    if complete is not None:
+    if complete is not None and dry_run:
+        made = complete([decision for _, decision in decisions])
+        decisions = [(claim, decision) for (claim, _), decision in zip(decisions, made, strict=True)]
+    elif complete is not None:
         with binary_cursor() as cursor:
             now = _clock(cursor)
         completed = _completed(decisions, complete, by=by, texts=texts)
@@ -260,24 +263,26 @@ class _Writer:
                 current.send_whole(self.lease, timed=self.observe is not None)
             else:
                 self._send_compared(current, read_created=self.read_created)
-        except _ASSUMED_WRONGLY:
-            self._send_again(current)
+        except _ASSUMED_WRONGLY as error:
+            self._send_again(current, error)
 
     def _end(self, current: Transaction) -> None:
         try:
             current.end(self.pipeline)
-        except _ASSUMED_WRONGLY:
-            self._send_again(current)
+        except _ASSUMED_WRONGLY as error:
+            self._send_again(current, error)
             current.end(self.pipeline)
         if self.observe is not None:
             self.observe(current.timing())
 
-    def _send_again(self, current: Transaction) -> None:
+    def _send_again(self, current: Transaction, error: Error) -> None:
         """Repeat a transaction that assumed wrongly. The objects that it creates are read as well: they may exist.
 
-        What has changed once may change again soon, so the next transactions assume nothing.
+        What has changed once may change again soon, so the next transactions assume nothing. If an object existed, they
+        read what they create, too: an Event that repeats seldom repeats alone.
         """
         self.assumes = False
+        self.read_created = self.read_created or isinstance(error, UniqueViolation)
         self._abandon()
         self._begin()
         self._send_compared(current, read_created=True)

@@ -168,7 +168,7 @@ def _size_of_parts(weight: float) -> float:
 
 
 def unknown(items: Sequence[Item]) -> set[Ref]:
-    """Return the objects that have to be read first: Events, which are counted up, and objects of Deletes.
+    """Return the objects that decisions do not expect in a state: Events, which are counted up, and objects of Deletes.
 
     A Delete names the object that it wants to remove, and not the state in which the object was seen.
     """

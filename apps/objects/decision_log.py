@@ -33,7 +33,7 @@ _WITH_VALUES: Final = frozenset({400, 422})
 def log_outcomes(
     decisions: Sequence[tuple[Claim | None, Decision]], outcomes: Sequence[Outcome], *, by: Actor, seconds: float
 ) -> None:
-    """Log the decisions that were stored or lost. `seconds`: how long it took to write all of them.
+    """Log the decisions that were stored or lost. `seconds`: how long it took to complete and write all of them.
 
     A decision that stored nothing has no line. A decision that stored only row-native values has a line only if one of
     them is an item of the eviction queue: probes, reservations and notes are stored too often.

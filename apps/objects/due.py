@@ -109,7 +109,7 @@ _CURSOR = f"UPDATE objects_due SET lease_until = NULL, cursor = CASE WHEN seq = 
 _END = f"DELETE FROM objects_due WHERE {_WHICH} AND seq = %s"
 
 
-CHANNEL = "due"  # payload: names of the controllers with new work, separated by commas
+CHANNEL = "due"  # payload: names of the controllers with new work, separated by commas; or a lease ("group/shard")
 NOTIFY = "SELECT pg_notify(%s, %s)"
 
 

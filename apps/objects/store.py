@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from struct import error as StructError
 from typing import Any
 
@@ -73,13 +73,7 @@ class DjangoStore(DjangoState):
     ) -> list[Outcome]:
         """`written`: a list to which outcomes are added when they are committed, also before an error."""
         written = [] if written is None else written
-        made = list[Decision]()  # as they are written
-
-        def completed(part: Sequence[Decision]) -> Sequence[Decision]:
-            done = part if complete is None else complete(part)
-            made.extend(done)
-            return done
-
+        made = list[Decision]()  # as they are completed
         began = time.monotonic()
         try:
             return apply(
@@ -90,7 +84,7 @@ class DjangoStore(DjangoState):
                 dry_run=dry_run,
                 observe=self.observe,
                 written=written,
-                complete=None if complete is None else completed,
+                complete=None if complete is None else partial(_noted, complete, made),
             )
         except _UNSTORABLE as error:
             raise Unstorable(str(error).partition("\n")[0], written) from error
@@ -196,6 +190,13 @@ class DjangoStore(DjangoState):
                 logger.info("partition %s of the change log is in use; the next cleanup drops it", name)
                 return dropped
         return len(names)
+
+
+def _noted(complete: Complete, made: list[Decision], part: Sequence[Decision]) -> Sequence[Decision]:
+    """Return decisions as they are completed, and add them to a list."""
+    done = complete(part)
+    made.extend(done)
+    return done
 
 
 @contextmanager

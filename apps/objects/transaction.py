@@ -213,7 +213,10 @@ class Transaction:
 
 
 def assumed(batch: Batch, known: Stored) -> dict[Ref, Object | None]:
-    """Return the objects that a batch assumes to be stored: those its decisions expect, and those in `known`."""
+    """Return the objects that a batch assumes to be stored: those its decisions expect, and those in `known`.
+
+    An Event, or the object of a Delete, that is not in `known` is assumed not to be stored.
+    """
     return {**batch.expected(), **{ref: known.get(ref) for ref in unknown(batch.items)}}
 
 

@@ -20,7 +20,10 @@ from apps.worker.clock import monotonic_seconds
 
 
 class Nudges:
-    """A database connection that receives which controllers have new due rows. Methods raise OperationalError."""
+    """A database connection that receives which controllers have new due rows, and which leases were returned.
+
+    Methods raise OperationalError.
+    """
 
     def __init__(self) -> None:
         self._connection: psycopg.Connection | None = None
@@ -52,16 +55,19 @@ class Nudges:
                 self.close()
         self._listening()
 
-    def wait(self, seconds: float, controllers: frozenset[str]) -> bool:
-        """Return True as soon as one of the controllers has new due rows, False after `seconds`."""
+    def wait(self, seconds: float, names: frozenset[str]) -> bool:
+        """Return True as soon as one of these is notified, False after `seconds`.
+
+        `names`: controllers that wait for due rows, or a lease ("group/shard") that another process holds.
+        """
         ends = monotonic_seconds() + seconds
         while (left := ends - monotonic_seconds()) > 0:
-            if controllers & self.next_notified(left):
+            if names & self.next_notified(left):
                 return True
         return False
 
     def next_notified(self, seconds: float) -> set[str]:
-        """Return the names of the controllers in the next notifications; empty if none arrive within `seconds`."""
+        """Return the controllers and leases in the next notifications; empty if none arrive within `seconds`."""
         connection = self._listening()
         try:
             return {name for one in received(connection, seconds) for name in one.payload.split(",")}

@@ -61,13 +61,13 @@ def with_following(
     now: datetime,
     phase: Phase,
 ) -> tuple[list[Decision | Exception], Completion | None]:
-    """Return the decisions, each with what other controllers of the same group (the followers) decide about its writes.
+    """Return the decisions with what other controllers (the followers) decide about what they write.
 
     claimed: the object that each decision is about. Followers of the same group decide about this object and those that
     the decision creates. group: the group of the controller that has decided. Each follower loads once, for all
     objects.
 
-    The follower of another group, of which there is at most one, decides about what separate decisions change. That is
+    A follower of another group, of which there is at most one, decides about what separate decisions change. That is
     left to the completion, which is returned as well; None: there is nothing to complete.
     """
     results = list(decided)
@@ -118,8 +118,12 @@ class Completion:
         self._completed.update((id(one), one) for one, _, _ in wanted)
         for entry, following in zip(wanted, self._decided(wanted), strict=True):
             if isinstance(following, Decision):
-                self._compose(entry, following)
+                self._completed[id(entry[0])] = self._composed(entry, following)
         return [self.made(one) for one in decisions]
+
+    def __len__(self) -> int:
+        """Return how many decisions may be completed."""
+        return len(self._due)
 
     def made(self, decision: Decision) -> Decision:
         """Return a decision as it is completed by now."""
@@ -134,12 +138,17 @@ class Completion:
         except Exception as error:  # noqa: BLE001  # the follower reports its failure itself when its own batch fails
             return [error] * len(wanted)
 
-    def _compose(self, entry: tuple[Decision, Ref, Any], following: Decision) -> None:
+    def _composed(self, entry: tuple[Decision, Ref, Any], following: Decision) -> Decision:
+        """Return a decision with what follows it; without, if both cannot be stored together."""
         decision, ref, snapshot = entry
-        guards = self._follower.rests_on(snapshot, following)
         made = self.made(decision)
-        found = None if guards is None else _composed(made, self._follower.name, ref, following, guards, self._overlaid)
-        self._completed[id(decision)] = made if found is None else found
+        try:
+            guards = self._follower.rests_on(snapshot, following)
+            if guards is None:
+                return made
+            return _composed(made, self._follower.name, ref, following, guards, self._overlaid) or made
+        except Exception:  # noqa: BLE001  # the follower reports its failure itself when its own batch fails
+            return made
 
 
 def _follow(
@@ -188,7 +197,13 @@ def _followed_elsewhere(
         return None
     overlaid = OverlaidState(state, dict(_objects(separate)), _rows(separate))
     loaded = _loaded(follower, due, cast(State, overlaid), settings, now=now, phase=phase)
-    decide = follower.deciding([snapshot for _, snapshot in loaded], settings, now=now)
+    if not loaded:
+        return None
+    try:
+        with phase(follower.name, "decide"):
+            decide = follower.deciding([snapshot for _, snapshot in loaded], settings, now=now)
+    except Exception:  # noqa: BLE001  # the follower reports its failure itself when its own batch fails
+        return None
     return Completion(
         follower, [(separate[places[ref]], ref, snapshot) for ref, snapshot in loaded], decide, overlaid, phase
     )

@@ -25,8 +25,8 @@ from controlplane.settings import Settings
 CLAIM_SECONDS = 30.0
 FAN_OUT_CHUNK = 2000
 DECIDED_CHUNK = 10_000  # decided and written in several transactions, so that no writer waits long for the write lock
-# Events of ordinary steps are stored if at most this many decisions of a batch have some. A user who applies a few
-# manifests can then follow each step, and 10,000 bindings do not cause 80,000 Events.
+# Events of ordinary steps are stored if at most this many decisions of a batch have some, or may have some. A user
+# who applies a few manifests can then follow each step, and 10,000 bindings do not cause 80,000 Events.
 MAX_DECISIONS_WITH_STEPS = 25
 # A defect does not disappear by retrying. A failed object is retried after this time, or as soon as it changes.
 RETRY_AFTER_FAILURE = timedelta(seconds=10)
@@ -221,7 +221,8 @@ def _decide(
     by = Actor(controller.name, controller=True)
     with world.phase(controller.name, "apply"):
         pairs = [(item.claim, item.decision) for item in batch]
-        outcomes = apply_decisions(store, pairs, by=by, lease=lease, complete=completion)
+        completed = 0 if completion is None else len(completion)
+        outcomes = apply_decisions(store, pairs, by=by, lease=lease, complete=completion, completed=completed)
         if completion is not None:
             batch = [item._replace(decision=completion.made(item.decision)) for item in batch]
         _store_alone(store, batch, outcomes, by=by, lease=lease)
@@ -338,17 +339,19 @@ def apply_decisions(
     by: Actor,
     lease: HeldLease | None = None,
     complete: Complete | None = None,
+    completed: int = 0,
 ) -> list[Outcome | Unstorable]:
     """Store decisions and return their outcomes, in order. `complete`: see `Store.apply`.
 
     A decision that cannot be stored (Unstorable) is returned as that exception in its place; all others are stored.
-    Events of steps are left out if more than MAX_DECISIONS_WITH_STEPS decisions have some, or are to be completed.
+    Events of steps are left out if more than MAX_DECISIONS_WITH_STEPS decisions have some, or may have some once they
+    are completed. `completed`: how many decisions may be completed.
     Raises LeaseLost, and the store's own error if the store cannot be reached.
     """
-    if complete is not None:
-        if len(batch) > MAX_DECISIONS_WITH_STEPS:
-            complete = partial(_completed_without_steps, complete)
-    elif sum(any(event.step for event in decision.events) for _, decision in batch) > MAX_DECISIONS_WITH_STEPS:
+    stepping = completed + sum(any(event.step for event in decision.events) for _, decision in batch)
+    if stepping > MAX_DECISIONS_WITH_STEPS and complete is not None:
+        complete = partial(_completed_without_steps, complete)
+    elif stepping > MAX_DECISIONS_WITH_STEPS:
         batch = [(claim, _without_steps(decision)) for claim, decision in batch]
     return _apply_halving(store, batch, by=by, lease=lease, complete=complete)
 

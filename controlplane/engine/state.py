@@ -209,7 +209,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 
 
 Complete = Callable[[Sequence[Decision]], Sequence[Decision]]
-"""Returns for each of some decisions the one that is to be written in its place."""
+"""Returns for each of some decisions the one that is written in its place. It may be asked again about a decision."""
 
 
 class Store(State, Protocol):
@@ -235,13 +235,13 @@ class Store(State, Protocol):
     ) -> Sequence[Outcome]:
         """Write decisions, each as a whole or not at all, and finish their claims.
 
-        `complete` is called with one part of the decisions after the other, and returns what is written in their place.
-        So the next part can be decided while the last one is written.
+        `complete` is called with one part of the decisions after the other, or with all of them, and returns what is
+        written in their place. So the next part can be decided while the last one is written.
 
         Finishing removes the due row, or sets it to `wake_at`. If the object was marked after it was claimed, the row
         stays due. The claim of a lost decision is due again at once.
-        Raises LeaseLost; nothing is written then. Raises Unstorable if a decision cannot be stored;
-        decisions before it may have been written (`run.apply_decisions` handles this).
+        Raises LeaseLost, and Unstorable if a decision cannot be stored; decisions before it may have been written
+        (`run.apply_decisions` handles the latter).
         """
 
     def release(self, claims: Sequence[Claim], *, due_at: datetime | None = None) -> None:

@@ -170,7 +170,7 @@ FILTERS: Final = (
     ),
 )
 
-FEASIBLE_KEPT: Final = 64  # answers of `feasible` for each plan
+FEASIBLE_KEPT: Final = 16  # answers of `feasible` for each plan
 _PER_BINDING: Final = tuple(row for row in FILTERS if row.per_binding)
 
 
@@ -189,7 +189,8 @@ class _Shared(NamedTuple):
 def feasible(plan: Plan, question: Question) -> Places:
     """Return the clusters that pass all filters, as places of the fleet in ascending order.
 
-    The last answers for bindings that are on the same clusters, and have left the same, are kept with the plan.
+    Up to FEASIBLE_KEPT answers are kept with the plan. Bindings that are on the same clusters, and have left the same,
+    share one. Bindings with a workload affinity group have answers of their own.
     """
     neighbours = question.neighbours
     if neighbours.together is not None or neighbours.apart is not None:

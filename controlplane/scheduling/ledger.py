@@ -14,7 +14,7 @@ from controlplane.apimachinery.quantities import MAX_INT64
 from controlplane.engine.decision import CapacityGuard
 from controlplane.estimate.request import Asked, Bundle, NodeTerms, Request, namespace_of, without_quota
 from controlplane.kinds.rows import CapacityReservation
-from controlplane.scheduling.cluster_arrays import Counts, Fleet, Places
+from controlplane.scheduling.cluster_arrays import Counts, Fleet, Mask, Places
 from controlplane.scheduling.quota_ledger import QuotaLedger
 
 _PODS: Final = ""  # the name under which guards count pod slots
@@ -40,18 +40,28 @@ def live(
     ]
 
 
-def _add(taken: Counts, places: Places, replicas: Counts, amount: int) -> None:
-    """Add an amount for each replica to what is taken on some clusters, which must not contain duplicates.
+def _added(taken: Counts, places: Places, replicas: Counts, amount: int) -> Counts:
+    """Return what is taken if an amount for each replica is added on some clusters. These contain no duplicates.
 
-    Sums are limited to 64 bits.
+    `taken` is changed, unless a sum needs more than 64 bits. Then the result has integers of Python.
     """
-    if len(places) > FEW:
-        before = taken[places]
-        if max(_largest(before), amount * _largest(replicas)) <= MAX_INT64 // 2:
-            taken[places] = before + amount * replicas
-            return
-    for place, count in zip(places.tolist(), replicas.tolist(), strict=True):
-        taken[place] = max(-MAX_INT64, min(MAX_INT64, taken.item(place) + amount * count))
+    if len(places) <= FEW:
+        for place, count in zip(places.tolist(), replicas.tolist(), strict=True):
+            number = taken.item(place) + amount * count
+            if abs(number) > MAX_INT64:
+                taken = taken.astype(object)
+            taken[place] = number
+        return taken
+    if max(_largest(taken[places]), amount * max(1, _largest(replicas))) > MAX_INT64 // 2:
+        taken, replicas = taken.astype(object), replicas.astype(object)
+    taken[places] += amount * replicas
+    return taken
+
+
+def _taken_at(place: int, total: Counts, elsewhere: Sequence[tuple[Mask, Counts]]) -> int:
+    """Return what is reserved of a resource on one cluster, as `Ledger._taken` does for many."""
+    taken: int = total.item(place)
+    return taken - sum([amounts.item(place) for apart, amounts in elsewhere if apart[place]])
 
 
 def _largest(counts: Counts) -> int:
@@ -105,12 +115,12 @@ class Ledger:
         else:
             pods, amounts = 1, asked.amounts
         self._quotas.reserve(places, replicas, asked)
-        _add(self._pods, places, replicas, pods)
+        self._pods = _added(self._pods, places, replicas, pods)
         for name, amount in amounts:
             taken = self._amounts.get(name)
             if taken is None:
-                taken = self._amounts[name] = np.zeros(self._fleet.size, dtype=np.int64)
-            _add(taken, places, replicas, amount)
+                taken = np.zeros(self._fleet.size, dtype=np.int64)
+            self._amounts[name] = _added(taken, places, replicas, amount)
         self._reserve_on_nodes(places, replicas, asked)
         self._log.append(places)
 
@@ -125,9 +135,18 @@ class Ledger:
             if isinstance(request.nodes, NodeTerms):
                 amounts = self._by_terms.setdefault(request.nodes, {})
                 for name, amount in ((_PODS, 1), *request.amounts):
-                    if name not in amounts:
-                        amounts[name] = np.zeros(self._fleet.size, dtype=np.int64)
-                    _add(amounts[name], places, replicas, amount * count)
+                    taken = amounts.get(name)
+                    if taken is None:
+                        taken = np.zeros(self._fleet.size, dtype=np.int64)
+                    amounts[name] = _added(taken, places, replicas, amount * count)
+
+    def _elsewhere(self, name: str, asked: Asked) -> list[tuple[Mask, Counts]]:
+        """Return what is reserved of a resource on nodes that `asked` does not use: on which clusters, and how much."""
+        if isinstance(asked, Bundle) or not isinstance(asked.nodes, NodeTerms):
+            return []
+        nodes, apart = asked.nodes, self._fleet.nodes.apart
+        others = ((terms, amounts[name]) for terms, amounts in self._by_terms.items() if name in amounts)
+        return [(apart(terms, nodes), taken) for terms, taken in others if terms != nodes]
 
     def _taken(self, total: Counts, name: str, asked: Asked, places: Places) -> Counts:
         """Return what is reserved of a resource on clusters, without reservations on nodes that `asked` does not use.
@@ -135,21 +154,8 @@ class Ledger:
         `total`: what is reserved of it in all.
         """
         taken: Counts = total[places]
-        if isinstance(asked, Bundle) or not isinstance(asked.nodes, NodeTerms):
-            return taken
-        for terms, amounts in self._by_terms.items():
-            if terms != asked.nodes and name in amounts:
-                taken = taken - np.where(self._fleet.nodes.apart(terms, asked.nodes)[places], amounts[name][places], 0)
-        return taken
-
-    def _taken_at(self, total: Counts, name: str, asked: Asked, place: int) -> int:
-        """Return what is reserved of a resource on one cluster, as `_taken` does for many."""
-        taken: int = total.item(place)
-        if isinstance(asked, Bundle) or not isinstance(asked.nodes, NodeTerms):
-            return taken
-        for terms, amounts in self._by_terms.items():
-            if terms != asked.nodes and name in amounts and self._fleet.nodes.apart(terms, asked.nodes)[place]:
-                taken -= amounts[name].item(place)
+        for apart, amounts in self._elsewhere(name, asked):
+            taken = taken - np.where(apart[places], amounts[places], 0)
         return taken
 
     def capacity_guards(self, places: Places, asked: Asked, *, seen: int) -> tuple[CapacityGuard, ...]:
@@ -161,12 +167,14 @@ class Ledger:
         """
         pods, amounts = (asked.pods, asked.total.amounts) if isinstance(asked, Bundle) else (1, asked.amounts)
         fitting = self._fleet.by_resource(without_quota(asked))
+        taken = [
+            (name, amount, fitting[name], self._amounts[name], self._elsewhere(name, asked)) for name, amount in amounts
+        ]
         found = []
         for place in places.tolist():
             left = [(_PODS, self._fleet.capacity.pods.item(place) - self._pods.item(place))] if pods else []
-            for name, amount in amounts:
-                taken = self._taken_at(self._amounts[name], name, asked, place)
-                left.append((name, fitting[name].item(place) * amount - taken))
+            for name, amount, fits, total, elsewhere in taken:
+                left.append((name, fits.item(place) * amount - _taken_at(place, total, elsewhere)))
             if all(amount >= 0 for _, amount in left):
                 found.append(CapacityGuard(self._fleet.names[place], seen, tuple(left)))
         return tuple(found)
@@ -221,18 +229,21 @@ class Ledger:
         """Return how many more replicas fit on each of a few clusters, as `_left` does for many."""
         pods, amounts = (asked.pods, asked.total.amounts) if isinstance(asked, Bundle) else (1, asked.amounts)
         reported, slots, fitting = self._reported(asked), self._fleet.capacity.pods, self._fleet.by_resource(asked)
-        on_nodes = isinstance(asked, Request) and isinstance(asked.nodes, NodeTerms)
         taken = [
-            (amount, fitting[name], self._amounts[name], name) for name, amount in amounts if name in self._amounts
+            (amount, fitting[name], self._amounts[name], self._elsewhere(name, asked))
+            for name, amount in amounts
+            if name in self._amounts
         ]
+        slots_elsewhere = self._elsewhere(_PODS, asked)
+        on_nodes = isinstance(asked, Request) and isinstance(asked.nodes, NodeTerms)
         found = []
         for place in places:
             most: int = reported.item(place)
             left = min(most, (slots.item(place) - self._pods.item(place)) // max(pods, 1))
             if on_nodes:
-                left = min(left, most - self._taken_at(self._pods, _PODS, asked, place))
-            for amount, fits, total, name in taken:
-                left = min(left, fits.item(place) + -self._taken_at(total, name, asked, place) // amount)
+                left = min(left, most - _taken_at(place, self._pods, slots_elsewhere))
+            for amount, fits, total, elsewhere in taken:
+                left = min(left, fits.item(place) + -_taken_at(place, total, elsewhere) // amount)
             found.append(max(left, 0))
         return found
 
@@ -250,4 +261,4 @@ class Ledger:
                 fitting = self._fleet.by_resource(asked)[name][places]
                 left = np.minimum(left, fitting + (-self._taken(total, name, asked, places) // amount))
         found: Counts = np.maximum(left, 0)
-        return found
+        return found.astype(np.int64) if found.dtype == object else found

@@ -20,13 +20,24 @@ Mask = NDArray[np.bool_]
 
 UNLIMITED: Final = np.int64(2**31 - 1)
 """The number of replicas on a cluster that does not report what single nodes have free."""
+_APART_KEPT: Final = 1000  # answers of `apart`
 _NAME_FIELD: Final = "metadata.name"
 
 
 class NodeRooms:
     """What single nodes have free on the clusters of a fleet, in the order of the clusters."""
 
-    __slots__ = ("_clusters", "_counts", "_free", "_kinds", "_matched", "_pool_clusters", "_pools", "reported")
+    __slots__ = (
+        "_apart",
+        "_clusters",
+        "_counts",
+        "_free",
+        "_kinds",
+        "_matched",
+        "_pool_clusters",
+        "_pools",
+        "reported",
+    )
 
     def __init__(self, capacities: Sequence[FreeCapacity]) -> None:
         pools = [(place, pool) for place, found in enumerate(capacities) for pool in found.pools]
@@ -48,6 +59,7 @@ class NodeRooms:
         names = {name for _, pool in pools for name in pool.free}
         self._free = {name: _column(name, pools, rooms) for name in names}
         self._matched: dict[NodeTerms, Mask] = {}
+        self._apart: dict[tuple[NodeTerms, NodeTerms], Mask] = {}
 
     def limit(self, fitting: Counts, asked: Request | Bundle) -> Counts:
         """Return how many replicas (or sets of components) fit: at most `fitting`, and at most what nodes have free.
@@ -94,9 +106,14 @@ class NodeRooms:
 
     def apart(self, one: NodeTerms, other: NodeTerms) -> Mask:
         """Return the clusters on which no node is selected by both terms. Clusters that report no node never are."""
-        shared: Mask = ~self.reported
-        shared[self._clusters[self._matches(one) & self._matches(other)]] = True
-        return ~shared
+        mask = self._apart.get((one, other))
+        if mask is None:
+            shared: Mask = ~self.reported
+            shared[self._clusters[self._matches(one) & self._matches(other)]] = True
+            if len(self._apart) >= _APART_KEPT:
+                self._apart.clear()
+            mask = self._apart[one, other] = ~shared
+        return mask
 
 
 def _column(name: str, pools: Sequence[tuple[int, PoolRoom]], rooms: Sequence[tuple[int, int]]) -> Counts:

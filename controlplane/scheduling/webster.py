@@ -19,7 +19,8 @@ _HEAD_START_FROM: Final = 4
 def descending(uid: str) -> bool:
     """Return whether ties go to the larger name. The hash of the template's uid decides; an empty uid: no.
 
-    Only the last bit of the FNV-1a hash is asked for. Its factor is odd, so this bit is that of the sum of all bytes.
+    Only the last bit of the FNV-1a hash is asked for. Its factor is odd, so this bit is that of the sum of its start
+    and all bytes.
     """
     return uid != "" and (FNV_OFFSET + sum(uid.encode())) % 2 == 1
 

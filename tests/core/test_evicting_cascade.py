@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Object, Ref
+from controlplane.controllers import CONTROLLERS as EVERY
 from controlplane.controllers.eviction_queue import EvictionQueue
 from controlplane.controllers.evictions import Evictions
 from controlplane.controllers.reads.fleet_state import FLEET
@@ -128,18 +129,34 @@ def test_a_decision_is_completed_once_and_when_it_is_asked_for() -> None:
     assert complete([NOTHING]) == [NOTHING]
 
 
-def test_a_follower_that_fails_at_its_decision_is_left_out() -> None:
-    class Failing(Scheduler):
-        def deciding(self, snapshots: Any, settings: Any, *, now: Any) -> Any:
-            def fail(part: Any) -> Any:
-                raise ValueError("no decision")
+class Failing(Scheduler):
+    """A scheduler that fails: when it begins, when it decides, or when it says what its decision rests on."""
 
-            return fail
+    def __init__(self, at: str) -> None:
+        super().__init__()
+        self.at = at
 
+    def deciding(self, snapshots: Any, settings: Any, *, now: Any) -> Any:
+        def fail(part: Any) -> Any:
+            raise ValueError("no decision")
+
+        if self.at == "begin":
+            raise ValueError("no fleet")
+        return fail if self.at == "decide" else super().deciding(snapshots, settings, now=now)
+
+    def rests_on(self, snapshot: Any, decision: Decision) -> Any:
+        if self.at == "rests on":
+            raise ValueError("no guards")
+        return super().rests_on(snapshot, decision)
+
+
+@pytest.mark.parametrize("at", ["begin", "decide", "rests on"])
+def test_a_scheduler_that_fails_keeps_nothing_from_being_evicted(at: str) -> None:
     store = queued(binding("web", ANYWHERE, on={"member1": 2}))
 
-    evict(store, scheduler=Failing())
+    report = evict(store, scheduler=Failing(at))
 
+    assert report.failures == ()
     assert len(evicted(store)) == 1
     assert placed(store) == {"web-deployment": []}
     assert [ref.name for ref in store.due["scheduler"]] == ["web-deployment"]
@@ -209,6 +226,12 @@ def test_a_binding_that_changes_meanwhile_is_not_evicted_by_the_old_decision() -
 
     assert evicted(store) == []
     assert placed(store) == {"web-deployment": []}
+
+
+def test_at_most_one_controller_of_another_group_follows() -> None:
+    for one in EVERY:
+        others = [follower for follower in followers(one, EVERY, Settings()) if follower.group != one.group]
+        assert len(others) <= 1, one.name
 
 
 def test_a_scheduler_that_is_switched_off_does_not_follow() -> None:

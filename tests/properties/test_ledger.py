@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,13 +19,14 @@ from tests.builders.objects import cluster
 
 SETTINGS = Settings(enable_scheduler_estimator=True, feature_gates={**GATES, "MultiplePodTemplatesScheduling": True})
 ZONE_A, ZONE_B = (NodeTerms(selector=(("zone", zone),)) for zone in "ab")
+HUGE = Request((("cpu", 2**63 - 1),))
 REQUESTS: tuple[Asked, ...] = (
     Request((("cpu", 500),)),
     Request((("cpu", 1500), ("memory", 2**30))),
     Request((("cpu", 1000),), nodes=NodeTerms()),
     Request((("cpu", 700), ("memory", 2**29)), nodes=ZONE_A),
     Request(slot_only=True, nodes=ZONE_B),
-    Request((("cpu", 2**63 - 1),)),
+    HUGE,
     Bundle(((2, Request((("cpu", 300),), nodes=NodeTerms())), (1, Request((("memory", 2**30),), nodes=NodeTerms())))),
 )
 TOUCHED = 3  # clusters with reservations: as many as a small fleet has
@@ -84,14 +86,18 @@ def test_a_few_clusters_are_counted_as_many_are(taken: list[tuple[Asked, dict[in
         }
 
 
-def test_amounts_beyond_64_bits_are_cut() -> None:
-    ledger = Ledger(SMALL)
+@pytest.mark.parametrize("fleet", [SMALL, LARGE], ids=["few", "many"])
+def test_amounts_beyond_64_bits_take_all_until_they_are_given_back(fleet: Fleet) -> None:
+    ledger, places, ones = Ledger(fleet), np.arange(fleet.size), np.ones(fleet.size, dtype=np.int64)
+    before = ledger.free(REQUESTS[0])
+    ledger.reserve(places, 2 * ones, REQUESTS[0])
     for _ in range(3):
-        ledger.reserve(np.array([0]), np.array([2]), Request((("cpu", 2**63 - 1),)))
+        ledger.reserve(places, 2 * ones, HUGE)
 
-    assert _free(ledger, REQUESTS[0])[0] == 0
-    ledger.reserve(np.array([0]), np.array([-9]), Request((("cpu", 2**63 - 1),)))
-    assert _free(ledger, REQUESTS[0]) == _free(Ledger(SMALL), REQUESTS[0])
+    assert not ledger.free(REQUESTS[0]).any()
+    ledger.reserve(places, -6 * ones, HUGE)
+    assert ledger.free(REQUESTS[0]).tolist() == (before - 2).tolist()
+    assert ledger.free(REQUESTS[0]).dtype == np.int64
 
 
 def test_the_parts_of_a_bundle_take_nothing_on_other_nodes() -> None:
