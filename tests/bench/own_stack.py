@@ -53,12 +53,17 @@ class Usage(NamedTuple):
 
 
 class Share(NamedTuple):
-    """The memory of one or several processes, in MB. `proportional`: shared pages count for each process in part."""
+    """The memory of one or several processes, in MB. `proportional`: shared pages count for each process in part.
+
+    `anonymous`: what is no part of a file, shared or not. It does not change when a process gets a copy of its own of
+    a page that it shared, so it grows only if a process keeps more.
+    """
 
     role: str
     processes: int
     proportional: float
     private: float
+    anonymous: float
 
 
 class OwnStack:
@@ -154,7 +159,7 @@ class OwnStack:
         shares = []
         for role, pids in self.pids().items():
             sizes = [found for pid in pids if (found := _sizes(pid)) is not None]
-            shares.append(Share(role, len(sizes), sum(one[0] for one in sizes), sum(one[1] for one in sizes)))
+            shares.append(Share(role, len(sizes), *(sum(one[column] for one in sizes) for column in range(3))))
         return sorted(shares, key=lambda share: -share.proportional)
 
     def measured(self, act: Callable[[], Any]) -> Usage:
@@ -223,11 +228,11 @@ def _cpu(pid: int) -> float:
     return 0.0 if fields is None else sum(int(value) for value in fields[11:15]) / TICKS
 
 
-def _sizes(pid: int) -> tuple[float, float] | None:
-    """Return the proportional set size and the private memory of a process in MB. None: it has ended."""
+def _sizes(pid: int) -> tuple[float, float, float] | None:
+    """Return the proportional set size, the private and the anonymous memory of a process in MB. None: it has ended."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
     except OSError:
         return None
     found = {name: int(value.split()[0]) / 1024 for name, _, value in (line.partition(":") for line in lines)}
-    return found["Pss"], found["Private_Dirty"] + found["Private_Clean"]
+    return found["Pss"], found["Private_Dirty"] + found["Private_Clean"], found["Anonymous"]
