@@ -147,7 +147,7 @@ class Completion:
             if guards is None:
                 return made
             return _composed(made, self._follower.name, ref, following, guards, self._overlaid) or made
-        except Exception:  # noqa: BLE001  # the follower reports its failure itself when its own batch fails
+        except Exception:  # noqa: BLE001  # the follower decides on its own; what it follows must not be lost by it
             return made
 
 

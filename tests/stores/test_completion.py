@@ -123,7 +123,7 @@ def test_a_trial_completes_and_writes_nothing(store: Any) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_part_is_completed_when_the_one_before_is_on_its_way() -> None:
+def test_postgresql_completes_in_parts() -> None:
     from apps.objects.apply import COMPLETED_AT_ONCE
     from apps.objects.store import DjangoStore
 
