@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
@@ -30,3 +32,23 @@ def test_documents_that_are_gone_leave_no_memory_behind_also_if_a_later_one_stay
 
     assert before - resident() > 60 * MIB
     assert len(last) == 4000
+
+
+class Linked:
+    """An object that refers to itself, as a connection and its protocol refer to each other."""
+
+    def __init__(self) -> None:
+        self.own = self
+
+
+@pytest.mark.parametrize(("survived", "everything"), [(0, False), (1, False), (3, True)])
+def test_objects_that_only_refer_to_each_other_are_freed(survived: int, everything: bool) -> None:
+    linked = Linked()
+    for generation in range(survived):
+        gc.collect(generation)
+    gone = weakref.ref(linked)
+    del linked
+
+    return_free_memory(everything=everything)
+
+    assert gone() is None

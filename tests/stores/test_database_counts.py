@@ -45,6 +45,12 @@ def test_statements_of_the_orm_and_of_the_store_are_counted() -> None:
     assert number("django_db_execute_total") == before + 1 + len(statements)
 
 
+def test_all_requests_count_with_the_same_class_of_cursors() -> None:
+    classes = {connection.get_connection_params()["cursor_factory"] for _ in range(3)}
+
+    assert len(classes) == 1
+
+
 def test_a_session_that_cannot_be_opened_is_counted() -> None:
     lost = connections.create_connection("default")
     lost.settings_dict = {**connection.settings_dict, "OPTIONS": {}, "HOST": "127.0.0.1", "PORT": "1"}

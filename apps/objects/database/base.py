@@ -6,11 +6,13 @@ counted here when the pool opens it. Statements of `BinaryCursor` are counted th
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from django.db.backends.postgresql import base as django_base
 from django_prometheus.db import connection_errors_total, connections_total
 from django_prometheus.db.backends.postgresql import base
+from django_prometheus.db.common import ExportingCursorWrapper
 from django_prometheus.models import model_deletes, model_inserts, model_updates
 from prometheus_client import REGISTRY
 
@@ -21,6 +23,12 @@ for _unused in (model_deletes, model_inserts, model_updates):
 
 class DatabaseWrapper(base.DatabaseWrapper):
     """A connection to PostgreSQL whose statements, errors and new sessions are counted."""
+
+    def get_connection_params(self) -> dict[str, Any]:
+        """Return what a session is opened with. Its cursors are of a class that counts statements."""
+        given: dict[str, Any] = django_base.DatabaseWrapper.get_connection_params(self)
+        given["cursor_factory"] = _counting(given["cursor_factory"], self.alias, self.vendor)
+        return given
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
         """Take a connection from the pool, or open one without a pool. Failures of both are counted."""
@@ -34,3 +42,10 @@ class DatabaseWrapper(base.DatabaseWrapper):
         """Prepare a new session. The pool calls this for each session that it opens, and Django without a pool."""
         connections_total.labels(self.alias, self.vendor).inc()
         return super()._configure_connection(connection)
+
+
+@cache
+def _counting(cursor: type, alias: str, vendor: str) -> type:
+    """Return the library's class of cursors, once: a class for each request is garbage that only a search finds."""
+    found: type = ExportingCursorWrapper(cursor, alias, vendor)
+    return found
