@@ -10,21 +10,24 @@ from pathlib import Path
 from typing import Final
 
 MOST_KEPT: Final = 16 << 20  # bytes, more than at the start of the process
-YOUNGEST: Final = 300.0  # seconds that each process lives at least: a new one costs some tenths of a second of CPU
+YOUNGEST: Final = 30.0  # seconds that each process lives at least: a new one costs about 0.1 s of CPU
 FEW: Final = 100  # objects: a turn that processed no more than these was a quiet one
+QUIET: Final = 5.0  # seconds without any other turn: more of a large batch may be coming
 
 
 class KeptMemory:
     """Finds out, after each turn, whether a new process had better take over."""
 
     def __init__(self, now: float) -> None:
-        self._began = now
+        self._began = self._quiet_since = now
         self._at_start = own_memory()
         self.too_much = False
 
     def turn_ended(self, processed: int, now: float) -> None:
         """Look at the memory after a turn that processed so many objects. Monotonic seconds."""
-        settled = processed <= FEW and now - self._began >= YOUNGEST
+        if processed > FEW:
+            self._quiet_since = now
+        settled = now - self._quiet_since >= QUIET and now - self._began >= YOUNGEST
         self.too_much = settled and own_memory() - self._at_start > MOST_KEPT
 
 

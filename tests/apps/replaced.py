@@ -12,3 +12,4 @@ __all__ = ["app"]
 
 kept_memory.YOUNGEST = 0.0  # type: ignore[misc]
 kept_memory.MOST_KEPT = -1  # type: ignore[misc]
+kept_memory.QUIET = 0.0  # type: ignore[misc]

@@ -7,7 +7,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from apps.worker.kept_memory import FEW, MOST_KEPT, YOUNGEST, KeptMemory, own_memory
+from apps.worker.kept_memory import FEW, MOST_KEPT, QUIET, YOUNGEST, KeptMemory, own_memory
 from controlplane import kinds
 from tests.api.server import free_ports
 from tests.apps.stack import WITHIN, Stack, deployment, policy, stack
@@ -22,16 +22,22 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return now
 
 
-def test_a_process_that_has_kept_much_ends_after_a_quiet_turn(memory: list[int]) -> None:
+def test_a_process_that_has_kept_much_ends_once_its_turns_have_been_quiet_for_some_seconds(memory: list[int]) -> None:
     kept = KeptMemory(1000.0)
     memory[0] += MOST_KEPT + 1
+    found = []
 
-    kept.turn_ended(FEW + 1, 1000.0 + YOUNGEST)
-    after_much_work = kept.too_much
-    kept.turn_ended(FEW, 1000.0 + YOUNGEST)
+    for processed, later in (
+        (FEW + 1, 0.0),
+        (FEW, QUIET - 1),
+        (FEW + 1, QUIET),
+        (FEW, 2 * QUIET - 1),
+        (FEW, 2 * QUIET),
+    ):
+        kept.turn_ended(processed, 1000.0 + YOUNGEST + later)
+        found.append(kept.too_much)
 
-    assert not after_much_work
-    assert kept.too_much
+    assert found == [False, False, False, False, True]
 
 
 def test_a_process_that_is_young_or_has_kept_little_stays(memory: list[int]) -> None:
