@@ -23,7 +23,7 @@ _CHUNK = 500
 class Listed(NamedTuple):
     """A page of a list: objects as JSON, the version, and the `continue` token ("": the list ends here).
 
-    `remaining`: how many objects follow. 0: none, or not counted because the request has selectors.
+    `remaining`: how many objects follow; a large number is an estimate. 0: none, or the request has selectors.
     """
 
     texts: list[bytes]
@@ -145,12 +145,13 @@ def _cut(found: list[stored.Text], limit: int, version: int, rest: tuple[str, st
 
 
 def _counted(target: Target, listing: Listing, page: Listed) -> Listed:
-    """Return a page with the number of objects that follow. As in Kubernetes, only lists without selectors have it."""
+    """Return a page with the number of objects that follow. As in Kubernetes, only lists without selectors have it, and
+    it is there to estimate the size of a list."""
     if not page.token or not listing.choice.is_everything:
         return page
     begin = Continue.read(page.token)
     after, most = (begin.namespace, begin.name), listing.most_counted
-    remaining = stored.count(target.kind.key, namespace=target.namespace, after=after, most=most)
+    remaining = stored.following(target.kind.key, namespace=target.namespace, after=after, most=most)
     return page._replace(remaining=remaining)
 
 
