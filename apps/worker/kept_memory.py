@@ -10,24 +10,27 @@ from pathlib import Path
 from typing import Final
 
 MOST_KEPT: Final = 16 << 20  # bytes, more than at the start of the process
-YOUNGEST: Final = 30.0  # seconds that each process lives at least: a new one costs about 0.1 s of CPU
 FEW: Final = 100  # objects: a turn that processed no more than these was a quiet one
-QUIET: Final = 5.0  # seconds without any other turn: more of a large batch may be coming
+QUIET: Final = 5.0  # seconds after the last large batch: more of it may be coming
+YOUNGEST: Final = 30.0  # seconds that a process lives at least: a new one costs about 0.1 s of CPU, and has no caches
+SLOWLY: Final = 300.0  # the same for a process without large batches: what it keeps, a new one will soon keep as well
 
 
 class KeptMemory:
     """Finds out, after each turn, whether a new process had better take over."""
 
     def __init__(self, now: float) -> None:
-        self._began = self._quiet_since = now
+        self._began = now
+        self._large_batch: float | None = None  # when the last one ended; None: there was none
         self._at_start = own_memory()
         self.too_much = False
 
     def turn_ended(self, processed: int, now: float) -> None:
         """Look at the memory after a turn that processed so many objects. Monotonic seconds."""
         if processed > FEW:
-            self._quiet_since = now
-        settled = now - self._quiet_since >= QUIET and now - self._began >= YOUNGEST
+            self._large_batch = now
+        age, last = now - self._began, self._large_batch
+        settled = age >= SLOWLY if last is None else age >= YOUNGEST and now - last >= QUIET
         self.too_much = settled and own_memory() - self._at_start > MOST_KEPT
 
 

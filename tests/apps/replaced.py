@@ -10,6 +10,5 @@ from config.celery import app
 
 __all__ = ["app"]
 
-kept_memory.YOUNGEST = 0.0  # type: ignore[misc]
+kept_memory.SLOWLY = 0.0  # type: ignore[misc]
 kept_memory.MOST_KEPT = -1  # type: ignore[misc]
-kept_memory.QUIET = 0.0  # type: ignore[misc]

@@ -7,7 +7,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from apps.worker.kept_memory import FEW, MOST_KEPT, QUIET, YOUNGEST, KeptMemory, own_memory
+from apps.worker.kept_memory import FEW, MOST_KEPT, QUIET, SLOWLY, YOUNGEST, KeptMemory, own_memory
 from controlplane import kinds
 from tests.api.server import free_ports
 from tests.apps.stack import WITHIN, Stack, deployment, policy, stack
@@ -22,34 +22,38 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return now
 
 
-def test_a_process_that_has_kept_much_ends_once_its_turns_have_been_quiet_for_some_seconds(memory: list[int]) -> None:
+LARGE = FEW + 1
+
+
+@pytest.mark.parametrize(
+    ("turns", "ends"),
+    [
+        pytest.param([(LARGE, 0), (FEW, YOUNGEST)], True, id="after a large batch"),
+        pytest.param([(LARGE, 0), (FEW, YOUNGEST - 1)], False, id="young"),
+        pytest.param([(LARGE, YOUNGEST)], False, id="in a large batch"),
+        pytest.param([(LARGE, YOUNGEST), (FEW, YOUNGEST + QUIET - 1)], False, id="soon after a large batch"),
+        pytest.param([(LARGE, YOUNGEST), (FEW, YOUNGEST + QUIET)], True, id="some seconds after a large batch"),
+        pytest.param([(FEW, SLOWLY - 1)], False, id="without large batches"),
+        pytest.param([(FEW, SLOWLY)], True, id="without large batches, after a long time"),
+    ],
+)
+def test_a_process_that_has_kept_much_ends(memory: list[int], turns: list[tuple[int, float]], ends: bool) -> None:
     kept = KeptMemory(1000.0)
     memory[0] += MOST_KEPT + 1
-    found = []
 
-    for processed, later in (
-        (FEW + 1, 0.0),
-        (FEW, QUIET - 1),
-        (FEW + 1, QUIET),
-        (FEW, 2 * QUIET - 1),
-        (FEW, 2 * QUIET),
-    ):
-        kept.turn_ended(processed, 1000.0 + YOUNGEST + later)
-        found.append(kept.too_much)
+    for processed, later in turns:
+        kept.turn_ended(processed, 1000.0 + later)
 
-    assert found == [False, False, False, False, True]
+    assert kept.too_much == ends
 
 
-def test_a_process_that_is_young_or_has_kept_little_stays(memory: list[int]) -> None:
+def test_a_process_that_has_kept_little_stays(memory: list[int]) -> None:
     kept = KeptMemory(1000.0)
     memory[0] += MOST_KEPT
-    kept.turn_ended(0, 1000.0 + YOUNGEST)
-    with_little = kept.too_much
 
-    memory[0] += 1
-    kept.turn_ended(0, 1000.0 + YOUNGEST - 1)
+    kept.turn_ended(LARGE, 1000.0)
+    kept.turn_ended(0, 1000.0 + SLOWLY)
 
-    assert not with_little
     assert not kept.too_much
 
 
