@@ -27,9 +27,9 @@ class ContinuePagination(BasePagination):
     template = "api/next_page.html"
 
     def limited(self, listing: Listing) -> Listing:
-        """Return the list options for one page in a browser."""
+        """Return the list options for one page in a browser. What follows is counted up to COUNTED + 1."""
         limit = min(listing.limit or PAGE_SIZE, PAGE_SIZE)
-        return msgspec.structs.replace(listing, limit=limit, most_counted=COUNTED)
+        return msgspec.structs.replace(listing, limit=limit, most_counted=COUNTED + 1)
 
     def show(self, answer: ListAnswer, request: Request) -> None:
         """Prepare the page controls for a list. A list that ends on this page gets no controls."""

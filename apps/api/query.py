@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
-import orjson
 
 from controlplane.apimachinery.errors import BadRequest, Cause, Invalid
 from controlplane.wire.negotiate import go_bool
@@ -19,19 +18,22 @@ Document = dict[str, Any]
 Parameters = Mapping[str, str]
 
 MAX_LIMIT = 10_000  # objects on a page; `continue` leads to the next page
-MOST_COUNTED = 5_000  # objects: 0.5 ms
 MAX_MANAGER = 128
 
 
 class Continue(msgspec.Struct, frozen=True, array_like=True):
-    """Where a list continues: the version at which its first page was read, and the last object of the page before."""
+    """Where a list continues: the version at which its first page was read, and the last object of the page before.
+
+    remaining: how many objects follow in that version. 0: they were not counted.
+    """
 
     version: Annotated[int, msgspec.Meta(ge=0)]
     namespace: str
     name: str
+    remaining: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
 
     def token(self) -> str:
-        return base64.urlsafe_b64encode(orjson.dumps([self.version, self.namespace, self.name])).decode()
+        return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode()
 
     @classmethod
     def read(cls, token: str) -> Continue:
@@ -55,7 +57,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 0  # resourceVersion; 0: any
     match: Literal["", "Exact", "NotOlderThan"] = ""
     has_version: bool = False
-    most_counted: int = MOST_COUNTED  # objects after the page that are counted; the number of more is estimated
+    most_counted: int = 0  # objects after each page that are counted; 0: all, once for all pages
 
 
 def listing_of(query: Parameters, resource: Resource, *, namespace: str, name: str = "") -> Listing:

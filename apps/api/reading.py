@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import orjson
+from msgspec.structs import replace
 
 from apps.api.query import Continue, Listing
 from apps.api.target import Target
@@ -23,7 +24,7 @@ _CHUNK = 500
 class Listed(NamedTuple):
     """A page of a list: objects as JSON, the version, and the `continue` token ("": the list ends here).
 
-    `remaining`: how many objects follow; a large number is an estimate. 0: none, or the request has selectors.
+    `remaining`: how many objects follow. 0: none, or not counted because the request has selectors.
     """
 
     texts: list[bytes]
@@ -145,14 +146,18 @@ def _cut(found: list[stored.Text], limit: int, version: int, rest: tuple[str, st
 
 
 def _counted(target: Target, listing: Listing, page: Listed) -> Listed:
-    """Return a page with the number of objects that follow. As in Kubernetes, only lists without selectors have it, and
-    it is there to estimate the size of a list."""
+    """Return a page with the number of objects that follow. As in Kubernetes, only lists without selectors have it."""
     if not page.token or not listing.choice.is_everything:
         return page
     begin = Continue.read(page.token)
-    after, most = (begin.namespace, begin.name), listing.most_counted
-    remaining = stored.following(target.kind.key, namespace=target.namespace, after=after, most=most)
-    return page._replace(remaining=remaining)
+    most, known = listing.most_counted, 0 if listing.start is None else listing.start.remaining
+    if most or not known:
+        after = (begin.namespace, begin.name)
+        remaining = stored.count(target.kind.key, namespace=target.namespace, after=after, most=most)
+    else:  # all pages show the same version, so nothing has to be counted again
+        remaining = max(0, known - len(page.texts))
+    token = page.token if most else replace(begin, remaining=remaining).token()
+    return page._replace(remaining=remaining, token=token)
 
 
 def _keys(target: Target, choice: Choice) -> list[str]:

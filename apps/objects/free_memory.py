@@ -1,7 +1,8 @@
 """Returns memory that nothing uses to the system: Python and the C library keep it otherwise.
 
 Closed connections and answered requests are objects that refer to each other. Python looks for those only after 50,000
-new objects, and for those that have survived a look after millions. A process with little to do would grow for hours.
+new objects (`config/__init__.py`), and for those that have survived two looks after millions. A process with little to
+do would grow for hours.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def return_free_memory(*, everything: bool = True) -> bool:
     """Return free pages of this process to the system. False: the C library has no such function.
 
     Objects that only refer to each other are freed first. everything: also those that have survived a look before. That
-    takes some milliseconds for 100,000 objects. Those that were there before the process was forked are not counted.
+    takes some milliseconds for 100,000 objects, and Python does nothing else meanwhile.
 
     Documents are larger than the blocks that Python keeps for itself, so most of a batch is in memory of the C library.
     """
@@ -34,7 +35,12 @@ def return_free_memory(*, everything: bool = True) -> bool:
 
 
 def keep_returning() -> None:
-    """Return free memory again and again, in a thread that ends with the process."""
+    """Return free memory again and again, in a thread that ends with the process.
+
+    Objects that exist now are not looked at: most of them are code, which stays.
+    """
+    gc.collect()
+    gc.freeze()
     threading.Thread(target=_run, name="free-memory", daemon=True).start()
 
 

@@ -65,23 +65,16 @@ def page(
     return ObjectPage(rows[0][0], [Text(space, name, text) for _, space, name, text in rows if name is not None])
 
 
-def following(kind: str, *, namespace: str = "", after: tuple[str, str], most: int) -> int:
-    """Return the number of objects behind a position: exact up to `most`, and an estimate of PostgreSQL above it.
-
-    An exact number takes longer the more objects there are, for each page of a list.
-    """
-    where = "kind = %s AND (namespace, name) > (%s, %s)"
-    params = (kind, *after)
-    if namespace:  # PostgreSQL estimates it better like this
-        where, params = "kind = %s AND namespace = %s AND name > %s", (kind, namespace, after[1])
-    found = f"SELECT 1 FROM {object_table(kind).name} WHERE {where} ORDER BY namespace, name"
+def count(kind: str, *, namespace: str = "", after: tuple[str, str] = START, most: int = 0) -> int:
+    """Return the number of objects behind `after`. `most`: the largest number that is counted; 0: all are counted."""
+    query = f"""
+        SELECT count(*) FROM (
+            SELECT 1 FROM {object_table(kind).name}
+            WHERE kind = %s AND (%s = '' OR namespace = %s) AND (namespace, name) > (%s, %s)
+            ORDER BY namespace, name LIMIT %s) found"""
     with binary_cursor() as cursor:
-        row = cursor.run(f"SELECT count(*) FROM ({found} LIMIT %s) found", (*params, most + 1)).fetchone()
-        counted = 0 if row is None else int(row[0])
-        if counted <= most:
-            return counted
-        row = cursor.run(f"EXPLAIN (FORMAT JSON) {found}", params).fetchone()
-    return counted if row is None else max(counted, int(row[0][0]["Plan"]["Plan Rows"]))
+        row = cursor.run(query, (kind, namespace, namespace, *after, most or None)).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def text_of(kind: str, namespace: str, name: str) -> bytes | None:

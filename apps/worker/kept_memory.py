@@ -9,6 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from apps.objects.free_memory import return_free_memory
+
 MOST_KEPT: Final = 16 << 20  # bytes, more than at the start of the process
 FEW: Final = 100  # objects: a turn that processed no more than these was a quiet one
 QUIET: Final = 5.0  # seconds after the last large batch: more of it may be coming
@@ -31,7 +33,14 @@ class KeptMemory:
             self._large_batch = now
         age, last = now - self._began, self._large_batch
         settled = age >= SLOWLY if last is None else age >= YOUNGEST and now - last >= QUIET
-        self.too_much = settled and own_memory() - self._at_start > MOST_KEPT
+        self.too_much = settled and self._keeps_much()
+
+    def _keeps_much(self) -> bool:
+        """Test whether the process has too much memory, also without what it can return."""
+        if own_memory() - self._at_start <= MOST_KEPT:
+            return False
+        return_free_memory()
+        return own_memory() - self._at_start > MOST_KEPT
 
 
 def own_memory() -> int:

@@ -54,7 +54,7 @@ class PoolProcess(asynpool.Worker):
 
         def wait_for_job() -> Any:
             if kept is not None and kept.too_much:
-                log.info("this process ends, because it has kept memory of large batches; another one takes over")
+                log.info("this process ends, because it has kept much memory; another one takes over")
                 sys.exit(EX_RECYCLE)
             return received()
 

@@ -89,6 +89,7 @@ def test_fields_kubernetes_knows_are_selected_by(api: Client, path: str, selecto
 
 def test_a_page_says_how_many_follow_unless_a_selector_chooses(api: Client, maps: str) -> None:
     first = api.get(config_maps(maps), limit=1).document["metadata"]
+    api.post(config_maps(maps), config_map("later"))  # not in the version that all pages show
     second = api.get(config_maps(maps), limit=2, **{"continue": first["continue"]}).document["metadata"]
     last = api.get(config_maps(maps), limit=2, **{"continue": second["continue"]}).document["metadata"]
     chosen = api.get(config_maps(maps), limit=1, labelSelector="!nothing").document["metadata"]

@@ -1,4 +1,4 @@
-"""Not a test: a Celery application of which each process of the pool is replaced after a quiet turn.
+"""Not a test: a Celery application of which each process of the pool is replaced after each turn.
 
 `celery -A tests.apps.replaced worker`
 """
@@ -10,5 +10,6 @@ from config.celery import app
 
 __all__ = ["app"]
 
-kept_memory.SLOWLY = 0.0  # type: ignore[misc]
-kept_memory.MOST_KEPT = -1  # type: ignore[misc]
+kept_memory.FEW = -1  # type: ignore[misc]  # each batch is a large one
+kept_memory.YOUNGEST = kept_memory.QUIET = 0.0  # type: ignore[misc]
+kept_memory.MOST_KEPT = -(1 << 40)  # type: ignore[misc]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from apps.objects import free_memory
 from apps.objects.free_memory import return_free_memory
 
 MIB = 2**20
@@ -52,3 +53,20 @@ def test_objects_that_only_refer_to_each_other_are_freed(survived: int, everythi
     return_free_memory(everything=everything)
 
     assert gone() is None
+
+
+def test_each_tenth_look_concerns_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[bool] = []
+
+    def look(*, everything: bool) -> None:
+        looks.append(everything)
+        if len(looks) == 20:
+            raise InterruptedError
+
+    monkeypatch.setattr(free_memory, "INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(free_memory, "return_free_memory", look)
+
+    with pytest.raises(InterruptedError):
+        free_memory._run()
+
+    assert [number for number, everything in enumerate(looks, 1) if everything] == [10, 20]

@@ -57,6 +57,17 @@ def test_a_process_that_has_kept_little_stays(memory: list[int]) -> None:
     assert not kept.too_much
 
 
+def test_a_process_that_can_return_what_it_has_stays(memory: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = KeptMemory(1000.0)
+    before = memory[0]
+    memory[0] += MOST_KEPT + 1
+    monkeypatch.setattr("apps.worker.kept_memory.return_free_memory", lambda: memory.__setitem__(0, before))
+
+    kept.turn_ended(0, 1000.0 + SLOWLY)
+
+    assert not kept.too_much
+
+
 def test_memory_that_a_process_takes_is_counted() -> None:
     before = own_memory()
     taken = bytearray(b"x") * (32 << 20)

@@ -1,12 +1,10 @@
 """A list whose selectors have to be tried object by object is given in pages, and none of it is left out."""
 
 import pytest
-from django.db import connection
 
 from apps.api import reading
 from apps.api.query import listing_of
 from apps.api.target import target_of
-from apps.objects.listing import following
 from apps.objects.store import DjangoStore
 from tests.builders.bare import template
 from tests.stores.grounds import controllers, create
@@ -38,18 +36,3 @@ def test_what_is_chosen_is_found_however_many_objects_lie_between(
             break
 
     assert found == ["t03", "t14", "t15"]
-
-
-@pytest.mark.parametrize("namespace", ["", "shop"])
-def test_what_follows_is_counted_up_to_a_number_and_estimated_above_it(namespace: str) -> None:
-    create(DjangoStore(controllers=controllers()), *(template(f"t{number:03}") for number in range(300)))
-    with connection.cursor() as cursor:
-        cursor.execute("ANALYZE objects_object")
-
-    def behind(name: str, most: int) -> int:
-        return following("ConfigMap", namespace=namespace, after=("shop", name), most=most)
-
-    assert [behind("t099", 200), behind("t289", 200), behind("t299", 200)] == [200, 10, 0]
-    assert 100 < behind("", 100) <= 600
-    assert behind("t150", 149) == 149
-    assert behind("t150", 148) > 148
