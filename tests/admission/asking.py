@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tests.admission import hook_cases
-from tests.admission.authorizer_cases import GRANTS
+from tests.admission.authorizer_cases import GRANTS, READER
 from tests.admission.hook_cases import CONFIGURED, HOOKS, MUTATING, REINVOKED, VALIDATING
 from tests.admission.policy_cases import BINDINGS, GROUP, NAMESPACE, Node, Write
 from tests.admission.policy_documents import POLICIES, SPECS, documents, written
 from tests.admission.typed_cases import TYPED
+from tests.processes import until
 
 POLICY, BINDING = "validatingadmissionpolicies", "validatingadmissionpolicybindings"
 URL = f"/apis/{GROUP}/v1"
@@ -58,12 +59,20 @@ def write(ask: Ask, url: str, name: str, document: Node, stated: Write) -> Reply
 
 
 def make_namespace(ask: Ask) -> None:
-    """Store the namespace of the cases, with a ServiceAccount that may read in it."""
+    """Store the namespace of the cases, with a ServiceAccount that may read in it. Return when it may."""
     metadata = {"name": NAMESPACE, "labels": {"team": "a"}}
     assert ask("POST", "/api/v1/namespaces", {"metadata": metadata}).status in (201, 409)
     for plural, document in GRANTS:
         url = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/{plural}"
         assert ask("POST", url, document).status in (201, 409)
+    until(lambda: _may_read(ask), within=10)  # servers know of a grant a moment later
+
+
+def _may_read(ask: Ask) -> bool:
+    asked = {"namespace": NAMESPACE, "verb": "get", "resource": "configmaps"}
+    review = {"spec": {"user": f"system:serviceaccount:{NAMESPACE}:{READER}", "resourceAttributes": asked}}
+    answer = ask("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(answer.body.get("status", {}).get("allowed"))
 
 
 def make_policy(ask: Ask, case: int) -> None:

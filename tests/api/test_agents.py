@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
+from itertools import count
 from typing import Any
 
 import pytest
@@ -52,10 +53,13 @@ def test_an_api_process_shows_that_agents_can_report_to_it(server: Server) -> No
     until(lambda: server.sql(held)[0][0] > timedelta(0), within=SECONDS)
 
 
+TEAMS = count()  # pytest-xdist may make the fixture twice for one server
+
+
 @pytest.fixture(scope="module")
 def team(server: Server) -> str:
     """What the names of two Pull members begin with, `…-a` and `…-b`; each has a Work."""
-    api, name = server.client(), "agents"
+    api, name = server.client(), f"agents{next(TEAMS)}"
     for member in (f"{name}-a", f"{name}-b"):
         assert api.post(CLUSTERS, cluster(member, syncMode="Pull")).status == 201
         assert api.post("/api/v1/namespaces", {"metadata": {"name": f"karmada-es-{member}"}}).status == 201
