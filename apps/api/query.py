@@ -24,7 +24,7 @@ MAX_MANAGER = 128
 class Continue(msgspec.Struct, frozen=True, array_like=True):
     """Where a list continues: the version at which its first page was read, and the last object of the page before.
 
-    remaining: how many objects follow in that version. 0: they were not counted.
+    remaining: how many objects follow, from the count of the first page. 0: they were not counted.
     """
 
     version: Annotated[int, msgspec.Meta(ge=0)]
