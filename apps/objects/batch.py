@@ -33,7 +33,7 @@ from controlplane.engine.decision import (
 from controlplane.engine.events import counted, event_ref
 from controlplane.engine.merge import Remove, Write, check_generation, stage
 from controlplane.engine.quota_conflicts import QuotaUse
-from controlplane.engine.routing import Router
+from controlplane.engine.routing import Router, next_looks
 from controlplane.engine.state import Actor, Claim, Mark
 from controlplane.kind import Encoded, encode
 from controlplane.kinds.event import Event
@@ -307,6 +307,7 @@ class Batch:
             if isinstance(change, ROW_CHANGES):
                 settled.row_changes.append(self._with_writer(change))
                 settled.marks.update(self.router.row_marks(change, by=self.by, own=own))
+        settled.marks.update(next_looks(decision))
         return Verdict(
             "", tuple(indexes.get(result) if isinstance(result, Ref) else result for result in staged.results)
         )

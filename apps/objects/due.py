@@ -150,8 +150,11 @@ def shard_hash(ref: Ref) -> int:
 
 
 def pack_marks(marks: Iterable[Mark]) -> Marks:
-    """Return marks ready for `marking`. Of several marks of the same controller and object, the earliest counts."""
-    delays = {(mark.controller, mark.ref): mark.after // _MILLISECOND for mark in sorted(set(marks), reverse=True)}
+    """Return marks ready for `marking`. Of several marks of the same controller and object, the earliest counts.
+
+    Delays are rounded up, so that nothing is due too early.
+    """
+    delays = {(mark.controller, mark.ref): -(-mark.after // _MILLISECOND) for mark in sorted(set(marks), reverse=True)}
     ordered = sorted(delays)
     refs = [ref for _, ref in ordered]
     hashes, later = bigints([shard_hash(ref) for ref in refs]), bigints([delays[key] for key in ordered])

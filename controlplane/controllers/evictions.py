@@ -55,10 +55,12 @@ from controlplane.kinds.rows import (
     Stop,
 )
 from controlplane.propagation.bindings import template_of
+from controlplane.scheduling import reserved_refuge
 from controlplane.scheduling.batch import may_depend_on_capacity
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY
 from controlplane.scheduling.question import Groups
+from controlplane.scheduling.rehearsal import Rehearsal
 from controlplane.settings import Settings
 
 HEADS = 512  # queue rows that are read at once
@@ -121,7 +123,7 @@ class Evictions(Controller):
         rows=(Eviction, FleetState, PlacementHint, CapacityReservation),
     )
     due_at_start = (FLEET,)
-    followed_by = ("scheduler",)
+    followed_by = ("scheduler", "graceful_eviction")
 
     def load_for(self, state: State, refs: Sequence[Ref], settings: Settings) -> Sequence[EvictionsSnapshot | None]:
         return self.load(state, refs, most=heads_at_once(settings))
@@ -183,17 +185,15 @@ class Evictions(Controller):
     def ask(self, snapshots: Sequence[EvictionsSnapshot], settings: Settings, *, now: datetime) -> Inquiry:
         """Return how many tokens the evictions that could happen now need, and the plan that `decide` carries out.
 
-        While the rate is below the normal one, the buckets are asked even if nothing waits. They learn the lower rate
-        and collect no tokens while evictions are slowed down or stopped [bounded-rate].
+        Some buckets are asked even if nothing waits (`_buckets_to_ask`).
         """
         if not snapshots or not settings.gate("Failover"):
             return Inquiry(snapshots)
         snapshot = snapshots[0]
         tier = tier_of(snapshot, settings, now=now)
         plan = self._plan(snapshot, tier, settings, now=now)
-        scope = settings.eviction.bucket_scope
-        wanted = Counter({rate.bucket_of(name, scope): 0 for name in _clusters_to_ask_for(snapshot, tier, settings)})
-        wanted.update(rate.bucket_of(move.row.cluster, scope) for move in plan.moves)
+        wanted = Counter(dict.fromkeys(_buckets_to_ask(snapshot, tier, settings), 0))
+        wanted.update(rate.bucket_of(move.row.cluster, settings.eviction.bucket_scope) for move in plan.moves)
         question = rate.TakeTokens(dict(wanted), tier.rate) if wanted else None
         return Inquiry([replace(snapshot, plan=plan), *snapshots[1:]], question)
 
@@ -209,7 +209,7 @@ class Evictions(Controller):
         tier = tier_of(snapshot, settings, now=now)
         plan = snapshot.plan or self._plan(snapshot, tier, settings, now=now)
         granted, short = _granted(plan.moves, answer, settings)
-        stops = _without_tokens(snapshot.last_look.stops, plan, answer, now=now)
+        stops = _without_tokens(snapshot, plan, answer, now=now)
         queue_state = _queue_state(snapshot, settings, self._digest_of(settings), stops=stops, now=now)
         return Decision(
             changes=(
@@ -231,15 +231,20 @@ def heads_at_once(settings: Settings) -> int:
     return max(HEADS, min(MOST_HEADS, rate.capacity(settings.resource_eviction_rate)))
 
 
-def _clusters_to_ask_for(snapshot: EvictionsSnapshot, tier: eviction_tier.Tier, settings: Settings) -> Iterable[str]:
-    """Yield the clusters whose token buckets are asked.
+def _buckets_to_ask(snapshot: EvictionsSnapshot, tier: eviction_tier.Tier, settings: Settings) -> Iterable[str]:
+    """Yield the token buckets that are asked at this look.
 
-    These are the clusters with queued evictions. While the rate is lowered, all faulty clusters are added: their
-    buckets then fill at the lower rate before the first eviction is queued.
+    The bucket of the fleet is asked at each look. So it is there, and holds tokens, before the first eviction is
+    queued, and it learns a lower rate at once [bounded-rate]. The bucket of a cluster is asked while the cluster has
+    queued evictions, or is faulty and the rate is lowered.
     """
-    yield from (row.cluster for row in snapshot.heads)
+    if (scope := settings.eviction.bucket_scope) == "Fleet":
+        yield rate.FLEET_BUCKET
+        return
+    yield from (rate.bucket_of(row.cluster, scope) for row in snapshot.heads)
     if tier.rate < settings.resource_eviction_rate:
-        yield from (cluster.metadata.name for cluster in snapshot.clusters if eviction_tier.faulty(cluster))
+        faulty = (cluster.metadata.name for cluster in snapshot.clusters if eviction_tier.faulty(cluster))
+        yield from (rate.bucket_of(name, scope) for name in faulty)
 
 
 def tier_of(snapshot: EvictionsSnapshot, settings: Settings, *, now: datetime) -> eviction_tier.Tier:
@@ -340,7 +345,7 @@ def _eviction_decision(
     """
     after, events = old, list[Event]()
     last, before = moves[-1], [row for row in snapshot.reserved_capacity.own.get(str(old.ref), ()) if row.reserved]
-    replaced_text = _replaced_text(before, last.reserved.reservations)
+    replaced_text = reserved_refuge.replaced_text(before, last.reserved.reservations)
     for move in moves:
         after = eviction_plan.binding_after_move(after, move, settings, stops=snapshot.stops, now=now)
         cause = f"{move.cause.key}:{move.cause.effect}"
@@ -354,8 +359,8 @@ def _eviction_decision(
         changes=(
             Put(new, old, upon=("annotations",)),
             *map(Save, evicted_rows.values()),
-            *_reservation_writes(before, last.reserved.reservations),
-            *_hint_writes(new, last.refuge),
+            *reserved_refuge.replaced(before, last.reserved.reservations),
+            *reserved_refuge.hinted(new, last.refuge.clusters),
         ),
         events=tuple(events),
         guards=(
@@ -364,7 +369,15 @@ def _eviction_decision(
         ),
         capacity_guards=last.reserved.capacity_guards,
         reason="Evictions",
+        found=_rehearsal(moves),
     )
+
+
+def _rehearsal(moves: Sequence[eviction_plan.Move]) -> Rehearsal | None:
+    """Return the rehearsal of the last move of a binding; None: it left out a cluster that the binding does not leave
+    now."""
+    found = moves[-1].refuge.rehearsal
+    return found if found is not None and found.left == {move.row.cluster for move in moves} else None
 
 
 def _evicted_row(move: eviction_plan.Move, *, now: datetime) -> Eviction:
@@ -373,47 +386,18 @@ def _evicted_row(move: eviction_plan.Move, *, now: datetime) -> Eviction:
     return ended_row(move.row, move.cause.key, because, now=now, state=EVICTED)
 
 
-def _reservation_writes(
-    before: Iterable[CapacityReservation], reserved: Sequence[CapacityReservation]
-) -> Iterable[Save | Drop]:
-    """Yield the writes that replace the reservations `before` by `reserved`, those of the last move.
-
-    The refuge of the last move names every cluster that the binding will be on, so that no other is needed.
-    """
-    renewed = {row.key for row in reserved}
-    yield from (Drop(row) for row in before if row.key not in renewed)
-    yield from map(Save, reserved)
-
-
-def _replaced_text(before: Iterable[CapacityReservation], reserved: Iterable[CapacityReservation]) -> str:
-    """Return what the Event adds if an earlier eviction of the binding had reserved other clusters, "" if not."""
-    lost = sorted({row.cluster for row in before} - {row.cluster for row in reserved})
-    return f"; instead of {', '.join(lost)}, which an earlier eviction had reserved" if lost else ""
-
-
-def _hint_writes(new: Binding, refuge: Refuge) -> Iterable[Save]:
-    """Yield the hint for the scheduler with the clusters that the last dry run found.
-
-    If free capacity plays no part, the scheduler finds the same clusters by itself and needs no hint.
-    """
-    if refuge.clusters and may_depend_on_capacity(new.spec):
-        found = {target.name: target.replicas for target in refuge.clusters}
-        yield Save(PlacementHint(str(new.ref), new.metadata.generation, found))
-
-
 def _without_tokens(
-    stops: tuple[Stop, ...], plan: eviction_plan.EvictionPlan, answer: rate.Tokens | None, *, now: datetime
+    snapshot: EvictionsSnapshot, plan: eviction_plan.EvictionPlan, answer: rate.Tokens | None, *, now: datetime
 ) -> tuple[Stop, ...]:
     """Return the stops with the time in which evictions wait because the token buckets cannot be reached.
 
-    The last stop is ended if the buckets answer again.
+    The last stop is ended if the buckets answer again, or nothing waits any more.
     """
-    problem = "" if answer is None else answer.problem
+    stops = snapshot.last_look.stops
+    problem = answer.problem if answer is not None and snapshot.heads else ""
     if stops and stops[-1].until is None:
         return stops if problem else (*stops[:-1], replace(stops[-1], until=now))
-    if not (problem and plan.moves):
-        return stops
-    return (*stops, Stop(now, f"no tokens: {problem}"))[-STOPS_KEPT:]
+    return (*stops, Stop(now, f"no tokens: {problem}"))[-STOPS_KEPT:] if problem and plan.moves else stops
 
 
 def _queue_state(

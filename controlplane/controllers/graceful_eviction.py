@@ -5,7 +5,7 @@ It also stamps new tasks with their time, and undoes tasks whose cluster has rec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -110,16 +110,7 @@ class GracefulEviction(Controller):
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[GracefulEvictionSnapshot | None]:
         bindings = state.get(refs)
         names = sorted({name for binding in bindings.values() for name in _clusters(binding)})
-        clusters = state.get([Ref(CLUSTER, "", name) for name in names])
-        observations = state.rows(Observation, "key", names)
-        states = {
-            ref.name: graceful.ClusterState(
-                cluster.answers,
-                cluster.has_taint(*EVICTING_EFFECTS),
-                next((heard_at(cluster, row) for row in observations.get(ref.name, ())), None),
-            )
-            for ref, cluster in clusters.items()
-        }
+        states = _cluster_states(state, state.get([Ref(CLUSTER, "", name) for name in names]).values())
         waiting = [binding for binding in bindings.values() if supporting_objects.may_wait_for_dependents(binding)]
         dependents = _dependents(state, waiting)
         quotas = namespace_quotas(
@@ -131,6 +122,17 @@ class GracefulEviction(Controller):
             else None
             for ref in refs
         ]
+
+    def looking(self, state: State, settings: Settings, *, now: datetime) -> Callable[[Any], Decision | None]:
+        """Return what decides about bindings whose old copies wait for no other object, see `Controller.looking`."""
+        states = _cluster_states(state, state.list(CLUSTER))
+
+        def look(binding: Binding) -> Decision | None:
+            if supporting_objects.may_wait_for_dependents(binding):
+                return None
+            return self.decide(GracefulEvictionSnapshot(binding, states, {}), settings, now=now)
+
+        return look
 
     def decide(
         self, snapshot: GracefulEvictionSnapshot, settings: Settings, *, now: datetime, answer: Any = None
@@ -171,6 +173,19 @@ def _within_quotas(
         return (), room.guards(snapshot.subject, restored)
     message = f"the copies on recovered clusters do not become targets again: {exceeded}"
     return (Event(snapshot.subject, "CopyNotRestored", message, warning=True),), ()
+
+
+def _cluster_states(state: State, clusters: Collection[Cluster]) -> dict[str, graceful.ClusterState]:
+    """Return the states of clusters, by name."""
+    observations = state.rows(Observation, "key", sorted(cluster.metadata.name for cluster in clusters))
+    return {
+        cluster.metadata.name: graceful.ClusterState(
+            cluster.answers,
+            cluster.has_taint(*EVICTING_EFFECTS),
+            next((heard_at(cluster, row) for row in observations.get(cluster.metadata.name, ())), None),
+        )
+        for cluster in clusters
+    }
 
 
 def _clusters(binding: Binding) -> Iterable[str]:

@@ -29,8 +29,8 @@ from controlplane.engine.state import ReservedCapacity, State, Watch
 from controlplane.estimate.quota import DENIED
 from controlplane.kinds import BINDINGS, CLUSTER, FEDERATED_QUOTA
 from controlplane.kinds.binding import SCHEDULED, TAINT_UNTOLERATED, Binding, TargetCluster
-from controlplane.kinds.binding.affinity_index import affine_values, follows, may_choose, pending
-from controlplane.kinds.binding.colocation_index import application
+from controlplane.kinds.binding.affinity_index import affine_values, concerns
+from controlplane.kinds.binding.colocation_index import placed_with_others
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.federated_quota import ENFORCEMENT_GATE
 from controlplane.kinds.rows import CapacityReservation, FleetNames, PlacementHint, PlacementNote, Row
@@ -44,8 +44,9 @@ from controlplane.scheduling.departures import left_for_taints
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY, live
 from controlplane.scheduling.note import Notes, detail_of, summary_of
 from controlplane.scheduling.placement_plan import REFUSING
-from controlplane.scheduling.question import Groups, Question
-from controlplane.scheduling.reserved_refuge import Reserved
+from controlplane.scheduling.question import Groups, Question, question_of
+from controlplane.scheduling.rehearsal import Rehearsal, confirmed
+from controlplane.scheduling.reserved_refuge import Reserved, freed
 from controlplane.scheduling.schedule import QUOTA_EXCEEDED, UNSCHEDULABLE, Placed, Refused, Verdict
 from controlplane.scheduling.trigger import RESCHEDULE_ASKED, needs_scheduling
 from controlplane.scheduling.workload_affinity import WorkloadGroups
@@ -75,6 +76,7 @@ class SchedulerSnapshot(msgspec.Struct, frozen=True):
     note: PlacementNote | None = None  # why the last decision was made
     hint: PlacementHint | None = None  # the clusters that the dry run of an eviction found
     quotas: NamespaceQuotas = NO_QUOTAS  # of the namespaces of the bindings
+    rehearsal: Rehearsal | None = None  # of the eviction that the scheduler follows
 
 
 def _binding_changed(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
@@ -199,13 +201,17 @@ class Scheduler(Controller):
         fleet = self._fleet = Fleet.of(snapshots[0].clusters, settings=settings, previous=self._fleet)
         return _BatchScheduler(fleet, snapshots[0], settings, now).decide_all
 
+    def informed(self, snapshot: SchedulerSnapshot, found: Rehearsal | None) -> SchedulerSnapshot:
+        """Return the snapshot with the rehearsal of the eviction that is followed."""
+        return replace(snapshot, rehearsal=found)
+
     def rests_on(self, snapshot: SchedulerSnapshot, decision: Decision) -> Sequence[Guard] | None:
         """Return the clusters that a binding is placed on, as guards. None: the placement rests on other bindings.
 
         Those are the other parts of its application, and the members of its workload affinity groups.
         """
         binding = snapshot.subject
-        if application(binding) or binding.spec.workload_affinity_groups is not None:
+        if placed_with_others(binding):
             return None
         written = [change.new for change in decision.changes if isinstance(change, Put)]
         names = {target.name for new in written if isinstance(new, Binding) for target in new.spec.clusters}
@@ -230,28 +236,6 @@ class Scheduler(Controller):
         closed = origin.kind == CLOSED
         concerned = [binding.ref for binding in bindings if concerns(cluster, origin.name, binding, closed=closed)]
         return concerned, str(bindings[-1].ref) if len(bindings) >= limit else None
-
-
-def concerns(cluster: Cluster | None, name: str, binding: Binding, *, closed: bool = False) -> bool:
-    """Test whether a change of a cluster may change the clusters of a binding. `cluster` None: it was deleted.
-
-    `closed`: the cluster only got taints that keep new copies away. That changes no placed binding, except if spread
-    constraints compare groups of clusters by all clusters in them. Bindings that wait for a place report the change.
-    """
-    if closed and not (pending(binding) or _compares_groups(binding)):
-        return False
-    if binding.spec.target(name) is not None:
-        return cluster is None or cluster.terminating or follows(binding) or pending(binding)
-    if cluster is None or not (follows(binding) or pending(binding)):
-        return False
-    return may_choose(binding, cluster)
-
-
-def _compares_groups(binding: Binding) -> bool:
-    placement = binding.spec.placement
-    if placement is None:
-        return False
-    return any(constraint.spread_by_field != "cluster" for constraint in placement.spread_constraints)
 
 
 def _by_key(state: State, type_: type[Row], refs: Iterable[Ref]) -> dict[str, Any]:
@@ -299,9 +283,11 @@ class _BatchScheduler:
             return NOTHING
         reason = needs_scheduling(binding, self.fleet)
         if reason is None:
-            rows = _reservation_writes(snapshot, self._reserved(snapshot), spec.clusters, binding)
+            rows = freed(_reservations_of(snapshot), self._reserved(snapshot), spec.clusters, binding)
             changes = _writes(binding_outcome.caught_up(binding), binding, rows)
             return Decision(changes=changes, reason="ResultStands") if changes else NOTHING
+        if (decision := self._confirmed(snapshot, reason)) is not None:
+            return decision
         living = self._live(snapshot)
         uncounted = {row.cluster: row for row in living if not row.reserved}
         reserved = Reserved(binding, snapshot.hint, [row for row in living if row.reserved])
@@ -329,7 +315,7 @@ class _BatchScheduler:
             binding_outcome.capacity_reservations(binding, wanted, uncounted, asked=question.asked, now=self.now)
         )
         binding_outcome.give_back(self.ledger, self.fleet, reserved.rest(outcome.clusters), times=-1)
-        rows += _reservation_writes(snapshot, reserved, outcome.clusters, new)
+        rows += freed(_reservations_of(snapshot), reserved, outcome.clusters, new)
         wake_at = self.applications.look_again_at(binding, now=self.now)
         guarded = Decision(capacity_guards=guards, quota_guards=self.quotas.guards(binding, new), wake_at=wake_at)
         if new is binding:
@@ -342,6 +328,38 @@ class _BatchScheduler:
             events = (*_success_events(binding, outcome), *events)
         changes = _writes(new, binding, (*rows, *self._note(snapshot, verdict, reason)))
         return replace(guarded, changes=changes, events=events, reason=f"Scheduled: {reason}")
+
+    def _confirmed(self, snapshot: SchedulerSnapshot, trigger: str) -> Decision | None:
+        """Return the decision that places a binding where the rehearsal of its eviction did; None: it has to be asked.
+
+        The eviction has reserved the capacity and guards it. So the ledger stays as it is.
+        """
+        binding = snapshot.subject
+        if snapshot.rehearsal is None or snapshot.hint is None or placed_with_others(binding):
+            return None
+        left = left_for_taints(binding, self.fleet)
+        question = question_of(binding.spec, binding.status, settings=self.settings, left=left)
+        verdict = confirmed(snapshot.rehearsal, question, self.fleet)
+        if verdict is None or not isinstance(verdict.outcome, Placed):
+            return None
+        clusters, living = verdict.outcome.clusters, self._live(snapshot)
+        uncounted = {row.cluster: row for row in living if not row.reserved}
+        wanted = growth(question, clusters, {name: row.replicas for name, row in uncounted.items()})
+        more = {name: count - (uncounted[name].replicas if name in uncounted else 0) for name, count in wanted.items()}
+        if {row.cluster: row.replicas for row in living if row.reserved} != {key: n for key, n in more.items() if n}:
+            return None
+        if self.quotas.take(binding, binding.with_spec(clusters=clusters)) is not None:
+            return None
+        new = binding_outcome.placed(binding, verdict.outcome, asked_again=False, now=self.now)
+        rows = binding_outcome.capacity_reservations(binding, wanted, uncounted, asked=question.asked, now=self.now)
+        used = (Drop(row) for row in _reservations_of(snapshot) if row.reserved)
+        note = self._note(snapshot, verdict, trigger)
+        return Decision(
+            changes=_writes(new, binding, (*rows, *used, Drop(snapshot.hint), *note)),
+            events=_success_events(binding, verdict.outcome),
+            quota_guards=self.quotas.guards(binding, new),
+            reason=f"Scheduled: {trigger}",
+        )
 
     def _place(self, binding: Binding, item: Item) -> tuple[Question, Verdict]:
         """Return the question of a binding and the verdict on it. A result that exceeds a quota is a refusal.
@@ -441,26 +459,6 @@ class _BatchScheduler:
         """Add the result to the groups and the application of the binding, for the next bindings of the batch."""
         self.applications.placed(binding, outcome.clusters)
         self.groups.placed(binding, outcome.clusters)
-
-
-def _reservation_writes(
-    snapshot: SchedulerSnapshot, reserved: Reserved, result: Sequence[TargetCluster], new: Binding
-) -> tuple[Save | Drop, ...]:
-    """Return the writes of the reservations and the hint that evictions have left for a binding.
-
-    They are dropped as far as the result uses them or they are of no use any more. The rest stays while copies of the
-    binding are still to be evicted.
-    """
-    rest = {row.key: row for row in reserved.rest(result)}
-    rows: list[Save | Drop] = [
-        Save(rest[row.key]) if row.key in rest else Drop(row)
-        for row in _reservations_of(snapshot)
-        if row.reserved and rest.get(row.key) != row
-    ]
-    if snapshot.hint is not None:
-        kept = replace(snapshot.hint, generation=new.metadata.generation)
-        rows += [Drop(snapshot.hint)] if not rest else [Save(kept)] if kept != snapshot.hint else []
-    return tuple(rows)
 
 
 def _reservations_of(snapshot: SchedulerSnapshot) -> Sequence[CapacityReservation]:

@@ -13,6 +13,9 @@ process may decide at the same time. A decision of such a follower is stored onl
 the object itself, the capacity that it takes, and what `Controller.rests_on` names. If it is lost, the decision that
 it follows is stored alone. These decisions are made while the database writes the ones before them (`Completion`).
 
+The binding that was evicted and placed is then due for graceful_eviction, which usually finds nothing to do before the
+grace period ends. Such a look is made at once as well, and only the time of the next one is stored.
+
 A decision that follows is left out if it cannot be stored like this. Its object is then due for its controller, as
 without a cascade.
 """
@@ -22,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
+from functools import partial
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -68,7 +72,8 @@ def with_following(
     objects.
 
     A follower of another group, of which there is at most one, decides about what separate decisions change. That is
-    left to the completion, which is returned as well; None: there is nothing to complete.
+    left to the completion, which is returned as well; None: there is nothing to complete. Followers of the same group
+    that come after it look at what it has completed (`Controller.looking`).
     """
     results = list(decided)
     if not following:
@@ -81,7 +86,9 @@ def with_following(
     }
     completion: Completion | None = None
     for follower in following:
-        if follower.group == group:
+        if follower.group == group and completion is not None:
+            completion.looked_at_by(follower, state, settings, now=now)
+        elif follower.group == group:
             _follow(results, places, follower, router, state, settings, now=now, phase=phase)
         else:
             assert completion is None, "two controllers of other groups cannot follow one"
@@ -111,6 +118,20 @@ class Completion:
         for entry in due:
             self._due.setdefault(id(entry[0]), []).append(entry)
         self._completed: dict[int, Decision] = {}
+        self._looks: list[Callable[[Object], Followed | None]] = []
+
+    def looked_at_by(self, controller: Controller, state: State, settings: Settings, *, now: datetime) -> None:
+        """Have a controller look at all objects that are completed: what it needs for that is read now.
+
+        If it would change nothing, the time of its next look is stored with the object. Else it decides in its own
+        batch, like for an object that is not completed.
+        """
+        try:
+            with self._phase(controller.name, "load"):
+                look = controller.looking(state, settings, now=now)
+        except Exception:  # noqa: BLE001  # the controller reports its failure itself when its own batch fails
+            return
+        self._looks.append(partial(_looked_at, controller.name, look, now))
 
     def __call__(self, decisions: Sequence[Decision]) -> list[Decision]:
         """Return the decisions, each completed if the follower decides about it and both can be stored together."""
@@ -146,7 +167,7 @@ class Completion:
             guards = self._follower.rests_on(snapshot, following)
             if guards is None:
                 return made
-            return _composed(made, self._follower.name, ref, following, guards, self._overlaid) or made
+            return _composed(made, self._follower.name, ref, following, guards, self._overlaid, self._looks) or made
         except Exception:  # noqa: BLE001  # the follower decides on its own; what it follows must not be lost by it
             return made
 
@@ -199,14 +220,15 @@ def _followed_elsewhere(
     loaded = _loaded(follower, due, cast(State, overlaid), settings, now=now, phase=phase)
     if not loaded:
         return None
+    entries = [
+        (made := separate[places[ref]], ref, follower.informed(snapshot, made.found)) for ref, snapshot in loaded
+    ]
     try:
         with phase(follower.name, "decide"):
-            decide = follower.deciding([snapshot for _, snapshot in loaded], settings, now=now)
+            decide = follower.deciding([snapshot for _, _, snapshot in entries], settings, now=now)
     except Exception:  # noqa: BLE001  # the follower reports its failure itself when its own batch fails
         return None
-    return Completion(
-        follower, [(separate[places[ref]], ref, snapshot) for ref, snapshot in loaded], decide, overlaid, phase
-    )
+    return Completion(follower, entries, decide, overlaid, phase)
 
 
 def _followed_refs(decision: Decision | Exception, own: Ref) -> Iterator[Ref]:
@@ -294,11 +316,17 @@ def _folded(made: Decision, name: str, ref: Ref, following: Decision) -> Decisio
             if change.old is not before.new or change.exact:
                 return None
             changes[place] = Put(change.new, before.old, upon=tuple(dict.fromkeys((*before.upon, *change.upon))))
-    return _together(made, following, name, changes=changes, followed=Followed(name, ref, following.reason, tuple(own)))
+    followed = Followed(name, ref, following.reason, tuple(own))
+    return _together(made, following, name, changes=changes, followed=(followed,))
 
 
 def _together(
-    made: Decision, following: Decision, name: str, *, changes: Iterable[Put | Delete | Save | Drop], followed: Followed
+    made: Decision,
+    following: Decision,
+    name: str,
+    *,
+    changes: Iterable[Put | Delete | Save | Drop],
+    followed: Iterable[Followed],
 ) -> Decision:
     """Return a decision with these changes, and with the Events and conditions of one that follows it."""
     events = tuple(event if event.by else replace(event, by=name) for event in following.events)
@@ -308,16 +336,32 @@ def _together(
         events=made.events + events,
         capacity_guards=made.capacity_guards + following.capacity_guards,
         quota_guards=made.quota_guards + following.quota_guards,
-        followed=(*made.followed, followed),
+        followed=(*made.followed, *followed),
     )
 
 
+def _looked_at(
+    controller: str, look: Callable[[Object], Decision | None], now: datetime, obj: Object
+) -> Followed | None:
+    """Return when a controller looks at an object again that it would not change now; None: it decides on its own."""
+    found = look(obj)
+    if found is None or found != Decision(wake_at=found.wake_at, reason=found.reason):
+        return None
+    return Followed(controller, obj.ref, again_after=None if found.wake_at is None else found.wake_at - now)
+
+
 def _composed(
-    made: Decision, name: str, ref: Ref, following: Decision, guards: Sequence[Guard], overlaid: OverlaidState
+    made: Decision,
+    name: str,
+    ref: Ref,
+    following: Decision,
+    guards: Sequence[Guard],
+    overlaid: OverlaidState,
+    looks: Iterable[Callable[[Object], Followed | None]],
 ) -> Decision | None:
     """Return a decision about a stored object that contains another one about it; None: they cannot be stored together.
 
-    `guards`: what the other one rests on.
+    `guards`: what the other one rests on. `looks`: of controllers that look at the object as it will be.
     """
     if following.wake_at is not None or following.separate_decisions or following.guards:
         return None
@@ -334,7 +378,7 @@ def _composed(
         for change in made.changes
         if not isinstance(change, ROW_CHANGES) or _key(change) not in later
     ]
-    followed = Followed(name, ref, following.reason)
+    followed = (Followed(name, ref, following.reason), *filter(None, (look(both.new) for look in looks)))
     found = _together(made, following, name, changes=[*kept, *_net(rows, saved, overlaid)], followed=followed)
     return replace(found, guards=(*found.guards, *(guard for guard in guards if guard not in found.guards)))
 

@@ -63,7 +63,8 @@ class Controller:
     due_at_start: references that become due whenever a process starts, although nothing about them changed.
     followed_by: controllers that decide at once about what this one writes, in order. Their decisions are stored with
     those of this one (`cascade`): controllers of the same group about the objects that it creates and about the claimed
-    object, controllers of other groups about the objects that its separate decisions change.
+    object, a controller of another group about the objects that its separate decisions change. Controllers of the same
+    group that come after that one only look at these objects (`looking`).
     """
 
     name: ClassVar[str]
@@ -77,12 +78,24 @@ class Controller:
     due_at_start: ClassVar[tuple[Ref, ...]] = ()
     followed_by: ClassVar[tuple[str, ...]] = ()
 
+    def informed(self, snapshot: Any, found: Any) -> Any:
+        """Return a snapshot with what the decision that this controller follows has found (`Decision.found`)."""
+        return snapshot
+
     def rests_on(self, snapshot: Any, decision: Decision) -> Sequence[Guard] | None:
         """Return what must not have changed for a decision to be stored without the lease of this controller's group.
 
         None: it cannot be, because it rests on more than guards can compare.
         """
         return None
+
+    def looking(self, state: State, settings: Settings, *, now: datetime) -> Callable[[Any], Decision | None]:
+        """Return a function that decides about an object as it will be stored, and reads nothing more for that.
+
+        It returns None for an object about which it has to read more. All that it needs is read before, in a constant
+        number of queries.
+        """
+        raise NotImplementedError
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Any]:
         """Return one snapshot per reference, in order, in a constant number of queries; None: nothing to decide."""

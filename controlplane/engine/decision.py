@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -116,12 +116,14 @@ class Followed(msgspec.Struct, frozen=True, gc=False):
 
     ref: the object that it is about. That object is not due again for the controller by what the decision writes.
     refs: the objects that only the other controller writes. The change log names it, and `reason`, as their writer.
+    again_after: the object is due for the controller so long after the write. None: only after something has changed.
     """
 
     controller: str
     ref: Ref
-    reason: str
+    reason: str = ""
     refs: tuple[Ref, ...] = ()
+    again_after: timedelta | None = None
 
 
 EVERY = "*"
@@ -146,6 +148,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cause: the resourceVersion of the change that the controller reacted to; 0: unknown. Kept in the change log.
     separate_decisions: further decisions, each stored or lost on its own.
     followed: decisions of other controllers that are contained in this one and are stored or lost with it.
+    found: what a controller that follows this decision may use and need not find out again. It is not stored.
     """
 
     changes: tuple[Put | Delete | Save | Drop, ...] = ()
@@ -158,6 +161,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cause: int = 0
     separate_decisions: tuple[Decision, ...] = ()
     followed: tuple[Followed, ...] = ()
+    found: Any = None
 
 
 NOTHING = Decision()

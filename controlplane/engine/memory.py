@@ -18,7 +18,7 @@ from controlplane.engine.events import counted, event_ref
 from controlplane.engine.memory_leases import MemoryLeases
 from controlplane.engine.merge import Remove, Staged, Write, check_generation, stage
 from controlplane.engine.quota_conflicts import QuotaUse
-from controlplane.engine.routing import Router, shard_of
+from controlplane.engine.routing import Router, next_looks, shard_of
 from controlplane.engine.state import (
     Actor,
     Change,
@@ -302,6 +302,8 @@ class MemoryStore:
             objects.append(stored)
         for event in decision.events:
             self._record_event(event, by)
+        for mark in next_looks(decision):
+            self._mark(mark.controller, mark.ref, self.now() + mark.after)
         if claim is not None:
             self._finish(claim, decision.wake_at)
         return Outcome("", tuple(versions), () if by.controller else tuple(objects))

@@ -163,6 +163,13 @@ def changed_paths(old: Any, new: Any) -> Iterator[str]:
                 yield f"{part}.{name}"
 
 
+def next_looks(decision: Decision) -> Iterator[Mark]:
+    """Yield when controllers whose decisions are contained in a decision look at their objects again."""
+    for each in decision.followed:
+        if each.again_after is not None:
+            yield Mark(each.controller, each.ref, each.again_after)
+
+
 def shard_of(ref: Ref, shards: int) -> int:
     """Return the shard of a reference: the CRC-32 of its text modulo `shards`, as in the database store."""
     return zlib.crc32(str(ref).encode()) % shards

@@ -20,6 +20,7 @@ from controlplane.scheduling.batch import may_depend_on_capacity
 from controlplane.scheduling.binding_outcome import refuge_reservations
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.ledger import Ledger
+from controlplane.scheduling.rehearsal import Rehearsal
 from controlplane.settings import Settings
 
 
@@ -27,7 +28,7 @@ class DryRunResult(msgspec.Struct, frozen=True):
     """The answer of the scheduler: where all copies would be, or why not.
 
     `part`: the targets that fit if not all do. `asked`: what one replica, or one set of components, requests. `other`:
-    the name of another scheduler that the binding uses, which cannot be asked.
+    the name of another scheduler that the binding uses, which cannot be asked. `rehearsal`: how `clusters` were found.
     """
 
     clusters: tuple[TargetCluster, ...] = ()
@@ -35,15 +36,17 @@ class DryRunResult(msgspec.Struct, frozen=True):
     part: tuple[TargetCluster, ...] = ()
     asked: Asked = NOTHING_ASKED
     other: str = ""
+    rehearsal: Rehearsal | None = None
 
 
 class Refuge(msgspec.Struct, frozen=True):
-    """Whether a copy may leave, with the reason. `clusters`: where the binding would be. `asked`: as in the dry run."""
+    """Whether a copy may leave, with the reason. `clusters`: where the binding would be. Others as in the dry run."""
 
     found: bool
     why: str
     clusters: tuple[TargetCluster, ...] = ()
     asked: Asked = NOTHING_ASKED
+    rehearsal: Rehearsal | None = None
 
 
 def refuge_from(
@@ -70,18 +73,18 @@ def refuge_from(
             why = f"{additional} replicas fit, the others stay pending: {answer.refused}"
             return Refuge(True, why, answer.part, answer.asked)
         return Refuge(False, answer.refused)
-    named = ", ".join(_target_text(entry) for entry in answer.clusters)
+    named, found = ", ".join(map(_target_text, answer.clusters)), (answer.clusters, answer.asked, answer.rehearsal)
     if divided:
-        return Refuge(True, f"all replicas fit: {named}", answer.clusters, answer.asked)
+        return Refuge(True, f"all replicas fit: {named}", *found)
     before = {cluster.name for cluster in binding.spec.clusters}
     lost = [name for name in sorted(leaving) if name in before]
     new = [item.name for item in answer.clusters if item.name not in before]
     if len(new) >= len(lost):
-        return Refuge(True, f"a replacement for each lost copy: {named}", answer.clusters, answer.asked)
+        return Refuge(True, f"a replacement for each lost copy: {named}", *found)
     least = spread_minimum(binding)
     if not settings.eviction.require_full_replacement and 0 < least <= len(answer.clusters):
         why = f"the spread constraint still has its minimum of {least} clusters: {named}"
-        return Refuge(True, why, answer.clusters, answer.asked)
+        return Refuge(True, why, *found)
     short = f"{len(lost)} copies are lost ({', '.join(lost)}) and only {len(new)} other clusters fit"
     return Refuge(False, short if new else f"no other cluster fits for the copy on {', '.join(lost)}")
 

@@ -22,7 +22,8 @@ from controlplane.scheduling.colocation import Applications
 from controlplane.scheduling.departures import left_for_taints
 from controlplane.scheduling.ledger import Ledger, live
 from controlplane.scheduling.question import Groups, Question, question_of
-from controlplane.scheduling.schedule import Placed, Refused, answer
+from controlplane.scheduling.rehearsal import Rehearsal
+from controlplane.scheduling.schedule import Placed, Verdict, answer
 from controlplane.scheduling.workload_affinity import WorkloadGroups
 from controlplane.settings import Settings
 
@@ -53,8 +54,8 @@ class SchedulerDryRun:
         self._applications = Applications(applications, settings)
         self._groups = WorkloadGroups(groups)
         self._without: dict[frozenset[str], Fleet] = {}
-        self._answers: dict[tuple[frozenset[str], Question], Placed | Refused] = {}  # until the next reservation
-        self._lasting: dict[tuple[frozenset[str], Question], Placed | Refused] = {}  # those that ignore free capacity
+        self._answers: dict[tuple[frozenset[str], Question], Verdict] = {}  # until the next reservation
+        self._lasting: dict[tuple[frozenset[str], Question], Verdict] = {}  # those that ignore free capacity
         self._taken: dict[Ref, Reservation] = {}  # the last reservation of each binding; the ledger counts it
         # The last binding and its question: a binding is asked about once for each of its clusters.
         self._asked: tuple[Binding, datetime | None, Question] | None = None
@@ -84,16 +85,17 @@ class SchedulerDryRun:
         question = self._question(binding, now)
         reserved = self._reserved(binding)
         answers = self._lasting if ignores_capacity(question) else self._answers
-        outcome = None if reserved else answers.get((key, question))
-        if outcome is None:
+        verdict = None if reserved else answers.get((key, question))
+        if verdict is None:
             binding_outcome.give_back(self._ledger, self._fleet, reserved)
             hint = targets_with_reservations(binding, reserved)
-            outcome = answer(question, self._without[key], self._ledger, settings=self._settings, hint=hint).outcome
+            verdict = answer(question, self._without[key], self._ledger, settings=self._settings, hint=hint)
             binding_outcome.give_back(self._ledger, self._fleet, reserved, times=-1)
             if not reserved:
-                answers[key, question] = outcome
+                answers[key, question] = verdict
+        outcome = verdict.outcome
         if isinstance(outcome, Placed):
-            return DryRunResult(outcome.clusters, asked=question.asked)
+            return DryRunResult(outcome.clusters, asked=question.asked, rehearsal=Rehearsal(key, verdict))
         return DryRunResult(refused=outcome.message, part=outcome.part or (), asked=question.asked)
 
     def _question(self, binding: Binding, now: datetime | None) -> Question:

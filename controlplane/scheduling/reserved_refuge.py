@@ -1,4 +1,5 @@
-"""What the scheduler does with a refuge that an eviction reserved: uses it, keeps the rest of it, or explains why not.
+"""The refuge that an eviction reserves, and what the scheduler does with it: uses it, keeps the rest of it, or explains
+why not.
 
 A refuge is the set of clusters that a dry run found for a binding before the eviction [refuge-first].
 """
@@ -10,8 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from controlplane.engine.decision import Drop, Save
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.rows import CapacityReservation, PlacementHint
+from controlplane.scheduling.batch import may_depend_on_capacity
 from controlplane.scheduling.filters import refusal
 from controlplane.scheduling.refusals import Explanation
 
@@ -85,6 +88,53 @@ def _unused(
         left = wanted.get(row.cluster, 0) - placed[row.cluster] if row.cluster in placed else row.replicas
         if row.cluster in wanted and left > 0:
             yield replace(row, replicas=min(row.replicas, left))
+
+
+def freed(
+    stored: Iterable[CapacityReservation], reserved: Reserved, result: Sequence[TargetCluster], new: Binding
+) -> tuple[Save | Drop, ...]:
+    """Return the writes of the reservations and the hint that evictions have left for a binding.
+
+    They are dropped as far as the result uses them or they are of no use any more. The rest stays while copies of the
+    binding are still to be evicted. `stored`: the capacity rows of the binding. `new`: the binding with the result.
+    """
+    rest = {row.key: row for row in reserved.rest(result)}
+    rows: list[Save | Drop] = [
+        Save(rest[row.key]) if row.key in rest else Drop(row)
+        for row in stored
+        if row.reserved and rest.get(row.key) != row
+    ]
+    if reserved.hint is not None:
+        kept = replace(reserved.hint, generation=new.metadata.generation)
+        rows += [Drop(reserved.hint)] if not rest else [Save(kept)] if kept != reserved.hint else []
+    return tuple(rows)
+
+
+def replaced(before: Iterable[CapacityReservation], reserved: Sequence[CapacityReservation]) -> Iterator[Save | Drop]:
+    """Yield the writes that replace the reservations `before` by `reserved`, those of the last move of an eviction.
+
+    The refuge of the last move names every cluster that the binding will be on, so that no other is needed.
+    """
+    renewed = {row.key for row in reserved}
+    yield from (Drop(row) for row in before if row.key not in renewed)
+    yield from map(Save, reserved)
+
+
+def replaced_text(before: Iterable[CapacityReservation], reserved: Iterable[CapacityReservation]) -> str:
+    """Return what the Event adds if an earlier eviction of the binding had reserved other clusters, "" if not."""
+    lost = sorted({row.cluster for row in before} - {row.cluster for row in reserved})
+    return f"; instead of {', '.join(lost)}, which an earlier eviction had reserved" if lost else ""
+
+
+def hinted(new: Binding, clusters: Sequence[TargetCluster]) -> Iterator[Save]:
+    """Yield the hint for the scheduler with the clusters that the last dry run of an eviction found.
+
+    If free capacity plays no part, the scheduler finds the same clusters by itself and needs no hint. `new`: the
+    evicted binding.
+    """
+    if clusters and may_depend_on_capacity(new.spec):
+        found = {target.name: target.replicas for target in clusters}
+        yield Save(PlacementHint(str(new.ref), new.metadata.generation, found))
 
 
 def _why(name: str, replicas: int, explanation: Explanation) -> str:

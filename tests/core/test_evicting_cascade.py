@@ -12,72 +12,30 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.controllers import CONTROLLERS as EVERY
-from controlplane.controllers.eviction_queue import EvictionQueue
 from controlplane.controllers.evictions import Evictions
 from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.scheduler import Scheduler
-from controlplane.engine import run
 from controlplane.engine.cascade import followers, with_following
 from controlplane.engine.decision import NOTHING, Decision, Delete, Drop, Guard, Put, Save, unchanged
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.overlaid_state import OverlaidState
-from controlplane.engine.run import Report, World, run_batch
+from controlplane.engine.run import run_batch
 from controlplane.engine.state import Actor, Claim, Complete, HeldLease, Outcome, State
 from controlplane.eviction.rate import Tokens
 from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster, Taint
-from controlplane.kinds.rows import EVICTED, CapacityReservation, Eviction, FleetState, PlacementHint, PlacementNote
+from controlplane.kinds.rows import (
+    CapacityReservation,
+    PlacementNote,
+)
 from controlplane.settings import Settings
-from tests.builders.objects import START, binding, cluster, no_execute, work
+from tests.builders.objects import START, binding, cluster, work
+from tests.core.evicting import BY, CONTROLLERS, WORLD, content, evict, evicted, placed, queued
 from tests.core.eviction_fleet import ANYWHERE, FAST
 
-BY = Actor("test")
 WORK = work()
 GONE = Guard(Ref("cluster.karmada.io/Cluster", "", "member9"), None)
-WORLD = World(answer=lambda question: Tokens(dict(question.wanted), 0.0))
-CONTROLLERS = (EvictionQueue(), Evictions(), Scheduler())
-
-
-def queued(*bindings: Binding, store: Callable[..., MemoryStore] = MemoryStore) -> MemoryStore:
-    """Return a store in which these bindings are in the eviction queue of member1, and the token bucket is full."""
-    made = store(controllers=CONTROLLERS, clock=lambda: START)
-    made.create(cluster("member1").with_spec(taints=(no_execute(),)), cluster("member2"), cluster("member3"), *bindings)
-    made.apply([(None, Decision(changes=(Save(FleetState("default", failover_on_since=START)),)))], by=BY)
-    run.run_until_idle([EvictionQueue()], made, FAST, world=WORLD)
-    made.due["scheduler"].clear()
-    made.log.clear()
-    return made
-
-
-def evict(
-    store: MemoryStore, *, settings: Settings = FAST, alone: bool = False, scheduler: Scheduler = CONTROLLERS[2]
-) -> Report:
-    """Run one batch of evictions. `alone`: no controller follows."""
-    evictions = CONTROLLERS[1]
-    following = () if alone else followers(evictions, (*CONTROLLERS[:2], scheduler), settings)
-    return run_batch(evictions, store, settings, world=WORLD, following=following)
-
-
-def evicted(store: MemoryStore) -> list[str]:
-    return [row.binding for row in store.rows(Eviction, "state", [EVICTED]).get(EVICTED, ())]
-
-
-def placed(store: MemoryStore) -> dict[str, list[str]]:
-    """Return the target clusters of each binding, by its name."""
-    found = cast(Sequence[Binding], store.list(RESOURCE_BINDING))
-    return {one.metadata.name: [target.name for target in one.spec.clusters] for one in found}
-
-
-def content(store: MemoryStore) -> dict[str, Any]:
-    """Return bindings and rows, without versions of objects and without the writers of rows."""
-    objects = {one.ref: one.with_meta(resource_version="") for one in store.list(RESOURCE_BINDING)}
-    reserved = (cast(CapacityReservation, row) for row in store._rows.get(CapacityReservation, {}).values())
-    return {
-        "objects": objects,
-        "reserved": {row.key: replace(row, writer="") for row in reserved},
-        "hints": store._rows.get(PlacementHint, {}),
-    }
 
 
 def test_an_evicted_binding_is_placed_in_the_same_write() -> None:
@@ -176,6 +134,11 @@ def test_one_step_ends_as_two_steps_do() -> None:
     assert set(notes[0]) == set(notes[1]) == set(keys)
 
 
+def shut(cluster: Cluster) -> Cluster:
+    """Return a cluster with a taint that keeps new copies away."""
+    return cluster.with_spec(taints=(*cluster.spec.taints, Taint("closed", "NoSchedule")))
+
+
 class Overtaken(MemoryStore):
     """A store in which something changes between the look and the first write of evictions."""
 
@@ -200,7 +163,7 @@ def close(store: MemoryStore) -> None:
     """Put a taint on the clusters that are left."""
     for name in ("member2", "member3"):
         old = cast(Cluster, store.objects[Ref("cluster.karmada.io/Cluster", "", name)])
-        store.put(old.with_spec(taints=(Taint("closed", "NoSchedule"),)), old)
+        store.put(shut(old), old)
 
 
 def test_a_binding_whose_place_changes_meanwhile_is_evicted_and_due_for_the_scheduler() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from controlplane.controllers.reads.fleet_state import QUEUE_ROW, fleet_states
 from controlplane.kinds.policy import (
     Toleration,
 )
@@ -89,6 +90,32 @@ def test_without_redis_nothing_leaves() -> None:
     story.redis_away = False
     story.pass_seconds(5)
     assert "member1" not in story.placed("web")
+
+
+def test_a_stop_ends_when_nothing_waits_any_more_although_redis_is_still_away() -> None:
+    story = fleet(binding("web", ANYWHERE, on={"member1": 2}))
+    story.redis_away = True
+    story.taint("member1", no_execute())
+    story.pass_seconds(5)
+    assert [stop.until for stop in fleet_states(story.store, QUEUE_ROW)[0].stops] == [None]
+
+    story.untaint("member1")
+    story.pass_seconds(5)
+
+    (stop,) = fleet_states(story.store, QUEUE_ROW)[0].stops
+    assert stop.until is not None
+
+
+def test_the_bucket_of_the_fleet_is_asked_before_anything_waits_and_is_full_then() -> None:
+    settings = replace(FAILOVER, resource_eviction_rate=0.5)
+    story = fleet(*(binding(f"web{n}", ANYWHERE, on={"member1": 2}) for n in range(3)), settings=settings)
+    story.pass_seconds(60)
+    assert gone(story) == []
+
+    story.taint("member1", no_execute())
+    story.pass_seconds(1)
+
+    assert len(gone(story)) == 1
 
 
 def test_what_waited_for_redis_says_so_and_no_other_does() -> None:

@@ -41,6 +41,11 @@ def about_to_leave(story: Story, tokens: int, home: str = "member1") -> Decision
     return controller.decide(snapshot, FAST, now=story.now, answer=Tokens({"fleet": tokens}, 1.0))
 
 
+def to_store(decision: Decision) -> Decision:
+    """Return a decision without what its separate decisions only hand over."""
+    return replace(decision, separate_decisions=tuple(replace(one, found=None) for one in decision.separate_decisions))
+
+
 def test_the_plan_that_the_tokens_were_counted_for_is_the_plan_that_is_carried_out() -> None:
     """The plan travels in the snapshot: the controller that decides need not be the instance that asked."""
     story = Story(*(cluster(f"member{n}") for n in (1, 2)), *map(web, ("a", "b")), settings=FAST)
@@ -53,7 +58,7 @@ def test_the_plan_that_the_tokens_were_counted_for_is_the_plan_that_is_carried_o
     assert inquiry.question.wanted == {"fleet": 2}
     tokens = Tokens({"fleet": 2}, 1.0)
     planned = Evictions().decide(inquiry.snapshots[0], FAST, now=story.now, answer=tokens)
-    assert planned == Evictions().decide(snapshots[0], FAST, now=story.now, answer=tokens)
+    assert to_store(planned) == to_store(Evictions().decide(snapshots[0], FAST, now=story.now, answer=tokens))
     assert len(planned.separate_decisions) == 2
     assert not Evictions().decide(without_moves, FAST, now=story.now, answer=tokens).separate_decisions
 

@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import condition
 from controlplane.apimachinery.selectors import LabelSelector
-from controlplane.controllers.scheduler import Scheduler, SchedulerSnapshot, concerns
+from controlplane.controllers.scheduler import Scheduler, SchedulerSnapshot
 from controlplane.engine.decision import Put
 from controlplane.engine.state import ReservedCapacity
 from controlplane.kinds.binding import SCHEDULED, ResourceBindingSpec, TargetCluster
+from controlplane.kinds.binding.affinity_index import concerns
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.policy import ClusterAffinity, Placement, SpreadConstraint
 from controlplane.scheduling.schedule import Placed

@@ -65,3 +65,25 @@ def group_keys(binding: Binding) -> list[str]:
     namespace = binding.metadata.namespace
     named = (("affinity", groups.affinity_group), ("antiAffinity", groups.anti_affinity_group))
     return [f"{namespace}/{relation}/{group}" for relation, group in named if group]
+
+
+def concerns(cluster: Cluster | None, name: str, binding: Binding, *, closed: bool = False) -> bool:
+    """Test whether a change of a cluster may change the clusters of a binding. `cluster` None: it was deleted.
+
+    `closed`: the cluster only got taints that keep new copies away. That changes no placed binding, except if spread
+    constraints compare groups of clusters by all clusters in them. Bindings that wait for a place report the change.
+    """
+    if closed and not (pending(binding) or _compares_groups(binding)):
+        return False
+    if binding.spec.target(name) is not None:
+        return cluster is None or cluster.terminating or follows(binding) or pending(binding)
+    if cluster is None or not (follows(binding) or pending(binding)):
+        return False
+    return may_choose(binding, cluster)
+
+
+def _compares_groups(binding: Binding) -> bool:
+    placement = binding.spec.placement
+    if placement is None:
+        return False
+    return any(constraint.spread_by_field != "cluster" for constraint in placement.spread_constraints)

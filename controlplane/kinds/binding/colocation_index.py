@@ -50,3 +50,8 @@ def together_keys(binding: Binding) -> list[str]:
     """Return the values of the index `together`."""
     name = application(binding)
     return [name] if name else []
+
+
+def placed_with_others(binding: Binding) -> bool:
+    """Test whether a placement depends on those of other bindings: parts of its application, its affinity groups."""
+    return bool(application(binding)) or binding.spec.workload_affinity_groups is not None
