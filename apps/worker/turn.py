@@ -36,7 +36,8 @@ FAN_OUT_SHARE = 6  # a fan-out runs for at most this part of the lease, then the
 # A batch of so many objects that is not full belongs to a stream of changes. The controller then collects what follows
 # for some time, because many small batches cost more CPU than few large ones. Single changes are processed at once.
 COLLECT_FROM = 40
-COLLECT_SECONDS = 0.25  # from the beginning of a batch until the next one
+COLLECT_SECONDS = 0.25  # from the beginning of a batch until the next one, if the stream does not end before
+QUIET_SECONDS = 0.06  # without a notification: the stream has ended, or pauses
 TRIM_SECONDS = 600.0  # between two removals of old partitions of the change log
 TRIMMING_CONTROLLER = "garbage"  # the group of this controller removes them
 
@@ -231,8 +232,29 @@ class Turn:
         collecting = {name: until - now for name, until in self._collects_until.items() if until > now}
         longest = min(LONGEST_WAIT, self.lease_seconds / 3)  # the lease is renewed between two waits
         left = min([longest, *collecting.values(), *([] if self._until_due is None else [self._until_due])])
+        seconds = min(max(left, 0.001), max(ends - now, 0.05))
         close_old_connections()  # the other threads of this process use the session meanwhile
-        nudges.wait(min(max(left, 0.001), max(ends - now, 0.05)), self.names - collecting.keys())
+        if collecting:
+            self._collect(nudges, seconds, frozenset(collecting))
+        else:
+            nudges.wait(seconds, self.names)
+
+    def _collect(self, nudges: Nudges, seconds: float, collecting: frozenset[str]) -> None:
+        """Wait until nothing more is notified of controllers that collect changes, or any of another controller.
+
+        At most so many `seconds`.
+        """
+        heard = monotonic_seconds()
+        ends = heard + seconds
+        while (now := monotonic_seconds()) < ends:
+            if now >= heard + QUIET_SECONDS:
+                self._collects_until.clear()
+                return
+            notified = nudges.next_notified(min(ends, heard + QUIET_SECONDS) - now)
+            if notified & self.names - collecting:
+                return
+            if notified & collecting:
+                heard = monotonic_seconds()
 
     def _release(self) -> None:
         try:

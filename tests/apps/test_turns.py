@@ -15,10 +15,11 @@ from apps.clusters.joining import create_missing
 from apps.objects.configuration import Configuration, configuration
 from apps.objects.namespaces import make_namespaces
 from apps.objects.store import DjangoStore
+from apps.worker import turn as turn_module
 from apps.worker.clock import monotonic_seconds
 from apps.worker.nudges import Nudges
 from apps.worker.started_groups import StartedGroups
-from apps.worker.turn import COLLECT_FROM, COLLECT_SECONDS, Turn
+from apps.worker.turn import COLLECT_FROM, COLLECT_SECONDS, QUIET_SECONDS, Turn
 from controlplane import kinds
 from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.controllers import CONTROLLERS
@@ -335,6 +336,43 @@ def test_a_stream_of_changes_is_collected_into_few_batches(store: DjangoStore) -
     one.run(2 * COLLECT_SECONDS)
 
     assert seen.batches == [COLLECT_FROM, 3]
+
+
+def test_a_stream_that_has_ended_is_not_waited_for(store: DjangoStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last changes of a failover wait for QUIET_SECONDS, not for COLLECT_SECONDS."""
+    monkeypatch.setattr(turn_module, "COLLECT_SECONDS", 3600.0)
+    one, seen = seeing(store)
+    store.mark(seen.name, deployments(COLLECT_FROM, "first"))
+    assert one.work(collect=True) == COLLECT_FROM
+    store.mark(seen.name, deployments(1, "last"))
+
+    one.run(5.0, stopped=lambda: len(seen.batches) > 1)
+
+    assert seen.batches == [COLLECT_FROM, 1]
+
+
+def test_a_stream_that_goes_on_is_collected_until_its_time_has_passed(store: DjangoStore) -> None:
+    class Heard(Nudges):
+        """Hears what the controller is notified of, as often as it is asked for, and then another controller."""
+
+        def __init__(self, times: int) -> None:
+            super().__init__()
+            self.left = times
+
+        def next_notified(self, seconds: float) -> set[str]:
+            assert seconds <= QUIET_SECONDS
+            self.left -= 1
+            return {"seen"} if self.left > 0 else {"other"}
+
+    one, _ = seeing(store)
+    one.names = frozenset({"seen", "other"})
+    one._collects_until = {"seen": 1e12}
+    nudges = Heard(100)
+
+    one._collect(nudges, 3600.0, frozenset({"seen"}))
+
+    assert nudges.left == 0
+    assert one._collects_until == {"seen": 1e12}
 
 
 def test_what_comes_after_a_few_changes_is_processed_at_once(store: DjangoStore) -> None:
