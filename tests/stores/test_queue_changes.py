@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from apps.objects.store import DjangoStore
 from controlplane.engine.decision import Decision, Drop, Save
 from controlplane.engine.state import Actor
-from controlplane.kinds.rows import EVICTED, Eviction
+from controlplane.kinds.rows import EVICTED
+from tests.builders.objects import eviction
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -60,7 +61,7 @@ def joins(plan: dict[str, Any]) -> Iterator[str]:
 def test_the_rows_of_an_update_of_the_queue_are_compared_by_key_and_not_each_with_each() -> None:
     """The trigger that logs changes of the queue took 100 ms for 1,000 rows, under the write lock."""
     store, due = DjangoStore(), datetime(2026, 1, 1, tzinfo=UTC)
-    rows = [Eviction(f"web{number}|member1", f"web{number}", "member1", due_at=due) for number in range(2)]
+    rows = [eviction(f"web{number}", due_at=due) for number in range(2)]
     store.apply([(None, Decision(changes=tuple(map(Save, rows))))], by=BY)
 
     with plans() as found:
@@ -90,14 +91,14 @@ def counted() -> dict[tuple[str, str, str], int]:
 
 def test_tallies_are_what_is_there_after_each_kind_of_change() -> None:
     store, due = DjangoStore(), datetime(2026, 1, 1, tzinfo=UTC)
-    rows = [Eviction(f"web{n}|m{n % 2}", f"web{n}", f"m{n % 2}", due_at=due if n % 3 else None) for n in range(7)]
+    rows = [eviction(f"web{n}", f"member{n % 2}", due_at=due if n % 3 else None) for n in range(7)]
     evicted = [replace(row, state=EVICTED, reason="Recovering") for row in rows[:4]]
     steps: list[tuple[Save | Drop, ...]] = [
         tuple(map(Save, rows)),
-        (*map(Save, evicted), Save(replace(rows[6], key="new|m0"))),
+        (*map(Save, evicted), Save(replace(rows[6], key="new|member0"))),
         tuple(map(Save, evicted)),
         (*map(Drop, rows[:2]), Save(rows[3])),
-        tuple(map(Drop, [*rows, replace(rows[6], key="new|m0")])),
+        tuple(map(Drop, [*rows, replace(rows[6], key="new|member0")])),
     ]
     seen = []
     for changes in steps:
