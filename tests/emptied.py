@@ -46,5 +46,8 @@ def empty_database() -> None:
     """
     from django.db import connection  # here: pure tests run without Django
 
+    from apps.objects import counts
+
     with connection.cursor() as cursor:
         cursor.execute(_EMPTY)
+    counts.forget()

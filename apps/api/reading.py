@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from apps.api.query import Continue, Listing
 from apps.api.target import Target
+from apps.objects import counts
 from apps.objects import listing as stored
 from apps.objects.store import DjangoStore
 from apps.objects.versions import texts_in_version
@@ -149,13 +150,14 @@ def _counted(target: Target, listing: Listing, page: Listed) -> Listed:
     """Return a page with the number of objects that follow. As in Kubernetes, only lists without selectors have it."""
     if not page.token or not listing.choice.is_everything:
         return page
-    begin = Continue.read(page.token)
+    begin, kind, namespace = Continue.read(page.token), target.kind.key, target.namespace
     most, known = listing.most_counted, 0 if listing.start is None else listing.start.remaining
-    if most or not known:
-        after = (begin.namespace, begin.name)
-        remaining = stored.count(target.kind.key, namespace=target.namespace, after=after, most=most)
-    else:  # all pages show the same version, so nothing has to be counted again
+    if known and not most:  # all pages show the same version, so nothing has to be counted again
         remaining = max(0, known - len(page.texts))
+    elif most or listing.start is not None or listing.match == "Exact":
+        remaining = stored.count(kind, namespace=namespace, after=(begin.namespace, begin.name), most=most)
+    else:
+        remaining = max(1, counts.number_at(kind, namespace=namespace, version=page.version) - len(page.texts))
     token = page.token if most else replace(begin, remaining=remaining).token()
     return page._replace(remaining=remaining, token=token)
 
