@@ -277,6 +277,7 @@ def plan_of(
         reserved_capacity=snapshot.reserved_capacity,
         applications=snapshot.applications,
         groups=snapshot.groups,
+        rehearses=True,
     )
 
     def tokens_for(cluster: str) -> int:

@@ -356,7 +356,7 @@ class _BatchScheduler:
         note = self._note(snapshot, verdict, trigger)
         return Decision(
             changes=_writes(new, binding, (*rows, *used, Drop(snapshot.hint), *note)),
-            events=_success_events(binding, verdict.outcome),
+            events=_success_events(binding, verdict.outcome) if _deserves_event(binding, new) else (),
             quota_guards=self.quotas.guards(binding, new),
             reason=f"Scheduled: {trigger}",
         )

@@ -344,7 +344,10 @@ def _looked_at(
     controller: str, look: Callable[[Object], Decision | None], now: datetime, obj: Object
 ) -> Followed | None:
     """Return when a controller looks at an object again that it would not change now; None: it decides on its own."""
-    found = look(obj)
+    try:
+        found = look(obj)
+    except Exception:  # noqa: BLE001  # the controller reports its failure itself when its own batch fails
+        return None
     if found is None or found != Decision(wake_at=found.wake_at, reason=found.reason):
         return None
     return Followed(controller, obj.ref, again_after=None if found.wake_at is None else found.wake_at - now)

@@ -23,7 +23,7 @@ from controlplane.scheduling.departures import left_for_taints
 from controlplane.scheduling.ledger import Ledger, live
 from controlplane.scheduling.question import Groups, Question, question_of
 from controlplane.scheduling.rehearsal import Rehearsal
-from controlplane.scheduling.schedule import Placed, Verdict, answer
+from controlplane.scheduling.schedule import Refused, Verdict, answer
 from controlplane.scheduling.workload_affinity import WorkloadGroups
 from controlplane.settings import Settings
 
@@ -36,7 +36,8 @@ class SchedulerDryRun:
     next.
 
     `fleet` reads all clusters into arrays; it is called at the first dry run. `applications`: the bindings of each
-    application that a binding belongs to. `groups`: its workload affinity groups.
+    application that a binding belongs to. `groups`: its workload affinity groups. `rehearses`: results contain
+    rehearsals, for evictions; they take some KB each.
     """
 
     def __init__(
@@ -47,15 +48,16 @@ class SchedulerDryRun:
         reserved_capacity: ReservedCapacity = NO_RESERVATIONS,
         applications: Mapping[str, Iterable[Binding]],
         groups: Groups,
+        rehearses: bool = False,
     ) -> None:
-        self._read = fleet
+        self._read, self._rehearses = fleet, rehearses
         self._settings = settings
         self._reserved_capacity = reserved_capacity
         self._applications = Applications(applications, settings)
         self._groups = WorkloadGroups(groups)
         self._without: dict[frozenset[str], Fleet] = {}
-        self._answers: dict[tuple[frozenset[str], Question], Verdict] = {}  # until the next reservation
-        self._lasting: dict[tuple[frozenset[str], Question], Verdict] = {}  # those that ignore free capacity
+        self._answers: dict[tuple[frozenset[str], Question], DryRunResult] = {}  # until the next reservation
+        self._lasting: dict[tuple[frozenset[str], Question], DryRunResult] = {}  # those that ignore free capacity
         self._taken: dict[Ref, Reservation] = {}  # the last reservation of each binding; the ledger counts it
         # The last binding and its question: a binding is asked about once for each of its clusters.
         self._asked: tuple[Binding, datetime | None, Question] | None = None
@@ -85,18 +87,23 @@ class SchedulerDryRun:
         question = self._question(binding, now)
         reserved = self._reserved(binding)
         answers = self._lasting if ignores_capacity(question) else self._answers
-        verdict = None if reserved else answers.get((key, question))
-        if verdict is None:
+        result = None if reserved else answers.get((key, question))
+        if result is None:
             binding_outcome.give_back(self._ledger, self._fleet, reserved)
             hint = targets_with_reservations(binding, reserved)
             verdict = answer(question, self._without[key], self._ledger, settings=self._settings, hint=hint)
             binding_outcome.give_back(self._ledger, self._fleet, reserved, times=-1)
+            result = self._result(key, question, verdict)
             if not reserved:
-                answers[key, question] = verdict
+                answers[key, question] = result
+        return result
+
+    def _result(self, left: frozenset[str], question: Question, verdict: Verdict) -> DryRunResult:
         outcome = verdict.outcome
-        if isinstance(outcome, Placed):
-            return DryRunResult(outcome.clusters, asked=question.asked, rehearsal=Rehearsal(key, verdict))
-        return DryRunResult(refused=outcome.message, part=outcome.part or (), asked=question.asked)
+        if isinstance(outcome, Refused):
+            return DryRunResult(refused=outcome.message, part=outcome.part or (), asked=question.asked)
+        rehearsal = Rehearsal(left, verdict) if self._rehearses else None
+        return DryRunResult(outcome.clusters, asked=question.asked, rehearsal=rehearsal)
 
     def _question(self, binding: Binding, now: datetime | None) -> Question:
         if self._asked is None or self._asked[0] is not binding or self._asked[1] != now:

@@ -2,7 +2,7 @@
 
 An evicted binding is placed in the write of its eviction (`engine/cascade.py`). The scheduler then answers a question
 that was answered just before. It confirms the rehearsal instead, if that was about the same question and its clusters
-are still feasible. The reserved capacity makes sure that the result fits [refuge-first].
+are still feasible and unchanged. The reserved capacity makes sure that the result fits [refuge-first].
 """
 
 from __future__ import annotations
@@ -39,8 +39,11 @@ def confirmed(rehearsal: Rehearsal, question: Question, fleet: Fleet) -> Verdict
     plan = plan_of(fleet, question.placement, question.first_term, workload=question.workload)
     feasible = filters.feasible(plan, question)
     assert attempt.chosen is not None, "what is placed was chosen"
-    if not set(feasible.tolist()).issuperset(attempt.chosen.tolist()):
+    chosen, seen = attempt.chosen.tolist(), attempt.plan.fleet.clusters
+    if not set(feasible.tolist()).issuperset(chosen):
         return None
+    if any(seen[place] is not fleet.clusters[place] and seen[place] != fleet.clusters[place] for place in chosen):
+        return None  # for example a report with less free capacity
     reserved = tuple(sorted(target.name for target in outcome.clusters))
     now = replace(attempt, plan=plan, feasible=feasible, reserved=reserved)
     return Verdict(outcome, Explanation(question, (now,)))

@@ -88,22 +88,15 @@ class Looking(GracefulEviction):
         Decision(events=(Event(work(), "Seen", "seen"),)),
         Decision(guards=(GONE,), wake_at=START + timedelta(hours=1)),
         "fails at the beginning",
+        "fails",
     ],
-    ids=["a change", "an event", "a guard", "a failure"],
+    ids=["a change", "an event", "a guard", "a failure at the beginning", "a failure"],
 )
 def test_a_look_that_finds_something_to_do_is_repeated_in_the_own_batch(found: Decision | str) -> None:
     store = looked_at(binding("web", ANYWHERE, on={"member1": 2}), looking=Looking(found))
 
     assert len(evicted(store)) == len(placed(store)["web-deployment"]) == 1
     assert waits(store) == {"web-deployment": timedelta(0)}
-
-
-def test_a_look_that_fails_keeps_the_binding_from_nothing_but_its_place() -> None:
-    store = looked_at(binding("web", ANYWHERE, on={"member1": 2}), looking=Looking("fails"))
-
-    assert len(evicted(store)) == 1
-    assert placed(store) == {"web-deployment": []}
-    assert waits(store) == {"web-deployment": SCHEDULED_WITHIN}
 
 
 def test_a_look_that_finds_nothing_to_wait_for_makes_the_binding_not_due() -> None:

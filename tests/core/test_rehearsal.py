@@ -177,6 +177,12 @@ def test_a_cluster_that_is_not_feasible_any_more_is_not_confirmed() -> None:
     assert confirmed(rehearsed(BEFORE, on="member3"), QUESTION, now) is not None
 
 
+def test_a_cluster_that_reports_less_room_since_then_is_not_confirmed() -> None:
+    now = Fleet.of([cluster("member1"), cluster("member2", room=1), cluster("member3")], settings=FAST)
+
+    assert confirmed(rehearsed(BEFORE), QUESTION, now) is None
+
+
 def handed_over(tokens: int) -> list[Rehearsal | None]:
     """Return what the evictions of a binding on two tainted clusters hand over, if there are so many tokens."""
     store = queued(binding("web", duplicated(least=1, most=2), on={"member1": 1, "member2": 1}))

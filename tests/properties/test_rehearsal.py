@@ -62,6 +62,13 @@ WORKLOADS = st.builds(Workload, PLACEMENTS, TARGETS, st.integers(1, 6), st.sampl
 ROOMS = st.lists(st.integers(0, 12), min_size=4, max_size=4)
 
 
+def scheduled(one: Binding) -> Binding:
+    """Return a binding with the condition that the scheduler has written, message included."""
+    (condition,) = one.status.conditions
+    message = "Binding has been scheduled successfully."
+    return one.with_status(conditions=(msgspec.structs.replace(condition, message=message),))
+
+
 def queued(workloads: Sequence[Workload], rooms: Sequence[int], tainted: int, scheduler: Scheduler) -> MemoryStore:
     """Return a store in which the workloads on the first clusters (`tainted`: how many) wait to be evicted."""
     store = MemoryStore(controllers=(EvictionQueue(), Evictions(), scheduler), clock=lambda: START)
@@ -69,7 +76,7 @@ def queued(workloads: Sequence[Workload], rooms: Sequence[int], tainted: int, sc
     left = [one.with_spec(taints=(no_execute(),)) for one in clusters[:tainted]]
     store.create(*left, *clusters[tainted:])
     for number, one in enumerate(workloads):
-        store.create(binding(f"web{number}", one.placement, on=one.on, replicas=one.replicas, cpu=one.cpu))
+        store.create(scheduled(binding(f"web{number}", one.placement, on=one.on, replicas=one.replicas, cpu=one.cpu)))
     store.apply([(None, Decision(changes=(Save(FleetState("default", failover_on_since=START)),)))], by=Actor("test"))
     run_until_idle([EvictionQueue()], store, FAST, world=WORLD)
     store.due["scheduler"].clear()
@@ -93,6 +100,7 @@ def evicted(workloads: Sequence[Workload], rooms: Sequence[int], tainted: int, s
         "objects": {one.ref: one.with_meta(resource_version="") for one in bindings},
         "reserved": rows[CapacityReservation],
         "hints": rows[PlacementHint],
+        "events": {(one.reason, one.message) for one in store.objects.values() if isinstance(one, Event)},
         "notes": {
             key: without_rooms(row) for key, row in rows[PlacementNote].items() if isinstance(row, PlacementNote)
         },
