@@ -72,8 +72,8 @@ def with_following(
     objects.
 
     A follower of another group, of which there is at most one, decides about what separate decisions change. That is
-    left to the completion, which is returned as well; None: there is nothing to complete. Followers of the same group
-    that come after it look at what it has completed (`Controller.looking`).
+    left to the completion, which is returned as well; None: there is nothing to complete. If there is a completion,
+    followers of the same group that come after it look at what it has completed (`Controller.looking`).
     """
     results = list(decided)
     if not following:
