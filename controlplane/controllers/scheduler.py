@@ -228,7 +228,7 @@ class Scheduler(Controller):
             return bindings_over_quota(state, origin, after=after, limit=limit)
         found = state.get([Ref(CLUSTER, "", origin.name)])
         cluster: Cluster | None = next(iter(found.values()), None)
-        index = "pending" if origin.kind == ROOM else "affine"
+        index = {ROOM: "pending", CLOSED: "closed"}.get(origin.kind, "affine")
         values = affine_values(cluster) if cluster is not None else [f"on:{origin.name}"]
         bindings: Sequence[Binding] = state.page_by_index(
             BINDINGS, index, values, after=Ref.parse(after) if after else None, limit=limit

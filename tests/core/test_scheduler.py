@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -169,17 +170,19 @@ def test_a_suspended_binding_waits() -> None:
 
 
 @pytest.mark.parametrize("kind", ["discouraging", "closed", "opened", "label", "room"])
-def test_a_changed_cluster_asks_only_for_the_bindings_it_concerns(kind: str) -> None:
+def test_a_changed_cluster_asks_only_for_the_bindings_it_concerns(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = Placement(ClusterAffinity(label_selector=LabelSelector({"tier": "gold"})))
     other = Placement(ClusterAffinity(cluster_names=("b",)))
     shared = Placement(ClusterAffinity(cluster_names=("a",)), replica_scheduling=DYNAMIC)
+    by_region = Placement(spread_constraints=(SpreadConstraint("region", min_groups=1, max_groups=1),))
     desk = Desk(
-        cluster("a", room=50, labels={"tier": "gold"}, taints=(Taint("old", "PreferNoExecute"),)),
-        cluster("b", room=50),
+        cluster("a", room=50, region="north", labels={"tier": "gold"}, taints=(Taint("old", "PreferNoExecute"),)),
+        cluster("b", room=50, region="south"),
         *(pending(f"mine{number}", mine) for number in range(5)),
         *(pending(f"other{number}", other) for number in range(5)),
         *(pending(f"shared{number}", shared) for number in range(5)),
         pending("waits", shared, replicas=500),
+        pending("grouped", by_region),
     )
     old = desk.cluster("a")
     new = {
@@ -191,9 +194,20 @@ def test_a_changed_cluster_asks_only_for_the_bindings_it_concerns(kind: str) -> 
     }[kind]
 
     desk.store.put(new, old)
+    read, page = list[str](), desk.store.page_by_index
 
-    follow = [f"mine{number}" for number in range(5)]
-    assert desk.decided() == sorted([*(follow if kind not in ("room", "closed") else ()), "waits"])
+    def recorded(*args: Any, **more: Any) -> Sequence[Any]:
+        found = page(*args, **more)
+        read.extend(one.metadata.name for one in found)
+        return found
+
+    monkeypatch.setattr(desk.store, "page_by_index", recorded)
+    follow, grouped = [f"mine{number}" for number in range(5)], [] if kind == "room" else ["grouped"]
+    concerned = sorted([*(follow if kind not in ("room", "closed") else ()), *grouped, "waits"])
+
+    assert desk.decided() == concerned
+    if kind in ("room", "closed"):
+        assert sorted(read) == concerned, "one bug: a tainted cluster read all bindings that may choose it"
 
 
 def test_what_cannot_be_spread_is_tried_again_soon_and_then_more_slowly() -> None:

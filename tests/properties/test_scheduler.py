@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import condition
+from controlplane.apimachinery.meta import Condition, condition
 from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.controllers.scheduler import Scheduler, SchedulerSnapshot
 from controlplane.engine.decision import Put
 from controlplane.engine.state import ReservedCapacity
-from controlplane.kinds.binding import SCHEDULED, ResourceBindingSpec, TargetCluster
-from controlplane.kinds.binding.affinity_index import concerns
+from controlplane.kinds.binding import SCHEDULED, ResourceBindingSpec, ResourceBindingStatus, TargetCluster
+from controlplane.kinds.binding.affinity_index import affine_values, closed_keys, concerns
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.policy import ClusterAffinity, Placement, SpreadConstraint
 from controlplane.scheduling.schedule import Placed
@@ -84,6 +84,18 @@ def test_who_is_not_asked_about_a_cluster_that_closes_would_have_stayed(
     if before == first:
         assert isinstance(after, Placed)
         assert after.clusters == steady.clusters
+
+
+@given(clusters(), bindings(), st.booleans())
+def test_who_is_asked_about_a_cluster_that_closes_is_found_by_the_index(
+    members: list[Cluster], wanted: ResourceBindingSpec, waits: bool
+) -> None:
+    conditions = (Condition("Scheduled", "False"),) if waits else ()
+    binding = bound(wanted, status=ResourceBindingStatus(conditions=conditions))
+
+    found = {one.metadata.name for one in members if not set(closed_keys(binding)).isdisjoint(affine_values(one))}
+
+    assert found >= {one.metadata.name for one in members if concerns(one, one.metadata.name, binding, closed=True)}
 
 
 @given(clusters(), st.lists(bindings(), min_size=1, max_size=6), st.integers(0, 6))

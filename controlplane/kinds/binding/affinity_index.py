@@ -47,8 +47,14 @@ def pending_keys(binding: Binding) -> list[str]:
     return sorted(_values(binding.spec.placement))
 
 
+def closed_keys(binding: Binding) -> list[str]:
+    """Return the values of the index `closed`: those of `affine` if a cluster concerns the binding that only got taints
+    that keep new copies away (`concerns`). That is seldom so."""
+    return affine_keys(binding) if binding.spec.placement is not None and _feels_closed(binding) else []
+
+
 def affine_values(cluster: Cluster) -> list[str]:
-    """Return the index values of the bindings that a change of a cluster concerns, for both indexes."""
+    """Return the index values of the bindings that a change of a cluster concerns, for these indexes."""
     return sorted([f"on:{cluster.metadata.name}", *cluster_index_values(cluster)])
 
 
@@ -73,13 +79,18 @@ def concerns(cluster: Cluster | None, name: str, binding: Binding, *, closed: bo
     `closed`: the cluster only got taints that keep new copies away. That changes no placed binding, except if spread
     constraints compare groups of clusters by all clusters in them. Bindings that wait for a place report the change.
     """
-    if closed and not (pending(binding) or _compares_groups(binding)):
+    if closed and not _feels_closed(binding):
         return False
     if binding.spec.target(name) is not None:
         return cluster is None or cluster.terminating or follows(binding) or pending(binding)
     if cluster is None or not (follows(binding) or pending(binding)):
         return False
     return may_choose(binding, cluster)
+
+
+def _feels_closed(binding: Binding) -> bool:
+    """Test whether taints of a cluster that keep new copies away may change what the scheduler says of a binding."""
+    return pending(binding) or _compares_groups(binding)
 
 
 def _compares_groups(binding: Binding) -> bool:

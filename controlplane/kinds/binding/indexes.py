@@ -51,6 +51,7 @@ def _depends_on(binding: Binding) -> list[str]:
 
 INDEXES = (
     Index("affine", affinity_index.affine_keys, "controllers.scheduler: bindings that a changed cluster concerns"),
+    Index("closed", affinity_index.closed_keys, "controllers.scheduler: bindings that a closed cluster concerns"),
     Index("pending", affinity_index.pending_keys, "controllers.scheduler: bindings that wait for capacity"),
     Index("group", affinity_index.group_keys, "controllers.scheduler: bindings of a workload affinity group"),
     Index("together", colocation_index.together_keys, "controllers.scheduler, evictions: parts of an application"),

@@ -1,0 +1,24 @@
+"""Bindings that a cluster concerns which only keeps new copies away were looked for among all bindings that may choose
+it: enter the index of `controllers.scheduler` for the bindings stored already.
+
+As controlplane.kinds.binding.affinity_index makes it: the values of the index `affine`, of bindings that wait for a
+place and of those with spread constraints by groups of clusters.
+"""
+
+from django.db import migrations
+
+_ENTER = """
+    UPDATE resources_binding SET keys = keys || ARRAY(
+        SELECT 'closed=' || substr(key, length('affine=') + 1) FROM unnest(keys) key WHERE starts_with(key, 'affine='))
+    WHERE EXISTS (SELECT 1 FROM unnest(keys) key WHERE starts_with(key, 'pending='))
+        OR jsonb_path_exists(doc::jsonb,
+            '$.spec.placement.spreadConstraints[*] ? (!exists(@.spreadByField) || @.spreadByField != "cluster")')"""
+_LEAVE = """
+    UPDATE resources_binding SET keys = ARRAY(SELECT key FROM unnest(keys) key WHERE NOT starts_with(key, 'closed='))
+    WHERE EXISTS (SELECT 1 FROM unnest(keys) key WHERE starts_with(key, 'closed='))"""
+
+
+class Migration(migrations.Migration):
+    dependencies = [("resources", "0010_tally_functions")]
+
+    operations = [migrations.RunSQL(_ENTER, _LEAVE)]
