@@ -5,8 +5,9 @@ If Redis cannot be reached or refuses to write, no tokens are granted. After a f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import redis
@@ -16,6 +17,9 @@ from controlplane.eviction.rate import TakeTokens, Tokens, capacity
 SCRIPT = (Path(__file__).parent / "bucket.lua").read_text()
 PREFIX = "lifeboat:eviction-bucket:"
 LOOK_AGAIN_SECONDS = 1.0
+# After a failure, Redis is asked so much later if no token is wanted: a Redis that does not answer costs each question
+# two seconds, in which the other controllers of the group wait.
+UNASKED_SECONDS = 10.0
 PROBE_MILLISECONDS = 1000  # lifetime of the key that is written to find out whether Redis accepts writes
 
 # By the class of redis-py for a refusal, or by the first word of the refusal if there is no class. Users do not see the
@@ -38,12 +42,17 @@ _REFUSALS: Mapping[type[redis.RedisError] | str, str] = {
 
 
 class RedisBucket:
-    """The token buckets of the fleet. `answer` is an answer function for `controlplane.engine.run.World`."""
+    """The token buckets of the fleet. `answer` is an answer function for `controlplane.engine.run.World`.
 
-    def __init__(self, client: redis.Redis, *, prefix: str = PREFIX) -> None:
+    `clock`: seconds, for the pause after a failure.
+    """
+
+    def __init__(self, client: redis.Redis, *, prefix: str = PREFIX, clock: Callable[[], float] = monotonic) -> None:
         self._script: Any = client.register_script(SCRIPT)
         self._client = client
         self._prefix = prefix
+        self._clock = clock
+        self._failure: tuple[float, Tokens] | None = None  # when Redis failed last, and the answer; None: it answered
 
     def take(self, n: int, rate: float, *, bucket: str = "fleet") -> tuple[int, float]:
         """Take up to `n` tokens from a bucket that fills with `rate` tokens a second.
@@ -72,7 +81,14 @@ class RedisBucket:
         return {name: _level(values, at=now) for name, values in zip(names, stored, strict=True)}
 
     def answer(self, question: TakeTokens) -> Tokens:
-        """Return the tokens for a question; none, with the problem, if Redis cannot be reached or refuses."""
+        """Return the tokens for a question; none, with the problem, if Redis cannot be reached or refuses.
+
+        A question that wants no token is not asked within UNASKED_SECONDS of a failure. Its answer is the same again.
+        """
+        if self._failure is not None and not any(question.wanted.values()):
+            failed_at, answer = self._failure
+            if self._clock() < failed_at + UNASKED_SECONDS:
+                return answer
         granted: dict[str, int] = {}
         waits: list[float] = []
         for bucket, wanted in sorted(question.wanted.items()):
@@ -80,8 +96,11 @@ class RedisBucket:
                 granted[bucket], next_in = self.take(wanted, question.rate, bucket=bucket)
             except redis.RedisError as error:
                 # Tokens that were taken before the failure are lost. So the rate is never exceeded [bounded-rate].
-                return Tokens({}, LOOK_AGAIN_SECONDS, problem="Redis grants no tokens", detail=refusal(error))
+                answer = Tokens({}, LOOK_AGAIN_SECONDS, problem="Redis grants no tokens", detail=refusal(error))
+                self._failure = self._clock(), answer
+                return answer
             waits.append(next_in)
+        self._failure = None
         return Tokens(granted, min((wait for wait in waits if wait >= 0), default=-1.0))
 
 

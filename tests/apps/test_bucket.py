@@ -5,12 +5,15 @@ from __future__ import annotations
 import random
 import socket
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
-from apps.failover.bucket import SCRIPT, RedisBucket
+from apps.failover.bucket import SCRIPT, UNASKED_SECONDS, RedisBucket
 from apps.failover.redis_client import redis_client
 from controlplane.eviction.rate import Bucket, TakeTokens, capacity, take_tokens
 
@@ -105,3 +108,35 @@ def test_a_redis_that_never_answers_costs_two_seconds(settings: Any) -> None:
 
     assert (answer.granted, answer.detail) == ({}, "it does not answer in time")
     assert seconds < 4, "redis-py repeats a call three times, with pauses, unless its retry is limited"
+
+
+def test_a_redis_that_never_answers_is_asked_seldom_while_no_token_is_wanted() -> None:
+    """One bug: at each look at an empty queue, the other controllers of the group waited for Redis."""
+    moment = [100.0]
+    nothing, one = TakeTokens({"fleet": 0}, 0.5), TakeTokens({"fleet": 1}, 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = redis.Redis(port=silent.getsockname()[1], socket_timeout=0.05, retry=Retry(NoBackoff(), 0))
+        bucket = RedisBucket(client, clock=lambda: moment[0])
+
+        answer = bucket.answer(nothing)
+        assert _connections(silent) == 1
+        moment[0] += UNASKED_SECONDS - 1
+        assert bucket.answer(nothing) == answer
+        assert _connections(silent) == 0
+
+        assert bucket.answer(one).granted == {}
+        assert _connections(silent) == 1, "whoever wants a token is not told to wait"
+        moment[0] += UNASKED_SECONDS
+        bucket.answer(nothing)
+        assert _connections(silent) == 1
+
+
+def _connections(server: socket.socket) -> int:
+    """Return how many clients have connected since the last call."""
+    server.setblocking(False)
+    count = 0
+    with suppress(BlockingIOError):
+        while True:
+            server.accept()[0].close()
+            count += 1
+    return count
