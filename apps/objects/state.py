@@ -148,13 +148,16 @@ class DjangoState:
             for owner, ones in found.items()
         }
 
-    def rows(self, type_: type[Row], index: str, values: Collection[str]) -> dict[str, Sequence[Any]]:
-        table = row_table(type_)
-        found: dict[str, Any] = {}
+    def rows(
+        self, type_: type[Row], index: str, values: Collection[str], *, known: Collection[Any] = ()
+    ) -> dict[str, Sequence[Any]]:
+        table, found = row_table(type_), dict[str, Any]()
+        params = (texts(values), texts([row.key for row in known])) if known else (texts(values),)
         with binary_cursor() as cursor:
-            for record in cursor.run(table.select(index), (texts(values),)):
-                row = table.read(record)
-                found.setdefault(getattr(row, index), []).append(row)
+            others = [table.read(record) for record in cursor.run(table.select(index, others=bool(known)), params)]
+        by_key = {row.key: row for row in (*known, *others)}
+        for key in sorted(by_key) if known else by_key:
+            found.setdefault(getattr(by_key[key], index), []).append(by_key[key])
         return found
 
     def values(self, type_: type[Row], index: str) -> Collection[str]:

@@ -264,9 +264,13 @@ class RowTable:
             DELETE FROM {self.name} AS t USING unnest({_placeholders(len(self.named))}) AS w({", ".join(self.named)})
             WHERE t.key = w.key{same and f" AND {same}"}"""
 
-    def select(self, index: str) -> str:
-        """Return the query for rows by an index. Raises AssertionError if the type declares no such index."""
-        return f"SELECT {self.columns} FROM {self.name} WHERE {self.indexed(index)} = ANY(%s) ORDER BY key"
+    def select(self, index: str, *, others: bool = False) -> str:
+        """Return the query for rows by an index. Raises AssertionError if the type declares no such index.
+
+        `others`: the second parameter are the keys of rows to leave out.
+        """
+        left_out = " AND key <> ALL(%s)" if others else ""
+        return f"SELECT {self.columns} FROM {self.name} WHERE {self.indexed(index)} = ANY(%s){left_out} ORDER BY key"
 
     def indexed(self, index: str) -> str:
         """Return the column of an index. Raises AssertionError if the type declares no such index."""

@@ -51,6 +51,7 @@ class Ref(NamedTuple):
         return f"{self.kind}:{place}"
 
     @classmethod
+    @lru_cache(maxsize=4096)  # rows name their binding by text, and several controllers read the same rows
     def parse(cls, text: str) -> Ref:
         """Return the reference that `str()` wrote. Raises ValueError for a text without a kind."""
         kind, colon, place = text.partition(":")

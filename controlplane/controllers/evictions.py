@@ -148,7 +148,7 @@ class Evictions(Controller):
             clusters=clusters,
             heads=heads,
             bindings=bindings,
-            rows=state.rows(Eviction, "binding", names),
+            rows=state.rows(Eviction, "binding", names, known=[*heads, *(held or ())]),
             held=held,
             last_look=last_look,
             capacity=capacity,

@@ -139,7 +139,9 @@ class MemoryStore:
             if objects
         }
 
-    def rows(self, type_: type[Row], index: str, values: Collection[str]) -> dict[str, Sequence[Any]]:
+    def rows(
+        self, type_: type[Row], index: str, values: Collection[str], *, known: Collection[Any] = ()
+    ) -> dict[str, Sequence[Any]]:
         assert index == "key" or index in type_.INDEXES, f"{type_.__name__} declares no index {index}"
         stored = self._rows.get(type_, {})
         if index == "key":

@@ -57,9 +57,11 @@ class OverlaidState:
         listed = {value: [objects[ref] for ref in sorted(objects)] for value, objects in found.items()}
         return {value: objects[:limit] if limit else objects for value, objects in listed.items() if objects}
 
-    def rows(self, type_: type[Any], index: str, values: Collection[str]) -> Mapping[str, Sequence[Any]]:
-        """Return the row-native values of a type under each value of an index."""
-        found = self._state.rows(type_, index, values)
+    def rows(
+        self, type_: type[Any], index: str, values: Collection[str], *, known: Collection[Any] = ()
+    ) -> Mapping[str, Sequence[Any]]:
+        """Return the row-native values of a type under each value of an index. `known`: see `State.rows`."""
+        found = self._state.rows(type_, index, values, known=known)
         return self._overlaid(type_, index, values, found) if type_ in self._rows else found
 
     def _overlaid(

@@ -115,8 +115,13 @@ class State(Protocol):
         being deleted, each in the order of their references.
         """
 
-    def rows(self, type_: type[Row], index: str, values: Collection[str]) -> dict[str, Sequence[Any]]:
-        """Return the row-native values under each value of a declared index, or of "key" (`kinds.rows`)."""
+    def rows(
+        self, type_: type[Row], index: str, values: Collection[str], *, known: Collection[Any] = ()
+    ) -> dict[str, Sequence[Any]]:
+        """Return the row-native values under each value of a declared index, or of "key" (`kinds.rows`).
+
+        `known`: some of them, which the caller has just read. They need not be read again.
+        """
 
     def values(self, type_: type[Row], index: str) -> Collection[str]:
         """Return the distinct values of a declared index of a type of row-native values."""

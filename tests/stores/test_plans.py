@@ -55,6 +55,9 @@ READS: dict[str, Callable[[DjangoStore], Any]] = {
     ),
     "count_by_index": lambda store: store.count_by_index(RESOURCE_BINDING, "placed", "member7", after=("ns1", "")),
     "rows by binding": lambda store: store.rows(Eviction, "binding", [f"b{n}" for n in range(500)]),
+    "rows by binding, beside known ones": lambda store: store.rows(
+        Eviction, "binding", [f"b{n}" for n in range(500)], known=store.queue_heads(limit=100)
+    ),
     "rows by cluster": lambda store: store.rows(Eviction, "cluster", ["member1"]),
     "rows by state": lambda store: store.rows(Eviction, "state", ["Held"]),
     "rows by key": lambda store: store.rows(CapacityReservation, "key", [f"b{n}" for n in range(500)]),

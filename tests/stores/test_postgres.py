@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from django.db import connection, transaction
+from msgspec.structs import replace
 
 from apps.objects import apply as writing
 from apps.objects import change_log
@@ -24,6 +25,7 @@ from controlplane.kinds import CLUSTER, RESOURCE_BINDING
 from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.rows import CapacityReservation, Collected, Eviction, Observation
 from tests.builders.bare import binding, cluster, template
+from tests.builders.objects import eviction
 from tests.stores.grounds import PLACER, USER, controllers, create, stored, write
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -97,6 +99,16 @@ class TestStatements:
             read(store, refs)
 
         assert len(seen) == 1
+
+    def test_rows_that_were_just_read_are_not_read_again(self, store: DjangoStore) -> None:
+        ref = Ref(RESOURCE_BINDING, "shop", "web")
+        rows = [eviction(ref, on=name) for name in ("member1", "member2", "member3")]
+        store.apply([(None, Decision(changes=tuple(map(Save, rows))))], by=USER)
+        known = (replace(rows[1], message="as it was read"),)
+
+        found = store.rows(Eviction, "binding", [str(ref)], known=known)
+
+        assert found == {str(ref): [rows[0], *known, rows[2]]}
 
     def test_a_spec_that_changed_without_its_generation_is_a_defect(self, store: DjangoStore) -> None:
         (old,) = create(store, binding("web"))
