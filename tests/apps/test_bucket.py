@@ -125,7 +125,7 @@ def test_a_redis_that_never_answers_is_asked_seldom_while_no_token_is_wanted() -
         assert _connections(silent) == 0
 
         assert bucket.answer(one).granted == {}
-        assert _connections(silent) == 1, "whoever wants a token is not told to wait"
+        assert _connections(silent) == 1, "a wanted token is always asked for"
         moment[0] += UNASKED_SECONDS
         bucket.answer(nothing)
         assert _connections(silent) == 1
