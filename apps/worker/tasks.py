@@ -43,9 +43,6 @@ from apps.worker.watchdog import Watchdog
 MAIN = "MainProcess"
 TICK = "lifeboat.tick"
 MAIN_SECONDS = 1.0  # between two signs of the main process
-# New objects after which a process of the pool looks for cycles. A look at 1,000 evictions makes more than 50,000 that
-# live until they are written, and no cycles; what is left over is found every 30 seconds (`free_memory`).
-OBJECTS_OF_A_TURN = 250_000
 LEAVE_SECONDS = 5.0  # how long a process that ends waits until its turn has returned the lease
 _stopping = threading.Event()
 _tick_times = TickTimes(tick_names())
@@ -144,7 +141,6 @@ def _watch(**_: object) -> None:
     tracing.start("worker")
     if not _tick_times.forked:
         return
-    gc.set_threshold(OBJECTS_OF_A_TURN)
     keep_returning()
     _watchdog = Watchdog(_tick_times, store(), run_turn, _stopping, nudges=_nudges)
     _watchdog.start()

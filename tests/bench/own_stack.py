@@ -126,6 +126,11 @@ class OwnStack:
         """Return the only value of a query."""
         return int(self.sql(statement, *values)[0][0] or 0)
 
+    def vacuum(self) -> None:
+        """Have PostgreSQL clear up what was written. Otherwise it does that during the next minutes (autovacuum)."""
+        with psycopg.connect(self.environment["DATABASE_URL"], autocommit=True) as connection:
+            connection.execute("VACUUM (ANALYZE)")
+
     def until(self, statement: str, *values: Any, within: float = WITHIN, every: float = 0.02) -> None:
         """Wait until the only value of a query is true. Raises AssertionError after `within` seconds.
 
