@@ -79,6 +79,7 @@ def _steps(stack: OwnStack, clusters: int, bindings: int) -> Iterator[Step]:
     yield _status_change(stack)
     yield _policy_edit(stack)
     _rest(stack)
+    stack.vacuum()  # of what the edit has written
     yield _lost(stack, "cluster_lost", [clusters - 1])
     yield Step("readiness_round", bindings, stack.measured(lambda: _rest(stack)))
     _recovered(stack, [clusters - 1])
