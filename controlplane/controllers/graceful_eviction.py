@@ -98,14 +98,10 @@ class GracefulEviction(Controller):
 
         For the settings, return all bindings that are being evicted, because the settings limit how long that takes.
         """
+        names: list[str | list[str]] = [origin.name, f"to:{origin.name}"]
         if origin.kind == FAILOVER_CONFIGURATION:
-            names = [cluster.metadata.name for cluster in state.list(CLUSTER)]
-            begin = Ref.parse(after) if after else None
-            found = state.page_by_index(BINDINGS, "leaving", names, after=begin, limit=limit)
-            return [binding.ref for binding in found], str(found[-1].ref) if len(found) >= limit else None
-        return bindings_on_clusters(
-            state, [origin.name, f"to:{origin.name}"], index="leaving", after=after, limit=limit
-        )
+            names = [[cluster.metadata.name for cluster in state.list(CLUSTER)]]
+        return bindings_on_clusters(state, names, index="leaving", after=after, limit=limit)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[GracefulEvictionSnapshot | None]:
         bindings = state.get(refs)

@@ -10,11 +10,11 @@ from controlplane.controllers.work_status import WorkStatus
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.routing import Router
 from controlplane.engine.state import Actor, Mark
-from controlplane.kinds import CLUSTER
+from controlplane.kinds import CLUSTER, FAILOVER_CONFIGURATION
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import APPLIED, Work
 from tests.builders.objects import binding as placed
-from tests.builders.objects import leaving, policy
+from tests.builders.objects import cluster, leaving, policy
 from tests.builders.placements import by_weight
 from tests.builders.templates import deployment
 from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS, Story
@@ -32,11 +32,22 @@ def test_a_task_is_looked_at_when_a_cluster_it_goes_to_changes() -> None:
     assert found == {"member1": [web.ref], "member2": [web.ref], "member3": []}
 
 
-def _expanded(store: MemoryStore, name: str) -> list[Ref]:
+def test_other_settings_make_each_binding_due_once_that_leaves_a_cluster() -> None:
+    tasks = (leaving("member1"), leaving("member2"))
+    webs = [placed(f"web{number}", by_weight(member3=1), on={"member3": 1}) for number in range(3)]
+    gone = [replace(web, spec=replace(web.spec, graceful_eviction_tasks=tasks)) for web in webs]
+    store = MemoryStore(controllers=[GracefulEviction()])
+    stays = placed("stays", by_weight(member3=1), on={"member3": 1})
+    store.create(*(cluster(f"member{number}") for number in (1, 2, 3)), *gone, stays)
+
+    assert _expanded(store, "default", kind=FAILOVER_CONFIGURATION, limit=2) == [web.ref for web in gone]
+
+
+def _expanded(store: MemoryStore, name: str, *, kind: str = CLUSTER, limit: int = 10) -> list[Ref]:
     found: list[Ref] = []
     cursor: str | None = ""
     while cursor is not None:
-        refs, cursor = GracefulEviction().expand(store, Ref(CLUSTER, "", name), after=cursor, limit=10)
+        refs, cursor = GracefulEviction().expand(store, Ref(kind, "", name), after=cursor, limit=limit)
         found += refs
     return found
 
