@@ -52,7 +52,8 @@ class RedisBucket:
         self._client = client
         self._prefix = prefix
         self._clock = clock
-        self._failure: tuple[float, Tokens] | None = None  # when Redis failed last, and the answer; None: it answered
+        # When Redis failed last, at which rate it was asked, and the answer; None: it answered.
+        self._failure: tuple[float, float, Tokens] | None = None
 
     def take(self, n: int, rate: float, *, bucket: str = "fleet") -> tuple[int, float]:
         """Take up to `n` tokens from a bucket that fills with `rate` tokens a second.
@@ -83,11 +84,13 @@ class RedisBucket:
     def answer(self, question: TakeTokens) -> Tokens:
         """Return the tokens for a question; none, with the problem, if Redis cannot be reached or refuses.
 
-        A question that wants no token is not asked within UNASKED_SECONDS of a failure. Its answer is the same again.
+        A question that wants no token, at the same rate, is not asked within UNASKED_SECONDS of a failure. The answer
+        is the same again.
         """
-        if self._failure is not None and not any(question.wanted.values()):
-            failed_at, answer = self._failure
-            if self._clock() < failed_at + UNASKED_SECONDS:
+        failure = self._failure  # read once: another thread may ask too
+        if failure is not None and not any(question.wanted.values()):
+            failed_at, rate, answer = failure
+            if rate == question.rate and self._clock() < failed_at + UNASKED_SECONDS:
                 return answer
         granted: dict[str, int] = {}
         waits: list[float] = []
@@ -97,7 +100,7 @@ class RedisBucket:
             except redis.RedisError as error:
                 # Tokens that were taken before the failure are lost. So the rate is never exceeded [bounded-rate].
                 answer = Tokens({}, LOOK_AGAIN_SECONDS, problem="Redis grants no tokens", detail=refusal(error))
-                self._failure = self._clock(), answer
+                self._failure = self._clock(), question.rate, answer
                 return answer
             waits.append(next_in)
         self._failure = None

@@ -269,7 +269,7 @@ class RowTable:
 
         `others`: the second parameter are the keys of rows to leave out.
         """
-        left_out = " AND key <> ALL(%s)" if others else ""
+        left_out = " AND key NOT IN (SELECT unnest(%s))" if others else ""  # is hashed, unlike <> ALL of a parameter
         return f"SELECT {self.columns} FROM {self.name} WHERE {self.indexed(index)} = ANY(%s){left_out} ORDER BY key"
 
     def indexed(self, index: str) -> str:

@@ -98,9 +98,9 @@ class GracefulEviction(Controller):
 
         For the settings, return all bindings that are being evicted, because the settings limit how long that takes.
         """
-        names: list[str | list[str]] = [origin.name, f"to:{origin.name}"]
         if origin.kind == FAILOVER_CONFIGURATION:
-            names = [[cluster.metadata.name for cluster in state.list(CLUSTER)]]
+            return _all_leaving(state, after=after, limit=limit)
+        names = [origin.name, f"to:{origin.name}"]
         return bindings_on_clusters(state, names, index="leaving", after=after, limit=limit)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[GracefulEvictionSnapshot | None]:
@@ -152,6 +152,19 @@ class GracefulEviction(Controller):
             wake_at=min(found.wake_at or now + QUOTA_RETRY, now + QUOTA_RETRY) if refused else found.wake_at,
             reason="GracefulEviction",
         )
+
+
+def _all_leaving(state: State, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
+    """Return one page of the bindings that are being evicted, and the next cursor: the reference of the last one."""
+    names = [cluster.metadata.name for cluster in state.list(CLUSTER)]
+    last = Ref.parse(after) if after else Ref("", "", "")
+    found: list[Ref] = []
+    for kind in sorted(kind for kind in BINDINGS if kind >= last.kind):
+        begin = (last.namespace, last.name) if kind == last.kind else ("", "")
+        found += state.refs_by_index(kind, "leaving", names, after=begin, limit=limit - len(found))
+        if len(found) >= limit:
+            return found, str(found[-1])
+    return found, None
 
 
 def _within_quotas(

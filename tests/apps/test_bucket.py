@@ -126,6 +126,8 @@ def test_a_redis_that_never_answers_is_asked_seldom_while_no_token_is_wanted() -
 
         assert bucket.answer(one).granted == {}
         assert _connections(silent) == 1, "a wanted token is always asked for"
+        bucket.answer(TakeTokens({"fleet": 0}, 0.1))
+        assert _connections(silent) == 1, "another rate counts at once [bounded-rate]"
         moment[0] += UNASKED_SECONDS
         bucket.answer(nothing)
         assert _connections(silent) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.engine.controller import cursor_after
@@ -14,13 +14,12 @@ from controlplane.propagation import attached_bindings, works
 
 
 def bindings_on_clusters(
-    state: State, clusters: Sequence[str | Collection[str]], *, index: str, after: str, limit: int
+    state: State, clusters: Sequence[str], *, index: str, after: str, limit: int
 ) -> tuple[list[Ref], str | None]:
     """Return one page of the bindings with any of these clusters in an index, and the next cursor.
 
-    An item of `clusters` is one cluster, or several: a binding with several of these is returned once. `index`: for
-    example "placed" or "leaving". The cursor is "number of the item,number of the kind,namespace/name". The items have
-    to be given in the same order each time. Cursor None: there are no more bindings.
+    `index`: for example "placed" or "leaving". The cursor is "number of the cluster,number of the kind,namespace/name".
+    The clusters have to be given in the same order each time. Cursor None: there are no more bindings.
     """
     cluster_number, _, rest = after.partition(",")
     kind_number, _, cursor = rest.partition(",")
