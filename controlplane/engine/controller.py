@@ -63,9 +63,9 @@ class Controller:
     due_at_start: references that become due whenever a process starts, although nothing about them changed.
     followed_by: controllers that decide at once about what this one writes, in order. Their decisions are stored with
     those of this one (`cascade`): controllers of the same group about the objects that it creates and about the claimed
-    object, a controller of another group about the objects that its separate decisions change. A controller of the
-    same group that is named after that one does not change these objects: only its next look at them is stored
-    (`looking`).
+    object, a controller of another group about the objects that its separate decisions change. If a controller of
+    the same group is named after the one of another group, it changes nothing there. Only the time of its next look is
+    stored (`looking`).
     """
 
     name: ClassVar[str]

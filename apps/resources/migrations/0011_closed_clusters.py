@@ -1,5 +1,5 @@
-"""Bindings that a cluster concerns which only keeps new copies away were looked for among all bindings that may choose
-it: enter the index of `controllers.scheduler` for the bindings stored already.
+"""When a cluster only got taints that keep new copies away, `controllers.scheduler` read all bindings that may choose
+the cluster. Now it looks for the few that this concerns in the index `closed`: enter the bindings stored already.
 
 As controlplane.kinds.binding.affinity_index makes it: the values of the index `affine`, of bindings that wait for a
 place and of those with spread constraints by groups of clusters.

@@ -48,13 +48,16 @@ def pending_keys(binding: Binding) -> list[str]:
 
 
 def closed_keys(binding: Binding) -> list[str]:
-    """Return the values of the index `closed`: those of `affine` if a cluster concerns the binding that only got taints
-    that keep new copies away (`concerns`). That is seldom so."""
+    """Return the values of the index `closed`. Few bindings have any.
+
+    They are those of the index `affine`, if the binding is to be decided again when a cluster only gets taints that
+    keep new copies away (`concerns`).
+    """
     return affine_keys(binding) if binding.spec.placement is not None and _feels_closed(binding) else []
 
 
 def affine_values(cluster: Cluster) -> list[str]:
-    """Return the index values of the bindings that a change of a cluster concerns, for these indexes."""
+    """Return the values under which these three indexes have the bindings that a changed cluster concerns."""
     return sorted([f"on:{cluster.metadata.name}", *cluster_index_values(cluster)])
 
 
