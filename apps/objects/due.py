@@ -104,9 +104,9 @@ _UNTIL_DUE = f"""
     ) claimed ON true
     WHERE free.due_at IS NOT NULL OR claimed.free_at IS NOT NULL"""
 _COUNT = "SELECT count(*) FROM objects_due WHERE lower(controller) = ANY(%s) AND due_at <= (SELECT clock_timestamp())"
-_WHICH = "controller = %s AND kind = %s AND namespace = %s AND name = %s"
-_CURSOR = f"UPDATE objects_due SET lease_until = NULL, cursor = CASE WHEN seq = %s THEN %s ELSE '' END WHERE {_WHICH}"
-_END = f"DELETE FROM objects_due WHERE {_WHICH} AND seq = %s"
+_TO_CURSOR = f"""
+    UPDATE objects_due d SET lease_until = NULL, cursor = CASE WHEN d.seq = w.seq THEN %s ELSE '' END
+    FROM unnest(%s, %s, %s, %s, %s) AS w(controller, kind, namespace, name, seq) WHERE {_SAME}"""
 
 
 CHANNEL = "due"  # payload: names of the controllers with new work, separated by commas; or a lease ("group/shard")
@@ -258,14 +258,19 @@ def free(cursor: BinaryCursor, shards: Mapping[str, int], *, shard: int, until: 
     cursor.run(_FREE, (texts(list(shards)), bigints(list(shards.values())), shard, until))
 
 
-def end_chunk(cursor: BinaryCursor, claim: Claim, *, to: str | None) -> None:
-    """Save how far a fan-out has come (`to`), or end it (`to` None). A fan-out that was marked meanwhile starts again.
+def end_chunk(cursor: BinaryCursor, claims: Sequence[Claim], *, to: str | None) -> None:
+    """Save how far a fan-out has come (`to`), or end it (`to` None). An origin that was marked meanwhile starts again.
 
     The caller holds the write lock.
     """
-    which = (claim.controller, *claim.ref)
-    if to is not None or not cursor.run(_END, (*which, claim.seq)).rowcount:
-        cursor.run(_CURSOR, (claim.seq, to or "", *which))
+    ordered = sorted(claims, key=lambda claim: (claim.controller, claim.ref))
+    columns = [
+        texts([claim.controller for claim in ordered]),
+        *_columns([claim.ref for claim in ordered]),
+        bigints([claim.seq for claim in ordered]),
+    ]
+    if to is not None or cursor.run(_REMOVE, columns).rowcount < len(ordered):
+        cursor.run(_TO_CURSOR, (to or "", *columns))
 
 
 def next_due(cursor: BinaryCursor, controllers: Collection[str]) -> datetime | None:

@@ -125,11 +125,11 @@ class DjangoStore(DjangoState):
                 _run_all(cursor, due.marking(marks, at=due_at))
                 due.notify(cursor, [controller])
 
-    def advance(self, claim: Claim, refs: Collection[Ref], *, cursor: str | None) -> None:
-        marks = due.pack_marks(Mark(claim.controller, ref) for ref in refs)
+    def advance(self, claims: Sequence[Claim], refs: Collection[Ref], *, cursor: str | None) -> None:
+        marks = due.pack_marks(Mark(claims[0].controller, ref) for ref in refs)
         with _writing() as writer:
             _run_all(writer, due.marking(marks, at=None))
-            due.end_chunk(writer, claim, to=cursor)
+            due.end_chunk(writer, claims, to=cursor)
 
     def next_due(self, controllers: Collection[str]) -> datetime | None:
         with binary_cursor() as cursor:

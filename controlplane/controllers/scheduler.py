@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref, condition
 from controlplane.controllers.reads.binding_groups import applications, workload_groups
+from controlplane.controllers.reads.concerned_bindings import cluster_changed, concerned_bindings
 from controlplane.controllers.reads.namespace_quotas import (
     NO_QUOTAS,
     NamespaceQuotas,
@@ -29,7 +30,6 @@ from controlplane.engine.state import ReservedCapacity, State, Watch
 from controlplane.estimate.quota import DENIED
 from controlplane.kinds import BINDINGS, CLUSTER, FEDERATED_QUOTA
 from controlplane.kinds.binding import SCHEDULED, TAINT_UNTOLERATED, Binding, TargetCluster
-from controlplane.kinds.binding.affinity_index import affine_values, concerns
 from controlplane.kinds.binding.colocation_index import placed_with_others
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.federated_quota import ENFORCEMENT_GATE
@@ -38,12 +38,10 @@ from controlplane.propagation.bindings import template_of
 from controlplane.scheduling import binding_outcome, placement_explanation
 from controlplane.scheduling.batch import Batch, Item, growth, ignores_capacity, may_depend_on_capacity
 from controlplane.scheduling.cluster_arrays import Fleet
-from controlplane.scheduling.cluster_facts import facts
 from controlplane.scheduling.colocation import Applications
 from controlplane.scheduling.departures import left_for_taints
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY, live
 from controlplane.scheduling.note import Notes, detail_of, summary_of
-from controlplane.scheduling.placement_plan import REFUSING
 from controlplane.scheduling.question import Groups, Question, question_of
 from controlplane.scheduling.rehearsal import Rehearsal, confirmed
 from controlplane.scheduling.reserved_refuge import Reserved, freed
@@ -55,11 +53,6 @@ from controlplane.settings import Settings
 RETRY_UNSCHEDULABLE: Final = timedelta(minutes=5)
 """A binding that fits nowhere is tried again after this time, or when a cluster changes [scheduling-triggers]."""
 FIRST_RETRY, LAST_RETRY = timedelta(seconds=1), timedelta(seconds=10)  # after an error
-
-ROOM: Final = "Room"
-"""Kind of a fan-out origin: a cluster whose free capacity changed. It concerns only bindings that fit nowhere."""
-CLOSED: Final = "Closed"
-"""Kind of a fan-out origin: a cluster that only got taints that keep new copies away. Placed copies stay there."""
 
 
 class SchedulerSnapshot(msgspec.Struct, frozen=True):
@@ -84,35 +77,6 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
         yield new.ref
 
 
-def _cluster_changed(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
-    """The bindings that a change of a cluster may concern are due.
-
-    These are fewer if only its taints or only its free capacity changed (CLOSED, ROOM).
-    """
-    present = new if new is not None else old
-    assert present is not None, "a change has an old or a new side"
-    if old is None or new is None or _filtered_fields(old) != _filtered_fields(new):
-        only_closed = old is not None and new is not None and _only_more_taints(old, new)
-        yield Ref(CLOSED, "", present.metadata.name) if only_closed else present.ref
-    elif old.status.resource_summary != new.status.resource_summary:
-        yield Ref(ROOM, "", new.metadata.name)
-
-
-def _filtered_fields(cluster: Cluster) -> tuple[Any, ...]:
-    """Return what placements and filters read of a cluster, apart from its capacity."""
-    return cluster.metadata.generation, *facts(cluster), cluster.status.api_enablements
-
-
-def _only_more_taints(old: Cluster, new: Cluster) -> bool:
-    """Test whether a cluster changed only by getting taints that keep new copies away."""
-    before, after = ({(taint.key, taint.value, taint.effect) for taint in side.spec.taints} for side in (old, new))
-    if not before <= after or any(effect not in REFUSING for _, _, effect in after - before):
-        return False
-    return _filtered_fields(old)[1:] == _filtered_fields(new)[1:] and replace(old.spec, taints=()) == replace(
-        new.spec, taints=()
-    )
-
-
 class Scheduler(Controller):
     """Key: a binding. Writes its clusters and the condition Scheduled. Reads all clusters."""
 
@@ -122,7 +86,7 @@ class Scheduler(Controller):
     followed_by: ClassVar[tuple[str, ...]] = ("works",)
     watches: ClassVar[tuple[Watch, ...]] = (
         *(Watch(kind, _binding_changed) for kind in BINDINGS),
-        Watch(CLUSTER, _cluster_changed, fan_out=True),
+        Watch(CLUSTER, cluster_changed, fan_out=True),
         Watch(FEDERATED_QUOTA, room_in_quota, fan_out=True),
     )
     owns: ClassVar[Ownership] = Ownership(
@@ -218,24 +182,17 @@ class Scheduler(Controller):
         chosen = (cluster for cluster in snapshot.clusters if cluster.metadata.name in names)
         return tuple(Guard(cluster.ref, cluster.metadata.generation) for cluster in chosen)
 
-    def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-        """Return the bindings that a changed cluster concerns.
+    def fan_out_of(self, origin: Ref) -> str:
+        """Return the kind of the change for changes of clusters: all bindings are gone through once for all of them."""
+        return str(origin) if origin.kind == FEDERATED_QUOTA else origin.kind
 
-        These are the bindings on the cluster, and those that may choose it and either follow changes of clusters or
-        wait for a place.
-        """
-        if origin.kind == FEDERATED_QUOTA:
-            return bindings_over_quota(state, origin, after=after, limit=limit)
-        found = state.get([Ref(CLUSTER, "", origin.name)])
-        cluster: Cluster | None = next(iter(found.values()), None)
-        index = {ROOM: "pending", CLOSED: "closed"}.get(origin.kind, "affine")
-        values = affine_values(cluster) if cluster is not None else [f"on:{origin.name}"]
-        bindings: Sequence[Binding] = state.page_by_index(
-            BINDINGS, index, values, after=Ref.parse(after) if after else None, limit=limit
-        )
-        closed = origin.kind == CLOSED
-        concerned = [binding.ref for binding in bindings if concerns(cluster, origin.name, binding, closed=closed)]
-        return concerned, str(bindings[-1].ref) if len(bindings) >= limit else None
+    def expand_all(
+        self, state: State, origins: Sequence[Ref], *, after: str, limit: int
+    ) -> tuple[list[Ref], str | None]:
+        """Return the bindings that changed clusters concern, or those over a quota that has room again."""
+        if origins[0].kind == FEDERATED_QUOTA:
+            return bindings_over_quota(state, origins[0], after=after, limit=limit)
+        return concerned_bindings(state, origins, after=after, limit=limit)
 
 
 def _by_key(state: State, type_: type[Row], refs: Iterable[Ref]) -> dict[str, Any]:

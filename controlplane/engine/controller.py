@@ -150,6 +150,21 @@ class Controller:
         """
         raise NotImplementedError
 
+    def fan_out_of(self, origin: Ref) -> str:
+        """Return the name of the fan-out that an origin belongs to. Usually each origin has a fan-out of its own.
+
+        Due origins of the same fan-out are expanded together if they are at the same cursor (`expand_all`).
+        """
+        return str(origin)
+
+    def expand_all(
+        self, state: State, origins: Sequence[Ref], *, after: str, limit: int
+    ) -> tuple[list[Ref], str | None]:
+        """Return what `expand` returns, for origins of the same fan-out. A controller that joins origins overrides
+        this."""
+        (origin,) = origins
+        return self.expand(state, origin, after=after, limit=limit)
+
 
 def all_clusters(state: State, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
     """Return one chunk of a fan-out to all clusters, and the cursor of the next; None: this chunk is the last."""

@@ -445,18 +445,19 @@ class MemoryStore:
             if (due := rows.get(claim.ref)) is not None:
                 rows[claim.ref] = replace(due, lease_until=None, due_at=due_at or self.now())
 
-    def advance(self, claim: Claim, refs: Collection[Ref], *, cursor: str | None) -> None:
-        self.mark(claim.controller, refs)
-        self.due_changed.add(claim.controller)
-        rows = self.due.get(claim.controller, {})
-        if (due := rows.get(claim.ref)) is None:
-            return
-        if due.seq != claim.seq:  # marked meanwhile: the finished chunks were decided before that change
-            rows[claim.ref] = replace(due, lease_until=None, cursor="")
-        elif cursor is not None:
-            rows[claim.ref] = replace(due, lease_until=None, cursor=cursor)
-        else:
-            del rows[claim.ref]
+    def advance(self, claims: Sequence[Claim], refs: Collection[Ref], *, cursor: str | None) -> None:
+        self.mark(claims[0].controller, refs)
+        self.due_changed.add(claims[0].controller)
+        rows = self.due.get(claims[0].controller, {})
+        for claim in claims:
+            if (due := rows.get(claim.ref)) is None:
+                continue
+            if due.seq != claim.seq:  # marked meanwhile: the finished chunks were decided before that change
+                rows[claim.ref] = replace(due, lease_until=None, cursor="")
+            elif cursor is not None:
+                rows[claim.ref] = replace(due, lease_until=None, cursor=cursor)
+            else:
+                del rows[claim.ref]
 
     def next_due(self, controllers: Collection[str]) -> datetime | None:
         now = self.now()

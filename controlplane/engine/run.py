@@ -120,15 +120,18 @@ def run_batch(
     keyed: list[Claim] = []
     for claim in claimed.claims:
         (keyed if claim.ref.kind in controller.keys else origins).append(claim)
-    for number, claim in enumerate(origins):
+    fan_outs = _fan_outs(controller, origins)
+    for number, joined in enumerate(fan_outs):
         if number and not has_time():
-            store.release(origins[number:])
+            store.release([claim for later in fan_outs[number:] for claim in later])
             break
         limit = DECIDED_CHUNK if controller.decides_in_fan_out else FAN_OUT_CHUNK
-        refs, cursor = controller.expand(store, claim.ref, after=claim.cursor, limit=limit)
+        refs, cursor = controller.expand_all(
+            store, [claim.ref for claim in joined], after=joined[0].cursor, limit=limit
+        )
         if controller.decides_in_fan_out:
             refs = _decide_chunk(controller, store, settings, refs, now=claimed.now, world=world, lease=lease)
-        store.advance(claim, refs, cursor=cursor)
+        store.advance(joined, refs, cursor=cursor)
     try:
         failures, outcomes = _decide(
             controller, store, settings, keyed, now=claimed.now, world=world, lease=lease, following=following
@@ -138,6 +141,14 @@ def run_batch(
         raise
     lost = len([outcome for outcome in outcomes if outcome.lost])
     return Report(controller.name, len(claimed.claims), len(origins), len(outcomes) - lost, lost, tuple(failures))
+
+
+def _fan_outs(controller: Controller, origins: Iterable[Claim]) -> list[list[Claim]]:
+    """Return claimed origins in order, joined if they belong to the same fan-out and are at the same cursor."""
+    joined: dict[tuple[str, str], list[Claim]] = {}
+    for claim in origins:
+        joined.setdefault((controller.fan_out_of(claim.ref), claim.cursor), []).append(claim)
+    return list(joined.values())
 
 
 def _decide_chunk(

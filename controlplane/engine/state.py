@@ -255,8 +255,11 @@ class Store(State, Protocol):
     def mark(self, controller: str, refs: Collection[Ref], *, due_at: datetime | None = None) -> None:
         """Make objects due for a controller at `due_at`; None: now. An object that is due earlier stays so."""
 
-    def advance(self, claim: Claim, refs: Collection[Ref], *, cursor: str | None) -> None:
-        """Mark one chunk of a fan-out due and store its cursor, in one transaction; cursor None ends the fan-out."""
+    def advance(self, claims: Sequence[Claim], refs: Collection[Ref], *, cursor: str | None) -> None:
+        """Mark one chunk of a fan-out due and store its cursor, in one transaction; cursor None ends the fan-out.
+
+        `claims`: the origins of the fan-out, all of one controller.
+        """
 
     def take_lease(self, name: str, shard: int, *, holder: str, seconds: float) -> HeldLease | None:
         """Take or renew a lease and return it. None: another holder has it and it has not expired."""

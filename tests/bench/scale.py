@@ -38,6 +38,7 @@ LOOKING = [
     "execution",
     "work_status",
 ]  # controllers that look at the fleet every few seconds
+PLACING = ["eviction_queue", "evictions", "scheduler", "works"]
 DEPLOYMENTS = "/apis/apps/v1/deployments?limit=500"
 CLUSTERS = "/apis/cluster.karmada.io/v1alpha1/clusters"
 POLICIES = "/apis/policy.karmada.io/v1alpha1/clusterpropagationpolicies"
@@ -82,10 +83,13 @@ def _steps(stack: OwnStack, clusters: int, bindings: int) -> Iterator[Step]:
     stack.vacuum()  # of what the edit has written
     yield _lost(stack, "cluster_lost", [clusters - 1])
     yield Step("readiness_round", bindings, stack.measured(lambda: _rest(stack)))
-    _recovered(stack, [clusters - 1])
+    _taint(stack, _names([clusters - 1]), [])
+    _rest(stack)
     third = list(range(clusters - max(1, clusters * 3 // 10), clusters))
     yield _lost(stack, "third_lost", third)
-    _recovered(stack, third)
+    _rest(stack)
+    yield _recovered(stack, "third_recovered", third)
+    _rest(stack)
     yield _restart(stack)
     _rest(stack)
     yield from _reads(stack, clusters)
@@ -175,10 +179,16 @@ def _lost(stack: OwnStack, name: str, numbers: Sequence[int]) -> Step:
     return Step(name, stack.number(f"SELECT count(*) {_JUDGED}", names, moment), spent)
 
 
-def _recovered(stack: OwnStack, numbers: Sequence[int]) -> None:
-    """Remove the taints of clusters, and wait until nothing follows from it."""
-    _taint(stack, _names(numbers), [])
-    _rest(stack)
+def _recovered(stack: OwnStack, name: str, numbers: Sequence[int]) -> Step:
+    """Remove the taints of clusters until all bindings that this concerns are placed. `changed`: these bindings."""
+    since = _version(stack)
+
+    def act() -> None:
+        _taint(stack, _names(numbers), [])
+        stack.until(_DECIDED, PLACING, every=0.1)
+
+    spent = stack.measured(act)
+    return Step(name, stack.number(_PLACED, since), spent)
 
 
 def _taint(stack: OwnStack, names: Iterable[str], taints: list[dict[str, str]]) -> None:
@@ -238,6 +248,9 @@ def _what_if(stack: OwnStack, question: dict[str, Any]) -> None:
 
 
 _WROTE = "SELECT count(*) >= %s FROM objects_changelog WHERE version > %s AND actor = %s AND name LIKE %s"
+
+_DECIDED = "SELECT count(*) = 0 FROM objects_due WHERE due_at <= clock_timestamp() AND controller = ANY(%s)"
+_PLACED = "SELECT count(DISTINCT (namespace, name)) FROM objects_changelog WHERE version > %s AND actor = 'scheduler'"
 
 
 _JUDGED = """

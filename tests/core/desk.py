@@ -78,7 +78,7 @@ class Desk:
             for claim in claims.claims:
                 if claim.ref.kind in scheduler.keys:
                     continue
-                refs, cursor = scheduler.expand(self.store, claim.ref, after=claim.cursor, limit=2)
-                self.store.advance(claim, refs, cursor=cursor)
+                refs, cursor = scheduler.expand_all(self.store, [claim.ref], after=claim.cursor, limit=2)
+                self.store.advance([claim], refs, cursor=cursor)
             self.store.release([one for one in claims.claims if one.ref.kind in scheduler.keys])
         return sorted(ref.name for ref in self.store.due.get("scheduler", ()))

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition, condition
 from controlplane.apimachinery.selectors import LabelSelector
+from controlplane.engine import run
 from controlplane.kinds.binding import (
     SCHEDULED,
     GracefulEvictionTask,
@@ -208,6 +209,39 @@ def test_a_changed_cluster_asks_only_for_the_bindings_it_concerns(kind: str, mon
     assert desk.decided() == concerned
     if kind in ("room", "closed"):
         assert sorted(read) == concerned, "one bug: a tainted cluster read all bindings that may choose it"
+
+
+@pytest.mark.parametrize("later", ["before the first page", "after the first page"])
+def test_clusters_that_change_together_go_through_the_bindings_once(
+    later: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A third of 300 clusters came back: each made the same 20,000 bindings due, page by page."""
+    monkeypatch.setattr(run, "FAN_OUT_CHUNK", 3)
+    tainted = [cluster(f"member{number}", taints=(Taint("down", "NoSchedule"),)) for number in range(8)]
+    bindings = [pending(f"web{number}", Placement()) for number in range(6)]
+    desk = Desk(cluster("a"), *tainted, *bindings)
+    read, page = list[str](), desk.store.page_by_index
+
+    def recorded(*args: Any, **more: Any) -> Sequence[Any]:
+        found = page(*args, **more)
+        read.extend(one.metadata.name for one in found)
+        return found
+
+    def opened(names: Sequence[str]) -> None:
+        for name in names:
+            desk.store.put(desk.cluster(name).with_spec(taints=()), desk.cluster(name))
+
+    monkeypatch.setattr(desk.store, "page_by_index", recorded)
+    names = [one.metadata.name for one in tainted]
+    opened(names[:4])
+    if later == "after the first page":
+        run.run_batch(desk.controllers[0], desk.store, desk.settings, world=run.World())
+    opened(names[4:])
+
+    desk.settle()
+
+    assert all(len(desk.places(f"web{number}")) == 9 for number in range(6))
+    assert len(read) == (6 if later == "before the first page" else 12)
 
 
 def test_what_cannot_be_spread_is_tried_again_soon_and_then_more_slowly() -> None:

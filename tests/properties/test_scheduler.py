@@ -80,7 +80,7 @@ def test_who_is_not_asked_about_a_cluster_that_closes_would_have_stayed(
     before = asked(members, steady).outcome
     after = asked([shut if other is one else other for other in members], steady).outcome
 
-    assert not concerns(shut, one.metadata.name, binding, closed=True)
+    assert not concerns({shut.metadata.name: shut}, binding, closed=True)
     if before == first:
         assert isinstance(after, Placed)
         assert after.clusters == steady.clusters
@@ -95,7 +95,21 @@ def test_who_is_asked_about_a_cluster_that_closes_is_found_by_the_index(
 
     found = {one.metadata.name for one in members if not set(closed_keys(binding)).isdisjoint(affine_values(one))}
 
-    assert found >= {one.metadata.name for one in members if concerns(one, one.metadata.name, binding, closed=True)}
+    assert found >= {one.metadata.name for one in members if concerns({one.metadata.name: one}, binding, closed=True)}
+
+
+@given(clusters(), bindings(), st.booleans(), st.booleans(), st.data())
+def test_several_clusters_concern_whom_each_of_them_concerns(
+    members: list[Cluster], wanted: ResourceBindingSpec, waits: bool, closed: bool, data: st.DataObject
+) -> None:
+    conditions = (Condition("Scheduled", "False"),) if waits else ()
+    binding = bound(wanted, status=ResourceBindingStatus(conditions=conditions))
+    deleted = data.draw(st.sets(st.sampled_from([one.metadata.name for one in members])))
+    changed = {one.metadata.name: None if one.metadata.name in deleted else one for one in members}
+
+    each = [concerns({name: one}, binding, closed=closed) for name, one in changed.items()]
+
+    assert concerns(changed, binding, closed=closed) == any(each)
 
 
 @given(clusters(), st.lists(bindings(), min_size=1, max_size=6), st.integers(0, 6))

@@ -283,13 +283,13 @@ class TestFanningOut:
         (first,) = claim(store)
         assert first.cursor == ""
 
-        store.advance(first, [WEB], cursor="shop/web")
+        store.advance([first], [WEB], cursor="shop/web")
 
         again = {one.ref: one for one in claim(store)}
         assert set(again) == {WEB, origin}
         assert again[origin].cursor == "shop/web"
 
-        store.advance(again[origin], [API], cursor=None)
+        store.advance([again[origin]], [API], cursor=None)
         assert [one.ref for one in claim(store)] == [API]
 
     @pytest.mark.parametrize("cursor", [None, "shop/web"])
@@ -300,7 +300,7 @@ class TestFanningOut:
         (first,) = claim(store)
         store.mark("placer", [origin])
 
-        store.advance(first, [], cursor=cursor)
+        store.advance([first], [], cursor=cursor)
 
         (again,) = claim(store)
         assert (again.ref, again.cursor) == (origin, "")
@@ -310,12 +310,25 @@ class TestFanningOut:
         origin = Ref(CLUSTER, "", "member1")
         store.mark("placer", [origin])
         (first,) = claim(store)
-        store.advance(first, [], cursor="shop/web")
+        store.advance([first], [], cursor="shop/web")
         store.mark("placer", [origin])
 
         (again,) = claim(store)
 
         assert (again.ref, again.cursor) == (origin, "")
+
+    @pytest.mark.parametrize("cursor", [None, "shop/web"])
+    def test_of_several_origins_only_the_one_marked_meanwhile_starts_over(self, store: Any, cursor: str | None) -> None:
+        origins = [Ref(CLUSTER, "", f"member{number}") for number in (3, 1, 2)]
+        store.mark("placer", origins)
+        claims = claim(store)
+        store.mark("placer", [origins[2]])
+
+        store.advance(claims, [WEB], cursor=cursor)
+
+        left = {one.ref: one.cursor for one in claim(store)}
+        others = {} if cursor is None else dict.fromkeys(origins[:2], cursor)
+        assert left == {WEB: "", origins[2]: "", **others}
 
     def test_a_cluster_makes_every_binding_on_it_due(self, store: Any) -> None:
         create(store, *(binding(f"b{number:02}", "member1") for number in range(20)), binding("else", "member2"))

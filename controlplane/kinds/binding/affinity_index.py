@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from controlplane.apimachinery.meta import condition
 from controlplane.kinds.binding import SCHEDULED, Binding
 from controlplane.kinds.cluster import Cluster
@@ -76,19 +78,21 @@ def group_keys(binding: Binding) -> list[str]:
     return [f"{namespace}/{relation}/{group}" for relation, group in named if group]
 
 
-def concerns(cluster: Cluster | None, name: str, binding: Binding, *, closed: bool = False) -> bool:
-    """Test whether a change of a cluster may change the clusters of a binding. `cluster` None: it was deleted.
+def concerns(clusters: Mapping[str, Cluster | None], binding: Binding, *, closed: bool = False) -> bool:
+    """Test whether changes of clusters may change the clusters of a binding.
 
-    `closed`: the cluster only got taints that keep new copies away. That changes no placed binding, except if spread
-    constraints compare groups of clusters by all clusters in them. Bindings that wait for a place report the change.
+    `clusters`: those that changed, by name; None: it was deleted. `closed`: they only got taints that keep new copies
+    away. That changes no placed binding, except if spread constraints compare groups of clusters by all clusters in
+    them. Bindings that wait for a place report the change.
     """
     if closed and not _feels_closed(binding):
         return False
-    if binding.spec.target(name) is not None:
-        return cluster is None or cluster.terminating or follows(binding) or pending(binding)
-    if cluster is None or not (follows(binding) or pending(binding)):
+    targets = [clusters[target.name] for target in binding.spec.clusters if target.name in clusters]
+    if any(cluster is None or cluster.terminating for cluster in targets):
+        return True
+    if not (follows(binding) or pending(binding)):
         return False
-    return may_choose(binding, cluster)
+    return bool(targets) or any(cluster is not None and may_choose(binding, cluster) for cluster in clusters.values())
 
 
 def _feels_closed(binding: Binding) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref
+from controlplane.controllers.reads.concerned_bindings import ROOM
 from controlplane.controllers.reads.fleet_state import FLEET
-from controlplane.controllers.scheduler import ROOM
 from controlplane.kinds import FEDERATED_QUOTA
 from controlplane.kinds.binding import SCHEDULED, Binding
 from controlplane.kinds.cluster import NamespaceQuota, ResourceSummary
