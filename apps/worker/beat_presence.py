@@ -5,6 +5,7 @@ Beat itself needs no database: without it, each beat sends ticks.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
 from typing import Final
@@ -21,12 +22,13 @@ log = logging.getLogger(__name__)
 
 BEAT: Final = "beat"
 SECONDS: Final = 10.0  # validity of the lease
+LEAVE_SECONDS: Final = 2.0  # how long a process that ends waits for a renewal that is under way
 
 
 class BeatPresence:
-    """The thread of a beat process that renews its lease. The lease expires when the process ends.
+    """The thread of a beat process that renews its lease. A process that is killed keeps it until it expires.
 
-    The beat with the first lease sends ticks. Each of the others takes that lease when it expires.
+    The beat with the first lease sends ticks. Each of the others takes that lease when it is free.
     """
 
     def __init__(self, store: DjangoStore) -> None:
@@ -34,11 +36,26 @@ class BeatPresence:
         self._holder = holder()
         self._lease: HeldLease | None = None
         self._database_away = False
+        self._leaving = threading.Event()
         self._thread = threading.Thread(target=self._run, name="presence", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread. The lease is returned when this process ends."""
+        atexit.register(self.leave)
         self._thread.start()
+
+    def leave(self) -> None:
+        """Return the lease. Otherwise a beat that is started soon after this one would send no ticks until it expires."""
+        self._leaving.set()
+        if self._thread.is_alive():
+            self._thread.join(LEAVE_SECONDS)
+        try:
+            if self._lease is not None:
+                self._store.drop_lease(self._lease, holder=self._holder)
+        except Error as error:
+            log.warning("beat could not return its lease, which expires within %g s: %s", SECONDS, cause(error))
+        finally:
+            close_old_connections()
 
     def sends(self) -> bool:
         """Test whether this beat sends ticks: it has the first lease, or cannot know who has it."""
@@ -46,10 +63,9 @@ class BeatPresence:
         return self._database_away or lease is None or lease.shard == 0
 
     def _run(self) -> None:
-        pause = threading.Event()
-        while True:
+        while not self._leaving.is_set():
             self.renew()
-            pause.wait(SECONDS / 3)
+            self._leaving.wait(SECONDS / 3)
 
     def renew(self) -> None:
         """Renew the lease, or take the first one if it is free."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from django.db import connection
 
+from apps.objects.models import Lease
 from apps.objects.store import DjangoStore
-from apps.worker.beat_presence import BeatPresence
+from apps.worker.beat_presence import BEAT, BeatPresence
+from tests.processes import Processes, environment, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -42,6 +47,19 @@ def test_when_the_beat_that_sends_has_ended_the_other_sends(beats: list[BeatPres
     assert second.sends()
     first.renew()  # it was only stopped for a while
     assert [beat.sends() for beat in beats] == [False, True]
+
+
+def test_a_beat_that_follows_one_that_was_ended_sends_at_once(tmp_path: Path, broker: dict[str, Any]) -> None:
+    """After a restart no group ran for up to 9 s: beat waited for the lease of its predecessor to expire."""
+    with Processes(tmp_path, environment(tmp_path, redis_url=broker["url"])) as processes:
+        process = processes.beat()
+        until(lambda: Lease.objects.filter(name=BEAT, shard=0).exclude(holder="").exists(), within=60)
+        processes.end(process)
+
+    next_one = BeatPresence(DjangoStore(controllers=[]))
+    next_one.renew()
+
+    assert next_one.sends()
 
 
 def test_a_beat_that_has_not_asked_the_database_sends() -> None:
