@@ -45,7 +45,7 @@ class BeatPresence:
         self._thread.start()
 
     def leave(self) -> None:
-        """Return the lease. Otherwise a beat that is started soon after this one would send no ticks until it expires."""
+        """Return the lease. Otherwise a beat that starts soon after this one would send no ticks until it expires."""
         self._leaving.set()
         if self._thread.is_alive():
             self._thread.join(LEAVE_SECONDS)
