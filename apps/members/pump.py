@@ -153,7 +153,7 @@ class Pump:
         for claim in claimed.claims:
             if claim.ref.kind not in controller.keys:
                 settings = self.host.settings(reread=True)  # the change of settings may be the reason
-                refs, cursor = controller.expand(self.store, claim.ref, after=claim.cursor, limit=FAN_OUT_CHUNK)
+                refs, cursor = controller.expand_all(self.store, [claim.ref], after=claim.cursor, limit=FAN_OUT_CHUNK)
                 self.store.advance([claim], refs, cursor=cursor)
         claims = [claim for claim in claimed.claims if claim.ref.kind in controller.keys]
         with phase(controller.name, "load"):

@@ -91,9 +91,12 @@ class DjangoState:
         for kind in kinds:
             _declared(kind, index)
         query = f"""
-            SELECT kind, doc FROM {table}
-            WHERE (kind || '') = ANY(%s) AND keys && %s AND ((kind || ''), namespace, name) > (%s, %s, %s)
-            ORDER BY (kind || ''), namespace, name LIMIT %s"""
+            SELECT o.kind, o.doc FROM (
+                SELECT id, (kind || '') AS of, namespace, name FROM {table}
+                WHERE (kind || '') = ANY(%s) AND keys && %s AND ((kind || ''), namespace, name) > (%s, %s, %s)
+                ORDER BY (kind || ''), namespace, name LIMIT %s
+            ) AS page JOIN {table} o ON o.id = page.id
+            ORDER BY page.of, page.namespace, page.name"""  # without documents, so that what is sorted fits in memory
         wanted = texts([f"{index}={value}" for value in values])
         with binary_cursor() as cursor:
             rows = cursor.run(query, (texts(kinds), wanted, *(after or ("", "", "")), limit))

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 BEAT: Final = "beat"
 SECONDS: Final = 10.0  # validity of the lease
-LEAVE_SECONDS: Final = 2.0  # how long a process that ends waits for a renewal that is under way
+LEAVE_SECONDS: Final = 2.0  # how long a process that ends waits until its lease is returned
 
 
 class BeatPresence:
@@ -45,17 +45,9 @@ class BeatPresence:
         self._thread.start()
 
     def leave(self) -> None:
-        """Return the lease. Otherwise a beat that starts soon after this one would send no ticks until it expires."""
+        """Have the thread return the lease, and wait for that, but not longer than LEAVE_SECONDS."""
         self._leaving.set()
-        if self._thread.is_alive():
-            self._thread.join(LEAVE_SECONDS)
-        try:
-            if self._lease is not None:
-                self._store.drop_lease(self._lease, holder=self._holder)
-        except Error as error:
-            log.warning("beat could not return its lease, which expires within %g s: %s", SECONDS, cause(error))
-        finally:
-            close_old_connections()
+        self._thread.join(LEAVE_SECONDS)
 
     def sends(self) -> bool:
         """Test whether this beat sends ticks: it has the first lease, or cannot know who has it."""
@@ -66,6 +58,17 @@ class BeatPresence:
         while not self._leaving.is_set():
             self.renew()
             self._leaving.wait(SECONDS / 3)
+        self._return()
+
+    def _return(self) -> None:
+        """Return the lease. Otherwise a beat that starts soon after this one would send no ticks until it expires."""
+        try:
+            if self._lease is not None:
+                self._store.drop_lease(self._lease, holder=self._holder)
+        except Error as error:
+            log.warning("beat could not return its lease, which expires within %g s: %s", SECONDS, cause(error))
+        finally:
+            close_old_connections()
 
     def renew(self) -> None:
         """Renew the lease, or take the first one if it is free."""

@@ -183,7 +183,7 @@ class Scheduler(Controller):
         return tuple(Guard(cluster.ref, cluster.metadata.generation) for cluster in chosen)
 
     def fan_out_of(self, origin: Ref) -> str:
-        """Return the kind of the change for changes of clusters: all bindings are gone through once for all of them."""
+        """Return the kind of the change: clusters that change in the same way are expanded together. Quotas are not."""
         return str(origin) if origin.kind == FEDERATED_QUOTA else origin.kind
 
     def expand_all(

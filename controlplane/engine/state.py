@@ -292,7 +292,7 @@ class Watch(msgspec.Struct, frozen=True):
     None: removed).
     to: returns the references that become due, from the old and the new object. old None: created; new None: removed.
     fan_out: the references are no objects of this controller, but origins that each concern many of its objects.
-    `Controller.expand` turns an origin into its objects, chunk by chunk.
+    `Controller.expand_all` turns origins into their objects, chunk by chunk.
     after: the references become due this much later than the change, unless another change makes them due earlier.
     For changes that are usually followed by another change within that time.
     """

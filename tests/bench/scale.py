@@ -180,7 +180,7 @@ def _lost(stack: OwnStack, name: str, numbers: Sequence[int]) -> Step:
 
 
 def _recovered(stack: OwnStack, name: str, numbers: Sequence[int]) -> Step:
-    """Remove the taints of clusters until all bindings that this concerns are placed. `changed`: these bindings."""
+    """Remove the taints of clusters, and wait until no binding is to be placed. `changed`: the bindings that moved."""
     since = _version(stack)
 
     def act() -> None:
@@ -250,7 +250,10 @@ def _what_if(stack: OwnStack, question: dict[str, Any]) -> None:
 _WROTE = "SELECT count(*) >= %s FROM objects_changelog WHERE version > %s AND actor = %s AND name LIKE %s"
 
 _DECIDED = "SELECT count(*) = 0 FROM objects_due WHERE due_at <= clock_timestamp() AND controller = ANY(%s)"
-_PLACED = "SELECT count(DISTINCT (namespace, name)) FROM objects_changelog WHERE version > %s AND actor = 'scheduler'"
+_PLACED = """
+SELECT count(DISTINCT (namespace, name)) FROM objects_changelog
+WHERE version > %s AND actor = 'scheduler' AND kind LIKE '%%ResourceBinding'
+"""
 
 
 _JUDGED = """

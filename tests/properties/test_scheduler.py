@@ -104,8 +104,12 @@ def test_several_clusters_concern_whom_each_of_them_concerns(
 ) -> None:
     conditions = (Condition("Scheduled", "False"),) if waits else ()
     binding = bound(wanted, status=ResourceBindingStatus(conditions=conditions))
-    deleted = data.draw(st.sets(st.sampled_from([one.metadata.name for one in members])))
-    changed = {one.metadata.name: None if one.metadata.name in deleted else one for one in members}
+    going = [one.with_meta(deletion_timestamp=NOW) for one in members]
+    changed = {
+        one.metadata.name: data.draw(st.sampled_from([one, gone, None]))
+        for one, gone in zip(members, going, strict=True)
+        if data.draw(st.booleans())
+    }
 
     each = [concerns({name: one}, binding, closed=closed) for name, one in changed.items()]
 

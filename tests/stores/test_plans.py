@@ -53,6 +53,9 @@ READS: dict[str, Callable[[DjangoStore], Any]] = {
     "page_by_index": lambda store: store.page_by_index(
         BINDINGS, "placed", ["member7", "member8"], after=Ref(RESOURCE_BINDING, "ns1", ""), limit=100
     ),
+    "page_by_index, many values": lambda store: store.page_by_index(
+        BINDINGS, "placed", [f"member{n}" for n in range(7, 300)], after=Ref(RESOURCE_BINDING, "ns1", ""), limit=100
+    ),
     "count_by_index": lambda store: store.count_by_index(RESOURCE_BINDING, "placed", "member7", after=("ns1", "")),
     "rows by binding": lambda store: store.rows(Eviction, "binding", [f"b{n}" for n in range(500)]),
     "rows by binding, beside known ones": lambda store: store.rows(

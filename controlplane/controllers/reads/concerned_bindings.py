@@ -54,9 +54,11 @@ def _only_more_taints(old: Cluster, new: Cluster) -> bool:
 def concerned_bindings(state: State, origins: Sequence[Ref], *, after: str, limit: int) -> tuple[list[Ref], str | None]:
     """Return one page of the bindings that changes of clusters concern, and the next cursor.
 
-    These are the bindings on the clusters, and those that may choose one of them and either follow changes of clusters
-    or wait for a place. `origins`: clusters with the same kind of change. The cursor is the reference of the last
-    binding that was read. Cursor None: there are no more bindings.
+    These are the bindings on a cluster that is gone or being deleted. Of the bindings that follow changes of clusters
+    or wait for a place, they are those that are on one of the clusters or may choose it.
+
+    `origins`: clusters with the same kind of change. The cursor is the reference of the last binding that was read.
+    Cursor None: there are no more bindings.
     """
     kind = origins[0].kind
     refs = [Ref(CLUSTER, "", origin.name) for origin in origins]
