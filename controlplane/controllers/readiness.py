@@ -37,6 +37,7 @@ from controlplane.kinds.binding.affinity_index import group_keys
 from controlplane.kinds.binding.colocation_index import application
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import BindingReadiness, ReadinessRound
+from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.settings import Settings
 
 ROUND = "fleet"  # key of the row about the round
@@ -138,6 +139,7 @@ class Readiness(Controller):
     def __init__(self) -> None:
         self._digest = FleetDigest()
         self._outlook: FailureOutlook | None = None  # of the present turn
+        self._fleet: Fleet | None = None  # a cache: unchanged clusters are not read into arrays again
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Any]:
         rounds: dict[str, ReadinessRound] = _rounds(state) if FLEET in refs else {}
@@ -212,7 +214,8 @@ class Readiness(Controller):
         """Return the outlook of a turn. It looks at each cluster once and remembers the answers to equal questions."""
         known = self._outlook
         if known is None or known.situation is not situation or known.settings is not settings or known.now != now:
-            known = self._outlook = FailureOutlook(situation, settings, now=now)
+            fleet = self._fleet = Fleet.of(situation.clusters, settings=settings, previous=self._fleet)
+            known = self._outlook = FailureOutlook(situation, settings, fleet=fleet, now=now)
         return known
 
 

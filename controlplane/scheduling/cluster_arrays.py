@@ -43,6 +43,7 @@ class Fleet:
         "_apis",
         "_cache",
         "_read",
+        "_shared",
         "_taint_ids",
         "_taints",
         "accepting",
@@ -84,6 +85,7 @@ class Fleet:
         # A deleted cluster that the eviction queue empties keeps its copies until they are evicted [unjoin-and-drain].
         self.retaining: Mask = self.accepting | np.bool_(unjoin.evicts(settings))
         self._cache: dict[Any, Any] = {}
+        self._shared: dict[Any, Any] = {}  # answers about the clusters as they are, whichever of them are left out
 
     @classmethod
     def of(cls, clusters: Iterable[Cluster], *, settings: Settings, previous: Fleet | None = None) -> Fleet:
@@ -104,7 +106,10 @@ class Fleet:
         return cls(listed, settings, known)
 
     def without(self, names: Collection[str]) -> Fleet:
-        """Return the fleet as if these clusters could neither take new copies nor keep copies [refuge-first]."""
+        """Return the fleet as if these clusters could neither take new copies nor keep copies [refuge-first].
+
+        It shares all answers about what clusters are and how much fits on them.
+        """
         places = self.places(names)
         if not len(places):
             return self
@@ -134,14 +139,7 @@ class Fleet:
 
     def cached(self, key: Any, make: Callable[[], T]) -> T:
         """Return the cached answer for `key`; call `make` if there is none."""
-        cache = self._cache
-        found = cache.get(key)
-        if found is None:
-            if len(cache) >= _CACHED:
-                cache.clear()
-            found = cache[key] = make()
-        answer: T = found
-        return answer
+        return _cached(self._cache, key, make)
 
     def known(self, key: Any) -> Any:
         """Return the cached answer for `key`. None: there is none."""
@@ -158,11 +156,11 @@ class Fleet:
 
     def replicas(self, request: Request) -> Counts:
         """Return how many replicas with this request fit on each cluster, by its report."""
-        return self.cached(request, lambda: self.nodes.limit(self.capacity.replicas(request), request))
+        return _cached(self._shared, request, lambda: self.nodes.limit(self.capacity.replicas(request), request))
 
     def bundles(self, bundle: Bundle) -> Counts:
         """Return how many whole sets of components fit on each cluster, by its report."""
-        return self.cached(bundle, lambda: self.nodes.limit(self.capacity.bundles(bundle), bundle))
+        return _cached(self._shared, bundle, lambda: self.nodes.limit(self.capacity.bundles(bundle), bundle))
 
     def by_resource(self, asked: Request | Bundle) -> dict[str, Counts]:
         """Return for each requested resource how many replicas (or sets) fit if no other resource and no pod slot is
@@ -172,12 +170,14 @@ class Fleet:
             by_resource = self.capacity.by_resource(asked)
             return {name: self.nodes.limit(fitting, asked) for name, fitting in by_resource.items()}
 
-        return self.cached(("by resource", asked), make)
+        return _cached(self._shared, ("by resource", asked), make)
 
     def without_matching_node(self, asked: Request | Bundle) -> frozenset[int]:
         """Return the places of the clusters on which no node takes the pods of a request [node-estimate]."""
-        return self.cached(
-            ("no node", asked), lambda: frozenset(np.flatnonzero(self.nodes.without_match(asked)).tolist())
+        return _cached(
+            self._shared,
+            ("no node", asked),
+            lambda: frozenset(np.flatnonzero(self.nodes.without_match(asked)).tolist()),
         )
 
     # What clusters are
@@ -195,12 +195,12 @@ class Fleet:
             places = self.places(condition.names)
             mask[places] = ~mask[places]
             return mask
-        return self.cached(condition, lambda: self._mask(condition.holds))
+        return _cached(self._shared, condition, lambda: self._mask(condition.holds))
 
     def without_field(self, field: str) -> Mask:
         """Return the clusters whose provider, region or zone is not set."""
-        return self.cached(
-            ("without field", field), lambda: self._mask(lambda cluster: not field_values(cluster, field))
+        return _cached(
+            self._shared, ("without field", field), lambda: self._mask(lambda cluster: not field_values(cluster, field))
         )
 
     def regions(self) -> tuple[NDArray[np.int64], tuple[str, ...]]:
@@ -212,7 +212,7 @@ class Fleet:
             number = {name: index for index, name in enumerate(known)} | {"": -1}
             return np.array([number[cluster.spec.region] for cluster in self.clusters], dtype=np.int64), known
 
-        return self.cached("regions", make)
+        return _cached(self._shared, "regions", make)
 
     def with_untolerated_taint(self, tolerations: tuple[Toleration, ...], effects: tuple[str, ...]) -> Mask:
         """Return the clusters with a taint of one of these effects that no toleration tolerates."""
@@ -221,7 +221,7 @@ class Fleet:
             refused = [bool(untolerated(taints, tolerations, effects)) for taints in self._taints]
             return np.array(refused, dtype=np.bool_)[self._taint_ids]
 
-        return self.cached((tolerations, effects), make)
+        return _cached(self._shared, (tolerations, effects), make)
 
     def first_untolerated_taint(
         self, index: int, tolerations: tuple[Toleration, ...], effects: tuple[str, ...]
@@ -251,7 +251,17 @@ class Fleet:
             ]
             return np.array(served, dtype=np.bool_)[self._api_ids]
 
-        return self.cached(("api", api_version, kind), make)
+        return _cached(self._shared, ("api", api_version, kind), make)
+
+
+def _cached(cache: dict[Any, Any], key: Any, make: Callable[[], T]) -> T:
+    found = cache.get(key)
+    if found is None:
+        if len(cache) >= _CACHED:
+            cache.clear()
+        found = cache[key] = make()
+    answer: T = found
+    return answer
 
 
 def _read(cluster: Cluster, known: tuple[Cluster, FreeCapacity] | None) -> tuple[Cluster, FreeCapacity]:

@@ -8,7 +8,9 @@ from msgspec.structs import replace
 
 from controlplane.estimate.request import request_from
 from controlplane.kinds.cluster import APIEnablement, APIResource, Cluster
+from controlplane.kinds.policy import Placement
 from controlplane.scheduling.cluster_arrays import Fleet
+from controlplane.scheduling.placement_plan import plan_of
 from controlplane.settings import Settings
 from tests.builders.objects import START, cluster
 
@@ -73,6 +75,21 @@ def test_without_keeps_what_is_not_retained_and_its_answers_are_not_those_of_a_l
     assert less.retaining.tolist() == [False, False, True]
     assert less.retaining.dtype == bool
     assert Fleet.of(members, settings=settings, previous=less).retaining.tolist() == [False, True, True]
+
+
+def test_without_shares_what_clusters_are_and_makes_its_own_plans() -> None:
+    """Readiness leaves out each of 300 clusters in turn, and compared all clusters with each condition each time."""
+    fleet = Fleet.of([cluster("a", room=3), cluster("b", room=5)], settings=Settings())
+    asked, placement = request_from({}), Placement()
+
+    less = fleet.without(["a"])
+
+    assert less.replicas(asked) is fleet.replicas(asked)
+    assert less.with_prefer_no_execute() is fleet.with_prefer_no_execute()
+    assert less.regions() is fleet.regions()
+    own = plan_of(less, placement, 0, workload=True)
+    assert own.fleet is less
+    assert plan_of(fleet, placement, 0, workload=True).fleet is fleet
 
 
 def test_a_fleet_read_again_from_the_database_is_the_same_fleet() -> None:
