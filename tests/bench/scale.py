@@ -83,12 +83,12 @@ def _steps(stack: OwnStack, clusters: int, bindings: int) -> Iterator[Step]:
     stack.vacuum()  # of what the edit has written
     yield _lost(stack, "cluster_lost", [clusters - 1])
     yield Step("readiness_round", bindings, stack.measured(lambda: _rest(stack)))
-    _taint(stack, _names([clusters - 1]), [])
+    _recovered(stack, [clusters - 1])
     _rest(stack)
     third = list(range(clusters - max(1, clusters * 3 // 10), clusters))
     yield _lost(stack, "third_lost", third)
     _rest(stack)
-    yield _recovered(stack, "third_recovered", third)
+    yield Step("third_recovered", bindings, stack.measured(lambda: _recovered(stack, third)))
     _rest(stack)
     yield _restart(stack)
     _rest(stack)
@@ -179,16 +179,10 @@ def _lost(stack: OwnStack, name: str, numbers: Sequence[int]) -> Step:
     return Step(name, stack.number(f"SELECT count(*) {_JUDGED}", names, moment), spent)
 
 
-def _recovered(stack: OwnStack, name: str, numbers: Sequence[int]) -> Step:
-    """Remove the taints of clusters, and wait until no binding is to be placed. `changed`: the bindings that moved."""
-    since = _version(stack)
-
-    def act() -> None:
-        _taint(stack, _names(numbers), [])
-        stack.until(_DECIDED, PLACING, every=0.1)
-
-    spent = stack.measured(act)
-    return Step(name, stack.number(_PLACED, since), spent)
+def _recovered(stack: OwnStack, numbers: Sequence[int]) -> None:
+    """Remove the taints of clusters, and wait until the scheduler has looked at all bindings that this concerns."""
+    _taint(stack, _names(numbers), [])
+    stack.until(_PLACED, PLACING, every=0.1)
 
 
 def _taint(stack: OwnStack, names: Iterable[str], taints: list[dict[str, str]]) -> None:
@@ -249,11 +243,7 @@ def _what_if(stack: OwnStack, question: dict[str, Any]) -> None:
 
 _WROTE = "SELECT count(*) >= %s FROM objects_changelog WHERE version > %s AND actor = %s AND name LIKE %s"
 
-_DECIDED = "SELECT count(*) = 0 FROM objects_due WHERE due_at <= clock_timestamp() AND controller = ANY(%s)"
-_PLACED = """
-SELECT count(DISTINCT (namespace, name)) FROM objects_changelog
-WHERE version > %s AND actor = 'scheduler' AND kind LIKE '%%ResourceBinding'
-"""
+_PLACED = "SELECT count(*) = 0 FROM objects_due WHERE due_at <= clock_timestamp() AND controller = ANY(%s)"
 
 
 _JUDGED = """
