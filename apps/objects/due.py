@@ -206,7 +206,12 @@ def finishing(ends: Ends, *, leased: bool) -> list[Query]:
 
 
 def _claimed(ends: Sequence[Finish]) -> list[Array]:
-    return [texts([end.claim.controller for end in ends]), *_columns([end.claim.ref for end in ends])]
+    return _keys([end.claim for end in ends])
+
+
+def _keys(claims: Sequence[Claim]) -> list[Array]:
+    """Return the columns that identify the rows of claims."""
+    return [texts([claim.controller for claim in claims]), *_columns([claim.ref for claim in claims])]
 
 
 def claim(
@@ -231,8 +236,7 @@ def claim(
 def release(cursor: BinaryCursor, claims: Sequence[Claim], *, due_at: datetime | None) -> None:
     """Give claims back: their rows are due at `due_at`; None: now. The caller holds the write lock."""
     ordered = sorted(claims, key=lambda claim: (claim.controller, claim.ref))
-    columns = [texts([claim.controller for claim in ordered]), *_columns([claim.ref for claim in ordered])]
-    cursor.run(_RELEASE, (due_at, *columns))
+    cursor.run(_RELEASE, (due_at, *_keys(ordered)))
 
 
 def extend(cursor: BinaryCursor, claims: Sequence[tuple[Claim, datetime]], *, lease_seconds: float) -> datetime:
@@ -241,8 +245,8 @@ def extend(cursor: BinaryCursor, claims: Sequence[tuple[Claim, datetime]], *, le
     A claim that has ended is not extended: another process may have the row by now. The caller holds the write lock.
     """
     ordered = sorted(claims, key=lambda pair: (pair[0].controller, pair[0].ref))
-    columns = [texts([claim.controller for claim, _ in ordered]), *_columns([claim.ref for claim, _ in ordered])]
-    cursor.run(_EXTEND, (lease_seconds, *columns, moments([ends for _, ends in ordered])))
+    keys = _keys([claim for claim, _ in ordered])
+    cursor.run(_EXTEND, (lease_seconds, *keys, moments([ends for _, ends in ordered])))
     row = cursor.run("SELECT clock_timestamp()").fetchone()
     assert row is not None
     now: datetime = row[0]
@@ -264,11 +268,7 @@ def end_chunk(cursor: BinaryCursor, claims: Sequence[Claim], *, to: str | None) 
     The caller holds the write lock.
     """
     ordered = sorted(claims, key=lambda claim: (claim.controller, claim.ref))
-    columns = [
-        texts([claim.controller for claim in ordered]),
-        *_columns([claim.ref for claim in ordered]),
-        bigints([claim.seq for claim in ordered]),
-    ]
+    columns = [*_keys(ordered), bigints([claim.seq for claim in ordered])]
     if to is not None or cursor.run(_REMOVE, columns).rowcount < len(ordered):
         cursor.run(_TO_CURSOR, (to or "", *columns))
 

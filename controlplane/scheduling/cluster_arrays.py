@@ -26,7 +26,7 @@ Places = NDArray[np.intp]
 Counts = NDArray[np.int64]
 
 _CACHED: Final = 8192
-"""Upper limit for cached answers of a fleet. A fleet lives for one tick only, so the limit is rarely reached."""
+"""Upper limit for cached answers of a fleet. A fleet lives until a cluster changes, so the limit is rarely reached."""
 
 T = TypeVar("T")
 
