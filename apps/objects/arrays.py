@@ -29,6 +29,22 @@ _double = Struct("!id").pack
 _one = (pack("!ib", 1, 0), pack("!ib", 1, 1))
 
 
+_SHORT = 4096  # bytes of an item whose packed length is kept
+
+
+class _Lengths(dict[int, bytes]):
+    """The packed form of each length of an item. Those of short items are kept: to look one up is faster."""
+
+    def __missing__(self, length: int) -> bytes:
+        packed = _four(length)
+        if length < _SHORT:
+            self[length] = packed
+        return packed
+
+
+_LENGTHS = _Lengths()
+
+
 class Array:
     """A packed array. Its class is the type of its elements."""
 
@@ -77,8 +93,10 @@ def texts(values: Iterable[str | bytes | None]) -> TextArray:
             return TextArray(parts, count=len(items), nulls=True)
     else:
         items = list(map(str.encode, map(shown, items) if "\0" in text else items))  # most columns: no loop in Python
-    lengths = map(_four, map(len, items))
-    return TextArray(chain.from_iterable(zip(lengths, items, strict=True)), count=len(items))
+    packed = [b""] * (2 * len(items))
+    packed[0::2] = map(_LENGTHS.__getitem__, map(len, items))
+    packed[1::2] = items
+    return TextArray(packed, count=len(items))
 
 
 def shown(text: str) -> str:

@@ -355,7 +355,9 @@ def _eviction_decision(
     evicted_rows = {move.row.key: _evicted_row(move, now=now) for move in moves}
     rows = [evicted_rows.get(row.key, row) for row in snapshot.rows.get(str(old.ref), ())]
     # The condition EvictionPending is written with the eviction, so that no second write of the binding is needed.
-    new = with_eviction_pending(with_departures(in_one_edit(old, after), old, now=now), rows, now=now)
+    new = with_eviction_pending(
+        with_departures(after if len(moves) == 1 else in_one_edit(old, after), old, now=now), rows, now=now
+    )
     return Decision(
         changes=(
             Put(new, old, upon=("annotations",)),
@@ -370,15 +372,17 @@ def _eviction_decision(
         ),
         capacity_guards=last.reserved.capacity_guards,
         reason="Evictions",
-        found=_rehearsal(moves),
+        found=_rehearsal(moves, old),
     )
 
 
-def _rehearsal(moves: Sequence[eviction_plan.Move]) -> Rehearsal | None:
+def _rehearsal(moves: Sequence[eviction_plan.Move], old: Binding) -> Rehearsal | None:
     """Return the rehearsal of the last move of a binding; None: it left out a cluster that the binding does not leave
     now."""
     found = moves[-1].refuge.rehearsal
-    return found if found is not None and found.left == {move.row.cluster for move in moves} else None
+    if found is None or found.left != {move.row.cluster for move in moves}:
+        return None
+    return replace(found, binding=old)
 
 
 def _evicted_row(move: eviction_plan.Move, *, now: datetime) -> Eviction:

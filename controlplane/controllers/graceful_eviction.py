@@ -120,13 +120,18 @@ class GracefulEviction(Controller):
         ]
 
     def looking(self, state: State, settings: Settings, *, now: datetime) -> Callable[[Any], Decision | None]:
-        """Return what decides about bindings whose old copies wait for no other object, see `Controller.looking`."""
+        """Return what finds out when to look again at a binding that `decide` would not change; None: it would, or its
+        old copies may wait for another object. See `Controller.looking`."""
         states = _cluster_states(state, state.list(CLUSTER))
 
         def look(binding: Binding) -> Decision | None:
-            if supporting_objects.may_wait_for_dependents(binding):
+            if supporting_objects.may_wait_for_dependents(binding) or graceful.with_copies_restored(binding, states)[1]:
                 return None
-            return self.decide(GracefulEvictionSnapshot(binding, states, {}), settings, now=now)
+            found = graceful.assess_tasks(binding, settings, clusters=states, dependents={}, now=now)
+            spec, conditions = binding.spec, binding.status.conditions
+            if found.kept != spec.graceful_eviction_tasks or _conditions(binding, found, now=now) != conditions:
+                return None
+            return Decision(wake_at=found.wake_at, reason="GracefulEviction")
 
         return look
 

@@ -42,7 +42,7 @@ from controlplane.scheduling.colocation import Applications
 from controlplane.scheduling.departures import left_for_taints
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY, live
 from controlplane.scheduling.note import Notes, detail_of, summary_of
-from controlplane.scheduling.question import Groups, Question, question_of
+from controlplane.scheduling.question import Groups, Question
 from controlplane.scheduling.rehearsal import Rehearsal, confirmed
 from controlplane.scheduling.reserved_refuge import Reserved, freed
 from controlplane.scheduling.schedule import QUOTA_EXCEEDED, UNSCHEDULABLE, Placed, Refused, Verdict
@@ -107,6 +107,7 @@ class Scheduler(Controller):
 
     def __init__(self) -> None:
         self._fleet: Fleet | None = None  # a cache: unchanged clusters are not read into arrays again
+        self._guards: tuple[Sequence[Cluster], dict[str, Guard]] = ((), {})  # a cache: of the clusters of a batch
 
     def load_for(self, state: State, refs: Sequence[Ref], settings: Settings) -> Sequence[SchedulerSnapshot | None]:
         return self.load(state, refs, enforcing=settings.gate(ENFORCEMENT_GATE))
@@ -179,8 +180,15 @@ class Scheduler(Controller):
             return None
         written = [change.new for change in decision.changes if isinstance(change, Put)]
         names = {target.name for new in written if isinstance(new, Binding) for target in new.spec.clusters}
-        chosen = (cluster for cluster in snapshot.clusters if cluster.metadata.name in names)
-        return tuple(Guard(cluster.ref, cluster.metadata.generation) for cluster in chosen)
+        guards = self._guards_on(snapshot.clusters)
+        return tuple([guards[name] for name in sorted(names) if name in guards])
+
+    def _guards_on(self, clusters: Sequence[Cluster]) -> dict[str, Guard]:
+        """Return the guard on each cluster, by name."""
+        if self._guards[0] is not clusters:
+            found = {one.metadata.name: Guard(one.ref, one.metadata.generation) for one in clusters}
+            self._guards = clusters, found
+        return self._guards[1]
 
     def fan_out_of(self, origin: Ref) -> str:
         """Return the kind of the change: clusters that change in the same way are expanded together. Quotas are not."""
@@ -294,12 +302,12 @@ class _BatchScheduler:
         binding = snapshot.subject
         if snapshot.rehearsal is None or snapshot.hint is None or placed_with_others(binding):
             return None
-        left = left_for_taints(binding, self.fleet)
-        question = question_of(binding.spec, binding.status, settings=self.settings, left=left)
-        verdict = confirmed(snapshot.rehearsal, question, self.fleet)
+        if self.settings.compat.cluster_eviction_filter:
+            return None  # the clusters that it has left are excluded in another way
+        verdict = confirmed(snapshot.rehearsal, binding, self.fleet)
         if verdict is None or not isinstance(verdict.outcome, Placed):
             return None
-        clusters, living = verdict.outcome.clusters, self._live(snapshot)
+        question, clusters, living = verdict.explanation.question, verdict.outcome.clusters, self._live(snapshot)
         uncounted = {row.cluster: row for row in living if not row.reserved}
         wanted = growth(question, clusters, {name: row.replicas for name, row in uncounted.items()})
         more = {name: count - (uncounted[name].replicas if name in uncounted else 0) for name, count in wanted.items()}

@@ -141,14 +141,6 @@ class Fleet:
         """Return the cached answer for `key`; call `make` if there is none."""
         return _cached(self._cache, key, make)
 
-    def known(self, key: Any) -> Any:
-        """Return the cached answer for `key`. None: there is none."""
-        return self._cache.get(key)
-
-    def keep(self, key: Any, answer: Any) -> None:
-        """Cache an answer under a key."""
-        self._cache[key] = answer
-
     def _mask(self, test: Callable[[Cluster], bool]) -> Mask:
         return np.fromiter((test(cluster) for cluster in self.clusters), dtype=np.bool_, count=self.size)
 

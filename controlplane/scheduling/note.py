@@ -171,7 +171,9 @@ def _term(attempt: Attempt, question: Question) -> Term:
         weights=_weights(attempt.plan, chosen) if chosen is not None and question.workload else (),
         seen=tuple(seen.tolist()),
         room=() if attempt.capacity is None else tuple(attempt.capacity[seen].tolist()),
-        quotas=tuple((place, attempt.quotas[place]) for place in seen.tolist() if place in attempt.quotas),
+        quotas=tuple((place, attempt.quotas[place]) for place in seen.tolist() if place in attempt.quotas)
+        if attempt.quotas
+        else (),
         nodeless=tuple(place for place in seen.tolist() if place in attempt.unmatched) if attempt.unmatched else (),
     )
 
@@ -179,8 +181,8 @@ def _term(attempt: Attempt, question: Question) -> Term:
 def _shares(attempt: Attempt) -> tuple[int, ...]:
     if attempt.shares is None:
         return ()
-    first = attempt.shares[:1]
-    return tuple((first if bool((attempt.shares == first).all()) else attempt.shares).tolist())
+    shares: list[int] = attempt.shares.tolist()
+    return tuple(shares[:1] if len(set(shares)) == 1 else shares)
 
 
 def _weights(plan: Plan, chosen: Places) -> tuple[int, ...]:

@@ -101,13 +101,5 @@ class Plan:
 
 def plan_of(fleet: Fleet, placement: Placement, place: int, *, workload: bool) -> Plan:
     """Return the plan for the affinity term at position `place`; 0 if the placement has one clusterAffinity or none."""
-    # Equal placements are mostly the same object, because they are interned. Comparing ids is cheaper than hashing.
-    quick = (id(placement), place, workload)
-    known: Plan | None = fleet.known(quick)
-    if known is not None and known.placement is placement:
-        return known
     term = placement.cluster_affinities[place] if placement.cluster_affinities else placement.cluster_affinity
-    plan = fleet.cached((placement, place, workload), lambda: Plan(fleet, placement, term, workload=workload))
-    if plan.placement is placement:
-        fleet.keep(quick, plan)
-    return plan
+    return fleet.cached((placement, place, workload), lambda: Plan(fleet, placement, term, workload=workload))

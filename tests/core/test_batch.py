@@ -19,7 +19,7 @@ from controlplane.kinds.policy import (
 from controlplane.scheduling.batch import Batch, Item, growth, ignores_capacity, may_depend_on_capacity
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.ledger import Ledger
-from controlplane.scheduling.placement_plan import AGGREGATED, DUPLICATED, DYNAMIC, STATIC, division_of, plan_of
+from controlplane.scheduling.placement_plan import AGGREGATED, DUPLICATED, DYNAMIC, STATIC, division_of
 from controlplane.scheduling.question import question_of
 from controlplane.scheduling.schedule import Placed, Refused, Verdict
 from controlplane.settings import Settings
@@ -67,14 +67,6 @@ DIVISIONS = {
 @pytest.mark.parametrize("division", DIVISIONS)
 def test_how_replicas_are_divided(division: str) -> None:
     assert division_of(placement(how=DIVISIONS[division])) == division
-
-
-def test_a_plan_is_not_used_for_another_placement_that_has_the_same_identity_later() -> None:
-    fleet = Fleet.of([cluster("a"), cluster("b")], settings=Settings())
-    one, later = placement("a"), placement("b")
-    fleet.keep((id(later), 0, True), plan_of(fleet, one, 0, workload=True))
-
-    assert plan_of(fleet, later, 0, workload=True).placement == later
 
 
 @pytest.mark.parametrize(

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import Ref
+from controlplane.apimachinery.meta import Condition, Ref
 from controlplane.controllers.graceful_eviction import SCHEDULED_WITHIN, GracefulEviction
 from controlplane.engine.cascade import followers
 from controlplane.engine.decision import NOTHING, Decision, Drop, Event, Guard
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.run import run_batch
-from controlplane.eviction.graceful import SMALLEST_STEP
+from controlplane.eviction.graceful import EVICTION_STUCK, SMALLEST_STEP
 from controlplane.kinds import RESOURCE_BINDING
-from controlplane.kinds.binding import Binding
+from controlplane.kinds.binding import AggregatedStatusItem, Binding, GracefulEvictionTask
+from controlplane.kinds.policy import GRACEFULLY
 from controlplane.kinds.rows import PlacementNote
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding, work
@@ -35,6 +37,10 @@ def looked_at(*bindings: Binding, settings: Settings = FAST, looking: GracefulEv
     evictions = CONTROLLERS[1]
     run_batch(evictions, store, settings, world=WORLD, following=followers(evictions, controllers, settings))
     return store
+
+
+def healthy_on(one: Binding) -> tuple[AggregatedStatusItem, ...]:
+    return tuple(AggregatedStatusItem(target.name, applied=True, health="Healthy") for target in one.spec.clusters)
 
 
 def waits(store: MemoryStore) -> dict[str, timedelta]:
@@ -105,13 +111,36 @@ def test_a_look_that_finds_nothing_to_wait_for_makes_the_binding_not_due() -> No
 
 @pytest.mark.parametrize(("kind", "looks"), [("Deployment", True), ("ConfigMap", False)])
 def test_an_object_whose_old_copy_may_wait_for_others_is_looked_at_in_the_own_batch(kind: str, looks: bool) -> None:
-    (web,) = looked_at(binding("web", ANYWHERE, on={"member1": 2})).list(RESOURCE_BINDING)
+    store = looked_at(binding("web", ANYWHERE, on={"member1": 2}))
+    (web,) = store.list(RESOURCE_BINDING)
     api_version = "v1" if kind == "ConfigMap" else "apps/v1"
     one = web.with_spec(resource=replace(web.spec.resource, api_version=api_version, kind=kind))
 
-    look = GracefulEviction().looking(MemoryStore(controllers=(), clock=lambda: START), FAST, now=START)
+    look = GracefulEviction().looking(store, FAST, now=START)
 
     assert (look(one) is not None) == looks
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda one: one.with_status(aggregated_status=healthy_on(one)),
+        lambda one: one.with_status(conditions=(*one.status.conditions, Condition(EVICTION_STUCK, "True", "Stuck"))),
+        lambda one: one.with_spec(graceful_eviction_tasks=(GracefulEvictionTask("member1", GRACEFULLY),)),
+    ],
+    ids=["the new copy is healthy", "it was stuck", "a task without its time"],
+)
+def test_a_binding_that_would_be_changed_is_not_only_looked_at(change: Callable[[Binding], Binding]) -> None:
+    store = looked_at(binding("web", ANYWHERE, on={"member1": 2}))
+    (web,) = store.list(RESOURCE_BINDING)
+    controller = GracefulEviction()
+    look = controller.looking(store, FAST, now=START)
+    (snapshot,) = controller.load(store, [web.ref])
+    assert snapshot is not None
+
+    assert look(web) == controller.decide(snapshot, FAST, now=START) != NOTHING
+    assert controller.decide(replace(snapshot, subject=change(web)), FAST, now=START).changes
+    assert look(change(web)) is None
 
 
 def test_a_binding_that_is_not_placed_is_looked_at_once_the_scheduler_has_decided() -> None:

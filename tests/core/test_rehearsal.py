@@ -18,17 +18,22 @@ from controlplane.controllers.scheduler import Scheduler, _BatchScheduler
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.run import run_batch, run_until_idle
 from controlplane.engine.state import ReservedCapacity
+from controlplane.eviction.purge import with_task
 from controlplane.eviction.rate import Tokens
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING
+from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding
+from controlplane.kinds.binding.origin import with_departures
 from controlplane.kinds.cluster import Cluster, Taint
+from controlplane.kinds.policy import GRACEFULLY
 from controlplane.kinds.rows import FleetNames, PlacementNote
 from controlplane.scheduling.cluster_arrays import Fleet
+from controlplane.scheduling.departures import left_for_taints
 from controlplane.scheduling.ledger import Ledger
-from controlplane.scheduling.question import Question, question_of
+from controlplane.scheduling.question import question_of
 from controlplane.scheduling.refusals import Explanation, refusals
 from controlplane.scheduling.rehearsal import Rehearsal, confirmed
 from controlplane.scheduling.schedule import answer
-from tests.builders.objects import START, binding, cluster, no_execute
+from tests.builders.objects import START, binding, cluster, leaving, no_execute
 from tests.builders.placements import duplicated
 from tests.core.evicting import CONTROLLERS, WORLD, evict, placed, queued
 from tests.core.eviction_fleet import ANYWHERE, FAST
@@ -65,6 +70,19 @@ def test_the_scheduler_confirms_the_rehearsal_and_its_note_has_the_room_of_that_
     assert [rooms(store, "web0")[chosen] for store in (together, apart)] == [1000, 998]
 
 
+def snapshots_of(store: MemoryStore) -> list[Any]:
+    """Return the snapshots from which the scheduler decides about the bindings that are evicted now."""
+    seen = list[Any]()
+
+    class Watching(Scheduler):
+        def deciding(self, snapshots: Any, settings: Any, *, now: Any) -> Any:
+            seen.extend(snapshots)
+            return super().deciding(snapshots, settings, now=now)
+
+    evict(store, scheduler=Watching())
+    return seen
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -77,16 +95,7 @@ def test_the_scheduler_confirms_the_rehearsal_and_its_note_has_the_room_of_that_
     ids=["no rehearsal", "no hint", "part of an application", "closed clusters", "nothing reserved"],
 )
 def test_a_rehearsal_that_does_not_hold_is_not_confirmed(change: Callable[[Any], Any]) -> None:
-    store = queued(binding("web", ANYWHERE, on={"member1": 2}))
-    seen = list[Any]()
-
-    class Watching(Scheduler):
-        def deciding(self, snapshots: Any, settings: Any, *, now: Any) -> Any:
-            seen.extend(snapshots)
-            return super().deciding(snapshots, settings, now=now)
-
-    evict(store, scheduler=Watching())
-    (snapshot,) = seen
+    (snapshot,) = snapshots_of(queued(binding("web", ANYWHERE, on={"member1": 2})))
     fleet = Fleet.of(snapshot.clusters, settings=FAST)
     assert _BatchScheduler(fleet, snapshot, FAST, START)._confirmed(snapshot, "evicted") is not None
     changed = change(snapshot)
@@ -95,35 +104,57 @@ def test_a_rehearsal_that_does_not_hold_is_not_confirmed(change: Callable[[Any],
     assert _BatchScheduler(fleet, changed, FAST, START)._confirmed(changed, "evicted") is None
 
 
-QUESTION = question_of(binding("web", ANYWHERE).spec, binding("web", ANYWHERE).status, settings=FAST, left=("member1",))
-BEFORE = replace(QUESTION, targets=(("member1", 2),), evicted=())
+BEFORE = binding("web", ANYWHERE, on={"member1": 2})
+ON_TWO = binding("web", ANYWHERE, on={"member1": 2, "member3": 2})
 NAMES = ("member1", "member2", "member3")
+THIRD = shut(cluster("member3"))
 
 
 def fleet(*names: str) -> Fleet:
     return Fleet.of([cluster(name) for name in names], settings=FAST)
 
 
-def rehearsed(question: Question, *, on: str = "member2") -> Rehearsal:
+def left(one: Binding, *names: str, reason: str = TAINT_UNTOLERATED) -> Binding:
+    """Return a binding after it has left these clusters."""
+    for name in names or ("member1",):
+        one = with_task(one, name, mode=GRACEFULLY, reason=reason, producer="test", message="", now=START)
+    return one
+
+
+def drained(one: Binding) -> Binding:
+    """Return a binding with the task of a drain of member3, which is no target."""
+    return one.with_spec(graceful_eviction_tasks=(*one.spec.graceful_eviction_tasks, leaving("member3")))
+
+
+def home(one: Binding) -> Binding:
+    """Return a binding that left member3 because of a taint, with no task any more."""
+    return with_departures(left(one, "member3"), one, now=START).with_spec(graceful_eviction_tasks=())
+
+
+def rehearsed(one: Binding = BEFORE, *, on: str = "member2", third: Cluster = THIRD) -> Rehearsal:
     """Return the rehearsal of a binding that leaves member1, where only the cluster that is named takes copies."""
-    seen = Fleet.of([one if one.metadata.name == on else shut(one) for one in map(cluster, NAMES)], settings=FAST)
-    return Rehearsal(frozenset({"member1"}), answer(question, seen.without({"member1"}), Ledger(seen), settings=FAST))
+    clusters = [shut(cluster("member1")), shut(cluster("member2")), third]
+    seen = Fleet.of([cluster(on) if each.metadata.name == on else each for each in clusters], settings=FAST)
+    question = question_of(one.spec, one.status, settings=FAST, left=left_for_taints(one, seen))
+    verdict = answer(question, seen.without({"member1"}), Ledger(seen), settings=FAST)
+    return Rehearsal(frozenset({"member1"}), verdict, one)
 
 
 def twice_tried() -> Rehearsal:
     """Return a rehearsal in which the first affinity term gives no result."""
-    found = rehearsed(BEFORE)
-    attempts = found.verdict.explanation.attempts * 2
-    return replace(found, verdict=replace(found.verdict, explanation=Explanation(BEFORE, attempts)))
+    found = rehearsed()
+    explanation = found.verdict.explanation
+    tried = Explanation(explanation.question, explanation.attempts * 2)
+    return replace(found, verdict=replace(found.verdict, explanation=tried))
 
 
 def test_a_confirmed_verdict_has_the_result_of_the_rehearsal_and_the_question_and_filters_of_now() -> None:
     now = Fleet.of([cluster("member1", taints=(no_execute(),)), cluster("member2"), cluster("member3")], settings=FAST)
-    found = confirmed(rehearsed(BEFORE), QUESTION, now)
+    found = confirmed(rehearsed(), left(BEFORE), now)
 
     assert found is not None
-    assert found.outcome == rehearsed(BEFORE).verdict.outcome
-    assert found.explanation.question is QUESTION
+    assert found.outcome == rehearsed().verdict.outcome
+    assert found.explanation.question == question_of(left(BEFORE).spec, BEFORE.status, settings=FAST)
     (attempt,) = found.explanation.attempts
     assert attempt.reserved == ("member2",)
     assert {name: refusal.value for name, refusal in refusals(found.explanation).items()} == {
@@ -132,55 +163,87 @@ def test_a_confirmed_verdict_has_the_result_of_the_rehearsal_and_the_question_an
 
 
 @pytest.mark.parametrize(
-    ("rehearsal", "question", "clusters"),
+    ("rehearsal", "now", "clusters"),
     [
-        (rehearsed(BEFORE), replace(QUESTION, fresh=True), NAMES),
-        (rehearsed(BEFORE), replace(QUESTION, replicas=3), NAMES),
-        (rehearsed(BEFORE), replace(QUESTION, blocked=("member3",)), NAMES),
-        (rehearsed(BEFORE), replace(QUESTION, targets=(("member3", 2),)), NAMES),
-        (rehearsed(BEFORE), replace(QUESTION, evicted=()), NAMES),
-        (rehearsed(BEFORE), replace(QUESTION, evicted=("member1", "member3")), NAMES),
-        (rehearsed(BEFORE), QUESTION, (*NAMES, "member4")),
-        (rehearsed(BEFORE), QUESTION, ("member0", "member1", "member2")),
-        (rehearsed(BEFORE, on="nowhere"), QUESTION, NAMES),
-        (rehearsed(replace(BEFORE, targets=(("member1", 2), ("member3", 1)))), QUESTION, NAMES),
-        (rehearsed(replace(BEFORE, evicted=("member3",))), QUESTION, NAMES),
-        (twice_tried(), QUESTION, NAMES),
+        (rehearsed(), left(BEFORE).with_spec(reschedule_triggered_at=START), NAMES),
+        (rehearsed(), left(BEFORE).with_spec(replicas=3), NAMES),
+        (rehearsed(), left(BEFORE).with_spec(replica_requirements=None), NAMES),
+        (rehearsed(), left(BEFORE).with_status(scheduler_observed_affinity_name="second"), NAMES),
+        (rehearsed(), left(BEFORE).with_status(last_scheduled_time=START), NAMES),
+        (rehearsed(), drained(left(BEFORE)), NAMES),
+        (rehearsed(), left(BEFORE).with_spec(clusters=ON_TWO.spec.clusters[1:]), NAMES),
+        (rehearsed(), BEFORE, NAMES),
+        (rehearsed(), BEFORE.with_spec(clusters=()), NAMES),
+        (rehearsed(), left(BEFORE, reason="Drain"), NAMES),
+        (rehearsed(), left(ON_TWO, "member1", "member3"), NAMES),
+        (rehearsed(ON_TWO), left(BEFORE), NAMES),
+        (rehearsed(drained(BEFORE)), left(BEFORE), NAMES),
+        (replace(rehearsed(), binding=None), left(BEFORE), NAMES),
+        (rehearsed(), left(BEFORE), (*NAMES, "member4")),
+        (rehearsed(), left(BEFORE), ("member0", "member1", "member2")),
+        (rehearsed(on="nowhere"), left(BEFORE), NAMES),
+        (twice_tried(), left(BEFORE), NAMES),
     ],
     ids=[
         "a reschedule was requested",
         "scaled",
-        "blocked",
+        "requests less",
+        "another affinity term",
+        "scheduled meanwhile",
+        "drained from another cluster",
         "another target",
         "not evicted",
+        "removed without a task",
+        "drained",
         "evicted from more",
+        "on more clusters before",
+        "drained before",
+        "not handed over",
         "a new cluster",
         "other clusters",
         "refused",
-        "on more clusters before",
-        "evicted from more before",
         "two affinity terms",
     ],
 )
 def test_a_verdict_on_another_question_is_not_confirmed(
-    rehearsal: Rehearsal, question: Question, clusters: tuple[str, ...]
+    rehearsal: Rehearsal, now: Binding, clusters: tuple[str, ...]
 ) -> None:
-    assert confirmed(rehearsed(BEFORE), QUESTION, fleet(*NAMES)) is not None
+    assert confirmed(rehearsed(), left(BEFORE), fleet(*NAMES)) is not None
 
-    assert confirmed(rehearsal, question, fleet(*clusters)) is None
+    assert confirmed(rehearsal, now, fleet(*clusters)) is None
+
+
+def test_a_binding_whose_tasks_exclude_clusters_is_not_confirmed() -> None:
+    """With this setting the tasks of taints exclude clusters as those of drains do."""
+    compat = replace(FAST, compat=replace(FAST.compat, cluster_eviction_filter=True))
+    (snapshot,) = snapshots_of(queued(binding("web", ANYWHERE, on={"member1": 2})))
+    fleet_ = Fleet.of(snapshot.clusters, settings=FAST)
+
+    assert _BatchScheduler(fleet_, snapshot, FAST, START)._confirmed(snapshot, "evicted") is not None
+    assert _BatchScheduler(fleet_, snapshot, compat, START)._confirmed(snapshot, "evicted") is None
+
+
+def test_a_cluster_that_was_left_earlier_and_has_no_taint_any_more_is_not_confirmed() -> None:
+    before, tainted = home(ON_TWO), cluster("member3", taints=(no_execute(),))
+    now = Fleet.of([cluster("member1"), cluster("member2"), tainted], settings=FAST)
+    rehearsal = rehearsed(before, third=tainted)
+
+    assert rehearsal.verdict.explanation.question.evicted == ("member3",)
+    assert confirmed(rehearsal, left(before), now) is not None
+    assert confirmed(rehearsal, left(before), fleet(*NAMES)) is None
 
 
 def test_a_cluster_that_is_not_feasible_any_more_is_not_confirmed() -> None:
     now = Fleet.of([cluster("member1"), shut(cluster("member2")), cluster("member3")], settings=FAST)
 
-    assert confirmed(rehearsed(BEFORE), QUESTION, now) is None
-    assert confirmed(rehearsed(BEFORE, on="member3"), QUESTION, now) is not None
+    assert confirmed(rehearsed(), left(BEFORE), now) is None
+    assert confirmed(rehearsed(on="member3"), left(BEFORE), now) is not None
 
 
 def test_a_cluster_that_reports_less_room_since_then_is_not_confirmed() -> None:
     now = Fleet.of([cluster("member1"), cluster("member2", room=1), cluster("member3")], settings=FAST)
 
-    assert confirmed(rehearsed(BEFORE), QUESTION, now) is None
+    assert confirmed(rehearsed(), left(BEFORE), now) is None
 
 
 def handed_over(tokens: int) -> list[Rehearsal | None]:

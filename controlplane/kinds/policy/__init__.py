@@ -110,7 +110,7 @@ class WorkloadAffinity(UserStruct, frozen=True):
     anti_affinity: WorkloadAffinityTerm | None = None
 
 
-class Placement(UserStruct, frozen=True):
+class Placement(UserStruct, frozen=True, cache_hash=True):
     cluster_affinity: ClusterAffinity | None = None
     cluster_affinities: tuple[ClusterAffinityTerm, ...] = ()
     cluster_tolerations: Annotated[
