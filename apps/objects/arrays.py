@@ -29,7 +29,7 @@ _double = Struct("!id").pack
 _one = (pack("!ib", 1, 0), pack("!ib", 1, 1))
 
 
-_SHORT = 4096  # bytes of an item whose packed length is kept
+_SHORT = 4096  # packed lengths below this are kept
 
 
 class _Lengths(dict[int, bytes]):

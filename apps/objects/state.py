@@ -212,13 +212,6 @@ class DjangoState:
         with binary_cursor() as cursor:
             return _scalar(cursor.run(query).fetchone())
 
-    def has_due_eviction(self) -> bool:
-        query = f"""
-            SELECT EXISTS (SELECT FROM {row_table(Eviction).name}
-            WHERE state = '{QUEUED}' AND due_at <= (SELECT clock_timestamp()))"""
-        with binary_cursor() as cursor:
-            return bool(_scalar(cursor.run(query).fetchone()))
-
     def evictions_by_cluster(self) -> dict[str, int]:
         name = row_table(Eviction).name
         query = f"SELECT cluster, count(*) FROM {name} WHERE due_at IS NOT NULL GROUP BY cluster ORDER BY cluster"

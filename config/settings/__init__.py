@@ -122,7 +122,7 @@ DATABASES = {
                 "min_size": 1,
                 "max_size": env.number("LIFEBOAT_DATABASE_POOL", default=8, at_least=1),
                 "timeout": 3,  # seconds until a request without a connection is answered 503
-                "max_idle": 20,  # s; an idle session of PostgreSQL has up to 10 MB, and a new one takes a few ms
+                "max_idle": 20,  # s until one idle session is closed; it has up to 10 MB, and a new one takes a few ms
                 "num_workers": 1,  # threads that open connections
             },
         },

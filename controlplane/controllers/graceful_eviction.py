@@ -120,8 +120,10 @@ class GracefulEviction(Controller):
         ]
 
     def looking(self, state: State, settings: Settings, *, now: datetime) -> Callable[[Any], Decision | None]:
-        """Return what finds out when to look again at a binding that `decide` would not change; None: it would, or its
-        old copies may wait for another object. See `Controller.looking`."""
+        """Return a function that returns when to look again at a binding, see `Controller.looking`.
+
+        It returns None if `decide` would change the binding, or if old copies may wait for another object.
+        """
         states = _cluster_states(state, state.list(CLUSTER))
 
         def look(binding: Binding) -> Decision | None:

@@ -48,9 +48,9 @@ GROUPS = Ref(FAILOVER_CONFIGURATION, "", "groups")  # stands for all bindings in
 PAGE = 250  # bindings of a round that are checked at once
 STEP = timedelta(seconds=0.5)  # between two pages: a round leaves most of the time to other controllers
 BUSY_STEP = timedelta(seconds=3)  # the same while evictions are due, which go first
-BUSY_BATCH = 40  # changed bindings that are checked at once while evictions are due; the others wait for BUSY_STEP
 PAUSE = timedelta(seconds=10)  # between two rounds, at least
 AFTER_CHANGE = timedelta(seconds=5)  # a binding that changes often changes again within this time
+AFTER_EVICTION = timedelta(seconds=15)  # so long, the evictions of the other copies of a lost cluster go first
 
 
 class ReadinessSnapshot(msgspec.Struct, frozen=True):
@@ -61,17 +61,13 @@ class ReadinessSnapshot(msgspec.Struct, frozen=True):
     situation: Situation
 
 
-class WaitingSnapshot(msgspec.Struct, frozen=True):
-    """A changed binding that waits, because evictions are due. It is not read."""
-
-
 class RoundSnapshot(msgspec.Struct, frozen=True):
     """The round over all bindings, with the page that it checks next; empty if no round runs."""
 
     round: ReadinessRound
     groups_changed_at: datetime | None
     situation: Situation
-    is_busy: bool = False  # evictions are due
+    next_eviction: datetime | None = None  # due time of the first queued eviction; None: the queue is empty
     page: tuple[ReadinessSnapshot, ...] = ()
 
 
@@ -82,9 +78,22 @@ class GroupsSnapshot(msgspec.Struct, frozen=True):
 def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
     """A binding is due when its spec or an annotation changed, or the state that is to be preserved.
 
-    A new binding is due once the scheduler has reported about it.
+    A new binding is due once the scheduler has reported about it. A binding that was just evicted is due later.
     """
-    if new is None or (old is None and _awaits_scheduler(new)):
+    return () if new is None or _is_evicted(old, new) else _changed(old, new)
+
+
+def _binding_evicted(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
+    return (new.ref,) if new is not None and _is_evicted(old, new) else ()
+
+
+def _is_evicted(old: Binding | None, new: Binding) -> bool:
+    """Test whether a change evicts a copy of a binding."""
+    return old is not None and len(new.spec.graceful_eviction_tasks) > len(old.spec.graceful_eviction_tasks)
+
+
+def _changed(old: Binding | None, new: Binding) -> Iterable[Ref]:
+    if old is None and _awaits_scheduler(new):
         return ()
     if old is not None and _awaits_scheduler(old) and not _awaits_scheduler(new):
         return (new.ref,)
@@ -131,6 +140,7 @@ class Readiness(Controller):
     keys = (*BINDINGS, FAILOVER_CONFIGURATION)
     watches = (
         *(Watch(kind, _binding_changed, after=AFTER_CHANGE) for kind in BINDINGS),
+        *(Watch(kind, _binding_evicted, after=AFTER_EVICTION) for kind in BINDINGS),
         *(Watch(kind, _group_changed, after=PAUSE) for kind in BINDINGS),
         Watch("row/ReadinessRound", _groups_noted),
         Watch(CLUSTER, _cluster_changed, after=AFTER_CHANGE),
@@ -152,11 +162,8 @@ class Readiness(Controller):
         round_ = rounds.get(ROUND, ReadinessRound(ROUND))
         if round_.began_at is not None and round_.ended_at is None:
             page = _page(state, round_.after)
-        changed = [ref for ref in refs if ref.kind in BINDINGS]
-        is_busy = bool(page or changed) and state.has_due_eviction()
-        waiting = changed[BUSY_BATCH:] if is_busy else []
         bindings: dict[Ref, Binding] = {binding.ref: binding for binding in page}
-        bindings |= state.get(changed[: len(changed) - len(waiting)])
+        bindings |= state.get([ref for ref in refs if ref.kind in BINDINGS])
         stored = state.rows(BindingReadiness, "key", [str(ref) for ref in bindings]) if bindings else {}
         situation = situation_of(state, tuple(bindings.values()))
         found: dict[Ref, Any] = {
@@ -164,15 +171,13 @@ class Readiness(Controller):
             for ref, binding in bindings.items()
         }
         changed_at = rounds[CHANGED_GROUPS].began_at if CHANGED_GROUPS in rounds else None
+        due = state.next_eviction() if page else None
         checked = tuple(found[binding.ref] for binding in page)
-        found[FLEET] = RoundSnapshot(round_, changed_at, situation, is_busy, checked)
+        found[FLEET] = RoundSnapshot(round_, changed_at, situation, due, checked)
         found[GROUPS] = GroupsSnapshot()
-        found |= dict.fromkeys(waiting, WaitingSnapshot())
         return [found.get(ref) for ref in refs]
 
     def decide(self, snapshot: Any, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
-        if isinstance(snapshot, WaitingSnapshot):
-            return Decision(wake_at=now + BUSY_STEP)
         if isinstance(snapshot, GroupsSnapshot):
             return Decision(changes=(Save(ReadinessRound(CHANGED_GROUPS, began_at=now)),), reason="Readiness")
         if isinstance(snapshot, RoundSnapshot):
@@ -200,7 +205,8 @@ class Readiness(Controller):
         checked = stored.checked + len(snapshot.page)
         if len(snapshot.page) >= PAGE:
             row = replace(stored, after=str(snapshot.page[-1].subject.ref), checked=checked)
-            step = BUSY_STEP if snapshot.is_busy else STEP
+            is_busy = snapshot.next_eviction is not None and snapshot.next_eviction <= now
+            step = BUSY_STEP if is_busy else STEP
             return Decision(changes=(*changes, Save(row)), wake_at=now + step, reason="Readiness")
         row = replace(stored, ended_at=now, after="", checked=checked, settled_at=stored.began_at)
         wake_at = now + PAUSE if digest != stored.digest else snapshot.situation.holds.next_change(now=now)

@@ -185,10 +185,11 @@ class Scheduler(Controller):
 
     def _guards_on(self, clusters: Sequence[Cluster]) -> dict[str, Guard]:
         """Return the guard on each cluster, by name."""
-        if self._guards[0] is not clusters:
+        known = self._guards
+        if known[0] is not clusters:
             found = {one.metadata.name: Guard(one.ref, one.metadata.generation) for one in clusters}
-            self._guards = clusters, found
-        return self._guards[1]
+            known = self._guards = clusters, found
+        return known[1]
 
     def fan_out_of(self, origin: Ref) -> str:
         """Return the kind of the change: clusters that change in the same way are expanded together. Quotas are not."""
@@ -303,7 +304,7 @@ class _BatchScheduler:
         if snapshot.rehearsal is None or snapshot.hint is None or placed_with_others(binding):
             return None
         if self.settings.compat.cluster_eviction_filter:
-            return None  # the clusters that it has left are excluded in another way
+            return None  # then tasks of taints exclude clusters as well (`Question.blocked`), unlike in the rehearsal
         verdict = confirmed(snapshot.rehearsal, binding, self.fleet)
         if verdict is None or not isinstance(verdict.outcome, Placed):
             return None

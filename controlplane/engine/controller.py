@@ -93,8 +93,8 @@ class Controller:
     def looking(self, state: State, settings: Settings, *, now: datetime) -> Callable[[Any], Decision | None]:
         """Return a function that decides about an object as it will be stored, and reads nothing more for that.
 
-        It returns None for an object about which it has to read more. All that it needs is read before, in a constant
-        number of queries.
+        It returns None for an object that it would change, or about which it has to read more. All that it needs is
+        read before, in a constant number of queries.
         """
         raise NotImplementedError
 

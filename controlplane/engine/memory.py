@@ -180,10 +180,6 @@ class MemoryStore:
     def next_eviction(self) -> datetime | None:
         return min((row.due_at for row in self._queue() if row.due_at is not None), default=None)
 
-    def has_due_eviction(self) -> bool:
-        first = self.next_eviction()
-        return first is not None and first <= self.now()
-
     def evictions_by_cluster(self) -> dict[str, int]:
         counts: dict[str, int] = {}
         for row in self._rows.get(Eviction, {}).values():

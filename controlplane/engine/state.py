@@ -140,9 +140,6 @@ class State(Protocol):
     def next_eviction(self) -> datetime | None:
         """Return the earliest due time of an eviction that is not held; None: there is no such eviction."""
 
-    def has_due_eviction(self) -> bool:
-        """Test whether an eviction that is not held is due now, by the store's clock."""
-
     def kinds_on_members(self) -> Collection[tuple[str, str, str]]:
         """Return the (cluster, apiVersion, kind) of the manifests of all Works: what the members process must watch."""
 

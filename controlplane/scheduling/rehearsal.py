@@ -11,7 +11,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Struct
-from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding
+from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding, manual_placement
+from controlplane.kinds.binding.origin import origin_of
 from controlplane.scheduling import filters
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.placement_plan import plan_of
@@ -50,7 +51,8 @@ def confirmed(rehearsal: Rehearsal, binding: Binding, fleet: Fleet) -> Verdict |
     chosen, seen = attempt.chosen.tolist(), attempt.plan.fleet.clusters
     if not set(feasible.tolist()).issuperset(chosen):
         return None
-    earlier = [fleet.index[name] for name in explanation.question.evicted if name in fleet.index]
+    origin = None if rehearsal.binding is None else origin_of(rehearsal.binding)
+    earlier = [fleet.index[name] for name in (() if origin is None else origin.left) if name in fleet.index]
     if any(
         seen[place] is not fleet.clusters[place] and seen[place] != fleet.clusters[place] for place in chosen + earlier
     ):
@@ -76,6 +78,7 @@ def _has_only_left(rehearsal: Rehearsal, binding: Binding) -> bool:
         and binding.spec == evicted
         and binding.status.scheduler_observed_affinity_name == status.scheduler_observed_affinity_name
         and binding.status.last_scheduled_time == status.last_scheduled_time
+        and manual_placement.mark_applies(binding) == manual_placement.mark_applies(rehearsal.binding)
     )
 
 

@@ -17,7 +17,7 @@ from controlplane.engine.memory import MemoryStore
 from controlplane.engine.run import run_batch
 from controlplane.eviction.graceful import EVICTION_STUCK, SMALLEST_STEP
 from controlplane.kinds import RESOURCE_BINDING
-from controlplane.kinds.binding import AggregatedStatusItem, Binding, GracefulEvictionTask
+from controlplane.kinds.binding import SCHEDULED, AggregatedStatusItem, Binding, GracefulEvictionTask
 from controlplane.kinds.policy import GRACEFULLY
 from controlplane.kinds.rows import PlacementNote
 from controlplane.settings import Settings
@@ -41,6 +41,13 @@ def looked_at(*bindings: Binding, settings: Settings = FAST, looking: GracefulEv
 
 def healthy_on(one: Binding) -> tuple[AggregatedStatusItem, ...]:
     return tuple(AggregatedStatusItem(target.name, applied=True, health="Healthy") for target in one.spec.clusters)
+
+
+def unplaced(one: Binding) -> Binding:
+    """Return a binding for which no cluster was found, and that has left member3, which takes copies."""
+    task = replace(one.spec.graceful_eviction_tasks[0], from_cluster="member3")
+    refused = Condition(SCHEDULED, "False", "NoClusterFit")
+    return one.with_spec(clusters=(), graceful_eviction_tasks=(task,)).with_status(conditions=(refused,))
 
 
 def waits(store: MemoryStore) -> dict[str, timedelta]:
@@ -127,8 +134,9 @@ def test_an_object_whose_old_copy_may_wait_for_others_is_looked_at_in_the_own_ba
         lambda one: one.with_status(aggregated_status=healthy_on(one)),
         lambda one: one.with_status(conditions=(*one.status.conditions, Condition(EVICTION_STUCK, "True", "Stuck"))),
         lambda one: one.with_spec(graceful_eviction_tasks=(GracefulEvictionTask("member1", GRACEFULLY),)),
+        lambda one: unplaced(one),
     ],
-    ids=["the new copy is healthy", "it was stuck", "a task without its time"],
+    ids=["the new copy is healthy", "it was stuck", "a task without its time", "its cluster is back"],
 )
 def test_a_binding_that_would_be_changed_is_not_only_looked_at(change: Callable[[Binding], Binding]) -> None:
     store = looked_at(binding("web", ANYWHERE, on={"member1": 2}))

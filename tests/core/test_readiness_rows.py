@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Condition, Ref
 from controlplane.apimachinery.names import PROPAGATION_POLICY_NAME_ANNOTATION
 from controlplane.controllers.garbage import Garbage
-from controlplane.controllers.readiness import AFTER_CHANGE, BUSY_BATCH, BUSY_STEP, PAGE, PAUSE, ROUND, Readiness
+from controlplane.controllers.readiness import AFTER_CHANGE, AFTER_EVICTION, BUSY_STEP, PAGE, PAUSE, ROUND, Readiness
 from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.reads.readiness_state import situation_of
-from controlplane.engine.decision import Decision, Delete, Drop, Save
+from controlplane.engine.decision import Decision, Delete, Save
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.run import World, run_batch, run_until_idle
 from controlplane.engine.state import Actor
@@ -29,7 +29,7 @@ from controlplane.kinds.cluster import Cluster, ResourceSummary
 from controlplane.kinds.rows import BindingReadiness, ReadinessRound
 from controlplane.kinds.taint_policy import TaintToAdd
 from controlplane.settings import Settings
-from tests.builders.objects import START, binding, eviction, no_execute, not_ready_policy
+from tests.builders.objects import START, binding, eviction, leaving, no_execute, not_ready_policy
 from tests.builders.placements import duplicated
 from tests.builders.steering import hold
 from tests.core.fleet_story import FAILOVER
@@ -122,6 +122,23 @@ def test_every_binding_has_an_answer_and_a_change_of_a_binding_changes_its_answe
     assert office.rows("web")["web"] is before
 
 
+def test_the_answer_about_a_binding_waits_longer_after_an_eviction() -> None:
+    """The other copies of a lost cluster have still to leave then."""
+    office = Office(*fleet(bound("web")))
+    before = office.rows("web")["web"]
+
+    old = office.stored(bound("web"))
+    office.store.put(old.with_spec(placement=duplicated("member1"), graceful_eviction_tasks=(leaving("member9"),)), old)
+    assert office.wait(AFTER_EVICTION.total_seconds() - 1) == 0
+    assert office.rows("web")["web"] is before
+    assert office.wait(2) == 1
+    assert office.verdicts("web") == {"web": "Blocked"}
+
+    office.change(bound("web"), placement=ANYWHERE)
+    assert office.wait(AFTER_CHANGE.total_seconds() + 1) == 1
+    assert office.verdicts("web") == {"web": "Ready"}
+
+
 def test_a_policy_that_is_created_or_deleted_changes_all_answers() -> None:
     office = Office(*MEMBERS, bound("web"), bound("api"))
     assert {row.named for row in office.rows("web", "api").values()} == {"NoTaintPolicy"}
@@ -200,25 +217,6 @@ def test_a_round_is_slower_while_evictions_are_due() -> None:
         office.wait(0.5)
 
     assert office.now - at >= BUSY_STEP - timedelta(seconds=0.5)
-
-
-def test_many_changed_bindings_wait_while_evictions_are_due_and_few_do_not() -> None:
-    """The bindings that leave a lost cluster change while others of it have still to leave."""
-    names = [f"w{number:04}" for number in range(PAGE + 1)]
-    office = Office(*fleet(*map(bound, names)))
-    waiting = eviction("web")
-    office.store.apply([(None, Decision(changes=(Save(waiting),)))], by=Actor("test"))
-
-    def answered_after(wait: float, *changed: str) -> int:
-        for name in changed:
-            office.change(bound(name), placement=duplicated("member1"))
-        office.wait(wait)
-        return sum(verdict == "Blocked" for verdict in office.verdicts(*names).values())
-
-    assert answered_after(AFTER_CHANGE.total_seconds() + 0.5, *names[:BUSY_BATCH]) == BUSY_BATCH
-    assert BUSY_BATCH < answered_after(AFTER_CHANGE.total_seconds() + 0.5, *names[BUSY_BATCH:]) < 3 * BUSY_BATCH
-    office.store.apply([(None, Decision(changes=(Drop(waiting),)))], by=Actor("test"))
-    assert answered_after(BUSY_STEP.total_seconds() + 0.5) == PAGE + 1
 
 
 def test_a_hold_that_expires_is_noticed_without_a_change() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -15,13 +16,14 @@ from controlplane.controllers.eviction_queue import EvictionQueue
 from controlplane.controllers.evictions import Evictions
 from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.scheduler import Scheduler, _BatchScheduler
+from controlplane.engine.decision import Decision, Guard, Put
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.run import run_batch, run_until_idle
 from controlplane.engine.state import ReservedCapacity
 from controlplane.eviction.purge import with_task
 from controlplane.eviction.rate import Tokens
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING
-from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding
+from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding, TargetCluster, manual_placement
 from controlplane.kinds.binding.origin import with_departures
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.policy import GRACEFULLY
@@ -105,6 +107,7 @@ def test_a_rehearsal_that_does_not_hold_is_not_confirmed(change: Callable[[Any],
 
 
 BEFORE = binding("web", ANYWHERE, on={"member1": 2})
+FRESH = BEFORE.with_spec(reschedule_triggered_at=START + timedelta(seconds=1)).with_status(last_scheduled_time=START)
 ON_TWO = binding("web", ANYWHERE, on={"member1": 2, "member3": 2})
 NAMES = ("member1", "member2", "member3")
 THIRD = shut(cluster("member3"))
@@ -166,6 +169,7 @@ def test_a_confirmed_verdict_has_the_result_of_the_rehearsal_and_the_question_an
     ("rehearsal", "now", "clusters"),
     [
         (rehearsed(), left(BEFORE).with_spec(reschedule_triggered_at=START), NAMES),
+        (rehearsed(FRESH), left(FRESH), NAMES),
         (rehearsed(), left(BEFORE).with_spec(replicas=3), NAMES),
         (rehearsed(), left(BEFORE).with_spec(replica_requirements=None), NAMES),
         (rehearsed(), left(BEFORE).with_status(scheduler_observed_affinity_name="second"), NAMES),
@@ -186,6 +190,7 @@ def test_a_confirmed_verdict_has_the_result_of_the_rehearsal_and_the_question_an
     ],
     ids=[
         "a reschedule was requested",
+        "a reschedule was requested before",
         "scaled",
         "requests less",
         "another affinity term",
@@ -231,6 +236,39 @@ def test_a_cluster_that_was_left_earlier_and_has_no_taint_any_more_is_not_confir
     assert rehearsal.verdict.explanation.question.evicted == ("member3",)
     assert confirmed(rehearsal, left(before), now) is not None
     assert confirmed(rehearsal, left(before), fleet(*NAMES)) is None
+
+
+def test_a_cluster_that_was_left_earlier_and_has_a_taint_again_is_not_confirmed() -> None:
+    before, tainted = home(ON_TWO), cluster("member3", taints=(no_execute(),))
+    now = Fleet.of([cluster("member1"), cluster("member2"), tainted], settings=FAST)
+
+    assert confirmed(
+        rehearsed(before, third=THIRD), left(before), Fleet.of([*map(cluster, NAMES[:2]), THIRD], settings=FAST)
+    )
+    assert confirmed(rehearsed(before, third=THIRD), left(before), now) is None
+
+
+def test_a_binding_whose_hand_placement_applies_again_is_not_confirmed() -> None:
+    """A user has placed it on member2. The scheduler has added member1, and the eviction takes it away again."""
+    unplaced = binding("web", ANYWHERE)
+    by_hand = manual_placement.with_mark(unplaced.with_spec(clusters=(TargetCluster("member2", 2),)), unplaced)
+    before = by_hand.with_spec(clusters=ON_TWO.spec.clusters[:1] + by_hand.spec.clusters)
+    found = rehearsed(before)
+
+    assert not manual_placement.mark_applies(before)
+    assert manual_placement.mark_applies(left(before))
+    assert confirmed(found, left(before), fleet(*NAMES)) is None
+
+
+def test_a_decision_rests_on_the_clusters_of_its_own_batch() -> None:
+    scheduler, store = Scheduler(), queued(binding("web", ANYWHERE, on={"member1": 2}))
+    (snapshot,) = snapshots_of(store)
+    put = Put(snapshot.subject.with_spec(clusters=(TargetCluster("member2", 2),)), snapshot.subject)
+    later = replace(snapshot, clusters=tuple(map(shut, snapshot.clusters)))
+
+    for each in (snapshot, later, snapshot):
+        (chosen,) = (one for one in each.clusters if one.metadata.name == "member2")
+        assert scheduler.rests_on(each, Decision(changes=(put,))) == (Guard(chosen.ref, chosen.metadata.generation),)
 
 
 def test_a_cluster_that_is_not_feasible_any_more_is_not_confirmed() -> None:

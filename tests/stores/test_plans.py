@@ -72,7 +72,6 @@ READS: dict[str, Callable[[DjangoStore], Any]] = {
     "queue_heads of each cluster": lambda store: store.queue_heads(limit=10, per_cluster=True),
     "held_evictions": lambda store: store.held_evictions(after=(3, store.now(), "b7"), limit=10),
     "next_eviction": lambda store: store.next_eviction(),
-    "has_due_eviction": lambda store: store.has_due_eviction(),
     "kinds_on_members": lambda store: store.kinds_on_members(),
     "works_of": lambda store: store.works_of(("member1", "apps/v1", "Deployment")),
     "selected": lambda store: store.selected(

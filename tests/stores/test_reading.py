@@ -467,21 +467,12 @@ class TestEvictionQueue:
         write(queue, Drop(queued("negative", -1, 0)))
         assert queue.next_eviction() == NOON + timedelta(minutes=1)
 
-    def test_an_eviction_is_due_if_it_is_not_held_and_its_time_has_come(self, store: Any) -> None:
-        now = store.now()
-        write(store, Save(replace(queued("held", 0, 0, state=HELD), due_at=now)))
-        write(store, Save(replace(queued("later", 0, 0), due_at=now + timedelta(hours=1))))
-        assert not store.has_due_eviction()
-        write(store, Save(replace(queued("due", 0, 0), due_at=now)))
-        assert store.has_due_eviction()
-
     def test_evictions_are_counted_per_cluster(self, queue: Any) -> None:
         assert queue.evictions_by_cluster() == {"member1": 8}
 
     def test_an_empty_queue(self, store: Any) -> None:
         assert list(store.queue_heads(limit=5)) == []
         assert store.next_eviction() is None
-        assert not store.has_due_eviction()
         assert store.evictions_by_cluster() == {}
 
 
