@@ -355,9 +355,7 @@ def _eviction_decision(
     evicted_rows = {move.row.key: _evicted_row(move, now=now) for move in moves}
     rows = [evicted_rows.get(row.key, row) for row in snapshot.rows.get(str(old.ref), ())]
     # The condition EvictionPending is written with the eviction, so that no second write of the binding is needed.
-    new = with_eviction_pending(
-        with_departures(after if len(moves) == 1 else in_one_edit(old, after), old, now=now), rows, now=now
-    )
+    new = with_eviction_pending(with_departures(in_one_edit(old, after), old, now=now), rows, now=now)
     return Decision(
         changes=(
             Put(new, old, upon=("annotations",)),

@@ -50,7 +50,7 @@ STEP = timedelta(seconds=0.5)  # between two pages: a round leaves most of the t
 BUSY_STEP = timedelta(seconds=3)  # the same while evictions are due, which go first
 PAUSE = timedelta(seconds=10)  # between two rounds, at least
 AFTER_CHANGE = timedelta(seconds=5)  # a binding that changes often changes again within this time
-AFTER_EVICTION = timedelta(seconds=15)  # so long, the evictions of the other copies of a lost cluster go first
+AFTER_EVICTION = timedelta(seconds=15)  # the other copies of a lost cluster are evicted first
 
 
 class ReadinessSnapshot(msgspec.Struct, frozen=True):
@@ -80,7 +80,14 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
 
     A new binding is due once the scheduler has reported about it. A binding that was just evicted is due later.
     """
-    return () if new is None or _is_evicted(old, new) else _changed(old, new)
+    if new is None or _is_evicted(old, new) or (old is None and _awaits_scheduler(new)):
+        return ()
+    if old is not None and _awaits_scheduler(old) and not _awaits_scheduler(new):
+        return (new.ref,)
+    same = old is not None and old.spec == new.spec and old.metadata.annotations == new.metadata.annotations
+    if same and old is not None and has_preservation_rules(new):
+        same = old.status.aggregated_status == new.status.aggregated_status
+    return () if same else (new.ref,)
 
 
 def _binding_evicted(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
@@ -90,17 +97,6 @@ def _binding_evicted(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
 def _is_evicted(old: Binding | None, new: Binding) -> bool:
     """Test whether a change evicts a copy of a binding."""
     return old is not None and len(new.spec.graceful_eviction_tasks) > len(old.spec.graceful_eviction_tasks)
-
-
-def _changed(old: Binding | None, new: Binding) -> Iterable[Ref]:
-    if old is None and _awaits_scheduler(new):
-        return ()
-    if old is not None and _awaits_scheduler(old) and not _awaits_scheduler(new):
-        return (new.ref,)
-    same = old is not None and old.spec == new.spec and old.metadata.annotations == new.metadata.annotations
-    if same and old is not None and has_preservation_rules(new):
-        same = old.status.aggregated_status == new.status.aggregated_status
-    return () if same else (new.ref,)
 
 
 def _awaits_scheduler(binding: Binding) -> bool:

@@ -171,9 +171,7 @@ def _term(attempt: Attempt, question: Question) -> Term:
         weights=_weights(attempt.plan, chosen) if chosen is not None and question.workload else (),
         seen=tuple(seen.tolist()),
         room=() if attempt.capacity is None else tuple(attempt.capacity[seen].tolist()),
-        quotas=tuple((place, attempt.quotas[place]) for place in seen.tolist() if place in attempt.quotas)
-        if attempt.quotas
-        else (),
+        quotas=tuple((place, attempt.quotas[place]) for place in seen.tolist() if place in attempt.quotas),
         nodeless=tuple(place for place in seen.tolist() if place in attempt.unmatched) if attempt.unmatched else (),
     )
 

