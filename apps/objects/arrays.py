@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import chain
 from struct import Struct, pack
 from typing import Any, ClassVar
@@ -122,9 +123,14 @@ def doubles(values: Iterable[float | None]) -> DoubleArray:
     return DoubleArray(parts, count=len(parts), nulls=_NULL in parts)
 
 
+@lru_cache(maxsize=1024)  # most times of a batch are that of the batch
+def _moment(value: datetime) -> bytes:
+    return _eight(8, (value - _EPOCH) // _MICROSECOND)
+
+
 def moments(values: Iterable[datetime | None]) -> MomentArray:
     """Return timestamptz[]."""
-    parts = [_NULL if value is None else _eight(8, (value - _EPOCH) // _MICROSECOND) for value in values]
+    parts = [_NULL if value is None else _moment(value) for value in values]
     return MomentArray(parts, count=len(parts), nulls=_NULL in parts)
 
 

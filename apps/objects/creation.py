@@ -98,7 +98,7 @@ def statement(
     params += marks.columns if marks.rows else ()
     params.append(channel)
     if marks.rows:
-        params += (due.CHANNEL, ",".join(sorted({mark.controller for mark in prepared.settled.marks})))
+        params += (due.CHANNEL, due.announced(prepared.settled.marks))
     params += (group.lines for group in prepared.groups)
     if namespaces is not None:
         params += (len(namespaces), texts(namespaces), bigints(namespaces.values()), len(namespaces))

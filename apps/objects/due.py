@@ -109,8 +109,10 @@ _TO_CURSOR = f"""
     FROM unnest(%s, %s, %s, %s, %s) AS w(controller, kind, namespace, name, seq) WHERE {_SAME}"""
 
 
-CHANNEL = "due"  # payload: names of the controllers with new work, separated by commas; or a lease ("group/shard")
+CHANNEL = "due"  # payload: controllers with new rows, separated by commas (`announced`); or a lease ("group/shard")
 NOTIFY = "SELECT pg_notify(%s, %s)"
+SOON = timedelta(seconds=5)  # a process that waits for rows looks for them at least this often
+LATER = "~"  # before the name of a controller that has new rows, but none that is due soon
 
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -295,6 +297,18 @@ def count_due(cursor: BinaryCursor, controllers: Collection[str]) -> int:
     assert row is not None
     count: int = row[0]
     return count
+
+
+def announced(marks: Iterable[Mark]) -> str:
+    """Return what is notified of marks: the names of their controllers. "": there are no marks.
+
+    If all rows of a controller are due later than SOON, no process has to look for them now, so its name begins with
+    LATER.
+    """
+    first: dict[str, timedelta] = {}
+    for mark in marks:
+        first[mark.controller] = min(first.get(mark.controller, mark.after), mark.after)
+    return ",".join(sorted(name if after < SOON else f"{LATER}{name}" for name, after in first.items()))
 
 
 def notify(cursor: BinaryCursor, controllers: Collection[str]) -> None:

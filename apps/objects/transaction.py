@@ -205,7 +205,7 @@ class Transaction:
         ):
             self._run(query, params)
         settled = prepared.settled
-        names = ",".join(sorted({mark.controller for mark in settled.marks}))
+        names = due.announced(settled.marks)
         if settled.lines or any(isinstance(change.row, LOGGED_ROWS) for change in settled.row_changes):
             self._run(_NOTIFY, (CHANGES_CHANNEL, len(settled.lines), names, due.CHANNEL, names))
         elif names:

@@ -58,7 +58,8 @@ class Nudges:
     def wait(self, seconds: float, names: frozenset[str]) -> bool:
         """Return True as soon as one of these is notified, False after `seconds`.
 
-        `names`: controllers that wait for due rows, or a lease ("group/shard") that another process holds.
+        `names`: controllers that wait for rows that are due soon, or a lease ("group/shard") that another process
+        holds.
         """
         ends = monotonic_seconds() + seconds
         while (left := ends - monotonic_seconds()) > 0:
@@ -67,7 +68,10 @@ class Nudges:
         return False
 
     def next_notified(self, seconds: float) -> set[str]:
-        """Return the controllers and leases in the next notifications; empty if none arrive within `seconds`."""
+        """Return the controllers and leases in the next notifications; empty if none arrive within `seconds`.
+
+        LATER stands before the name of a controller that has no new row which is due soon.
+        """
         connection = self._listening()
         try:
             return {name for one in received(connection, seconds) for name in one.payload.split(",")}

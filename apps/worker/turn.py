@@ -13,6 +13,7 @@ from django.conf import settings as django_settings
 from django.db import OperationalError, close_old_connections
 
 from apps.objects.configuration import Configuration
+from apps.objects.due import LATER
 from apps.objects.instruments import ERRORS, RECONCILED, expect
 from apps.objects.refusal import cause
 from apps.objects.store import DjangoStore
@@ -253,7 +254,7 @@ class Turn:
             notified = nudges.next_notified(min(ends, heard + QUIET_SECONDS) - now)
             if notified & self.names - collecting:
                 return
-            if notified & collecting:
+            if collecting & {name.removeprefix(LATER) for name in notified}:
                 heard = monotonic_seconds()
 
     def _release(self) -> None:

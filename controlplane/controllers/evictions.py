@@ -323,29 +323,35 @@ def _eviction_decisions(
     by_binding: dict[str, list[eviction_plan.Move]] = {}
     for move in moves:
         by_binding.setdefault(move.row.binding, []).append(move)
-    known = {cluster.metadata.name: cluster for cluster in snapshot.clusters}
+    unchanged = {one.metadata.name: Guard(one.ref, one.metadata.generation) for one in snapshot.clusters}
+    no_new_hold = snapshot.holds.guards()
+
+    def guards_of(moves: Sequence[eviction_plan.Move]) -> tuple[Guard, ...]:
+        return (*(unchanged[move.row.cluster] for move in moves), *no_new_hold)
+
     return tuple(
-        _eviction_decision(snapshot, snapshot.bindings[Ref.parse(name)], moves_of_binding, known, settings, now=now)
+        _eviction_decision(snapshot, name, moves_of_binding, guards_of(moves_of_binding), settings, now=now)
         for name, moves_of_binding in by_binding.items()
     )
 
 
 def _eviction_decision(
     snapshot: EvictionsSnapshot,
-    old: Binding,
+    binding: str,
     moves: Sequence[eviction_plan.Move],
-    clusters: Mapping[str, Cluster],
+    guards: tuple[Guard, ...],
     settings: Settings,
     *,
     now: datetime,
 ) -> Decision:
-    """Return the writes of all granted moves of a binding.
+    """Return the writes of all granted moves of a binding. `binding`: its reference as text.
 
-    They are stored only if the clusters, with their taints, and all holds are still as they were read, and if no user
-    has given an order for the binding meanwhile. Orders are annotations of the binding.
+    They are stored only if the clusters, with their taints, and all holds are still as they were read (`guards`), and
+    if no user has given an order for the binding meanwhile. Orders are annotations of the binding.
     """
-    after, events = old, list[Event]()
-    last, before = moves[-1], [row for row in snapshot.reserved_capacity.own.get(str(old.ref), ()) if row.reserved]
+    after = old = snapshot.bindings[Ref.parse(binding)]
+    events = list[Event]()
+    last, before = moves[-1], [row for row in snapshot.reserved_capacity.own.get(binding, ()) if row.reserved]
     replaced_text = reserved_refuge.replaced_text(before, last.reserved.reservations)
     for move in moves:
         after = eviction_plan.binding_after_move(after, move, settings, stops=snapshot.stops, now=now)
@@ -353,7 +359,7 @@ def _eviction_decision(
         message = f"evicted from cluster {move.row.cluster} because of taint {cause}; {move.refuge.why}{replaced_text}"
         events += [Event(about, "EvictWorkloadFromClusterSucceed", message) for about in (old, template_of(old))]
     evicted_rows = {move.row.key: _evicted_row(move, now=now) for move in moves}
-    rows = [evicted_rows.get(row.key, row) for row in snapshot.rows.get(str(old.ref), ())]
+    rows = [evicted_rows.get(row.key, row) for row in snapshot.rows.get(binding, ())]
     # The condition EvictionPending is written with the eviction, so that no second write of the binding is needed.
     new = with_eviction_pending(with_departures(in_one_edit(old, after), old, now=now), rows, now=now)
     return Decision(
@@ -364,10 +370,7 @@ def _eviction_decision(
             *reserved_refuge.hinted(new, last.refuge.clusters),
         ),
         events=tuple(events),
-        guards=(
-            *(Guard(clusters[move.row.cluster].ref, clusters[move.row.cluster].metadata.generation) for move in moves),
-            *snapshot.holds.guards(),
-        ),
+        guards=guards,
         capacity_guards=last.reserved.capacity_guards,
         reason="Evictions",
         found=_rehearsal(moves, old),

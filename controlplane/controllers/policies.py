@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any, ClassVar, cast
 
 from msgspec.structs import replace
@@ -99,7 +100,7 @@ def _policy_changed(old: Policy | None, new: Policy | None) -> Iterator[Ref]:
     yield (new or old).ref  # type: ignore[union-attr]  # one side is there
 
 
-_DECIDED = (
+_decided = attrgetter(
     *("placement", "replicas", "replica_requirements", "components", "failover", "resource", "suspension"),
     "propagate_deps",
 )
@@ -117,7 +118,7 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
         return
     if new is not None:
         before, after = old.spec, new.spec
-        if all(getattr(before, field) == getattr(after, field) for field in _DECIDED):
+        if before is after or _decided(before) == _decided(after):
             return
     yield bindings.template_ref(old)
 

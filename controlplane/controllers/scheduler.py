@@ -314,9 +314,9 @@ class _BatchScheduler:
         more = {name: count - (uncounted[name].replicas if name in uncounted else 0) for name, count in wanted.items()}
         if {row.cluster: row.replicas for row in living if row.reserved} != {key: n for key, n in more.items() if n}:
             return None
-        if self.quotas.take(binding, binding.with_spec(clusters=clusters)) is not None:
-            return None
         new = binding_outcome.placed(binding, verdict.outcome, asked_again=False, now=self.now)
+        if self.quotas.take(binding, new) is not None:
+            return None
         rows = binding_outcome.capacity_reservations(binding, wanted, uncounted, asked=question.asked, now=self.now)
         used = (Drop(row) for row in _reservations_of(snapshot) if row.reserved)
         note = self._note(snapshot, verdict, trigger)

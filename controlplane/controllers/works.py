@@ -76,14 +76,13 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
     """
     if new is None or (old is None and not any(_named_clusters(new))):
         return
-    same = (
-        old is not None
-        and old.metadata.generation == new.metadata.generation
-        and _relevant_metadata(old) == _relevant_metadata(new)
-    )
-    if old is not None and same and (_status_progress(old) == _status_progress(new) or not _has_unwanted_copy(new)):
-        return
-    if old is None or _relevant_metadata(old) != _relevant_metadata(new) or not _lost_last_cluster(old, new):
+    if old is None or _relevant_metadata(old) != _relevant_metadata(new):
+        due = True
+    elif old.metadata.generation == new.metadata.generation:
+        due = _status_progress(old) != _status_progress(new) and _has_unwanted_copy(new)
+    else:
+        due = not _lost_last_cluster(old, new)
+    if due:
         yield new.ref
 
 

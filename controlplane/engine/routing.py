@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from controlplane.apimachinery.meta import Object, Ref, kind_key
 from controlplane.engine.controller import Controller, Ownership
@@ -152,15 +153,13 @@ def changed_paths(old: Any, new: Any) -> Iterator[str]:
         before, after = getattr(old, part, None), getattr(new, part, None)
         if before is after or before == after:
             continue
-        if not isinstance(after, msgspec.Struct):
+        if not (isinstance(before, msgspec.Struct) and isinstance(after, msgspec.Struct)):
             yield part
             continue
-        for name in after.__struct_fields__:
-            if part == "metadata" and name in ("generation", "resource_version"):
+        for name, left, right in zip(after.__struct_fields__, astuple(before), astuple(after), strict=True):
+            if left is right or left == right or (part == "metadata" and name in ("generation", "resource_version")):
                 continue
-            left, right = getattr(before, name), getattr(after, name)
-            if left is not right and left != right:
-                yield f"{part}.{name}"
+            yield f"{part}.{name}"
 
 
 def next_looks(decision: Decision) -> Iterator[Mark]:

@@ -204,21 +204,28 @@ def recheck(
         return None
     present = {(taint.key, taint.effect, taint.time_added) for taint in cluster.spec.taints}
     counting = tuple(
-        replace(judgement, due_at=later(max(judgement.time_added, clocks_from), judgement.wait_seconds))
-        if judgement.wait_seconds is not None
-        else judgement
-        for judgement in row.judged
-        if (judgement.key, judgement.effect, judgement.time_added) in present
+        [
+            _counted_from(clocks_from, judgement)
+            for judgement in row.judged
+            if (judgement.key, judgement.effect, judgement.time_added) in present
+        ]
     )
     first = earliest_judgement(
         without_skipped_taints(counting, operator_orders.active_orders(binding, cluster).get(operator_orders.SKIP))
     )
     if first is None or first.due_at is None:
         return None
-    waiting = replace(row, judged=counting, due_at=first.due_at, state=QUEUED)
-    if is_recovering(cluster, waiting):
-        return replace(waiting, state=RECOVERING, reason="Recovering")
-    return waiting if first.due_at > now else first
+    if is_recovering(cluster, counting):
+        return replace(row, judged=counting, due_at=first.due_at, state=RECOVERING, reason="Recovering")
+    return replace(row, judged=counting, due_at=first.due_at, state=QUEUED) if first.due_at > now else first
+
+
+def _counted_from(clocks_from: datetime, judgement: Judgement) -> Judgement:
+    """Return a judgement whose wait begins at its taint, or at `clocks_from` if that is later."""
+    if judgement.wait_seconds is None:
+        return judgement
+    due_at = later(max(judgement.time_added, clocks_from), judgement.wait_seconds)
+    return judgement if due_at == judgement.due_at else replace(judgement, due_at=due_at)
 
 
 def clusters_left_together(row: Eviction, rows: Sequence[Eviction]) -> set[str]:

@@ -109,17 +109,18 @@ def assess_tasks(
             wakes.append(deadline(task, settings) + SMALLEST_STEP)
             continue
         remaining = () if dependents is None else dependents.get(task.from_cluster, ())
-        why = _clear_reason(binding, task, settings, clusters, remaining, now=now)
+        ends = deadline(task, settings)
+        why = _clear_reason(binding, task, settings, clusters, remaining, is_over=now > ends)
         if why:
             cleared.append(ClearedTask(task, why))
             continue
         kept.append(task)
         if task.suppress_deletion is not None:
             continue
-        if now > deadline(task, settings):
+        if now > ends:
             overdue.append(_waiting_task(binding, task, clusters, remaining))
         else:
-            wakes.append(deadline(task, settings) + SMALLEST_STEP)
+            wakes.append(ends + SMALLEST_STEP)
             if remaining and _resource_health(binding, task, clusters):
                 waiting.append(_waiting_task(binding, task, clusters, remaining))
         if remaining:
@@ -154,9 +155,11 @@ def _clear_reason(
     clusters: Mapping[str, ClusterState] | None,
     remaining: Sequence[str],
     *,
-    now: datetime,
+    is_over: bool,
 ) -> str:
-    """Return why a task is cleared; "": it is kept. `remaining`: objects on the cluster that still need the copy.
+    """Return why a task is cleared; "": it is kept.
+
+    `remaining`: objects on the cluster that still need the copy. `is_over`: the deadline of the task has passed.
 
     on_graceful_timeout Purge clears no Directly task while the clusters are known. Such a task keeps new copies from
     starting while the old one may run [directly-unreachable], and carries the preserved state [state-preservation].
@@ -165,7 +168,7 @@ def _clear_reason(
         return "the cluster has been removed"
     if task.suppress_deletion is not None:
         return "" if task.suppress_deletion else "suppressDeletion is false"
-    if now > deadline(task, settings):
+    if is_over:
         if task.grace_period_seconds is not None:
             if not _last_healthy_copy(binding, task, clusters):
                 return f"gracePeriodSeconds {task.grace_period_seconds} have passed"

@@ -102,7 +102,7 @@ def _wanted_row(
     if operator_orders.HOLD in active and first is not None:
         reason, message = manual_hold_reason(active[operator_orders.HOLD])
         return replace(fresh, state=HELD, reason=reason, message=message)
-    if is_recovering(cluster, fresh):
+    if is_recovering(cluster, fresh.judged):
         message = "the conditions that caused the taints have ended; the taints stay until their removal windows end"
         return replace(fresh, state=RECOVERING, reason="Recovering", message=message)
     return fresh if old is None else _held_as_before(fresh, old, binding, holds, now=now)
@@ -144,12 +144,13 @@ def ended_row(row: Eviction, reason: str, message: str, *, now: datetime, state:
     return replace(row, state=state, reason=reason, message=message, due_at=None, ended_at=now)
 
 
-def is_recovering(cluster: Cluster, row: Eviction) -> bool:
-    """Test whether only removal windows keep the taints that evict this copy [recovered-clusters-cancel].
+def is_recovering(cluster: Cluster, judged: Iterable[Judgement]) -> bool:
+    """Test whether only removal windows keep the taints that evict a copy [recovered-clusters-cancel].
 
-    The condition of each such taint has ended, so the eviction must not take place.
+    The condition of each such taint has ended, so the eviction must not take place. `judged`: all taints of the
+    cluster, as they were judged for the copy.
     """
-    leaving = {(judgement.key, judgement.effect) for judgement in row.judged if judgement.due_at is not None}
+    leaving = {(judgement.key, judgement.effect) for judgement in judged if judgement.due_at is not None}
     return bool(leaving) and leaving <= taints.ending(cluster)
 
 

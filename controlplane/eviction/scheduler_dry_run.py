@@ -136,8 +136,8 @@ class SchedulerDryRun:
         ref, at = binding.ref, self._reserved_capacity.at
         if (taken := self._taken.get(ref)) is not None:
             return taken.reservations
-        own = self._reserved_capacity.own.get(str(ref), ())
-        return [item for item in live(own, collected_at={}, now=at) if item.reserved] if own and at is not None else []
+        own = [item for item in self._reserved_capacity.own.get(str(ref), ()) if item.reserved]
+        return live(own, collected_at={}, now=at) if own and at is not None else []
 
     def reserve(self, binding: Binding, refuge: Refuge, *, now: datetime) -> Reservation:
         """Reserve the capacity that a binding's refuge needs.

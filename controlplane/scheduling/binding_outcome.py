@@ -30,9 +30,10 @@ def placed(binding: Binding, outcome: Placed, *, asked_again: bool, now: datetim
     """
     assert binding.spec.placement is not None, "only a binding with a placement is placed"
     moved = binding.with_spec(clusters=outcome.clusters)
-    noted = moved.with_meta(
-        annotations={**moved.metadata.annotations, APPLIED_PLACEMENT: applied_text(binding.spec.placement)}
-    )
+    annotations, applied = moved.metadata.annotations, applied_text(binding.spec.placement)
+    noted = moved
+    if annotations.get(APPLIED_PLACEMENT) != applied:
+        noted = moved.with_meta(annotations={**annotations, APPLIED_PLACEMENT: applied})
     scheduled = Condition(SCHEDULED, "True", SUCCESS, "Binding has been scheduled successfully.")
     reported = noted.with_status(
         conditions=with_condition(noted.status.conditions, scheduled, now=now),

@@ -61,7 +61,7 @@ def _added(taken: Counts, places: Places, replicas: Counts, amount: int) -> Coun
 def _taken_at(place: int, total: Counts, elsewhere: Sequence[tuple[Mask, Counts]]) -> int:
     """Return what is reserved of a resource on one cluster, as `Ledger._taken` does for many."""
     taken: int = total.item(place)
-    return taken - sum([amounts.item(place) for apart, amounts in elsewhere if apart[place]])
+    return taken - sum([amounts.item(place) for apart, amounts in elsewhere if apart[place]]) if elsewhere else taken
 
 
 def _largest(counts: Counts) -> int:

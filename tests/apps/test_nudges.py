@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import resource
+from datetime import timedelta
 
 import psycopg
 import pytest
 
-from apps.objects.due import CHANNEL
+from apps.members import pump
+from apps.objects.due import CHANNEL, SOON, announced
 from apps.objects.notifications import listening, received
+from apps.worker import turn
 from apps.worker.nudges import KeptNudges, Nudges
+from controlplane.apimachinery.meta import Ref
+from controlplane.engine.state import Mark
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -26,6 +31,41 @@ def is_notified(nudges: Nudges) -> bool:
     with listening("another") as sender:
         sender.execute("SELECT pg_notify(%s, 'scheduler')", [CHANNEL])
     return nudges.wait(10, frozenset({"scheduler"}))
+
+
+@pytest.mark.parametrize(
+    ("marks", "payload"),
+    [
+        ([], ""),
+        ([("works", 0)], "works"),
+        ([("readiness", 5)], "~readiness"),
+        ([("readiness", 4.999)], "readiness"),
+        ([("readiness", 15), ("readiness", 1)], "readiness"),
+        ([("works", 0), ("readiness", 15), ("garbage", 600)], "works,~garbage,~readiness"),
+    ],
+)
+def test_rows_that_are_due_later_are_notified_as_such(marks: list[tuple[str, float]], payload: str) -> None:
+    made = [
+        Mark(name, Ref("Pod", "a", str(place)), timedelta(seconds=after)) for place, (name, after) in enumerate(marks)
+    ]
+
+    assert sorted(announced(made).split(",")) == sorted(payload.split(","))
+
+
+def test_no_process_looks_for_rows_that_are_due_later() -> None:
+    """A failover marks thousands of bindings that are due in 15 s, in dozens of transactions a second."""
+    with Nudges() as nudges, listening("another") as sender:
+        nudges.listen()
+        sender.execute("SELECT pg_notify(%s, '~readiness')", [CHANNEL])
+        sender.execute("SELECT pg_notify(%s, 'scheduler')", [CHANNEL])
+
+        assert not nudges.wait(0.2, frozenset({"readiness"}))
+        sender.execute("SELECT pg_notify(%s, '~readiness,readiness')", [CHANNEL])
+        assert nudges.wait(10, frozenset({"readiness"}))
+
+
+def test_a_process_that_waits_for_rows_looks_before_such_rows_are_due() -> None:
+    assert max(turn.LONGEST_WAIT, pump.LONGEST_WAIT) <= SOON.total_seconds()
 
 
 def test_turns_one_after_the_other_share_a_session_until_it_is_not_used() -> None:
