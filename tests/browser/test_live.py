@@ -73,6 +73,42 @@ def test_without_shared_workers_each_tab_has_a_stream(server: Server, scripted: 
     assert server.streams() == 2
 
 
+def test_a_part_is_not_replaced_under_a_pressed_button_and_a_link_keeps_the_focus(
+    server: Server, scripted: BrowserContext
+) -> None:
+    """The browser sends no click if what the button was pressed on is gone when it is released."""
+    join("member1")
+    shown, other = (logged_in(server, scripted) for _ in range(2))
+    for one in (shown, other):
+        one.go("/clusters")
+        expect(one.page.locator("#live")).to_have_text("live")
+    page, link = shown.page, shown.page.get_by_role("link", name="member1")
+
+    link.hover()
+    page.mouse.down()
+    join("member2")
+    expect(other.page.get_by_role("link", name="member2")).to_be_visible()
+    with page.expect_event("framenavigated"):
+        page.mouse.up()
+    expect(page).to_have_url(f"{shown.url}/clusters/member1")
+
+    shown.go("/clusters")
+    expect(page.locator("#live")).to_have_text("live")
+    page.get_by_role("cell").last.hover()
+    page.mouse.down()
+    join("member3")
+    expect(other.page.get_by_role("link", name="member3")).to_be_visible()
+    assert page.get_by_role("link", name="member3").count() == 0
+    page.mouse.up()
+    expect(page.get_by_role("link", name="member3")).to_be_visible()
+
+    link.focus()
+    join("member4")
+    expect(page.get_by_role("link", name="member4")).to_be_visible()
+    expect(link).to_be_focused()
+    assert shown.errors == []
+
+
 @pytest.fixture
 def patient(transactional_db: None, tmp_path: Path, redis_url: str) -> Iterator[Server]:
     """A server whose statements may wait for minutes, as they do for a database that hangs."""

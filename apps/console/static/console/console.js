@@ -52,10 +52,40 @@
     url.searchParams.set("part", name);
     htmx.ajax("GET", url.pathname + url.search, { target: `#part-${name}`, swap: "innerHTML" });
   }
-  function busy(place) { // a reader who types or selects there is not interrupted
+  const waiting = new Set(); // parts that have changed while the reader was busy there
+  let pressed = null; // what a mouse button or finger is down on; a click on what is replaced meanwhile would be lost
+  function busy(place) { // a reader who types, selects or clicks there is not interrupted
     const at = document.activeElement;
-    return place.contains(at) && at.matches("input, textarea, select")
+    return place.contains(pressed) || place.contains(at) && at.matches("input, textarea, select")
       || place.querySelector("details[open] form, :popover-open, input[type=checkbox]:checked");
+  }
+  function renewUnlessBusy(place) {
+    if (busy(place)) return waiting.add(place.dataset.part);
+    waiting.delete(place.dataset.part);
+    renew(place.dataset.part);
+  }
+  function renewWaiting() {
+    for (const name of waiting) {
+      const place = document.getElementById(`part-${name}`);
+      if (place) renewUnlessBusy(place);
+      else waiting.delete(name);
+    }
+  }
+  function released() {
+    setTimeout(() => { // the click itself comes after this event
+      pressed = null;
+      renewWaiting();
+    });
+  }
+  function alike(place, one) { // the elements that a reader cannot tell from this one
+    const places = [...place.querySelectorAll(one.tagName)];
+    return places.filter((other) => other.textContent === one.textContent && other.getAttribute("href") === one.getAttribute("href"));
+  }
+  function keepFocus(place) { // returns what gives the focus back to a link or button after the part was replaced
+    const at = document.activeElement, number = place.contains(at) ? alike(place, at).indexOf(at) : -1;
+    return () => {
+      if (number >= 0 && !document.contains(at)) alike(place, at)[number]?.focus({ preventScroll: true });
+    };
   }
   function show(state) {
     if (!live) return;
@@ -77,7 +107,7 @@
     document.getElementById("main").prepend(notice);
   }
   function renewAll() {
-    for (const place of document.querySelectorAll("[data-part]")) if (!busy(place)) renew(place.dataset.part);
+    for (const place of document.querySelectorAll("[data-part]")) renewUnlessBusy(place);
   }
   function received({ data }) {
     if (data.login) return location.reload(); // the page says what the reader may do now
@@ -87,9 +117,22 @@
     if ("away" in data) old("away", data.away && "The database does not answer");
     if ("silent" in data) old("silent", data.silent && "Lifeboat or its database has not answered");
     const place = document.getElementById(`part-${data.topic ?? data.part}`);
-    if (!place || busy(place)) return;
-    if (data.topic) renew(data.topic);
-    else if (data.part) htmx.swap(place, data.html, { swapStyle: "innerHTML" });
+    if (!place) return;
+    if (data.topic || busy(place)) return renewUnlessBusy(place);
+    waiting.delete(data.part);
+    const giveBack = keepFocus(place);
+    htmx.swap(place, data.html, { swapStyle: "innerHTML" });
+    giveBack();
+  }
+  function answered(event) { // what htmx has fetched is about to replace a part
+    const place = event.detail.target;
+    if (!place.matches("[data-part]")) return;
+    if (place.contains(pressed)) {
+      event.detail.shouldSwap = false;
+      waiting.add(place.dataset.part);
+      return;
+    }
+    place.addEventListener("htmx:afterSwap", keepFocus(place), { once: true });
   }
   function alone() { // this browser has no shared workers, or refuses this one
     const channel = new MessageChannel();
@@ -119,6 +162,10 @@
   window.addEventListener("pagehide", () => port?.postMessage({ show: "" }));
   window.addEventListener("pageshow", () => { if (port) open(); });
 
+  document.addEventListener("pointerdown", (event) => { pressed = event.target; }, true);
+  for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, released, true);
+  window.addEventListener("blur", released);
+
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("[data-copy]");
     if (!button) return;
@@ -129,7 +176,9 @@
   function ready() {
     times(document);
     setInterval(count, 1000);
+    setInterval(renewWaiting, 1000);
     for (const button of document.querySelectorAll("[data-copy]")) button.hidden = !navigator.clipboard;
+    document.body.addEventListener("htmx:beforeSwap", answered);
     document.body.addEventListener("htmx:afterSwap", (event) => times(event.detail.target ?? document));
     open();
   }
