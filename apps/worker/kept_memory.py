@@ -27,13 +27,17 @@ class KeptMemory:
         self._at_start = own_memory()
         self.too_much = False
 
-    def turn_ended(self, processed: int, now: float) -> None:
-        """Look at the memory after a turn that processed so many objects. Monotonic seconds."""
+    def turn_ended(self, processed: int, now: float, *, evicting: bool = False) -> None:
+        """Look at the memory after a turn that processed so many objects. Monotonic seconds.
+
+        `evicting`: many copies are being evicted, by any process. Then no process is replaced: evictions and the new
+        Works would wait until the new one has started.
+        """
         if processed > FEW:
             self._large_batch = now
         age, last = now - self._began, self._large_batch
         settled = age >= SLOWLY if last is None else age >= YOUNGEST and now - last >= QUIET
-        self.too_much = settled and self._keeps_much()
+        self.too_much = settled and not evicting and self._keeps_much()
 
     def _keeps_much(self) -> bool:
         """Test whether the process has too much memory, also without what it can return."""

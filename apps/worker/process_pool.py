@@ -73,7 +73,10 @@ class ProcessPool(prefork.TaskPool):
     Pool = AsyncPool
 
 
-def turn_ended(processed: int) -> None:
-    """Look at the memory after a turn that processed so many objects. Outside of the pool nothing happens."""
+def turn_ended(processed: int, *, evicting: bool) -> None:
+    """Look at the memory after a turn that processed so many objects. Outside of the pool nothing happens.
+
+    `evicting`: as in `KeptMemory.turn_ended`.
+    """
     if kept is not None:
-        kept.turn_ended(processed, monotonic_seconds())
+        kept.turn_ended(processed, monotonic_seconds(), evicting=evicting)

@@ -30,7 +30,8 @@ from apps.worker import process_pool
 from apps.worker.audit_delivery import AuditDelivery
 from apps.worker.beat_presence import BeatPresence
 from apps.worker.clock import monotonic_seconds
-from apps.worker.groups import INTERVAL_SECONDS, tick_names
+from apps.worker.groups import FAILOVER, INTERVAL_SECONDS, tick_names
+from apps.worker.kept_memory import FEW, QUIET
 from apps.worker.leased_thread import LeasedThread
 from apps.worker.notices import Sender
 from apps.worker.nudges import KeptNudges
@@ -65,7 +66,8 @@ def _end_on_sigterm() -> None:
 def tick(name: str) -> None:
     """Run a turn of "group/shard"."""
     _end_on_sigterm()
-    process_pool.turn_ended(run_turn(name))
+    processed = run_turn(name)
+    process_pool.turn_ended(processed, evicting=_tick_times.many_evicted_within(QUIET, monotonic_seconds()))
 
 
 def run_turn(name: str) -> int:
@@ -81,11 +83,16 @@ def run_turn(name: str) -> int:
     def no_later_tick() -> bool:
         return _tick_times.forked and turn.lease is not None and _tick_times.latest(name) <= began
 
+    def worked(processed: int) -> None:
+        if group == FAILOVER and processed > FEW:
+            _tick_times.many_evicted(monotonic_seconds())
+
     with tracing.span("turn", group=group, shard=int(shard)):
         return turn.run(
             INTERVAL_SECONDS,
             go_on=no_later_tick,
             stopped=lambda: _stopping.is_set() or _tick_times.ended,
+            worked=worked,
             kept=_nudges if _tick_times.forked else None,
         )
 

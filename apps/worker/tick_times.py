@@ -10,13 +10,13 @@ from collections.abc import Sequence
 class TickTimes:
     """For each name the time of the last tick and of the last turn without a tick, shared with processes forked later.
 
-    The main process also writes there that it runs, and a process of the pool that all groups run. Times are monotonic
-    seconds; 0: never.
+    The main process also writes there that it runs, and processes of the pool that all groups run, and that many copies
+    are being evicted. Times are monotonic seconds; 0: never.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
         self._index = {name: index for index, name in enumerate(names)}
-        self._times = memoryview(mmap.mmap(-1, 8 * (2 * len(names) + 3))).cast("d")
+        self._times = memoryview(mmap.mmap(-1, 8 * (2 * len(names) + 4))).cast("d")
         self._count = len(names)
         self.main = os.getpid()
 
@@ -70,4 +70,13 @@ class TickTimes:
     def all_ran_within(self, seconds: float, now: float) -> bool:
         """Test whether a process of the pool found all groups run less than `seconds` ago."""
         last = self._times[2 * self._count + 2]
+        return last != 0.0 and now - last < seconds
+
+    def many_evicted(self, now: float) -> None:
+        """Record that many copies have just been queued for eviction, or evicted."""
+        self._times[2 * self._count + 3] = now
+
+    def many_evicted_within(self, seconds: float, now: float) -> bool:
+        """Test whether many copies were queued for eviction, or evicted, less than `seconds` ago."""
+        last = self._times[2 * self._count + 3]
         return last != 0.0 and now - last < seconds

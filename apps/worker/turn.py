@@ -85,13 +85,15 @@ class Turn:
         *,
         go_on: Callable[[], bool] = lambda: False,
         stopped: Callable[[], bool] = lambda: False,
+        worked: Callable[[int], None] = lambda processed: None,
         kept: KeptNudges | None = None,
     ) -> int:
         """Process due objects for `seconds`, and longer while `go_on()` is true. End early if `stopped()` is true.
 
         Returns how many objects were processed. While another process holds the lease, this one waits for it. So the
-        work continues within a second when that process ends its turn or dies. `kept`: the connection on which this
-        process waits; None: the turn opens one and closes it.
+        work continues within a second when that process ends its turn or dies. `worked`: called after each batch with
+        the number of processed objects. `kept`: the connection on which this process waits; None: the turn opens one
+        and closes it.
         """
         ends = monotonic_seconds() + seconds
         seen = 0
@@ -101,8 +103,9 @@ class Turn:
                 while not stopped() and (monotonic_seconds() < ends or go_on()):
                     if not self._renew():
                         nudges.wait(STAND_BY_SECONDS, self.returned)
-                    elif worked := self.work(collect=True):
-                        seen += worked
+                    elif processed := self.work(collect=True):
+                        seen += processed
+                        worked(processed)
                     else:
                         self._wait_for_work(nudges, ends)
         except LeaseLost as error:
@@ -130,10 +133,11 @@ class Turn:
         return seen
 
     def work(self, *, collect: bool = False) -> int:
-        """Run one batch of each controller that has due rows, in order. Return the number of objects that were claimed.
+        """Run one batch of each controller that has due rows, in order. Return how many objects were processed.
 
-        Left out are controllers that are disabled or have failed in this turn, and all once the lease is lost.
-        `collect`: also those that collect changes (COLLECT_FROM).
+        Those are the objects that were claimed, or about which decisions were made if these are more: evictions claim
+        one object, the fleet, and decide about many bindings. Left out are controllers that are disabled or have failed
+        in this turn, and all once the lease is lost. `collect`: also those that collect changes (COLLECT_FROM).
         """
         settings, seen, now = self.configuration.settings(), 0, monotonic_seconds()
         due = {
@@ -144,9 +148,9 @@ class Turn:
         self._until_due = min(due.values(), default=None)
         for controller in self.controllers:
             if due.get(controller.name, 1.0) <= 0 and controller.name not in self._failed and self._renew():
-                claimed = self._batch(controller, settings).claimed
-                RECONCILED.labels(controller.name).inc(claimed)
-                seen += claimed
+                report = self._batch(controller, settings)
+                RECONCILED.labels(controller.name).inc(report.claimed)
+                seen += max(report.claimed, report.stored + report.lost)
         return seen
 
     def _batch(self, controller: Controller, settings: Settings) -> Report:

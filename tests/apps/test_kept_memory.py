@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 
+from apps.worker.groups import tick_names
 from apps.worker.kept_memory import FEW, MOST_KEPT, QUIET, SLOWLY, YOUNGEST, KeptMemory, own_memory
+from apps.worker.tick_times import TickTimes
 from controlplane import kinds
 from tests.api.server import free_ports
 from tests.apps.stack import WITHIN, Stack, deployment, policy, stack
@@ -45,6 +48,30 @@ def test_a_process_that_has_kept_much_ends(memory: list[int], turns: list[tuple[
         kept.turn_ended(processed, 1000.0 + later)
 
     assert kept.too_much == ends
+
+
+def test_no_process_ends_while_many_copies_are_evicted(memory: list[int]) -> None:
+    kept = KeptMemory(1000.0)
+    memory[0] += MOST_KEPT + 1
+
+    kept.turn_ended(0, 1000.0 + SLOWLY, evicting=True)
+    assert not kept.too_much
+    kept.turn_ended(0, 1000.0 + SLOWLY + QUIET)
+    assert kept.too_much
+
+
+def test_all_processes_see_that_many_copies_are_evicted() -> None:
+    times = TickTimes(tick_names())
+    assert not times.many_evicted_within(QUIET, 3.0)
+    if not (child := os.fork()):
+        times.many_evicted(1000.0)
+        os._exit(0)
+    os.waitpid(child, 0)
+
+    assert times.many_evicted_within(QUIET, 1000.0 + QUIET - 0.1)
+    assert not times.many_evicted_within(QUIET, 1000.0 + QUIET)
+    assert not times.ended
+    assert not times.all_ran_within(QUIET, 1000.0)
 
 
 def test_a_process_that_has_kept_little_stays(memory: list[int]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -323,6 +323,31 @@ def seeing(store: DjangoStore) -> tuple[Turn, Seen]:
     one, seen = turn(store), Seen()
     one.controllers, one.shards, one.names = (seen,), {seen.name: 1}, frozenset({seen.name})
     return one, seen
+
+
+class Fleetwide(Seen):
+    """Claims one object and decides about three others, as evictions do."""
+
+    owns = Ownership({}, rows=(Observation,))
+
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Any]:
+        return refs
+
+    def decide(self, snapshot: Any, settings: Any, *, now: datetime, answer: Any = None) -> Decision:
+        rows = [Save(Observation(f"member{number}", since=now)) for number in range(3)]
+        return Decision(separate_decisions=tuple(Decision(changes=(row,)) for row in rows))
+
+
+def test_a_turn_counts_all_objects_about_which_decisions_were_made(store: DjangoStore) -> None:
+    """A process that evicts thousands of copies would otherwise be taken for a quiet one, and be replaced meanwhile."""
+    fleetwide, counts = Fleetwide(), list[int]()
+    one = turn(DjangoStore(controllers=[fleetwide]))
+    one.controllers, one.shards, one.names = (fleetwide,), {fleetwide.name: 1}, frozenset({fleetwide.name})
+    store.mark(fleetwide.name, deployments(1, "fleet"))
+
+    seen = one.run(5.0, stopped=lambda: bool(counts), worked=counts.append)
+
+    assert (seen, counts) == (4, [4])  # one about the claimed object
 
 
 def test_a_stream_of_changes_is_collected_into_few_batches(store: DjangoStore) -> None:

@@ -84,7 +84,7 @@
   function keepFocus(place) { // returns what gives the focus back to a link or button after the part was replaced
     const at = document.activeElement, number = place.contains(at) ? alike(place, at).indexOf(at) : -1;
     return () => {
-      if (number >= 0 && !document.contains(at)) alike(place, at)[number]?.focus({ preventScroll: true });
+      if (number >= 0 && document.activeElement === document.body) alike(place, at)[number]?.focus({ preventScroll: true });
     };
   }
   function show(state) {
@@ -126,7 +126,7 @@
   }
   function answered(event) { // what htmx has fetched is about to replace a part
     const place = event.detail.target;
-    if (!place.matches("[data-part]")) return;
+    if (!event.detail.shouldSwap || !place.matches("[data-part]")) return;
     if (place.contains(pressed)) {
       event.detail.shouldSwap = false;
       waiting.add(place.dataset.part);
