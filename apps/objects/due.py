@@ -302,7 +302,7 @@ def count_due(cursor: BinaryCursor, controllers: Collection[str]) -> int:
 def announced(marks: Iterable[Mark]) -> str:
     """Return what is notified of marks: the names of their controllers. "": there are no marks.
 
-    If all rows of a controller are due later than SOON, no process has to look for them now, so its name begins with
+    If all rows of a controller are due in SOON or later, no process has to look for them now, so its name begins with
     LATER.
     """
     first: dict[str, timedelta] = {}

@@ -10,7 +10,6 @@ from controlplane.controllers import CONTROLLERS
 from controlplane.engine.controller import Controller
 
 INTERVAL_SECONDS = 5.0  # between two ticks of a group
-FAILOVER = "failover"  # the group that queues and evicts copies
 MEMBERS = "members"  # the group that the members process runs; Celery workers run all others
 
 

@@ -30,8 +30,8 @@ class KeptMemory:
     def turn_ended(self, processed: int, now: float, *, evicting: bool = False) -> None:
         """Look at the memory after a turn that processed so many objects. Monotonic seconds.
 
-        `evicting`: many copies are being evicted, by any process. Then no process is replaced: evictions and the new
-        Works would wait until the new one has started.
+        `evicting`: a process of this pool evicts many copies. Then none of the pool is replaced: evictions and the new
+        Works would wait until the new process has started.
         """
         if processed > FEW:
             self._large_batch = now

@@ -30,8 +30,7 @@ from apps.worker import process_pool
 from apps.worker.audit_delivery import AuditDelivery
 from apps.worker.beat_presence import BeatPresence
 from apps.worker.clock import monotonic_seconds
-from apps.worker.groups import FAILOVER, INTERVAL_SECONDS, tick_names
-from apps.worker.kept_memory import FEW, QUIET
+from apps.worker.groups import INTERVAL_SECONDS, tick_names
 from apps.worker.leased_thread import LeasedThread
 from apps.worker.notices import Sender
 from apps.worker.nudges import KeptNudges
@@ -40,6 +39,7 @@ from apps.worker.tick_scheduler import TickScheduler
 from apps.worker.tick_times import TickTimes
 from apps.worker.turn import Turn
 from apps.worker.watchdog import Watchdog
+from controlplane.controllers.evictions import Evictions
 
 MAIN = "MainProcess"
 TICK = "lifeboat.tick"
@@ -67,7 +67,7 @@ def tick(name: str) -> None:
     """Run a turn of "group/shard"."""
     _end_on_sigterm()
     processed = run_turn(name)
-    process_pool.turn_ended(processed, evicting=_tick_times.many_evicted_within(QUIET, monotonic_seconds()))
+    process_pool.turn_ended(processed, evicting=_tick_times.mass_eviction(monotonic_seconds()))
 
 
 def run_turn(name: str) -> int:
@@ -77,22 +77,22 @@ def run_turn(name: str) -> int:
     So a group is still run when ticks stop. A process outside the pool sees no ticks and ends after the interval.
     """
     group, _, shard = name.partition("/")
-    turn = Turn(group, int(shard), store=store(), world=world(), configuration=configuration())
+
+    def stored(controller: str, decisions: int) -> None:
+        if controller == Evictions.name:
+            _tick_times.evicted(decisions, monotonic_seconds())
+
+    turn = Turn(group, int(shard), store=store(), world=world(), configuration=configuration(), stored=stored)
     began = monotonic_seconds()
 
     def no_later_tick() -> bool:
         return _tick_times.forked and turn.lease is not None and _tick_times.latest(name) <= began
-
-    def worked(processed: int) -> None:
-        if group == FAILOVER and processed > FEW:
-            _tick_times.many_evicted(monotonic_seconds())
 
     with tracing.span("turn", group=group, shard=int(shard)):
         return turn.run(
             INTERVAL_SECONDS,
             go_on=no_later_tick,
             stopped=lambda: _stopping.is_set() or _tick_times.ended,
-            worked=worked,
             kept=_nudges if _tick_times.forked else None,
         )
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Sequence
+from typing import Final
+
+MASS_COPIES: Final = 100  # evicted within MASS_SECONDS are many: at lower rates, the rate takes longer than anything
+MASS_SECONDS: Final = 5.0
 
 
 class TickTimes:
     """For each name the time of the last tick and of the last turn without a tick, shared with processes forked later.
 
-    The main process also writes there that it runs, and processes of the pool that all groups run, and that many copies
-    are being evicted. Times are monotonic seconds; 0: never.
+    The main process also writes there that it runs, and processes of the pool that all groups run, and how many copies
+    they evict. Times are monotonic seconds; 0: never.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
         self._index = {name: index for index, name in enumerate(names)}
-        self._times = memoryview(mmap.mmap(-1, 8 * (2 * len(names) + 4))).cast("d")
+        self._times = memoryview(mmap.mmap(-1, 8 * (2 * len(names) + 6))).cast("d")
         self._count = len(names)
         self.main = os.getpid()
 
@@ -72,11 +76,16 @@ class TickTimes:
         last = self._times[2 * self._count + 2]
         return last != 0.0 and now - last < seconds
 
-    def many_evicted(self, now: float) -> None:
-        """Record that many copies have just been queued for eviction, or evicted."""
-        self._times[2 * self._count + 3] = now
+    def evicted(self, copies: int, now: float) -> None:
+        """Record that so many copies have just been evicted. One process at a time evicts copies."""
+        began, count = self._times[2 * self._count + 3 : 2 * self._count + 5]
+        if now - began >= MASS_SECONDS:
+            began, count = now, 0.0
+        self._times[2 * self._count + 3], self._times[2 * self._count + 4] = began, count + copies
+        if count + copies >= MASS_COPIES:
+            self._times[2 * self._count + 5] = now
 
-    def many_evicted_within(self, seconds: float, now: float) -> bool:
-        """Test whether many copies were queued for eviction, or evicted, less than `seconds` ago."""
-        last = self._times[2 * self._count + 3]
-        return last != 0.0 and now - last < seconds
+    def mass_eviction(self, now: float) -> bool:
+        """Test whether many copies are being evicted, or were evicted less than MASS_SECONDS ago."""
+        last = self._times[2 * self._count + 5]
+        return last != 0.0 and now - last < MASS_SECONDS

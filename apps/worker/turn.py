@@ -59,13 +59,22 @@ class Turn:
     """A turn of a process with one shard of a group."""
 
     def __init__(
-        self, group: str, shard: int, *, store: DjangoStore, world: World, configuration: Configuration
+        self,
+        group: str,
+        shard: int,
+        *,
+        store: DjangoStore,
+        world: World,
+        configuration: Configuration,
+        stored: Callable[[str, int], None] = lambda controller, decisions: None,
     ) -> None:
+        """`stored`: called after each batch with its controller and the number of its decisions that were stored."""
         self.group = GROUPS[group]
         self.shard = shard
         self.store = store
         self.world = world
         self.configuration = configuration
+        self.stored = stored
         self.controllers = tuple(self.group.of_shard(shard))
         self.shards = {controller.name: controller.shards for controller in self.controllers}
         self.names = frozenset(self.shards)
@@ -85,15 +94,13 @@ class Turn:
         *,
         go_on: Callable[[], bool] = lambda: False,
         stopped: Callable[[], bool] = lambda: False,
-        worked: Callable[[int], None] = lambda processed: None,
         kept: KeptNudges | None = None,
     ) -> int:
         """Process due objects for `seconds`, and longer while `go_on()` is true. End early if `stopped()` is true.
 
         Returns how many objects were processed. While another process holds the lease, this one waits for it. So the
-        work continues within a second when that process ends its turn or dies. `worked`: called after each batch with
-        the number of processed objects. `kept`: the connection on which this process waits; None: the turn opens one
-        and closes it.
+        work continues within a second when that process ends its turn or dies. `kept`: the connection on which this
+        process waits; None: the turn opens one and closes it.
         """
         ends = monotonic_seconds() + seconds
         seen = 0
@@ -103,9 +110,8 @@ class Turn:
                 while not stopped() and (monotonic_seconds() < ends or go_on()):
                     if not self._renew():
                         nudges.wait(STAND_BY_SECONDS, self.returned)
-                    elif processed := self.work(collect=True):
-                        seen += processed
-                        worked(processed)
+                    elif worked := self.work(collect=True):
+                        seen += worked
                     else:
                         self._wait_for_work(nudges, ends)
         except LeaseLost as error:
@@ -133,11 +139,10 @@ class Turn:
         return seen
 
     def work(self, *, collect: bool = False) -> int:
-        """Run one batch of each controller that has due rows, in order. Return how many objects were processed.
+        """Run one batch of each controller that has due rows, in order. Return the number of objects that were claimed.
 
-        Those are the objects that were claimed, or about which decisions were made if these are more: evictions claim
-        one object, the fleet, and decide about many bindings. Left out are controllers that are disabled or have failed
-        in this turn, and all once the lease is lost. `collect`: also those that collect changes (COLLECT_FROM).
+        Left out are controllers that are disabled or have failed in this turn, and all once the lease is lost.
+        `collect`: also those that collect changes (COLLECT_FROM).
         """
         settings, seen, now = self.configuration.settings(), 0, monotonic_seconds()
         due = {
@@ -150,7 +155,8 @@ class Turn:
             if due.get(controller.name, 1.0) <= 0 and controller.name not in self._failed and self._renew():
                 report = self._batch(controller, settings)
                 RECONCILED.labels(controller.name).inc(report.claimed)
-                seen += max(report.claimed, report.stored + report.lost)
+                self.stored(controller.name, report.stored)
+                seen += report.claimed
         return seen
 
     def _batch(self, controller: Controller, settings: Settings) -> Report:

@@ -10,7 +10,7 @@ import pytest
 
 from apps.worker.groups import tick_names
 from apps.worker.kept_memory import FEW, MOST_KEPT, QUIET, SLOWLY, YOUNGEST, KeptMemory, own_memory
-from apps.worker.tick_times import TickTimes
+from apps.worker.tick_times import MASS_COPIES, MASS_SECONDS, TickTimes
 from controlplane import kinds
 from tests.api.server import free_ports
 from tests.apps.stack import WITHIN, Stack, deployment, policy, stack
@@ -60,18 +60,28 @@ def test_no_process_ends_while_many_copies_are_evicted(memory: list[int]) -> Non
     assert kept.too_much
 
 
-def test_all_processes_see_that_many_copies_are_evicted() -> None:
+@pytest.mark.parametrize(
+    ("evicted", "until"),
+    [
+        pytest.param([(0, MASS_COPIES - 1)], None, id="few"),
+        pytest.param([(0, MASS_COPIES)], MASS_SECONDS, id="many at once"),
+        pytest.param([(at, 1) for at in range(1000)], None, id="one a second, for long"),
+        pytest.param([(at / 40, 1) for at in range(400)], 9.975 + MASS_SECONDS, id="40 a second"),
+        pytest.param([(0, MASS_COPIES - 1), (MASS_SECONDS, 1)], None, id="many in a longer time"),
+    ],
+)
+def test_all_processes_see_that_many_copies_are_evicted(evicted: list[tuple[float, int]], until: float | None) -> None:
     times = TickTimes(tick_names())
-    assert not times.many_evicted_within(QUIET, 3.0)
     if not (child := os.fork()):
-        times.many_evicted(1000.0)
+        for at, copies in evicted:
+            times.evicted(copies, 1000.0 + at)
         os._exit(0)
     os.waitpid(child, 0)
+    seen = [times.mass_eviction(1000.0 + at) for at in ([0.0] if until is None else [until - 0.1, until])]
 
-    assert times.many_evicted_within(QUIET, 1000.0 + QUIET - 0.1)
-    assert not times.many_evicted_within(QUIET, 1000.0 + QUIET)
+    assert seen == ([False] if until is None else [True, False])
     assert not times.ended
-    assert not times.all_ran_within(QUIET, 1000.0)
+    assert not times.all_ran_within(MASS_SECONDS, 1000.0)
 
 
 def test_a_process_that_has_kept_little_stays(memory: list[int]) -> None:

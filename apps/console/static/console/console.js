@@ -50,7 +50,8 @@
   function renew(name) {
     const url = new URL(location.href);
     url.searchParams.set("part", name);
-    htmx.ajax("GET", url.pathname + url.search, { target: `#part-${name}`, swap: "innerHTML" });
+    const place = `#part-${name}`; // as the source, so that no request for another part takes the place of this one
+    htmx.ajax("GET", url.pathname + url.search, { source: place, target: place, swap: "innerHTML" });
   }
   const waiting = new Set(); // parts that have changed while the reader was busy there
   let pressed = null; // what a mouse button or finger is down on; a click on what is replaced meanwhile would be lost
@@ -77,14 +78,13 @@
       renewWaiting();
     });
   }
-  function alike(place, one) { // the elements that a reader cannot tell from this one
-    const places = [...place.querySelectorAll(one.tagName)];
-    return places.filter((other) => other.textContent === one.textContent && other.getAttribute("href") === one.getAttribute("href"));
+  function alike(place, link) { // the links that lead to the same page and have the same text
+    return [...place.querySelectorAll("a[href]")].filter((one) => one.href === link.href && one.text === link.text);
   }
-  function keepFocus(place) { // returns what gives the focus back to a link or button after the part was replaced
-    const at = document.activeElement, number = place.contains(at) ? alike(place, at).indexOf(at) : -1;
+  function keepFocus(place) { // returns what gives the focus back to a link after the part was replaced
+    const link = document.activeElement, number = place.contains(link) && link.href ? alike(place, link).indexOf(link) : -1;
     return () => {
-      if (number >= 0 && document.activeElement === document.body) alike(place, at)[number]?.focus({ preventScroll: true });
+      if (number >= 0 && document.activeElement === document.body) alike(place, link)[number]?.focus({ preventScroll: true });
     };
   }
   function show(state) {
@@ -127,7 +127,7 @@
   function answered(event) { // what htmx has fetched is about to replace a part
     const place = event.detail.target;
     if (!event.detail.shouldSwap || !place.matches("[data-part]")) return;
-    if (place.contains(pressed)) {
+    if (busy(place)) {
       event.detail.shouldSwap = false;
       waiting.add(place.dataset.part);
       return;
@@ -162,8 +162,10 @@
   window.addEventListener("pagehide", () => port?.postMessage({ show: "" }));
   window.addEventListener("pageshow", () => { if (port) open(); });
 
-  document.addEventListener("pointerdown", (event) => { pressed = event.target; }, true);
-  for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, released, true);
+  document.addEventListener("pointerdown", (event) => {
+    if (event.isPrimary && event.button === 0) pressed = event.target;
+  }, true);
+  for (const name of ["pointerup", "pointercancel", "contextmenu", "dragend"]) document.addEventListener(name, released, true);
   window.addEventListener("blur", released);
 
   document.addEventListener("click", async (event) => {
