@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-MASS_COPIES: Final = 100  # evicted within MASS_SECONDS are many: at lower rates, the rate takes longer than anything
+MASS_COPIES: Final = 100  # so many in MASS_SECONDS are a mass eviction; below, a process that starts delays little
 MASS_SECONDS: Final = 5.0
 
 
