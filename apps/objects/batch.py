@@ -137,7 +137,8 @@ def batches(items: Sequence[Item], *, texts: Texts | None = None) -> Iterator[li
         size += weight
         own = 0.0 if texts is None else _surplus(item, texts)
         surplus += own
-        overlaps = not written.isdisjoint(item.refs) or any(guard.ref in written for guard in item.decision.guards)
+        guards = item.decision.guards
+        overlaps = not written.isdisjoint(item.refs) or (guards and any(guard.ref in written for guard in guards))
         if part and (size > limit or size + surplus > MAX_OBJECTS or overlaps):
             yield part
             part, size, surplus, written = [], weight, own, set()
@@ -156,7 +157,8 @@ def _weight(item: Item) -> float:
 
 def _surplus(item: Item, texts: Texts) -> float:
     """Return what the large documents of an item cost more than one object each."""
-    documents = [texts.of(change.new) for change in item.decision.changes if isinstance(change, Put)]
+    changes = zip(item.refs, item.decision.changes, strict=True)  # a row-native value has no reference
+    documents = [texts.of(change.new) for ref, change in changes if ref is not None and isinstance(change, Put)]
     sizes = (len(document.head) + len(document.tail) for document in documents)
     return sum(size / BYTES_PER_OBJECT - 1 for size in sizes if size > BYTES_PER_OBJECT)
 
@@ -175,7 +177,7 @@ def unknown(items: Sequence[Item]) -> set[Ref]:
     refs = {ref for item in items for ref in item.event_refs}
     for item in items:
         for ref, change in zip(item.refs, item.decision.changes, strict=True):
-            if isinstance(change, Delete) and ref is not None:
+            if ref is not None and isinstance(change, Delete):
                 refs.add(ref)
     return refs
 
@@ -200,7 +202,7 @@ class Batch:
         objects: dict[Ref, Object | None] = {}
         for item in self.items:
             for ref, change in zip(item.refs, item.decision.changes, strict=True):
-                if isinstance(change, Put) and ref is not None:
+                if ref is not None and isinstance(change, Put):
                     objects.setdefault(ref, change.old)
         return objects
 
@@ -209,7 +211,7 @@ class Batch:
         refs = {ref for item in self.items for ref in item.event_refs}
         for item in self.items:
             for ref, change in zip(item.refs, item.decision.changes, strict=True):
-                if isinstance(change, Put) and change.old is None and ref is not None:
+                if ref is not None and isinstance(change, Put) and change.old is None:
                     refs.add(ref)
         return refs
 

@@ -60,21 +60,21 @@ def log_outcomes(
 
 def _stored(claim: Claim | None, decision: Decision, outcome: Outcome, whose: Line) -> Line | None:
     """Return the fields of the line about a stored decision; None: it has no line."""
-    versions = [version for version in outcome.versions if version]
-    queued = _queued(decision)
-    if not (versions or queued or decision.events):
+    changed, queued = list[Ref](), dict[str, int]()
+    for change, version in zip(decision.changes, outcome.versions, strict=True):
+        if isinstance(change, ROW_CHANGES):
+            if isinstance(change.row, Eviction):
+                state = change.row.state if isinstance(change, Save) else "Removed"
+                queued[state] = queued.get(state, 0) + 1
+        elif version:
+            changed.append((change.new if isinstance(change, Put) else change.old).ref)
+    if not (changed or queued or decision.events):
         return None
-    written = (change for change, version in zip(decision.changes, outcome.versions, strict=True) if version)
-    changed = [
-        (change.new if isinstance(change, Put) else change.old).ref
-        for change in written
-        if not isinstance(change, ROW_CHANGES)
-    ]
     about = _about(claim, changed)
     events = [event.reason for event in decision.events]
     line = {"message": "", **whose, "ref": str(about), "reason": decision.reason or next(iter(events), "")}
     _add(line, "changed", [str(ref) for ref in changed if ref != about])
-    _add(line, "versions", versions)
+    _add(line, "versions", [version for version in outcome.versions if version])
     _add(line, "events", events)
     if queued:
         line["queue"] = queued
@@ -121,16 +121,6 @@ def refusals_logged(way: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 def _about(claim: Claim | None, refs: Sequence[Ref | None]) -> Ref | str:
     """Return the object that a decision is about: the claimed one, or the first one that it changes."""
     return claim.ref if claim is not None else next((ref for ref in refs if ref is not None), "")
-
-
-def _queued(decision: Decision) -> dict[str, int]:
-    """Return how many items of the eviction queue a decision stored, by their new state, and how many it removed."""
-    found: dict[str, int] = {}
-    for change in decision.changes:
-        if isinstance(change, ROW_CHANGES) and isinstance(change.row, Eviction):
-            state = change.row.state if isinstance(change, Save) else "Removed"
-            found[state] = found.get(state, 0) + 1
-    return found
 
 
 def _add(line: Line, name: str, values: Sequence[Any]) -> None:

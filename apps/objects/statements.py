@@ -112,8 +112,10 @@ def joined(keys: Sequence[str]) -> str:
     A key is left out if it contains the separator or a NUL, which PostgreSQL refuses, or is too long for an index.
     Users can write such values into annotations. No query looks for them.
     """
+    if not keys:
+        return ""
     text = SEPARATOR.join(keys)
-    if "\0" in text or text.count(SEPARATOR) != max(len(keys) - 1, 0) or not fits(text):
+    if "\0" in text or text.count(SEPARATOR) != len(keys) - 1 or not fits(text):
         return SEPARATOR.join(key for key in keys if "\0" not in key and SEPARATOR not in key and fits(key))
     return text
 

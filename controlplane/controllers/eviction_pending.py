@@ -6,7 +6,7 @@ pace. controllers.evictions writes the condition itself when it evicts a binding
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -38,22 +38,20 @@ class PendingSnapshot(msgspec.Struct, frozen=True):
     stopped: str = ""
 
 
-def _reported_after(delay: timedelta) -> Callable[[Eviction | None, Eviction | None], Iterable[Ref]]:
-    """Return a watch on the rows that are reported `delay` after they changed.
+def _row_changed(old: Eviction | None, new: Eviction | None) -> Iterable[Ref]:
+    """The binding of a row is due, but not when it is evicted: controllers.evictions reports that in the same write."""
+    present = new or old
+    return () if present is None or (new is not None and new.state == EVICTED) else (Ref.parse(present.binding),)
+
+
+def _reported_after(old: Eviction | None, new: Eviction | None) -> timedelta:
+    """Return how long after its change a row is reported.
 
     A held row and the removal of a row are reported at once. A row that is queued or abandoned is reported once it has
-    stayed so for a while (`_settling_time`). Evictions are reported by controllers.evictions in the same write.
+    stayed so for a while (`_settling_time`).
     """
-
-    def changed(old: Eviction | None, new: Eviction | None) -> Iterable[Ref]:
-        present = new or old
-        if present is None or (new is not None and new.state == EVICTED):
-            return ()
-        held = new is not None and new.reason != "" and new.ended_at is None
-        after = timedelta(0) if new is None or held else _settling_time(new)
-        return (Ref.parse(present.binding),) if after == delay else ()
-
-    return changed
+    held = new is not None and new.reason != "" and new.ended_at is None
+    return timedelta(0) if new is None or held else _settling_time(new)
 
 
 def _tier_changed(old: FleetState | None, new: FleetState | None) -> Iterable[Ref]:
@@ -68,10 +66,7 @@ class EvictionPending(Controller):
     group = "failover"
     keys = BINDINGS
     watches = (
-        *(
-            Watch("row/Eviction", _reported_after(after), after=after)
-            for after in (timedelta(0), SETTLES_AFTER, EVICTED_WITHIN)
-        ),
+        Watch("row/Eviction", _row_changed, delay=_reported_after),
         Watch("row/FleetState", _tier_changed, fan_out=True),
     )
     owns = Ownership(dict.fromkeys(BINDINGS, ("status.conditions", "status.pending_evictions")))

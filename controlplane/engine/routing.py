@@ -6,7 +6,7 @@ The store in memory and the database store both use this.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -46,8 +46,8 @@ class Router:
         own: Ref | None = None,
         merged: bool = False,
         followed: Sequence[Followed] = (),
-    ) -> Iterator[Mark]:
-        """Yield what to make due because an object changed. old None: it was created; new None: it was removed.
+    ) -> Iterable[Mark]:
+        """Return what to make due because an object changed. old None: it was created; new None: it was removed.
 
         `own` is the reference that the writer is deciding about. The writer's own change does not make `own` due again
         for the writer, unless the change was merged with another writer's (`merged`). The same holds for the
@@ -55,12 +55,12 @@ class Router:
         """
         present = new if new is not None else old
         assert present is not None, "a change has an old or a new side"
-        pairs = [(each.controller, each.ref) for each in followed]
-        for name, watch in self._watches(present):
-            for ref in watch.to(old, new):
-                if not merged and ((name == by.name and ref == own) or (name, ref) in pairs):
-                    continue
-                yield Mark(name, ref, watch.after)
+        if not (watches := self._watches(present)):
+            return ()
+        decided = {(each.controller, each.ref) for each in followed}
+        if own is not None:
+            decided.add((by.name, own))
+        return _marks(watches, old, new, decided=frozenset() if merged else decided)
 
     def _watches(self, present: Object) -> Sequence[tuple[str, Watch]]:
         """Return the watches of an object's kind, and of every template if it is one."""
@@ -71,17 +71,16 @@ class Router:
             watches = self._of_templates[kind] = (*self._by_kind.get(kind, ()), *self._by_kind.get("*", ()))
         return watches
 
-    def row_marks(self, change: Save | Drop, *, by: Actor, own: Ref | None = None) -> Iterator[Mark]:
-        """Yield what to make due because a row-native value was stored or removed. Watches name it "row/<Type>"."""
+    def row_marks(self, change: Save | Drop, *, by: Actor, own: Ref | None = None) -> Iterable[Mark]:
+        """Return what to make due because a row-native value was stored or removed. Watches name it "row/<Type>"."""
         row = change.row
         type_ = type(row)
         if (watches := self._by_row.get(type_)) is None:
             watches = self._by_row[type_] = self._by_kind.get(f"row/{type_.__name__}", ())
+        if not watches:
+            return ()
         old, new = (change.old, row) if isinstance(change, Save) else (row, None)
-        for name, watch in watches:
-            for ref in watch.to(old, new):
-                if name != by.name or ref != own:
-                    yield Mark(name, ref, watch.after)
+        return _marks(watches, old, new, decided=() if own is None else ((by.name, own),))
 
     def check(self, controller: str, decision: Decision) -> None:
         """Raise OwnershipError if the controller's `owns` does not allow a change of its decision.
@@ -125,6 +124,16 @@ class Router:
         if known is None:
             raise OwnershipError(f"{controller} is no controller; use its name in Actor or controller=False")
         return known.owns
+
+
+def _marks(
+    watches: Iterable[tuple[str, Watch]], old: Any, new: Any, *, decided: Collection[tuple[str, Ref]]
+) -> Iterator[Mark]:
+    """Yield what watches make due because a value changed. `decided`: by controller, what the writer decides about."""
+    for name, watch in watches:
+        for ref in watch.to(old, new):
+            if (name, ref) not in decided:
+                yield Mark(name, ref, watch.after if watch.delay is None else watch.delay(old, new))
 
 
 def _refused(allowed: frozenset[str], kind: str, change: Put | Delete) -> str:

@@ -295,12 +295,14 @@ class Watch(msgspec.Struct, frozen=True):
     `Controller.expand_all` turns origins into their objects, chunk by chunk.
     after: the references become due this much later than the change, unless another change makes them due earlier.
     For changes that are usually followed by another change within that time.
+    delay: returns how much later instead, from the old and the new object; None: `after` counts.
     """
 
     kind: str
     to: Callable[[Any, Any], Iterable[Ref]]
     fan_out: bool = False
     after: timedelta = timedelta(0)
+    delay: Callable[[Any, Any], timedelta] | None = None
 
 
 class Mark(NamedTuple):

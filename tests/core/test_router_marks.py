@@ -1,0 +1,80 @@
+"""Which objects a change makes due for a controller: not those that its writer is deciding about."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from controlplane.apimachinery.meta import Ref
+from controlplane.controllers.eviction_pending import EvictionPending
+from controlplane.engine.decision import Drop, Followed, Save
+from controlplane.engine.routing import Router
+from controlplane.engine.state import Actor
+from controlplane.kinds import CLUSTER
+from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, QUEUED, Observation
+from tests.builders.bare import binding
+from tests.builders.objects import START, eviction
+from tests.stores.grounds import PLACER, USER, Placer
+
+WEB = binding("web").ref
+ROUTER = Router([Placer()])
+
+
+@pytest.mark.parametrize(
+    ("writer", "fields", "count"),
+    [
+        (USER, {}, 1),
+        (PLACER, {"own": WEB}, 0),
+        (PLACER, {"own": WEB, "merged": True}, 1),
+        (PLACER, {"own": binding("api").ref}, 1),
+        (USER, {"own": WEB}, 1),
+        (USER, {"followed": (Followed("placer", WEB),)}, 0),
+        (USER, {"followed": (Followed("placer", WEB),), "merged": True}, 1),
+        (USER, {"followed": (Followed("another", WEB),)}, 1),
+    ],
+)
+def test_what_a_writer_decides_about_is_not_due_again(writer: Actor, fields: dict[str, Any], count: int) -> None:
+    old = binding("web")
+
+    marks = list(ROUTER.marks(old, old.with_spec(replicas=3), by=writer, **fields))
+
+    assert [(mark.controller, mark.ref) for mark in marks] == [("placer", WEB)] * count
+
+
+@pytest.mark.parametrize(
+    ("writer", "own", "count"),
+    [(PLACER, Ref(CLUSTER, "", "member1"), 0), (PLACER, Ref(CLUSTER, "", "member2"), 1), (PLACER, None, 1)],
+)
+def test_a_row_about_what_its_writer_decides_makes_nothing_due(writer: Actor, own: Ref | None, count: int) -> None:
+    save = Save(Observation(key="member1", status="False"))
+
+    assert len(list(ROUTER.row_marks(save, by=writer, own=own))) == count
+
+
+@pytest.mark.parametrize(
+    ("state", "fields", "seconds"),
+    [
+        (QUEUED, {"due_at": START + timedelta(seconds=10)}, 10),  # may have left by then
+        (QUEUED, {"due_at": START + timedelta(seconds=11)}, 3),
+        (QUEUED, {"due_at": START, "reason": "PreservedStateMissing"}, 0),  # is checked again, and was held
+        (HELD, {"due_at": START, "reason": "NoRefuge"}, 0),
+        (ABANDONED, {"due_at": None, "ended_at": START}, 3),
+        (ABANDONED, {"due_at": None, "ended_at": START, "reason": "power"}, 3),
+    ],
+)
+def test_a_row_of_the_queue_is_reported_when_it_has_settled(state: str, fields: dict[str, Any], seconds: int) -> None:
+    row = eviction(binding("web"), "member1", state=state, queued_at=START, **fields)
+
+    (mark,) = Router([EvictionPending()]).row_marks(Save(row), by=USER)
+
+    assert (mark.ref, mark.after) == (WEB, timedelta(seconds=seconds))
+
+
+def test_an_eviction_that_has_happened_is_reported_by_its_writer_and_a_removed_row_at_once() -> None:
+    router, row = Router([EvictionPending()]), eviction(binding("web"), "member1", queued_at=START, due_at=START)
+    evicted = eviction(binding("web"), "member1", state=EVICTED, due_at=None, ended_at=START)
+
+    assert list(router.row_marks(Save(evicted, row), by=USER)) == []
+    assert [mark.after for mark in router.row_marks(Drop(row), by=USER)] == [timedelta(0)]
