@@ -129,7 +129,10 @@ class Router:
 def _marks(
     watches: Iterable[tuple[str, Watch]], old: Any, new: Any, *, decided: Collection[tuple[str, Ref]]
 ) -> Iterator[Mark]:
-    """Yield what watches make due because a value changed. `decided`: by controller, what the writer decides about."""
+    """Yield what watches make due because a value changed.
+
+    `decided`: pairs of controller and reference that are left out, because the writer decides about them.
+    """
     for name, watch in watches:
         for ref in watch.to(old, new):
             if (name, ref) not in decided:

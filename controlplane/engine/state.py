@@ -295,7 +295,7 @@ class Watch(msgspec.Struct, frozen=True):
     `Controller.expand_all` turns origins into their objects, chunk by chunk.
     after: the references become due this much later than the change, unless another change makes them due earlier.
     For changes that are usually followed by another change within that time.
-    delay: returns how much later instead, from the old and the new object; None: `after` counts.
+    delay: computes `after` from the old and the new object; None: `after` holds for every change.
     """
 
     kind: str

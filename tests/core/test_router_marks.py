@@ -1,4 +1,4 @@
-"""Which objects a change makes due for a controller: not those that its writer is deciding about."""
+"""Which objects a change makes due for a controller, and when. Those that its writer decides about are left out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from controlplane.engine.decision import Drop, Followed, Save
 from controlplane.engine.routing import Router
 from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER
-from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, QUEUED, Observation
+from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, NO_REFUGE, QUEUED, STATE_MISSING, Observation
 from tests.builders.bare import binding
 from tests.builders.objects import START, eviction
 from tests.stores.grounds import PLACER, USER, Placer
@@ -58,8 +58,8 @@ def test_a_row_about_what_its_writer_decides_makes_nothing_due(writer: Actor, ow
     [
         (QUEUED, {"due_at": START + timedelta(seconds=10)}, 10),  # may have left by then
         (QUEUED, {"due_at": START + timedelta(seconds=11)}, 3),
-        (QUEUED, {"due_at": START, "reason": "PreservedStateMissing"}, 0),  # is checked again, and was held
-        (HELD, {"due_at": START, "reason": "NoRefuge"}, 0),
+        (QUEUED, {"due_at": START, "reason": STATE_MISSING}, 0),  # was held, and is checked again
+        (HELD, {"due_at": START, "reason": NO_REFUGE}, 0),
         (ABANDONED, {"due_at": None, "ended_at": START}, 3),
         (ABANDONED, {"due_at": None, "ended_at": START, "reason": "power"}, 3),
     ],
