@@ -45,7 +45,7 @@ def log_outcomes(
     lost: list[Line] = []
     for (claim, decision), outcome in zip(decisions, outcomes, strict=False):  # an error ends `outcomes` early
         if outcome.lost:
-            about = str(_about(claim, refs_of(decision)))
+            about = str(_about(claim, refs_of(decision), decision))
             text = f"{by.name}: {about} was not stored, because it has changed"
             lost.append({"message": text, **whose, "ref": about, "reason": decision.reason, "why": outcome.lost})
         elif (line := _stored(claim, decision, outcome, whose)) is not None:
@@ -70,7 +70,7 @@ def _stored(claim: Claim | None, decision: Decision, outcome: Outcome, whose: Li
             changed.append((change.new if isinstance(change, Put) else change.old).ref)
     if not (changed or queued or decision.events):
         return None
-    about = _about(claim, changed)
+    about = _about(claim, changed, decision)
     events = [event.reason for event in decision.events]
     line = {"message": "", **whose, "ref": str(about), "reason": decision.reason or next(iter(events), "")}
     _add(line, "changed", [str(ref) for ref in changed if ref != about])
@@ -118,9 +118,20 @@ def refusals_logged(way: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     return decorated
 
 
-def _about(claim: Claim | None, refs: Sequence[Ref | None]) -> Ref | str:
-    """Return the object that a decision is about: the claimed one, or the first one that it changes."""
-    return claim.ref if claim is not None else next((ref for ref in refs if ref is not None), "")
+def _about(claim: Claim | None, refs: Sequence[Ref | None], decision: Decision) -> Ref | str:
+    """Return the object that a decision is about: the claimed one, or the first one that it changes (`refs`).
+
+    Without both it is the binding of its first item of the eviction queue, or the object of its first Event.
+    """
+    if claim is not None:
+        return claim.ref
+    for ref in refs:
+        if ref is not None:
+            return ref
+    for change in decision.changes:
+        if isinstance(change, ROW_CHANGES) and isinstance(change.row, Eviction):
+            return change.row.binding
+    return decision.events[0].about.ref if decision.events else ""
 
 
 def _add(line: Line, name: str, values: Sequence[Any]) -> None:

@@ -49,6 +49,22 @@ def test_a_decision_is_logged_with_its_rule_versions_events_queue_and_cause(capl
     }
 
 
+@pytest.mark.parametrize(
+    "decision",
+    [
+        Decision(changes=(Save(eviction(WEB)),)),  # a fan-out has no claim: the cluster that was lost is its origin
+        Decision(changes=(Save(Observation("member1")),), events=(Event(WEB, "Held", ""),)),
+    ],
+)
+def test_a_decision_without_a_claim_that_changes_no_object_names_what_it_is_about(
+    decision: Decision, caplog: pytest.LogCaptureFixture
+) -> None:
+    log_outcomes([(None, decision)], [Outcome("", (0,))], by=BY, seconds=1)
+
+    (line,) = lines(caplog)
+    assert line["ref"] == str(WEB.ref)
+
+
 def test_what_changes_nothing_and_what_is_stored_too_often_has_no_line(caplog: pytest.LogCaptureFixture) -> None:
     nothing, probe = Decision(changes=(Put(WEB, WEB),)), Decision(changes=(Save(Observation("member1")),))
 
