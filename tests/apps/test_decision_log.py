@@ -9,9 +9,9 @@ from django.test import Client
 
 from apps.objects.decision_log import LONGEST_LIST, log_outcomes
 from controlplane.apimachinery.meta import Ref
-from controlplane.engine.decision import Decision, Event, Put, Save
+from controlplane.engine.decision import Decision, Drop, Event, Put, Save
 from controlplane.engine.state import Actor, Claim, Outcome
-from controlplane.kinds.rows import HELD, Observation
+from controlplane.kinds.rows import HELD, QUEUED, Observation
 from tests.builders.objects import binding, cluster, eviction
 
 WEB = binding("web", None)
@@ -63,6 +63,16 @@ def test_a_decision_without_a_claim_that_changes_no_object_names_what_it_is_abou
 
     (line,) = lines(caplog)
     assert line["ref"] == str(WEB.ref)
+
+
+def test_items_of_the_eviction_queue_are_counted_by_their_new_state(caplog: pytest.LogCaptureFixture) -> None:
+    saved = [Save(eviction(WEB, f"member{number}", state=QUEUED)) for number in range(2)]
+    decision = Decision(changes=(*saved, Drop(eviction(WEB, "member3"))))
+
+    log_outcomes([(None, decision)], [Outcome("", (0, 0, 0))], by=BY, seconds=1)
+
+    (line,) = lines(caplog)
+    assert line["queue"] == {"Queued": 2, "Removed": 1}
 
 
 def test_what_changes_nothing_and_what_is_stored_too_often_has_no_line(caplog: pytest.LogCaptureFixture) -> None:
