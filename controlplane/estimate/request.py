@@ -137,8 +137,10 @@ def _limited(request: Request, namespace: str, requirements: ReplicaRequirements
 
 def namespace_of(asked: Asked) -> str:
     """Return the namespace whose quotas limit a request; "": no quota does."""
-    requests = [request for _, request in asked.parts] if isinstance(asked, Bundle) else [asked]
-    return next((request.quota.namespace for request in requests if isinstance(request.quota, QuotaScope)), "")
+    for request in (request for _, request in asked.parts) if isinstance(asked, Bundle) else (asked,):
+        if isinstance(request.quota, QuotaScope):
+            return request.quota.namespace
+    return ""
 
 
 @lru_cache(maxsize=65_536)

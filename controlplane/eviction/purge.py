@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -71,6 +72,7 @@ def _waited_for(cause: Judgement, stops: Iterable[Stop], *, now: datetime) -> It
         yield f"its turn in the queue, which came {late:.0f} s after it was due at {_time_text(due)}"
 
 
+@lru_cache(maxsize=1024)  # many evictions name the same times
 def _time_text(moment: datetime) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 

@@ -28,6 +28,9 @@ Counts = NDArray[np.int64]
 _CACHED: Final = 8192
 """Upper limit for cached answers of a fleet. A fleet lives until a cluster changes, so the limit is rarely reached."""
 
+FEW: Final = 4
+"""So many clusters are looked at one by one, because the calls of numpy would cost more."""
+
 T = TypeVar("T")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,10 @@ from controlplane.apimachinery.quantities import MAX_INT64
 from controlplane.engine.decision import CapacityGuard
 from controlplane.estimate.request import Asked, Bundle, NodeTerms, Request, namespace_of, without_quota
 from controlplane.kinds.rows import CapacityReservation
-from controlplane.scheduling.cluster_arrays import Counts, Fleet, Mask, Places
+from controlplane.scheduling.cluster_arrays import FEW, Counts, Fleet, Mask, Places
 from controlplane.scheduling.quota_ledger import QuotaLedger
 
 _PODS: Final = ""  # the name under which guards count pod slots
-FEW: Final = 4  # places: so many are counted one by one, because the calls of numpy would cost more than the counting
 RESERVATION_EXPIRY: Final = timedelta(seconds=300)
 """When a reservation expires that no report has counted. The Work may never have been applied."""
 
@@ -40,13 +39,23 @@ def live(
     ]
 
 
-def _added(taken: Counts, places: Places, replicas: Counts, amount: int) -> Counts:
+class _Reported(NamedTuple):
+    """What reports say about a request, by place: integers of Python, which are faster one by one than arrays."""
+
+    most: list[int]  # replicas (or sets) that fit
+    slots: list[int]  # free pod slots
+    pods: int  # slots that one replica (or set) needs
+    resources: list[tuple[str, int, list[int]]]  # name, amount, and how many fit if nothing else is scarce
+
+
+def _added(taken: Counts, places: Places, replicas: Counts, few: Sequence[tuple[int, int]], amount: int) -> Counts:
     """Return what is taken if an amount for each replica is added on some clusters. These contain no duplicates.
 
-    `taken` is changed, unless a sum needs more than 64 bits. Then the result has integers of Python.
+    `few`: the same places and replicas one by one, if there are few. `taken` is changed, unless a sum needs more than
+    64 bits. Then the result has integers of Python.
     """
-    if len(places) <= FEW:
-        for place, count in zip(places.tolist(), replicas.tolist(), strict=True):
+    if few:
+        for place, count in few:
             number = taken.item(place) + amount * count
             if abs(number) > MAX_INT64:
                 taken = taken.astype(object)
@@ -76,7 +85,7 @@ class Ledger:
     """The capacity that is reserved on the clusters of a fleet while a batch of bindings is scheduled. It is
     mutable."""
 
-    __slots__ = ("_amounts", "_by_terms", "_fleet", "_free", "_log", "_pods", "_quotas")
+    __slots__ = ("_amounts", "_by_terms", "_fleet", "_free", "_log", "_pods", "_quotas", "_reports")
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -85,6 +94,7 @@ class Ledger:
         self._by_terms: dict[NodeTerms, dict[str, Counts]] = {}  # the part of it that only fits on some nodes
         self._log: list[Places] = []
         self._free: dict[Asked, tuple[int, Counts]] = {}
+        self._reports: dict[Asked, _Reported] = {}
         self._quotas = QuotaLedger(fleet)
 
     @classmethod
@@ -114,14 +124,15 @@ class Ledger:
             pods, amounts = asked.pods, asked.total.amounts
         else:
             pods, amounts = 1, asked.amounts
+        few = list(zip(places.tolist(), replicas.tolist(), strict=True)) if len(places) <= FEW else []
         self._quotas.reserve(places, replicas, asked)
-        self._pods = _added(self._pods, places, replicas, pods)
+        self._pods = _added(self._pods, places, replicas, few, pods)
         for name, amount in amounts:
             taken = self._amounts.get(name)
             if taken is None:
                 taken = np.zeros(self._fleet.size, dtype=np.int64)
-            self._amounts[name] = _added(taken, places, replicas, amount)
-        self._reserve_on_nodes(places, replicas, asked)
+            self._amounts[name] = _added(taken, places, replicas, few, amount)
+        self._reserve_on_nodes(places, replicas, few, asked)
         self._log.append(places)
 
     @property
@@ -129,7 +140,7 @@ class Ledger:
         """The number of reservations and returns so far. While it stays, so does all free capacity."""
         return len(self._log)
 
-    def _reserve_on_nodes(self, places: Places, replicas: Counts, asked: Asked) -> None:
+    def _reserve_on_nodes(self, places: Places, replicas: Counts, few: Sequence[tuple[int, int]], asked: Asked) -> None:
         """Note on which nodes capacity is reserved, so that it displaces nothing on other nodes [node-estimate]."""
         for count, request in asked.parts if isinstance(asked, Bundle) else ((1, asked),):
             if isinstance(request.nodes, NodeTerms):
@@ -138,7 +149,7 @@ class Ledger:
                     taken = amounts.get(name)
                     if taken is None:
                         taken = np.zeros(self._fleet.size, dtype=np.int64)
-                    amounts[name] = _added(taken, places, replicas, amount * count)
+                    amounts[name] = _added(taken, places, replicas, few, amount * count)
 
     def _elsewhere(self, name: str, asked: Asked) -> list[tuple[Mask, Counts]]:
         """Return what is reserved of a resource on nodes that `asked` does not use: on which clusters, and how much."""
@@ -165,16 +176,13 @@ class Ledger:
         already gets no guard, because the decision did not depend on its free capacity. `seen`: the number of the
         newest reservation that the ledger contains.
         """
-        pods, amounts = (asked.pods, asked.total.amounts) if isinstance(asked, Bundle) else (1, asked.amounts)
-        fitting = self._fleet.by_resource(without_quota(asked))
-        taken = [
-            (name, amount, fitting[name], self._amounts[name], self._elsewhere(name, asked)) for name, amount in amounts
-        ]
+        reported = self._reported_of(without_quota(asked))
+        taken = self._taken_of(reported, asked)
         found = []
         for place in places.tolist():
-            left = [(_PODS, self._fleet.capacity.pods.item(place) - self._pods.item(place))] if pods else []
+            left = [(_PODS, reported.slots[place] - self._pods.item(place))] if reported.pods else []
             for name, amount, fits, total, elsewhere in taken:
-                left.append((name, fits.item(place) * amount - _taken_at(place, total, elsewhere)))
+                left.append((name, fits[place] * amount - _taken_at(place, total, elsewhere)))
             if all(amount >= 0 for _, amount in left):
                 found.append(CapacityGuard(self._fleet.names[place], seen, tuple(left)))
         return tuple(found)
@@ -227,25 +235,44 @@ class Ledger:
 
     def _left_on_few(self, asked: Asked, places: Sequence[int]) -> list[int]:
         """Return how many more replicas fit on each of a few clusters, as `_left` does for many."""
-        pods, amounts = (asked.pods, asked.total.amounts) if isinstance(asked, Bundle) else (1, asked.amounts)
-        reported, slots, fitting = self._reported(asked), self._fleet.capacity.pods, self._fleet.by_resource(asked)
-        taken = [
-            (amount, fitting[name], self._amounts[name], self._elsewhere(name, asked))
-            for name, amount in amounts
-            if name in self._amounts
-        ]
-        slots_elsewhere = self._elsewhere(_PODS, asked)
-        on_nodes = isinstance(asked, Request) and isinstance(asked.nodes, NodeTerms)
+        reported, slots_taken = self._reported_of(asked), self._pods
+        taken, slots_elsewhere = self._taken_of(reported, asked), self._elsewhere(_PODS, asked)
+        on_nodes, needed = isinstance(asked, Request) and isinstance(asked.nodes, NodeTerms), max(reported.pods, 1)
         found = []
         for place in places:
-            most: int = reported.item(place)
-            left = min(most, (slots.item(place) - self._pods.item(place)) // max(pods, 1))
+            most = reported.most[place]
+            left = min(most, (reported.slots[place] - slots_taken.item(place)) // needed)
             if on_nodes:
-                left = min(left, most - _taken_at(place, self._pods, slots_elsewhere))
-            for amount, fits, total, elsewhere in taken:
-                left = min(left, fits.item(place) + -_taken_at(place, total, elsewhere) // amount)
+                left = min(left, most - _taken_at(place, slots_taken, slots_elsewhere))
+            for _, amount, fits, total, elsewhere in taken:
+                left = min(left, fits[place] + -_taken_at(place, total, elsewhere) // amount)
             found.append(max(left, 0))
         return found
+
+    def _reported_of(self, asked: Asked) -> _Reported:
+        """Return what reports say about a request. It must be one without a quota."""
+        if (known := self._reports.get(asked)) is None:
+            pods, amounts = (asked.pods, asked.total.amounts) if isinstance(asked, Bundle) else (1, asked.amounts)
+            fitting = self._fleet.by_resource(asked)
+            known = self._reports[asked] = _Reported(
+                self._reported(asked).tolist(),
+                self._fleet.capacity.pods.tolist(),
+                pods,
+                [(name, amount, fitting[name].tolist()) for name, amount in amounts],
+            )
+        return known
+
+    def _taken_of(
+        self, reported: _Reported, asked: Asked
+    ) -> list[tuple[str, int, list[int], Counts, Sequence[tuple[Mask, Counts]]]]:
+        """Return the resources of a request of which something is reserved, each with what is reserved in all, and on
+        nodes that the request does not use."""
+        amounts = self._amounts
+        return [
+            (name, amount, fits, amounts[name], self._elsewhere(name, asked))
+            for name, amount, fits in reported.resources
+            if name in amounts
+        ]
 
     def _left(self, asked: Asked, places: NDArray[np.intp]) -> Counts:
         """Return how many more replicas fit on some clusters: for each resource the reported number minus the replicas

@@ -166,12 +166,14 @@ def _term(attempt: Attempt, question: Question) -> Term:
         affinity_name=attempt.affinity_name,
         failure=attempt.failure,
         refused=_refused(attempt, question),
-        chosen="" if chosen is None else _bits(_mask(attempt.plan.fleet, chosen)),
+        chosen="" if chosen is None else _bits_at(chosen, attempt.plan.fleet.size),
         shares=_shares(attempt) if chosen is not None else (),
         weights=_weights(attempt.plan, chosen) if chosen is not None and question.workload else (),
         seen=tuple(seen.tolist()),
         room=() if attempt.capacity is None else tuple(attempt.capacity[seen].tolist()),
-        quotas=tuple((place, attempt.quotas[place]) for place in seen.tolist() if place in attempt.quotas),
+        quotas=tuple((place, attempt.quotas[place]) for place in seen.tolist() if place in attempt.quotas)
+        if attempt.quotas
+        else (),
         nodeless=tuple(place for place in seen.tolist() if place in attempt.unmatched) if attempt.unmatched else (),
     )
 
@@ -206,14 +208,16 @@ def _seen(attempt: Attempt, question: Question) -> Places:
     return np.sort(np.concatenate((chosen, others)))
 
 
-def _mask(fleet: Fleet, places: Places) -> Mask:
-    mask: Mask = np.zeros(fleet.size, dtype=np.bool_)
-    mask[places] = True
-    return mask
-
-
 def _bits(mask: Mask) -> str:
     return b64encode(np.packbits(mask).tobytes()).decode()
+
+
+def _bits_at(places: Places, size: int) -> str:
+    """Return the text of a mask of `size` clusters that has only these places."""
+    packed = bytearray(-(-size // 8))
+    for place in places.tolist():
+        packed[place >> 3] |= 0x80 >> (place & 7)
+    return b64encode(packed).decode()
 
 
 Refusals = tuple[tuple[str, str, str], ...]

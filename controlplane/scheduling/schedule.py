@@ -143,7 +143,6 @@ class _Trial:
         "capacity",
         "chosen",
         "feasible",
-        "held",
         "joined",
         "ledger",
         "picked",
@@ -171,8 +170,11 @@ class _Trial:
         self.unmatched: frozenset[int] = frozenset()  # places of clusters without a node that takes the pods
         self.shares: Counts | None = None
         self.joined = ""
-        self.held = _on_each(question.targets, plan.fleet)
         self.reserved = reserved
+
+    def _held(self) -> Counts:
+        """Return how many replicas the binding has on each cluster of the fleet."""
+        return _on_each(self.question.targets, self.plan.fleet)
 
     def attempt(self, name: str, failure: str) -> Attempt:
         return Attempt(
@@ -211,7 +213,7 @@ class _Trial:
             self.picked = self._select(feasible, capacity) if self.plan.selects else None
         except Unselectable as failure:
             raise _Failed(SCHEDULER_ERROR, f"{failure}{self._limits(feasible)}") from None
-        chosen = feasible if self.picked is None else np.sort(self.picked)
+        chosen = feasible if self.picked is None else self.picked if len(self.picked) == 1 else np.sort(self.picked)
         if not len(chosen):
             message = "spreadConstraints: maxGroups 0 selects no cluster; set it to at least 1 or remove the constraint"
             raise _Failed(SCHEDULER_ERROR, message)
@@ -272,17 +274,18 @@ class _Trial:
             yield FOR_ALL, open_[fits[open_]], None if question.workload else capacity
 
     def _rank(self, places: Places, capacity: Counts | None = None) -> Candidates:
-        scores = np.zeros(self.plan.fleet.size, dtype=np.int64)
-        if self.reserved:
+        index = self.plan.fleet.index
+        there = [index[name] for name, _ in self.question.targets if name in index]
+        scores: Counts | None = None
+        if there or self.reserved:
+            scores = np.zeros(self.plan.fleet.size, dtype=np.int64)
             scores[self.plan.fleet.places(self.reserved)] = RESERVED_SCORE
-        there = self.plan.fleet.places(name for name, _ in self.question.targets) if self.question.targets else ()
-        if len(there):
             scores[there] = TARGET_SCORE
         if capacity is None:
             capacity = self._free()
-            if len(there):
-                capacity = capacity + self.held
-        return rank(places, scores[places], capacity[places], self._tiers(places))
+            if there:
+                capacity = capacity + self._held()
+        return rank(places, scores, capacity, self._tiers(places))
 
     def _select(self, places: Places, capacity: Counts | None) -> Places:
         question = self.question
@@ -302,13 +305,9 @@ class _Trial:
         return self._targets(chosen, shares)
 
     def _targets(self, chosen: Places, shares: Counts) -> tuple[TargetCluster, ...]:
-        names = self.plan.fleet.names
-        if self.settings.enable_empty_workload_propagation:
-            pairs = zip(chosen.tolist(), shares.tolist(), strict=True)
-        else:
-            filled = shares.nonzero()[0]
-            pairs = zip(chosen[filled].tolist(), shares[filled].tolist(), strict=True)
-        return tuple([TargetCluster(names[place], count) for place, count in pairs])
+        names, empty = self.plan.fleet.names, self.settings.enable_empty_workload_propagation
+        pairs = zip(chosen.tolist(), shares.tolist(), strict=True)
+        return tuple([TargetCluster(names[place], count) for place, count in pairs if count or empty])
 
     def _shares(self, chosen: Places) -> Counts:
         question, plan = self.question, self.plan
@@ -318,7 +317,7 @@ class _Trial:
             weights = plan.static_weights()[chosen]
             return divide.by_static_weight(question.replicas, weights, larger_name_first=question.larger_name_first)
         order = self._order(chosen) if plan.division == AGGREGATED else np.arange(len(chosen))
-        free, held = self._free()[chosen], self.held[chosen]
+        free, held = self._free()[chosen], self._held()[chosen]
         given = divide.Shares(plan.division, free, held, order, question.fresh, question.larger_name_first)
         if self.reserved:
             grown = _on_each(self.reserved.items(), plan.fleet)[chosen] - held
@@ -349,7 +348,7 @@ class _Trial:
         depend on reports of free capacity.
         """
         question = self.question
-        if question.fresh or int(self.held[chosen].sum()) <= question.replicas:
+        if question.fresh or int(self._held()[chosen].sum()) <= question.replicas:
             return np.searchsorted(chosen, self._rank(chosen).places if self.picked is None else self.picked)
         listed = [place for place in self.plan.fleet.places(name for name, _ in question.targets) if place in chosen]
         first = np.searchsorted(chosen, np.array(listed, dtype=np.intp))

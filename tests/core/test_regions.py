@@ -38,7 +38,7 @@ def chosen(
     scores, room = (np.array([layout[name][column] for name in fleet.names]) for column in (1, 2))
     feasible = np.array([place for place in range(fleet.size) if fleet.names[place] != unfeasible])
     tiers = np.zeros(len(feasible), dtype=np.int64)
-    candidates = rank(feasible, scores[feasible], room[feasible], tiers)
+    candidates = rank(feasible, scores, room, tiers)
     plan = plan_of(fleet, placement, 0, workload=True)
     places = regions.select(plan, candidates, by_region, by_cluster, replicas=replicas)
     return [fleet.names[place] for place in places.tolist()]

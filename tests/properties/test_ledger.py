@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from controlplane.estimate.request import Asked, Bundle, NodeTerms, Request
 from controlplane.estimate.summary import summarise
 from controlplane.kinds.cluster import Cluster
-from controlplane.scheduling.cluster_arrays import Fleet
-from controlplane.scheduling.ledger import FEW, Ledger
+from controlplane.scheduling.cluster_arrays import FEW, Fleet
+from controlplane.scheduling.ledger import Ledger
 from controlplane.settings import GATES, Settings
 from tests.builders.objects import cluster
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import datetime
+from functools import lru_cache
 from typing import Annotated, Final
 
 import msgspec
@@ -103,5 +104,6 @@ def _with(binding: Binding, origin: Origin | None) -> Binding:
     return binding.with_meta(annotations=annotations)
 
 
+@lru_cache(maxsize=1024)
 def _digest(placement: Placement | None) -> str:
     return "" if placement is None else hashlib.sha256(msgspec.json.encode(placement)).hexdigest()[:16]
