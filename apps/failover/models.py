@@ -57,6 +57,12 @@ class Eviction(RowModel, row=rows.Eviction, prose=("message",)):
             ),
             # read by api.fleet_status: the last due time, from which the end of the queue is estimated
             models.Index(fields=["due_at"], name="eviction_last_due", condition=models.Q(state="Queued")),
+            # read by state.queued_between: what was queued within some seconds, to report it
+            models.Index(
+                fields=["queued_at"],
+                name="eviction_queued_at",
+                condition=models.Q(state="Queued", due_at__isnull=False),
+            ),
             # read by controllers.eviction_queue: all evictions of a binding in one query
             models.Index(fields=["binding"], name="eviction_binding"),
             # read by controllers.eviction_queue: items to remove when a cluster recovers; and by metrics per cluster

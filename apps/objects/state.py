@@ -201,6 +201,15 @@ class DjangoState:
         with binary_cursor() as cursor:
             return [table.read(record) for record in cursor.run(query, (*(after or ()), limit))]
 
+    def queued_between(self, begin: datetime, end: datetime, *, after: str, limit: int) -> Sequence[Any]:
+        table = row_table(Eviction)
+        query = f"""
+            SELECT {table.columns} FROM {table.name}
+            WHERE state = '{QUEUED}' AND due_at IS NOT NULL AND queued_at >= %s AND queued_at < %s AND key > %s
+            ORDER BY key LIMIT %s"""
+        with binary_cursor() as cursor:
+            return [table.read(record) for record in cursor.run(query, (begin, end, after, limit))]
+
     def next_eviction(self) -> datetime | None:
         name = row_table(Eviction).name
         query = f"""

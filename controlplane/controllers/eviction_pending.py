@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 import msgspec
 
@@ -29,6 +30,12 @@ LONG_AGO = datetime.min.replace(tzinfo=UTC)
 SETTLES_AFTER = timedelta(seconds=3)  # a row that changes again within this time is reported once
 EVICTED_WITHIN = timedelta(seconds=10)  # an eviction due within this time is reported only when it has happened
 
+QUEUED_WITHIN: Final = "QueuedWithin"
+"""Kind of a fan-out origin: the evictions that were queued within SETTLES_AFTER from the time in its name on.
+
+Thousands of copies leave a lost cluster before they have to be reported, so each of them has no due row of its own.
+"""
+
 
 class PendingSnapshot(msgspec.Struct, frozen=True):
     """A binding with its rows. `stopped`: why the eviction tier stops all evictions now, "" if it does not."""
@@ -39,9 +46,33 @@ class PendingSnapshot(msgspec.Struct, frozen=True):
 
 
 def _row_changed(old: Eviction | None, new: Eviction | None) -> Iterable[Ref]:
-    """The binding of a row is due, but not when it is evicted: controllers.evictions reports that in the same write."""
+    """The binding of a row is due, but not when it is evicted: controllers.evictions reports that in the same write.
+
+    New rows are due together (`_row_queued`).
+    """
     present = new or old
-    return () if present is None or (new is not None and new.state == EVICTED) else (Ref.parse(present.binding),)
+    if present is None or (new is not None and (new.state == EVICTED or _is_new(old, new))):
+        return ()
+    return (Ref.parse(present.binding),)
+
+
+def _row_queued(old: Eviction | None, new: Eviction | None) -> Iterable[Ref]:
+    """The bindings of new rows are due together with those that were queued at about the same time."""
+    if new is None or new.queued_at is None or not _is_new(old, new):
+        return ()
+    return _queued_with(new.queued_at)
+
+
+def _is_new(old: Eviction | None, new: Eviction) -> bool:
+    """Test whether a row is queued for the first time, and neither held nor of a copy that stays."""
+    return old is None and new.state == QUEUED and not new.reason and None not in (new.due_at, new.queued_at)
+
+
+@lru_cache(maxsize=64)  # a batch has one time
+def _queued_with(queued_at: datetime) -> tuple[Ref, ...]:
+    """Return the fan-out origin of the evictions that were queued at a time."""
+    begin = queued_at - (queued_at - LONG_AGO) % SETTLES_AFTER
+    return (Ref(QUEUED_WITHIN, "", begin.isoformat()),)
 
 
 def _reported_after(old: Eviction | None, new: Eviction | None) -> timedelta:
@@ -67,12 +98,21 @@ class EvictionPending(Controller):
     keys = BINDINGS
     watches = (
         Watch("row/Eviction", _row_changed, delay=_reported_after),
+        Watch("row/Eviction", _row_queued, delay=_reported_after, fan_out=True),
         Watch("row/FleetState", _tier_changed, fan_out=True),
     )
     owns = Ownership(dict.fromkeys(BINDINGS, ("status.conditions", "status.pending_evictions")))
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-        """Return the bindings on clusters that carry an evicting taint."""
+        """Return the bindings whose evictions were queued together, with the key of a row as the cursor.
+
+        For a change of the tier: the bindings on clusters that carry an evicting taint.
+        """
+        if origin.kind == QUEUED_WITHIN:
+            begin = datetime.fromisoformat(origin.name)
+            rows = state.queued_between(begin, begin + SETTLES_AFTER, after=after, limit=limit)
+            refs = list(dict.fromkeys(Ref.parse(row.binding) for row in rows))
+            return refs, rows[-1].key if len(rows) >= limit else None
         return bindings_on_clusters(
             state, clusters_with_evicting_taints(state), index="placed", after=after, limit=limit
         )

@@ -177,6 +177,10 @@ class MemoryStore:
             places = places[bisect_right(places, (-after[0], *after[1:])) :]
         return [self._rows[Eviction][key] for _, _, key in places[:limit]]
 
+    def queued_between(self, begin: datetime, end: datetime, *, after: str, limit: int) -> Sequence[Any]:
+        queued = sorted((row for row in self._queue() if row.key > after), key=lambda row: row.key)
+        return [row for row in queued if row.queued_at is not None and begin <= row.queued_at < end][:limit]
+
     def next_eviction(self) -> datetime | None:
         return min((row.due_at for row in self._queue() if row.due_at is not None), default=None)
 

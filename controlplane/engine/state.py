@@ -137,6 +137,13 @@ class State(Protocol):
     def held_evictions(self, *, after: QueuePosition | None, limit: int) -> Sequence[Any]:
         """Return the page of held evictions after a queue position, in queue order; `after` None: the first page."""
 
+    def queued_between(self, begin: datetime, end: datetime, *, after: str, limit: int) -> Sequence[Any]:
+        """Return one page of the evictions that were queued from `begin` on and before `end`, and are still queued.
+
+        They are in the order of their keys; `after`: the key before the first one, "" for the first page. Rows of
+        copies that stay are left out.
+        """
+
     def next_eviction(self) -> datetime | None:
         """Return the earliest due time of an eviction that is not held; None: there is no such eviction."""
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from controlplane.apimachinery.meta import Ref
-from controlplane.controllers.eviction_pending import EvictionPending
+from controlplane.controllers.eviction_pending import QUEUED_WITHIN, EvictionPending
 from controlplane.engine.decision import Drop, Followed, Save
 from controlplane.engine.routing import Router
 from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER
-from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, NO_REFUGE, QUEUED, STATE_MISSING, Observation
+from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, NO_REFUGE, QUEUED, RECOVERING, STATE_MISSING, Observation
 from tests.builders.bare import binding
 from tests.builders.objects import START, eviction
 from tests.stores.grounds import PLACER, USER, Placer
@@ -65,11 +65,46 @@ def test_a_row_about_what_its_writer_decides_makes_nothing_due(writer: Actor, ow
     ],
 )
 def test_a_row_of_the_queue_is_reported_when_it_has_settled(state: str, fields: dict[str, Any], seconds: int) -> None:
+    before = eviction(binding("web"), "member1", queued_at=START, due_at=START + timedelta(seconds=60))
     row = eviction(binding("web"), "member1", state=state, queued_at=START, **fields)
+
+    (mark,) = Router([EvictionPending()]).row_marks(Save(row, before), by=USER)
+
+    assert (mark.ref, mark.after) == (WEB, timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize(
+    ("queued_at", "due_at", "seconds"), [(2.9, 2.9, 10), (0.0, 10.0, 10), (0.0, 10.1, 3), (0.0, 60.0, 3)]
+)
+def test_new_rows_that_were_queued_together_are_due_together(queued_at: float, due_at: float, seconds: int) -> None:
+    row = eviction(
+        binding("web"),
+        "member1",
+        queued_at=START + timedelta(seconds=queued_at),
+        due_at=START + timedelta(seconds=due_at),
+    )
 
     (mark,) = Router([EvictionPending()]).row_marks(Save(row), by=USER)
 
-    assert (mark.ref, mark.after) == (WEB, timedelta(seconds=seconds))
+    assert (mark.ref, mark.after) == (Ref(QUEUED_WITHIN, "", START.isoformat()), timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize(
+    ("state", "fields", "refs"),
+    [
+        (QUEUED, {"due_at": None, "queued_at": START}, [WEB]),  # the copy stays
+        (QUEUED, {"due_at": START, "queued_at": START, "reason": STATE_MISSING}, [WEB]),
+        (HELD, {"due_at": START, "queued_at": START, "reason": NO_REFUGE}, [WEB]),
+        (RECOVERING, {"due_at": START, "queued_at": START, "reason": "Recovering"}, [WEB]),
+        (ABANDONED, {"due_at": None, "queued_at": START, "ended_at": START}, [WEB]),
+        (QUEUED, {"due_at": START, "queued_at": None}, [WEB]),  # of a store that had no such time
+        (EVICTED, {"due_at": None, "queued_at": START, "ended_at": START}, []),
+    ],
+)
+def test_a_new_row_that_is_not_just_queued_is_due_alone(state: str, fields: dict[str, Any], refs: list[Ref]) -> None:
+    row = eviction(binding("web"), "member1", state=state, **fields)
+
+    assert [mark.ref for mark in Router([EvictionPending()]).row_marks(Save(row), by=USER)] == refs
 
 
 def test_an_eviction_that_has_happened_is_reported_by_its_writer_and_a_removed_row_at_once() -> None:

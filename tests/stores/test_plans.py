@@ -71,6 +71,9 @@ READS: dict[str, Callable[[DjangoStore], Any]] = {
     "queue_heads": lambda store: store.queue_heads(limit=10),
     "queue_heads of each cluster": lambda store: store.queue_heads(limit=10, per_cluster=True),
     "held_evictions": lambda store: store.held_evictions(after=(3, store.now(), "b7"), limit=10),
+    "queued_between": lambda store: store.queued_between(
+        store.now(), store.now() + timedelta(seconds=3), after="b7", limit=10
+    ),
     "next_eviction": lambda store: store.next_eviction(),
     "kinds_on_members": lambda store: store.kinds_on_members(),
     "works_of": lambda store: store.works_of(("member1", "apps/v1", "Deployment")),
@@ -114,9 +117,10 @@ class TestPlans:
                         '', n {numbers}"""
             )
             cursor.execute(
-                f"""INSERT INTO failover_eviction (key, binding, cluster, resource_kind, priority, due_at, state,
-                        reason, message, generation, judged)
+                f"""INSERT INTO failover_eviction (key, binding, cluster, resource_kind, priority, due_at, queued_at,
+                        state, reason, message, generation, judged)
                     SELECT 'b' || n, 'b' || n, 'member' || n % 500, 'x', n % 5, now() + n * interval '1 second',
+                        now() - n * interval '1 second',
                         CASE WHEN n % 100 = 0 THEN 'Held' ELSE 'Queued' END, '', '', 1, '[]' {numbers}"""
             )
             cursor.execute(

@@ -462,6 +462,20 @@ class TestEvictionQueue:
 
         assert pages == [["held", "held-3"], ["held-1", "held-2"], ["held-0"]]
 
+    def test_what_was_queued_within_some_seconds_comes_page_by_page(self, queue: Any) -> None:
+        def at(second: float, name: str, **fields: Any) -> Save:
+            return Save(queued(name, 0, **{"minutes": 0, "queued_at": NOON + timedelta(seconds=second), **fields}))
+
+        others = [at(3, "later"), at(-0.001, "before"), at(1, "held", state=HELD), at(1, "stays", minutes=None)]
+        write(queue, at(0, "c"), at(2.999, "a"), at(1, "b"), *others)
+
+        pages, after = [], ""
+        while page := queue.queued_between(NOON, NOON + timedelta(seconds=3), after=after, limit=2):
+            pages.append([name_of(row) for row in page])
+            after = page[-1].key
+
+        assert pages == [["a", "b"], ["c"]]
+
     def test_the_next_eviction_is_the_earliest_that_is_not_held(self, queue: Any) -> None:
         assert queue.next_eviction() == NOON
         write(queue, Drop(queued("negative", -1, 0)))

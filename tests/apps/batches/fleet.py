@@ -16,6 +16,7 @@ from controlplane.apimachinery.names import (
 )
 from controlplane.controllers.application_failover import PARTS
 from controlplane.controllers.drains import PAGE
+from controlplane.controllers.eviction_pending import QUEUED_WITHIN
 from controlplane.controllers.readiness import PAGE as PAGE_OF_ROUND
 from controlplane.controllers.readiness import ROUND
 from controlplane.controllers.reads.fleet_state import FLEET
@@ -191,6 +192,12 @@ def to_all_placed(size: int) -> Case:
     return to_placed(size)._replace(keys=[FLEET])
 
 
+def to_queued_together(size: int) -> Case:
+    found = bound(size, lost=2)
+    rows = [queued(one, queued_at=START) for one in found]
+    return Case([*found, *rows], [Ref(QUEUED_WITHIN, "", START.isoformat())], size)
+
+
 def to_leaving(size: int) -> Case:
     return Case([*LOST, *(one for one in graceful_eviction(size).stored if isinstance(one, Binding))], refs(LOST), size)
 
@@ -287,7 +294,8 @@ FAN_OUTS: dict[str, Callable[[int], Case]] = {
     "probes": to_clusters,
     "eviction_queue": to_placed,
     "eviction_queue of the fleet": to_all_placed,
-    "eviction_pending": to_all_placed,
+    "eviction_pending": to_queued_together,
+    "eviction_pending of the fleet": to_all_placed,
     "graceful_eviction": to_leaving,
     "graceful_eviction of the fleet": to_all_leaving,
     "application_failover": to_parts,
