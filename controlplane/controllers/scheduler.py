@@ -31,7 +31,7 @@ from controlplane.estimate.quota import DENIED
 from controlplane.kinds import BINDINGS, CLUSTER, FEDERATED_QUOTA
 from controlplane.kinds.binding import SCHEDULED, TAINT_UNTOLERATED, Binding, TargetCluster
 from controlplane.kinds.binding.colocation_index import placed_with_others
-from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.federated_quota import ENFORCEMENT_GATE
 from controlplane.kinds.rows import CapacityReservation, FleetNames, PlacementHint, PlacementNote, Row
 from controlplane.propagation.bindings import template_of
@@ -171,15 +171,21 @@ class Scheduler(Controller):
         return replace(snapshot, rehearsal=found)
 
     def rests_on(self, snapshot: SchedulerSnapshot, decision: Decision) -> Sequence[Guard] | None:
-        """Return the clusters that a binding is placed on, as guards. None: the placement rests on other bindings.
+        """Return the clusters that a binding is placed on, as guards. None: the placement cannot be a part of another
+        controller's write.
 
-        Those are the other parts of its application, and the members of its workload affinity groups.
+        It may rest on other bindings: parts of its application, and members of its workload affinity groups. Or it
+        takes a cluster with an evicting taint, and controllers.eviction_queue has to judge the new copy, but passes
+        over the writes of evictions [judged-once].
         """
         binding = snapshot.subject
         if placed_with_others(binding):
             return None
         written = [change.new for change in decision.changes if isinstance(change, Put)]
         names = {target.name for new in written if isinstance(new, Binding) for target in new.spec.clusters}
+        before = {target.name for target in binding.spec.clusters}
+        if any(one.metadata.name in names - before and one.has_taint(*EVICTING_EFFECTS) for one in snapshot.clusters):
+            return None
         guards = self._guards_on(snapshot.clusters)
         return tuple([guards[name] for name in sorted(names) if name in guards])
 

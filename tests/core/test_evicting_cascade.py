@@ -15,6 +15,7 @@ from controlplane.controllers import CONTROLLERS as EVERY
 from controlplane.controllers.evictions import Evictions
 from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.scheduler import Scheduler
+from controlplane.engine import run
 from controlplane.engine.cascade import followers, with_following
 from controlplane.engine.decision import NOTHING, Decision, Delete, Drop, Guard, Put, Save, unchanged
 from controlplane.engine.memory import MemoryStore
@@ -22,19 +23,25 @@ from controlplane.engine.overlaid_state import OverlaidState
 from controlplane.engine.run import run_batch
 from controlplane.engine.state import Actor, Claim, Complete, HeldLease, Outcome, State
 from controlplane.eviction.rate import Tokens
-from controlplane.kinds import RESOURCE_BINDING
+from controlplane.kinds import CLUSTER, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster, Taint
+from controlplane.kinds.policy import Toleration
 from controlplane.kinds.rows import (
+    EVICTED,
+    QUEUED,
     CapacityReservation,
+    Eviction,
     PlacementNote,
 )
 from controlplane.settings import Settings
-from tests.builders.objects import START, binding, cluster, work
+from tests.builders.objects import START, binding, cluster, no_execute, work
+from tests.builders.placements import duplicated
 from tests.core.evicting import BY, CONTROLLERS, WORLD, content, evict, evicted, placed, queued
 from tests.core.eviction_fleet import ANYWHERE, FAST
 
 WORK = work()
+MEMBER2 = Ref(CLUSTER, "", "member2")
 GONE = Guard(Ref("cluster.karmada.io/Cluster", "", "member9"), None)
 
 
@@ -442,3 +449,26 @@ def test_reserved_capacity_is_what_it_will_be_when_the_decisions_are_stored(chan
 
 def _plain(own: Mapping[str, Sequence[CapacityReservation]]) -> dict[str, list[CapacityReservation]]:
     return {key: [replace(row, writer="") for row in rows] for key, rows in own.items() if rows}
+
+
+SLOWLY = Toleration(key="old", operator="Exists", effect="NoExecute", toleration_seconds=60)
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["in one write", "in two"])
+def test_a_copy_that_comes_to_a_tainted_cluster_is_judged_there(alone: bool) -> None:
+    store = queued(
+        binding("web", duplicated("member1", "member2", least=1, most=1, tolerations=(SLOWLY,)), on={"member1": 2})
+    )
+    store.create(*(cluster(f"other{number}") for number in range(5)))  # else most of the fleet is faulty
+    store.put(store.get([MEMBER2])[MEMBER2].with_spec(taints=(no_execute("old"),)), store.get([MEMBER2])[MEMBER2])
+    run.run_until_idle([CONTROLLERS[0]], store, FAST, world=WORLD)
+
+    evict(store, alone=alone)
+    run.run_until_idle([CONTROLLERS[2], CONTROLLERS[0]], store, FAST, world=WORLD)
+
+    assert placed(store) == {"web-deployment": ["member2"]}
+    rows = store.rows(Eviction, "state", [EVICTED, QUEUED])
+    assert {state: [row.cluster for row in found] for state, found in rows.items()} == {
+        EVICTED: ["member1"],
+        QUEUED: ["member2"],
+    }
