@@ -7,17 +7,14 @@ task reminds the scheduler of the departure until it is cleared. Then the origin
 from __future__ import annotations
 
 from controlplane.kinds.binding import Binding
-from controlplane.kinds.binding.origin import origin_of
+from controlplane.kinds.binding.origin import departures
 from controlplane.kinds.cluster import EVICTING_EFFECTS
 from controlplane.scheduling.cluster_arrays import Fleet
 
 
 def left_for_taints(binding: Binding, fleet: Fleet) -> tuple[str, ...]:
     """Return the clusters that the binding has left, and that have an evicting taint since before it left."""
-    earlier = origin_of(binding)
-    if earlier is None:
-        return ()
-    places = ((at, fleet.index.get(name)) for name, at in earlier.left.items())
+    places = ((at, fleet.index.get(name)) for name, at in departures(binding).items())
     clusters = ((at, fleet.clusters[place]) for at, place in places if place is not None)
     return tuple(
         sorted(

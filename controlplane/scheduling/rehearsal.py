@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Struct
 from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding, manual_placement
-from controlplane.kinds.binding.origin import origin_of
+from controlplane.kinds.binding.origin import departures
 from controlplane.scheduling import filters
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.placement_plan import plan_of
@@ -51,8 +51,8 @@ def confirmed(rehearsal: Rehearsal, binding: Binding, fleet: Fleet) -> Verdict |
     chosen, seen = attempt.chosen.tolist(), attempt.plan.fleet.clusters
     if not set(feasible.tolist()).issuperset(chosen):
         return None
-    origin = None if rehearsal.binding is None else origin_of(rehearsal.binding)
-    earlier = [fleet.index[name] for name in (() if origin is None else origin.left) if name in fleet.index]
+    gone = {} if rehearsal.binding is None else departures(rehearsal.binding)
+    earlier = [fleet.index[name] for name in gone if name in fleet.index]
     if any(
         seen[place] is not fleet.clusters[place] and seen[place] != fleet.clusters[place] for place in chosen + earlier
     ):

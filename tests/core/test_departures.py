@@ -5,14 +5,17 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from controlplane.kinds.cluster import Taint
+from controlplane.kinds.policy import Toleration
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.departures import left_for_taints
 from controlplane.scheduling.dry_run import review
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding, cluster, no_execute
-from tests.builders.placements import placement
+from tests.builders.placements import DYNAMIC, duplicated, placement
+from tests.core.fleet_story import FAILOVER, Story
 from tests.core.test_failback import away
 
 BEFORE, AFTER = START - timedelta(seconds=1), START + timedelta(seconds=1)
@@ -59,3 +62,30 @@ def test_a_review_gives_back_no_cluster_that_the_scheduler_would_not() -> None:
         members = [cluster("member1", taints=taints), cluster("member2")]
         answer = review(left, members, settings=Settings(), now=START)
         assert {target.name for target in answer.clusters} == expected
+
+
+A_WHILE = Toleration(key="gone", operator="Exists", effect="NoExecute", toleration_seconds=10)
+ONE_OF_THREE = {
+    "duplicated": duplicated("member1", "member2", "member3", least=1, most=1, tolerations=(A_WHILE,)),
+    "divided": replace(
+        duplicated("member1", "member2", "member3", least=1, most=1, tolerations=(A_WHILE,)), replica_scheduling=DYNAMIC
+    ),
+}
+
+
+@pytest.mark.parametrize("how", ONE_OF_THREE)
+def test_a_copy_goes_back_to_none_of_the_clusters_that_failovers_have_left(how: str) -> None:
+    names = [f"member{number}" for number in range(1, 10)]
+    story = Story(*map(cluster, names), binding("web", ONE_OF_THREE[how], on={"member1": 2}), settings=FAILOVER)
+    story.pass_seconds(5)
+    lost = []
+    for _ in range(3):
+        (at,) = story.placed("web")
+        lost.append(at)
+        story.taint(at, no_execute(at=story.now))
+        for _ in range(15):
+            story.pass_seconds(1)
+
+    assert sorted(lost) == ["member1", "member2", "member3"]
+    assert list(story.placed("web")) == [lost[-1]]  # no cluster is left for it
+    assert story.queue() == {f"web|{lost[-1]}": "Held"}

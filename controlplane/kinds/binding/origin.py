@@ -27,7 +27,10 @@ ANY = "*"  # the index value of bindings that have left any cluster
 
 
 class Origin(Struct, frozen=True):
-    """`clusters`: replicas by cluster before the first failover. `left`: the clusters it has left, and when."""
+    """`clusters`: replicas by cluster before the first failover. `left`: the clusters it has left, and when.
+
+    Clusters that it came to by a failover, and has left as well, are in `left` only.
+    """
 
     clusters: dict[str, int]
     left: dict[str, Annotated[datetime, Meta(tz=True)]]
@@ -45,8 +48,8 @@ _ORIGINS: Final = msgspec.json.Decoder(Origin)
 def origin_of(binding: Binding) -> Origin | None:
     """Return the origin of a binding that has left some of its clusters; None: it has left none, or its origin is
     invalid."""
-    stored = _stored(binding)
-    if stored is None or stored.placement != _digest(binding.spec.placement) or manual_placement.mark_applies(binding):
+    stored = _valid(binding)
+    if stored is None:
         return None
     gone = (name for name in stored.left if binding.spec.target(name) is None and name in stored.clusters)
     away = {name: stored.left[name] for name in gone}
@@ -55,6 +58,21 @@ def origin_of(binding: Binding) -> Origin | None:
     origin = Origin(stored.clusters, away, stored.placement)
     requested_at = binding.spec.reschedule_triggered_at
     return origin if requested_at is None or requested_at <= origin.since else None
+
+
+def departures(binding: Binding) -> dict[str, datetime]:
+    """Return when a binding left the clusters that it is not on, also those that it came to by a failover.
+
+    A reschedule that is requested ends what was before it.
+    """
+    stored, requested_at = _valid(binding), binding.spec.reschedule_triggered_at
+    if stored is None:
+        return {}
+    return {
+        name: at
+        for name, at in stored.left.items()
+        if binding.spec.target(name) is None and (requested_at is None or requested_at <= at)
+    }
 
 
 def with_departures(new: Binding, old: Binding, *, now: datetime) -> Binding:
@@ -69,22 +87,34 @@ def with_departures(new: Binding, old: Binding, *, now: datetime) -> Binding:
     origin = origin_of(old) or Origin(
         {target.name: target.replicas for target in old.spec.clusters}, {}, _digest(old.spec.placement)
     )
-    left = {name: to_seconds(now) for name in gone if name in origin.clusters}
-    return _with(new, Origin(origin.clusters, {**origin.left, **left}, origin.placement))
+    left = {name: to_seconds(now) for name in gone}
+    return _with(new, Origin(origin.clusters, {**departures(old), **left}, origin.placement))
 
 
 def with_return(binding: Binding, cluster: str) -> Binding:
     """Return a binding after its return to a cluster. Its origin is removed once it has returned to all clusters."""
     origin = origin_of(binding)
-    left = {} if origin is None else {name: at for name, at in origin.left.items() if name != cluster}
-    return _with(binding, Origin(origin.clusters, left, origin.placement) if origin is not None and left else None)
+    if origin is None or origin.left.keys() <= {cluster}:
+        return _with(binding, None)
+    left = {name: at for name, at in departures(binding).items() if name != cluster}
+    return _with(binding, Origin(origin.clusters, left, origin.placement))
 
 
 def left_clusters(binding: Binding) -> list[str]:
-    """Return the values of the index `left`: the clusters that a binding has left, and ANY if there are any."""
+    """Return the values of the index `left`: the clusters to which a binding may return, and ANY if there are any."""
     stored = _stored(binding)
-    away = [] if stored is None else [name for name in stored.left if binding.spec.target(name) is None]
+    if stored is None:
+        return []
+    away = [name for name in stored.left if name in stored.clusters and binding.spec.target(name) is None]
     return [*away, ANY] if away else []
+
+
+def _valid(binding: Binding) -> Origin | None:
+    """Return what is stored about earlier failovers of a binding; None: nothing, or it is invalid."""
+    stored = _stored(binding)
+    if stored is None or stored.placement != _digest(binding.spec.placement) or manual_placement.mark_applies(binding):
+        return None
+    return stored
 
 
 def _stored(binding: Binding) -> Origin | None:
