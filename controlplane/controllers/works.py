@@ -307,14 +307,24 @@ def _mark_leftover(work: Work) -> list[Put]:
 def _may_be_last(work: Work, snapshot: WorksSnapshot) -> bool:
     """Test whether an unwanted copy has to wait until others are healthy [no-healthy-copy-lost].
 
-    That is so if no eviction has checked it before: the copy is a leftover [returning-copies], or its cluster is being
-    unjoined [unjoin-and-drain]. It is so as well if a cluster of another copy does not answer any more.
+    That is so if no eviction has checked it before: the copy is a leftover [returning-copies], its cluster is being
+    unjoined [unjoin-and-drain], or its cluster was given up when copies on others were evicted. It is so as well if a
+    cluster of another copy does not answer any more.
     """
     own, clusters = snapshot.clusters.get(_cluster_of(work)), snapshot.clusters
     if leftovers.is_leftover(work) or (own is not None and own.terminating):
         return True
+    if _given_up_for_others(snapshot.subject, _cluster_of(work)):
+        return True
     others = (clusters.get(name) for name in snapshot.subject.clusters_kept())
     return any(cluster is None or not cluster.answers for cluster in others)
+
+
+def _given_up_for_others(binding: Binding, cluster: str) -> bool:
+    """Test whether a cluster may have been given up because copies on others are evicted gracefully, for example the
+    second cluster of an affinity group when the first one is lost."""
+    tasks = binding.spec.graceful_eviction_tasks
+    return any(task.purge_mode != DIRECTLY for task in tasks) and binding.spec.task(cluster) is None
 
 
 def _needs_no_wait(cluster: Cluster | None) -> bool:

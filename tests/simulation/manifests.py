@@ -97,6 +97,23 @@ ANYWHERE = f"""{_OF_NGINX}  failover:
         dynamicWeight: AvailableReplicas
 """
 
+TWO_OF_A_GROUP = f"""{_OF_NGINX}  placement:
+    clusterAffinities:
+      - affinityName: primary
+        clusterNames: [member1, member2]
+      - affinityName: backup
+        clusterNames: [member3, member4]
+    spreadConstraints:
+      - spreadByField: cluster
+        minGroups: 2
+        maxGroups: 2
+    replicaScheduling:
+      replicaSchedulingType: %s
+      replicaDivisionPreference: Weighted
+      weightPreference:
+        dynamicWeight: AvailableReplicas
+"""
+
 NOT_READY_MEANS_LEAVE = """
 apiVersion: policy.karmada.io/v1alpha1
 kind: ClusterTaintPolicy
