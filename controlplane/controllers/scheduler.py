@@ -107,7 +107,8 @@ class Scheduler(Controller):
 
     def __init__(self) -> None:
         self._fleet: Fleet | None = None  # a cache: unchanged clusters are not read into arrays again
-        self._guards: tuple[Sequence[Cluster], dict[str, Guard]] = ((), {})  # a cache: of the clusters of a batch
+        # A cache, of the clusters of a batch: the guard on each, and those with an evicting taint.
+        self._guards: tuple[Sequence[Cluster], dict[str, Guard], frozenset[str]] = ((), {}, frozenset())
 
     def load_for(self, state: State, refs: Sequence[Ref], settings: Settings) -> Sequence[SchedulerSnapshot | None]:
         return self.load(state, refs, enforcing=settings.gate(ENFORCEMENT_GATE))
@@ -183,19 +184,18 @@ class Scheduler(Controller):
             return None
         written = [change.new for change in decision.changes if isinstance(change, Put)]
         names = {target.name for new in written if isinstance(new, Binding) for target in new.spec.clusters}
-        before = {target.name for target in binding.spec.clusters}
-        if any(one.metadata.name in names - before and one.has_taint(*EVICTING_EFFECTS) for one in snapshot.clusters):
+        guards, evicting = self._guards_on(snapshot.clusters)
+        if not evicting.isdisjoint(names.difference(target.name for target in binding.spec.clusters)):
             return None
-        guards = self._guards_on(snapshot.clusters)
         return tuple([guards[name] for name in sorted(names) if name in guards])
 
-    def _guards_on(self, clusters: Sequence[Cluster]) -> dict[str, Guard]:
-        """Return the guard on each cluster, by name."""
-        known = self._guards
-        if known[0] is not clusters:
-            found = {one.metadata.name: Guard(one.ref, one.metadata.generation) for one in clusters}
-            known = self._guards = clusters, found
-        return known[1]
+    def _guards_on(self, clusters: Sequence[Cluster]) -> tuple[dict[str, Guard], frozenset[str]]:
+        """Return the guard on each cluster, by name, and the names of the clusters with an evicting taint."""
+        if self._guards[0] is not clusters:
+            guards = {one.metadata.name: Guard(one.ref, one.metadata.generation) for one in clusters}
+            evicting = frozenset(one.metadata.name for one in clusters if one.has_taint(*EVICTING_EFFECTS))
+            self._guards = clusters, guards, evicting
+        return self._guards[1:]
 
     def fan_out_of(self, origin: Ref) -> str:
         """Return the kind of the change: clusters that change in the same way are expanded together. Quotas are not."""
