@@ -24,7 +24,7 @@ def drain_refuge(
     name = cluster.metadata.name
     state = preserved_state(binding, name, settings)
     obstacle = _obstacle(binding, cluster, state, holds, settings, now=now)
-    result = DryRunResult(refused=obstacle) if obstacle else dry_run.place_or_refuse(binding, {name})
+    result = DryRunResult(refused=obstacle) if obstacle else dry_run.place_or_refuse(binding, {name}, lost=False)
     return refuge_from(binding, {name}, result, settings, source_ready=True), state
 
 

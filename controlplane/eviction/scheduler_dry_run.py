@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 
+from msgspec.structs import replace
+
 from controlplane.apimachinery.meta import Ref
 from controlplane.engine.state import ReservedCapacity
 from controlplane.eviction.refuge import DryRunResult, Refuge, Reservation, reserve_refuge
@@ -70,11 +72,14 @@ class SchedulerDryRun:
     def _ledger(self) -> Ledger:
         return binding_outcome.ledger(self._fleet, self._reserved_capacity.totals)
 
-    def place_without(self, binding: Binding, leaving: Collection[str], *, now: datetime | None = None) -> DryRunResult:
+    def place_without(
+        self, binding: Binding, leaving: Collection[str], *, lost: bool = True, now: datetime | None = None
+    ) -> DryRunResult:
         """Return where the scheduler would place a binding if it left these clusters.
 
         Capacity that is reserved for this binding is free for it, and the clusters with it are preferred. So a second
-        eviction of the same binding finds the same refuge. `now`: see `Applications.seen_by`.
+        eviction of the same binding finds the same refuge. `lost`: the clusters are lost, so they do not keep its
+        workload affinity group either; False for a Drain. `now`: see `Applications.seen_by`.
         Raises ValueError if the request of the binding cannot be read.
         """
         if binding.spec.placement is None:
@@ -85,6 +90,8 @@ class SchedulerDryRun:
         if key not in self._without:  # most bindings leave the same clusters, so the arrays of the others are shared
             self._without[key] = self._fleet.without(key)
         question = self._question(binding, now)
+        if lost and question.neighbours.together is not None:
+            question = replace(question, evicted=tuple(sorted(key.union(question.evicted))))
         reserved = self._reserved(binding)
         answers = self._lasting if ignores_capacity(question) else self._answers
         result = None if reserved else answers.get((key, question))
@@ -119,14 +126,14 @@ class SchedulerDryRun:
         return self._asked[2]
 
     def place_or_refuse(
-        self, binding: Binding, leaving: Collection[str], *, now: datetime | None = None
+        self, binding: Binding, leaving: Collection[str], *, lost: bool = True, now: datetime | None = None
     ) -> DryRunResult:
         """Return the result of `place_without`, and a refusal if the request of the binding cannot be read.
 
         So one malformed binding does not stop the evictions of all others.
         """
         try:
-            return self.place_without(binding, leaving, now=now)
+            return self.place_without(binding, leaving, lost=lost, now=now)
         except ValueError as error:
             return DryRunResult(refused=f"the scheduler cannot read what it requests: {error}")
 

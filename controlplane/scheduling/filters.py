@@ -90,8 +90,33 @@ def _evicted(plan: Plan, question: Question) -> Mask | None:
     return ~(plan.fleet.mask_of(question.evicted) & plan.fleet.with_evicting_taint()) if question.evicted else None
 
 
+def _shared_by_group(plan: Plan, question: Question) -> frozenset[str] | None:
+    """Return the clusters that all bindings of its workload affinity group share; an empty set if they share none.
+
+    None: the group has no place yet. Copies do not count on clusters that the binding itself has to leave for a taint:
+    the first binding of a group that leaves a lost cluster chooses a place, and the others follow [refuge-first].
+    """
+    together = question.neighbours.together
+    if together is None:
+        return None
+    lost = _lost(plan.fleet, question) if question.evicted else frozenset()
+    staying = [names - lost for names in together if not names <= lost]
+    return frozenset.intersection(*staying) if staying else None
+
+
+def _lost(fleet: Fleet, question: Question) -> frozenset[str]:
+    """Return the clusters that a binding is evicted from, now or in a dry run."""
+    places = np.flatnonzero(fleet.mask_of(question.evicted) & (fleet.with_evicting_taint() | fleet.excluded))
+    return frozenset([fleet.names[place] for place in places.tolist()])
+
+
+def _with_group(plan: Plan, question: Question) -> Mask | None:
+    shared = _shared_by_group(plan, question)
+    return None if shared is None else plan.fleet.mask_of(shared)
+
+
 def _affinity_group(plan: Plan, question: Question, index: int) -> str:
-    shared = ", ".join(sorted(question.neighbours.together or ()))
+    shared = ", ".join(sorted(_shared_by_group(plan, question) or ()))
     if not shared:
         return "the bindings of its workload affinity group have no cluster in common"
     return f"its workload affinity group is on {shared}"
@@ -152,9 +177,7 @@ FILTERS: Final = (
     ),
     Filter(
         "WorkloadAffinity",
-        mask=lambda plan, question: (
-            None if question.neighbours.together is None else plan.fleet.mask_of(question.neighbours.together)
-        ),
+        mask=_with_group,
         why=_affinity_group,
         keeps_targets=True,
         per_binding=True,

@@ -25,11 +25,11 @@ from controlplane.settings import Settings
 class Neighbours(msgspec.Struct, frozen=True):
     """Where the other bindings of a binding's workload affinity groups are placed.
 
-    `together`: the clusters that all bindings of its affinity group share; an empty set if they share none. `apart`:
-    the clusters of its anti-affinity group. None: the binding has no such group, or no other binding of it is placed.
+    `together`: the clusters of each binding of its affinity group. `apart`: the clusters of its anti-affinity group.
+    None: the binding has no such group, or no other binding of it is placed.
     """
 
-    together: frozenset[str] | None = None
+    together: frozenset[frozenset[str]] | None = None
     apart: frozenset[str] | None = None
 
 
@@ -174,6 +174,4 @@ def neighbours_of(spec: ResourceBindingSpec, groups: Groups, *, own: str) -> Nei
         return [frozenset(names) for binding, names in others.items() if binding != own and names]
 
     together, apart = placed("affinity", mine.affinity_group), placed("antiAffinity", mine.anti_affinity_group)
-    return Neighbours(
-        frozenset.intersection(*together) if together else None, frozenset.union(*apart) if apart else None
-    )
+    return Neighbours(frozenset(together) if together else None, frozenset.union(*apart) if apart else None)

@@ -148,7 +148,7 @@ def test_clusters_with_different_taints_are_refused_for_different_reasons() -> N
         ({"on": {"a": 1}}, Neighbours(), False),
         ({"tasks": [leaving("a", reason="ApplicationFailure")]}, Neighbours(), True),
         ({"tasks": [leaving("a", reason="TaintUntolerated")]}, Neighbours(), True),
-        ({}, Neighbours(together=frozenset()), False),
+        ({}, Neighbours(together=frozenset({frozenset({"a"})})), False),
         ({}, Neighbours(apart=frozenset()), False),
     ],
 )

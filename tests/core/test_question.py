@@ -77,7 +77,8 @@ def test_the_own_clusters_of_a_binding_say_nothing_of_its_neighbours() -> None:
 
     found = neighbours_of(wanted, groups, own=b"own".decode())
 
-    assert found == Neighbours(frozenset({"two"}), frozenset({"one", "two", "four"}))
+    together = frozenset({frozenset({"one", "two"}), frozenset({"two", "four"})})
+    assert found == Neighbours(together, frozenset({"one", "two", "four"}))
 
 
 TWO = (Component("job", 1), Component("task", 3))

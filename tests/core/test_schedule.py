@@ -286,7 +286,7 @@ def test_zero_replicas_leave_unless_empty_workloads_are_propagated() -> None:
 
 def test_groups_of_workloads_keep_together_and_apart() -> None:
     settings = Settings(feature_gates={**GATES, "WorkloadAffinity": True})
-    together = Neighbours(together=frozenset({"b"}))
+    together = Neighbours(together=frozenset({frozenset({"b"})}))
     apart = Neighbours(apart=frozenset({"b"}))
 
     assert shares(ask(three(), spec(placement()), settings=settings, neighbours=together)) == {"b": 1}
@@ -295,14 +295,14 @@ def test_groups_of_workloads_keep_together_and_apart() -> None:
 
 
 GROUPED: dict[
-    str, tuple[dict[str, tuple[str, ...]], set[str] | None, set[str] | None]
-] = {  # clusters of the other bindings of the group: where it may go together with them, apart from them
+    str, tuple[dict[str, tuple[str, ...]], list[str] | None, set[str] | None]
+] = {  # clusters of the other bindings of the group: those of each that is placed, those of any
     "no other binding": ({}, None, None),
     "the others are placed nowhere": ({"one": ()}, None, None),
-    "one of them is placed": ({"one": ("a", "b"), "two": ()}, {"a", "b"}, {"a", "b"}),
-    "together is where all of them are, apart where any is": ({"one": ("a", "b"), "two": ("b",)}, {"b"}, {"a", "b"}),
-    "they have no cluster in common": ({"one": ("a",), "two": ("b",)}, set(), {"a", "b"}),
-    "it is not its own neighbour": ({"me": ("c",), "one": ("a",)}, {"a"}, {"a"}),
+    "one of them is placed": ({"one": ("a", "b"), "two": ()}, ["ab"], {"a", "b"}),
+    "apart is where any of them is": ({"one": ("a", "b"), "two": ("b",)}, ["ab", "b"], {"a", "b"}),
+    "they have no cluster in common": ({"one": ("a",), "two": ("b",)}, ["a", "b"], {"a", "b"}),
+    "it is not its own neighbour": ({"me": ("c",), "one": ("a",)}, ["a"], {"a"}),
 }
 
 
@@ -316,7 +316,7 @@ def test_neighbours_are_the_placed_bindings_of_the_group(row: str) -> None:
         wanted, {(space, "affinity", "near"): others, (space, "antiAffinity", "far"): others}, own="me"
     )
 
-    assert (near.together, near.apart) == (together, apart)
+    assert (near.together, near.apart) == (None if together is None else set(map(frozenset, together)), apart)
 
 
 def test_a_target_is_preferred_whatever_taint_discourages_new_copies_and_a_new_cluster_is_not() -> None:
@@ -349,7 +349,7 @@ def test_which_replicas_are_removed_does_not_depend_on_free_capacity(room: dict[
 
 def test_the_reason_names_the_clusters_that_the_group_shares() -> None:
     settings = Settings(feature_gates={**GATES, "WorkloadAffinity": True})
-    shared = Neighbours(together=frozenset({"b", "a"}))
+    shared = Neighbours(together=frozenset({frozenset({"b", "a"})}))
 
     verdict = ask(three(), spec(placement()), settings=settings, neighbours=shared)
 
@@ -365,8 +365,9 @@ def test_a_target_stays_while_a_task_excludes_another_one() -> None:
 
 def test_a_group_without_a_cluster_in_common_can_be_joined_nowhere() -> None:
     settings = Settings(feature_gates={**GATES, "WorkloadAffinity": True})
+    apart = Neighbours(together=frozenset({frozenset({"a"}), frozenset({"b"})}))
 
-    verdict = ask(three(), spec(placement()), settings=settings, neighbours=Neighbours(together=frozenset()))
+    verdict = ask(three(), spec(placement()), settings=settings, neighbours=apart)
 
     assert refused(verdict).reason == "NoClusterFit"
     assert (

@@ -280,7 +280,10 @@ FILTERS = {
     "SpreadConstraint: zone": Filtered(cluster("a"), _spread("zone"), exempt=False),
     "ClusterEviction": Filtered(cluster("a"), _leaving("ApplicationFailure"), exempt=False),
     "WorkloadAffinity": Filtered(
-        cluster("a"), spec(placement()), exempt=True, more={"neighbours": Neighbours(together=frozenset({"b"}))}
+        cluster("a"),
+        spec(placement()),
+        exempt=True,
+        more={"neighbours": Neighbours(together=frozenset({frozenset({"b"})}))},
     ),
     "WorkloadAntiAffinity": Filtered(
         cluster("a"), spec(placement()), exempt=True, more={"neighbours": Neighbours(apart=frozenset({"a"}))}

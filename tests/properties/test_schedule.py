@@ -109,7 +109,7 @@ tasks = st.lists(
 )
 neighbours = st.builds(
     Neighbours,
-    together=st.none() | st.frozensets(st.sampled_from(NAMES), max_size=4),
+    together=st.none() | st.frozensets(st.frozensets(st.sampled_from(NAMES), min_size=1, max_size=4), max_size=2),
     apart=st.none() | st.frozensets(st.sampled_from(NAMES), max_size=2),
 )
 
