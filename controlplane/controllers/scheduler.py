@@ -273,7 +273,7 @@ class _BatchScheduler:
             reserved.targets,
             left_for_taints(binding, self.fleet),
         )
-        question, verdict = self._place(binding, item)
+        question, verdict = self._place(binding, item, reserved.reservations)
         if isinstance(verdict.outcome, Refused):
             return self._refused(snapshot, verdict, verdict.outcome, reason)
         outcome = verdict.outcome
@@ -289,7 +289,8 @@ class _BatchScheduler:
         binding_outcome.give_back(self.ledger, self.fleet, reserved.rest(outcome.clusters), times=-1)
         rows += freed(_reservations_of(snapshot), reserved, outcome.clusters, new)
         wake_at = self.applications.look_again_at(binding, now=self.now)
-        guarded = Decision(capacity_guards=guards, quota_guards=self.quotas.guards(binding, new), wake_at=wake_at)
+        limits = self.quotas.guards(binding, new, reserved=reserved.reservations)
+        guarded = Decision(capacity_guards=guards, quota_guards=limits, wake_at=wake_at)
         if new is binding:
             changes = _writes(binding, binding, rows)
             if not rows and wake_at is None:
@@ -318,10 +319,11 @@ class _BatchScheduler:
         uncounted = {row.cluster: row for row in living if not row.reserved}
         wanted = growth(question, clusters, {name: row.replicas for name, row in uncounted.items()})
         more = {name: count - (uncounted[name].replicas if name in uncounted else 0) for name, count in wanted.items()}
-        if {row.cluster: row.replicas for row in living if row.reserved} != {key: n for key, n in more.items() if n}:
+        reserved = [row for row in living if row.reserved]
+        if {row.cluster: row.replicas for row in reserved} != {key: n for key, n in more.items() if n}:
             return None
         new = binding_outcome.placed(binding, verdict.outcome, asked_again=False, now=self.now)
-        if self.quotas.take(binding, new) is not None:
+        if self.quotas.take(binding, new, reserved=reserved) is not None:
             return None
         rows = binding_outcome.capacity_reservations(binding, wanted, uncounted, asked=question.asked, now=self.now)
         used = (Drop(row) for row in _reservations_of(snapshot) if row.reserved)
@@ -329,20 +331,21 @@ class _BatchScheduler:
         return Decision(
             changes=_writes(new, binding, (*rows, *used, Drop(snapshot.hint), *note)),
             events=_success_events(binding, verdict.outcome) if _deserves_event(binding, new) else (),
-            quota_guards=self.quotas.guards(binding, new),
+            quota_guards=self.quotas.guards(binding, new, reserved=reserved),
             reason=f"Scheduled: {trigger}",
         )
 
-    def _place(self, binding: Binding, item: Item) -> tuple[Question, Verdict]:
+    def _place(self, binding: Binding, item: Item, reserved: Sequence[CapacityReservation]) -> tuple[Question, Verdict]:
         """Return the question of a binding and the verdict on it. A result that exceeds a quota is a refusal.
 
-        What the result takes of quotas is missing to the next bindings of the batch [federated-quotas].
+        What the result takes of quotas is missing to the next bindings of the batch. `reserved`: what evictions have
+        reserved for the binding, which is no growth [federated-quotas].
         """
         question, verdict = self.batch.place(item)
         outcome = verdict.outcome
         if isinstance(outcome, Refused):
             return question, verdict
-        exceeded = self.quotas.take(binding, binding.with_spec(clusters=outcome.clusters))
+        exceeded = self.quotas.take(binding, binding.with_spec(clusters=outcome.clusters), reserved=reserved)
         if exceeded is None:
             return question, verdict
         self.batch.give_back(question, outcome.clusters, item.uncounted)

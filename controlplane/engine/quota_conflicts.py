@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from controlplane.engine.decision import QuotaGuard
-from controlplane.estimate.quota import NO_USE, changes, most
+from controlplane.estimate.quota import NO_USE, Use, changes, difference, most
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.federated_quota import FederatedResourceQuota
 
 
 def quota_guards(
-    quotas: Sequence[FederatedResourceQuota], before: Binding | None, after: Binding
+    quotas: Sequence[FederatedResourceQuota], before: Binding | None, after: Binding, *, moved: Use = NO_USE
 ) -> tuple[QuotaGuard, ...]:
-    """Return the condition under which a change of a binding is stored. (): no quota of its namespace limits it."""
+    """Return the condition under which a change of a binding is stored. (): no quota of its namespace limits it.
+
+    `moved`: what evicted copies request that the change places again. Only growth beyond it is limited.
+    """
     more = changes(before, after) if quotas else NO_USE
-    limits = most(quotas, more)
+    limits = most(quotas, difference(more, moved) if moved else more)
     if not limits:
         return ()
     return (QuotaGuard(after.metadata.namespace, tuple(sorted(more.items())), tuple(sorted(limits.items()))),)

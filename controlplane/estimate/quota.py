@@ -6,14 +6,15 @@ Amounts are whole numbers in the units of requests: cpu in thousandths, everythi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from controlplane.apimachinery.meta import Struct
 from controlplane.apimachinery.quantities import NANO, Quantity, QuantityError
-from controlplane.estimate.request import CPU, Request, bundle_of, request_of
-from controlplane.kinds.binding import Binding, ResourceBindingSpec
+from controlplane.estimate.request import CPU, bundle_of, request_of
+from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding, ResourceBindingSpec
 from controlplane.kinds.federated_quota import FederatedResourceQuota, amount, counted_as, shown
+from controlplane.kinds.rows import CapacityReservation
 
 Use = Mapping[str, int]
 NO_USE: Final[Use] = {}
@@ -42,27 +43,47 @@ def use_of(binding: Binding | None) -> Use:
     if binding is None or not binding.metadata.namespace or not binding.spec.clusters:
         return NO_USE
     spec = binding.spec
+    return _use(spec, len(spec.clusters) if spec.components else _replicas(spec))
+
+
+def use_of_evicted(binding: Binding, reserved: Collection[CapacityReservation]) -> Use:
+    """Return what the copies request that left lost clusters, as far as their evictions have reserved a place for them.
+
+    The replicas of these copies are placed again, which is no growth. `reserved`: the refuge reservations of the
+    binding.
+    """
+    spec = binding.spec
+    tasks = [task for task in spec.graceful_eviction_tasks if task.reason == TAINT_UNTOLERATED]
+    if spec.components:
+        return _use(spec, min(len(reserved), len(tasks)))
+    return _use(spec, min(sum([row.replicas for row in reserved]), sum([task.replicas or 0 for task in tasks])))
+
+
+def _use(spec: ResourceBindingSpec, count: int) -> Use:
+    """Return what so many replicas request, or so many sets of components."""
     try:
-        if spec.components:
-            each, count = bundle_of(spec.components).total, len(spec.clusters)
-        else:
-            each, count = request_of(spec.replica_requirements), sum(target.replicas for target in spec.clusters)
+        each = bundle_of(spec.components).total if spec.components else request_of(spec.replica_requirements)
     except QuantityError:
         return NO_USE  # written by a user who is no controller: it is not scheduled either
-    return _times(each, count)
-
-
-def _times(each: Request, count: int) -> Use:
     return {resource: number * count for resource, number in each.amounts} if count > 0 else NO_USE
+
+
+def total(one: Use, other: Use) -> Use:
+    """Return what two uses are together."""
+    return {resource: one.get(resource, 0) + other.get(resource, 0) for resource in {*one, *other}}
+
+
+def difference(new: Use, old: Use) -> Use:
+    """Return by how much one use is larger than another, without resources of which they use as much."""
+    found = {resource: new.get(resource, 0) - old.get(resource, 0) for resource in {*old, *new}}
+    return {resource: change for resource, change in found.items() if change}
 
 
 def changes(before: Binding | None, after: Binding | None) -> Use:
     """Return by how much the use of a namespace changes when a binding changes. None: it does not exist then."""
     if before is not None and after is not None and _same_use(before, after):
         return NO_USE
-    old, new = use_of(before), use_of(after)
-    differences = {resource: new.get(resource, 0) - old.get(resource, 0) for resource in {*old, *new}}
-    return {resource: difference for resource, difference in differences.items() if difference}
+    return difference(use_of(after), use_of(before))
 
 
 def _same_use(before: Binding, after: Binding) -> bool:

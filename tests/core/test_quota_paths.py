@@ -9,12 +9,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref, to_seconds
 from controlplane.controllers import CONTROLLERS
 from controlplane.controllers.failbacks import Failbacks
 from controlplane.controllers.federated_quotas import FederatedQuotas
 from controlplane.controllers.graceful_eviction import GracefulEviction
+from controlplane.controllers.reads.namespace_quotas import NamespaceQuotas
 from controlplane.engine import run
 from controlplane.engine.controller import Controller
 from controlplane.engine.memory import MemoryStore
@@ -22,13 +24,24 @@ from controlplane.engine.state import Actor
 from controlplane.estimate.quota import changes
 from controlplane.eviction.purge import with_partial_task, with_task
 from controlplane.kinds import BINDINGS
-from controlplane.kinds.binding import SCHEDULED, Binding, GracefulEvictionTask, TargetCluster, origin
+from controlplane.kinds.binding import (
+    SCHEDULED,
+    Binding,
+    Component,
+    GracefulEvictionTask,
+    ReplicaRequirements,
+    TargetCluster,
+    origin,
+)
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.failback import FAILBACK, Failback, FailbackSpec
+from controlplane.kinds.policy import Placement
+from controlplane.kinds.rows import CapacityReservation
 from controlplane.settings import Settings
-from tests.builders.objects import START, binding, cluster
-from tests.builders.placements import by_weight, duplicated
+from tests.builders.objects import START, binding, cluster, no_execute
+from tests.builders.placements import DYNAMIC, by_weight, duplicated, placement
 from tests.core.desk import pending
+from tests.core.fleet_story import FAILOVER, Story
 from tests.core.test_failbacks import API_VERSION
 from tests.core.test_federated_quotas import EVERYWHERE, ON, QuotaDesk, quota
 
@@ -231,3 +244,48 @@ def test_what_triggers_the_scheduler_places_no_more_than_the_quota_has_room_for(
 
     assert desk.places("web") == {"a": 2}
     assert desk.said("web") == ("False", "QuotaExceeded")
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["in-one-write", "in-two-writes"])
+@pytest.mark.parametrize("where", [duplicated(least=1, most=1), placement(how=DYNAMIC)], ids=["duplicated", "divided"])
+def test_a_failover_in_a_namespace_over_its_quota_moves_the_copies(where: Placement, alone: bool) -> None:
+    """Its use does not grow, although the evicted copy does not count until it is placed again."""
+    gates = {**FAILOVER.feature_gates, "FederatedQuotaEnforcement": True}
+    web = binding("web", where, on={"member1": 4}, replicas=4, cpu="1")
+    tried = Story(
+        *(cluster(f"member{n}") for n in range(1, 4)),
+        *(quota(cpu="2"), web),
+        settings=replace(FAILOVER, feature_gates=gates),
+    )
+    for controller in tried.controllers if alone else ():
+        controller.followed_by = ()
+    tried.taint("member1", no_execute())
+    tried.pass_seconds(5)
+
+    assert sum(tried.placed("web").values()) == 4
+    assert "member1" not in tried.placed("web")
+
+
+@pytest.mark.parametrize(("replicas", "fits"), [(4, True), (5, False)])
+def test_more_replicas_than_were_evicted_are_growth(replicas: int, fits: bool) -> None:
+    task = GracefulEvictionTask("member1", replicas=4, reason="TaintUntolerated", creation_timestamp=START)
+    before = binding("web", EVERYWHERE, replicas=replicas, cpu="1").with_spec(graceful_eviction_tasks=(task,))
+    after = before.with_spec(clusters=(TargetCluster("member2", replicas),))
+    reserved = [CapacityReservation("key", str(before.ref), "member2", replicas, "", START, reserved=True)]
+    room = NamespaceQuotas({"default": [quota(cpu="2")]}, {}).room()
+
+    assert (room.take(before, after, reserved=reserved) is None) == fits
+    assert (room.guards(before, after, reserved=reserved) == ()) == fits
+    assert room.take(before, after) is not None  # a task without a reservation, as after its use
+
+
+def test_sets_of_components_that_are_moved_are_no_growth() -> None:
+    parts = (Component("jobs", 1, ReplicaRequirements(resource_request={"cpu": "3"})),)
+    task = GracefulEvictionTask("member1", reason="TaintUntolerated", creation_timestamp=START)
+    before = binding("flink", EVERYWHERE, replicas=0).with_spec(components=parts, graceful_eviction_tasks=(task,))
+    after = before.with_spec(clusters=(TargetCluster("member2"),))
+    reserved = [CapacityReservation("key", str(before.ref), "member2", 1, "", START, reserved=True)]
+    room = NamespaceQuotas({"default": [quota(cpu="2")]}, {}).room()
+
+    assert room.take(before, after) is not None
+    assert room.take(before, after, reserved=reserved) is None

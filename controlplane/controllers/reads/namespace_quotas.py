@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from controlplane.apimachinery.meta import Ref, Struct
 from controlplane.engine.controller import cursor_after, page
 from controlplane.engine.decision import QuotaGuard
 from controlplane.engine.quota_conflicts import quota_guards
 from controlplane.engine.state import State
-from controlplane.estimate.quota import NO_USE, Excess, Use, changes, excess
+from controlplane.estimate.quota import NO_USE, Excess, Use, changes, difference, excess, total, use_of_evicted
 from controlplane.kinds import FEDERATED_QUOTA, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.binding.quota_index import OVER_QUOTA
 from controlplane.kinds.federated_quota import FederatedResourceQuota, amount
+from controlplane.kinds.rows import CapacityReservation
 
 
 class NamespaceQuotas(Struct, frozen=True):
@@ -44,22 +45,34 @@ class Room:
         self._quotas = quotas.quotas
         self._used = {namespace: dict(used) for namespace, used in quotas.used.items()}
 
-    def take(self, before: Binding, after: Binding) -> Excess | None:
-        """Return the quota that a change of a binding would exceed. None: there is room, which is now taken."""
+    def take(self, before: Binding, after: Binding, *, reserved: Collection[CapacityReservation] = ()) -> Excess | None:
+        """Return the quota that a change of a binding would exceed. None: there is room, which is now taken.
+
+        `reserved`: what evictions have reserved for the binding. The evicted copies that it is for are no growth.
+        """
         namespace = before.metadata.namespace
         listed = self._quotas.get(namespace)
         if not listed:
             return None
         more, used = changes(before, after), self._used.setdefault(namespace, {})
-        found = excess(listed, used, more)
+        if moved := use_of_evicted(before, reserved):
+            found = excess(listed, total(used, moved), difference(more, moved))
+        else:
+            found = excess(listed, used, more)
         if found is None:
             for resource, change in more.items():
                 used[resource] = used.get(resource, 0) + change
         return found
 
-    def guards(self, before: Binding, after: Binding) -> tuple[QuotaGuard, ...]:
-        """Return the condition under which a change of a binding is stored: its quotas still have room for it."""
-        return quota_guards(self._quotas.get(before.metadata.namespace, ()), before, after)
+    def guards(
+        self, before: Binding, after: Binding, *, reserved: Collection[CapacityReservation] = ()
+    ) -> tuple[QuotaGuard, ...]:
+        """Return the condition under which a change of a binding is stored: its quotas still have room for it.
+
+        `reserved`: as in `take`.
+        """
+        listed = self._quotas.get(before.metadata.namespace)
+        return quota_guards(listed, before, after, moved=use_of_evicted(before, reserved)) if listed else ()
 
 
 def namespace_quotas(state: State, refs: Iterable[Ref]) -> NamespaceQuotas:
