@@ -367,7 +367,7 @@ def _eviction_decision(
             Put(new, old, upon=("annotations",)),
             *map(Save, evicted_rows.values()),
             *reserved_refuge.replaced(before, last.reserved.reservations),
-            *reserved_refuge.hinted(new, last.refuge.clusters),
+            *reserved_refuge.hinted(new, last.refuge.clusters, again=bool(before)),
         ),
         events=tuple(events),
         guards=guards,

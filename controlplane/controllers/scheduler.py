@@ -264,15 +264,7 @@ class _BatchScheduler:
         uncounted = {row.cluster: row for row in living if not row.reserved}
         reserved = Reserved(binding, snapshot.hint, [row for row in living if row.reserved])
         binding_outcome.give_back(self.ledger, self.fleet, reserved.reservations)
-        item = Item(
-            binding.spec,
-            binding.status,
-            self.groups.seen_by(binding),
-            self.applications.seen_by(binding, now=self.now),
-            {name: row.replicas for name, row in uncounted.items()},
-            reserved.targets,
-            left_for_taints(binding, self.fleet),
-        )
+        item = self._item(reserved, {name: row.replicas for name, row in uncounted.items()})
         question, verdict = self._place(binding, item, reserved.reservations)
         if isinstance(verdict.outcome, Refused):
             return self._refused(snapshot, verdict, verdict.outcome, reason)
@@ -333,6 +325,20 @@ class _BatchScheduler:
             events=_success_events(binding, verdict.outcome) if _deserves_event(binding, new) else (),
             quota_guards=self.quotas.guards(binding, new, reserved=reserved),
             reason=f"Scheduled: {trigger}",
+        )
+
+    def _item(self, reserved: Reserved, uncounted: dict[str, int]) -> Item:
+        """Return a binding as the batch places it. `reserved`: what evictions have reserved for it."""
+        binding = reserved.binding
+        return Item(
+            binding.spec,
+            binding.status,
+            self.groups.seen_by(binding),
+            self.applications.seen_by(binding, now=self.now),
+            uncounted,
+            reserved.targets,
+            left_for_taints(binding, self.fleet),
+            reserved.leaving(self.fleet),
         )
 
     def _place(self, binding: Binding, item: Item, reserved: Sequence[CapacityReservation]) -> tuple[Question, Verdict]:

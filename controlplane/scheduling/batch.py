@@ -17,6 +17,7 @@ from controlplane.kinds.binding import ResourceBindingSpec, ResourceBindingStatu
 from controlplane.kinds.policy import Placement
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.colocation import NO_APPLICATION, Application
+from controlplane.scheduling.half_evicted import without_growth
 from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.placement_plan import DUPLICATED, STATIC, division_of
 from controlplane.scheduling.question import ALONE, Neighbours, Question, question_of
@@ -26,7 +27,7 @@ from controlplane.settings import Settings
 
 class Item(msgspec.Struct, frozen=True):
     """One binding to schedule. `uncounted`: its reserved replicas by cluster that no report of the cluster counts
-    yet. `left`: as in `question_of`."""
+    yet. `left`: as in `question_of`. `leaving`: its targets on lost clusters that it is still to be evicted from."""
 
     spec: ResourceBindingSpec
     status: ResourceBindingStatus
@@ -35,6 +36,7 @@ class Item(msgspec.Struct, frozen=True):
     uncounted: dict[str, int] = {}
     hint: tuple[TargetCluster, ...] | None = None
     left: tuple[str, ...] = ()
+    leaving: tuple[str, ...] = ()  # only with a hint
 
 
 class Batch:
@@ -66,6 +68,10 @@ class Batch:
         verdict = self._answered(question) if item.hint is None else None
         if verdict is None:
             verdict = answer(question, self._fleet, self._ledger, settings=settings, hint=item.hint)
+            if item.leaving:
+                verdict = without_growth(
+                    question, verdict, item.leaving, self._fleet, self._ledger, settings=settings, hint=item.hint
+                )
             if item.hint is None and ignores_capacity(question):
                 self._known[question] = verdict
             elif item.hint is None and isinstance(verdict.outcome, Refused):

@@ -15,6 +15,7 @@ from controlplane.engine.decision import Drop, Save
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.rows import CapacityReservation, PlacementHint
 from controlplane.scheduling.batch import may_depend_on_capacity
+from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.filters import refusal
 from controlplane.scheduling.refusals import Explanation
 
@@ -54,6 +55,16 @@ class Reserved(msgspec.Struct, frozen=True):
             return ()
         placed = {target.name: target.replicas for target in result}
         return tuple(_unused(self.reservations, self.hint.clusters, placed)) if self._partial(placed) else ()
+
+    def leaving(self, fleet: Fleet) -> tuple[str, ...]:
+        """Return the targets on lost clusters that the refuge leaves out: the binding is still to be evicted from
+        them."""
+        if self.hint is None or not self.valid:
+            return ()
+        left_out = sorted(self._targets() - self.hint.clusters.keys())
+        evicting = fleet.with_evicting_taint() if left_out else None
+        places = ((name, fleet.index.get(name)) for name in left_out)
+        return tuple([name for name, place in places if evicting is not None and place is not None and evicting[place]])
 
     def _targets(self) -> set[str]:
         return {target.name for target in self.binding.spec.clusters}
@@ -126,14 +137,17 @@ def replaced_text(before: Iterable[CapacityReservation], reserved: Iterable[Capa
     return f"; instead of {', '.join(lost)}, which an earlier eviction had reserved" if lost else ""
 
 
-def hinted(new: Binding, clusters: Sequence[TargetCluster]) -> Iterator[Save]:
+def hinted(new: Binding, clusters: Sequence[TargetCluster], *, again: bool = False) -> Iterator[Save]:
     """Yield the hint for the scheduler with the clusters that the last dry run of an eviction found.
 
-    If free capacity plays no part, the scheduler finds the same clusters by itself and needs no hint. `new`: the
-    evicted binding.
+    If free capacity plays no part, the scheduler finds the same clusters by itself and needs no hint, except for
+    divided replicas that leave several lost clusters one after the other (`half_evicted`). `new`: the evicted binding.
+    `again`: an earlier eviction has left a reservation, so its hint may be there.
     """
-    if clusters and may_depend_on_capacity(new.spec):
-        found = {target.name: target.replicas for target in clusters}
+    found = {target.name: target.replicas for target in clusters}
+    divided = new.spec.placement is not None and new.spec.placement.divided
+    leaves_in_steps = divided and (again or any(target.name not in found for target in new.spec.clusters))
+    if clusters and (leaves_in_steps or may_depend_on_capacity(new.spec)):
         yield Save(PlacementHint(str(new.ref), new.metadata.generation, found))
 
 

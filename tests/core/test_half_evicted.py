@@ -1,0 +1,194 @@
+"""A binding that leaves several lost clusters, one eviction after the other: no step adds replicas on a cluster that is
+still to be left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane.apimachinery.meta import Condition, with_condition
+from controlplane.kinds.binding import Binding, ResourceBindingStatus, TargetCluster
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.eviction_hold import EvictionHold
+from controlplane.kinds.policy import ClusterAffinityTerm, Placement, ReplicaSchedulingStrategy, SpreadConstraint
+from controlplane.kinds.rows import PlacementHint
+from controlplane.scheduling.batch import Batch, Item
+from controlplane.scheduling.cluster_arrays import Fleet
+from controlplane.scheduling.ledger import Ledger
+from controlplane.scheduling.reserved_refuge import Reserved
+from controlplane.scheduling.schedule import Placed, Refused, Verdict
+from tests.builders.objects import START, binding, cluster, no_execute
+from tests.builders.placements import AGGREGATED, DYNAMIC, EVENLY, placement
+from tests.builders.scheduling import spec
+from tests.builders.steering import hold
+from tests.core.fleet_story import FAILOVER, Story
+
+TERMS = [
+    ClusterAffinityTerm(affinity_name="primary", cluster_names=("member1", "member2")),
+    ClusterAffinityTerm(affinity_name="backup", cluster_names=("member3", "member4", "member5")),
+]
+ONE_REGION = [
+    SpreadConstraint("region", min_groups=1, max_groups=1),
+    SpreadConstraint("cluster", min_groups=1, max_groups=2),
+]
+ON = {"member1": 3, "member2": 3}
+BY_ROOM = placement(how=DYNAMIC, groups=TERMS)
+
+
+def web(where: Placement = BY_ROOM, replicas: int = 6) -> Binding:
+    return binding("web", where, on=ON, replicas=replicas, cpu="1")
+
+
+def member(number: int, room: int = 20) -> Cluster:
+    return cluster(f"member{number}", region="own" if number < 3 else "other", room=room)
+
+
+class Outage:
+    """Two clusters with half of a binding each are lost at the same moment."""
+
+    def __init__(self, one: Binding, *holds: EvictionHold, followed: bool = True) -> None:
+        members = [member(1), member(2), member(3), member(4)]
+        self.story = Story(*members, *holds, one, settings=FAILOVER)
+        for controller in () if followed else self.story.controllers:
+            controller.followed_by = ()  # type: ignore[misc]
+        self.story.pass_seconds(60)
+        self.story.members.healthy = False  # so that tasks stay
+        for name in ON:
+            self.lose(name)
+        self.story.work()
+
+    def lose(self, name: str) -> None:
+        old = self.story.cluster(name)
+        conditions = with_condition(old.status.conditions, Condition("Ready", "False"), now=self.story.now)
+        lost = old.with_spec(taints=(no_execute(at=self.story.now),)).with_status(conditions=conditions)
+        self.story.store.put(lost, old)
+
+    def steps(self) -> list[dict[str, int]]:
+        """Return where the binding is placed in the next 10 seconds."""
+        found = [self.story.placed("web")]
+        for _ in range(100):
+            self.story.pass_seconds(0.1)
+            if self.story.placed("web") != found[-1]:
+                found.append(self.story.placed("web"))
+        return found
+
+
+@pytest.mark.parametrize("followed", [True, False], ids=["in-one-write", "in-two-writes"])
+@pytest.mark.parametrize("how", [DYNAMIC, AGGREGATED, EVENLY], ids=["dynamic", "aggregated", "static"])
+def test_the_replicas_of_the_first_cluster_go_to_the_refuge_in_the_next_affinity_term(
+    how: ReplicaSchedulingStrategy, followed: bool
+) -> None:
+    steps = Outage(web(placement(how=how, groups=TERMS)), followed=followed).steps()
+
+    placed = [step for step in steps if sum(step.values()) == 6]
+    assert [step.get("member2", 0) for step in placed] == [3, 0]
+    assert all(set(step) <= {"member2", "member3", "member4"} for step in placed)
+
+
+@pytest.mark.parametrize("how", [DYNAMIC, AGGREGATED], ids=["dynamic", "aggregated"])
+def test_the_replicas_of_the_first_cluster_go_to_the_refuge_in_another_region(how: ReplicaSchedulingStrategy) -> None:
+    members = [f"member{number}" for number in range(1, 5)]
+
+    steps = Outage(web(placement(*members, how=how, spread=ONE_REGION))).steps()
+
+    assert [step.get("member2", 0) for step in steps] == [3, 0]
+    assert [sum(step.values()) for step in steps] == [6, 6]
+
+
+def test_a_hold_on_the_second_cluster_keeps_its_replicas_and_adds_none() -> None:
+    outage = Outage(web(), hold("second", clusters=("member2",)))
+    outage.story.pass_seconds(700)
+
+    placed = outage.story.placed("web")
+    assert placed["member2"] == 3
+    assert sum(placed.values()) == 6
+
+
+# One decision of the scheduler about a binding with the targets LEFT, which has left member1. It is still to be evicted
+# from member2, and member3 and member4 are reserved.
+LEFT, REFUGE = {"member2": 3}, {"member3": 3, "member4": 3}
+LATER = START + timedelta(hours=1)
+
+
+def decided(
+    where: Placement = BY_ROOM,
+    *others: Cluster,
+    replicas: int = 6,
+    on: Mapping[str, int] = LEFT,
+    rescheduled_at: datetime | None = None,
+) -> Verdict:
+    """Return the verdict on the binding in a fleet of member1, member2 and `others`."""
+    lost = [member(number).with_spec(taints=(no_execute(),)) for number in (1, 2)]
+    fleet = Fleet.of([*lost, *others], settings=FAILOVER)
+    wanted = spec(where, replicas=replicas, on=on, reschedule_triggered_at=rescheduled_at)
+    status = ResourceBindingStatus(last_scheduled_time=START)
+    hint = tuple(TargetCluster(*pair) for pair in REFUGE.items())
+    item = Item(wanted, status, hint=hint, left=("member1",), leaving=("member2",))
+    return Batch(fleet, Ledger(fleet), FAILOVER).place(item)[1]
+
+
+def shares(verdict: Verdict) -> dict[str, int]:
+    assert isinstance(verdict.outcome, Placed)
+    return {target.name: target.replicas for target in verdict.outcome.clusters}
+
+
+def test_another_cluster_replaces_a_refuge_that_is_gone_and_is_reported() -> None:
+    verdict = decided(BY_ROOM, member(5))
+    old = binding("web", BY_ROOM, on=LEFT, replicas=6)
+    hint = PlacementHint(str(old.ref), old.metadata.generation, REFUGE)
+
+    assert shares(verdict) == {"member2": 3, "member5": 3}
+    assert isinstance(verdict.outcome, Placed)
+    message = Reserved(old, hint, []).replaced(verdict.outcome.clusters, verdict.explanation)
+    assert "member3: the cluster no longer exists" in message
+
+
+def test_too_little_room_elsewhere_is_reported_with_the_part_that_fits() -> None:
+    outcome = decided(placement(how=DYNAMIC), member(3, room=1), member(4, room=1)).outcome
+
+    assert isinstance(outcome, Refused)
+    assert outcome.reason == "Unschedulable"
+    assert outcome.part == tuple(TargetCluster(f"member{number}", 3 if number == 2 else 1) for number in (2, 3, 4))
+
+
+@pytest.mark.parametrize(
+    ("where", "replicas", "rescheduled_at", "placed"),
+    [
+        (BY_ROOM, 2, None, {"member2": 2}),  # scaled down meanwhile
+        (BY_ROOM, 3, None, {"member2": 3}),
+        (placement(groups=TERMS), 4, None, {"member2": 4}),  # each copy has all replicas
+        (BY_ROOM, 6, LATER, {"member2": 6}),  # all replicas are divided again, as the user asked
+    ],
+)
+def test_other_results_stand(
+    where: Placement, replicas: int, rescheduled_at: datetime | None, placed: dict[str, int]
+) -> None:
+    verdict = decided(where, member(3), member(4), replicas=replicas, rescheduled_at=rescheduled_at)
+
+    assert shares(verdict) == placed
+
+
+def test_a_scaled_workload_grows_on_the_refuge_only() -> None:
+    placed = shares(decided(BY_ROOM, member(3), member(4), replicas=12, on={**LEFT, "member3": 3}))
+
+    assert placed["member2"] == 3
+    assert sum(placed.values()) == 12
+
+
+@pytest.mark.parametrize(
+    ("hint", "leaving"), [(REFUGE, ("member2",)), ({**REFUGE, "member2": 3}, ()), (None, ())], ids=str
+)
+def test_targets_on_lost_clusters_that_the_refuge_leaves_out_are_still_to_be_left(
+    hint: dict[str, int] | None, leaving: tuple[str, ...]
+) -> None:
+    old = binding("web", BY_ROOM, on={**LEFT, "member3": 1, "gone": 1}, replicas=6)
+    stored = None if hint is None else PlacementHint(str(old.ref), old.metadata.generation, hint)
+    fleet = Fleet.of([member(2).with_spec(taints=(no_execute(),)), member(3)], settings=FAILOVER)
+
+    assert Reserved(old, stored, []).leaving(fleet) == leaving
+    if stored is not None:
+        assert Reserved(old, replace(stored, generation=0), []).leaving(fleet) == ()
+        assert Reserved(old, stored, []).leaving(Fleet.of([member(2)], settings=FAILOVER)) == ()
