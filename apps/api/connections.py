@@ -154,7 +154,7 @@ class GuardedProtocol(HttpToolsProtocol):
         start = super()._start_asgi_task
 
         def begin() -> None:
-            if self.direct is None or not self.direct.take(cycle, lambda: start(cycle, app)):
+            if not self._goes_directly(cycle, lambda: start(cycle, app)):
                 cycle.message_event = Wakeup(is_set=cycle.message_event.is_set())  # type: ignore[assignment]  # smaller
                 start(cycle, app)
 
@@ -163,6 +163,14 @@ class GuardedProtocol(HttpToolsProtocol):
             self._body_timer = self.loop.call_later(BODY_SECONDS, self._body_arrived)
         else:
             begin()
+
+    def _goes_directly(self, cycle: RequestResponseCycle, go_on: Callable[[], None]) -> bool:
+        """Test whether the direct way answers a request. If it fails to decide that, the request goes another way."""
+        try:
+            return self.direct is not None and self.direct.take(cycle, go_on)
+        except Exception:
+            log.exception("the direct way failed to decide about a request, which goes another way")
+            return False
 
     def on_message_complete(self) -> None:
         super().on_message_complete()

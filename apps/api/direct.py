@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from apps.api import agents, lean
 from apps.api.direct_creations import DirectCreations
 from apps.api.direct_knowledge import Knowledge
-from apps.api.direct_requests import Place, headers_of, headers_of_json, is_json, place_of, send
+from apps.api.direct_requests import Place, apart, headers_of, headers_of_json, is_gone, is_json, place_of, send
 from apps.api.fairness import Rates, client_of
 from apps.api.outgoing import SLICE
 from apps.api.request_metrics import measure
@@ -136,15 +136,19 @@ class Direct:
             self._counts[one.token] -= 1
             if not self._counts[one.token]:
                 del self._counts[one.token]
-            if one.cycle.disconnected:
-                continue
-            text = None if found is None else found[place]
-            if text is None or len(text) > SLICE or one.cycle.flow.write_paused or not text.startswith(one.place.begin):
-                one.go_on()
-            else:
-                self._rates.spend(one.client)
-                _answer(one, text)
+            with apart(one.cycle):
+                self._settle(one, None if found is None else found[place])
         self._schedule()
+
+    def _settle(self, one: WaitingRead, text: bytes | None) -> None:
+        """Answer a request with its object, or let it go on. None: there is no object."""
+        if is_gone(one.cycle):
+            return
+        if text is None or len(text) > SLICE or one.cycle.flow.write_paused or not text.startswith(one.place.begin):
+            one.go_on()
+        else:
+            self._rates.spend(one.client)
+            _answer(one, text)
 
 
 def _asked(scope: Any) -> tuple[Place, tuple[str, str, str], str, str] | None:

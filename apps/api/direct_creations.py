@@ -20,7 +20,17 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from apps.api import agents, auditing, bodies, lean
 from apps.api.callers import CALLER
 from apps.api.direct_knowledge import Knowledge
-from apps.api.direct_requests import Place, headers_of, headers_of_json, is_json, lines_of, place_of, send
+from apps.api.direct_requests import (
+    Place,
+    apart,
+    headers_of,
+    headers_of_json,
+    is_gone,
+    is_json,
+    lines_of,
+    place_of,
+    send,
+)
 from apps.api.fairness import Rates, client_of
 from apps.api.incoming import SMALL, environ_of
 from apps.api.query import writing_of
@@ -205,13 +215,8 @@ class DirectCreations:
                 continue
             self._count_down(one)
             self._rates.spend(client_of(one.by.name))
-            try:
-                if isinstance(found, CreatedObjects):
-                    _answer(one, found, place)
-                else:
-                    _refuse(one, found)
-            except Exception as error:  # noqa: BLE001  # the answer to any error is a Status
-                _refuse(one, error)
+            with apart(one.cycle):
+                _settle(one, found, place)
         while isinstance(found, Exception) and self._waiting:
             self._leave(self._waiting.popleft())
         self._schedule()
@@ -219,14 +224,28 @@ class DirectCreations:
     def _leave(self, one: WaitingCreation) -> None:
         """Let a creation go another way, because the database fails or something of its group has changed."""
         self._count_down(one)
-        if not one.cycle.disconnected:
-            one.go_on()
+        with apart(one.cycle):
+            if not is_gone(one.cycle):
+                one.go_on()
 
     def _count_down(self, one: WaitingCreation) -> None:
         token = one.asked.token
         self._counts[token] -= 1
         if not self._counts[token]:
             del self._counts[token]
+
+
+def _settle(one: WaitingCreation, found: CreatedObjects | Exception, place: int) -> None:
+    """Answer a creation with its object, or with an error: that of the database, or that of making the answer."""
+    if isinstance(found, Exception):
+        _refuse(one, found)
+        return
+    try:
+        _answer(one, found, place)
+    except Exception as error:
+        if one.cycle.response_started:
+            raise
+        _refuse(one, error)
 
 
 def _answer(one: WaitingCreation, created: CreatedObjects, place: int) -> None:
@@ -254,10 +273,11 @@ def _refuse(one: WaitingCreation, error: Exception) -> None:
 
 
 def _finish(one: WaitingCreation, status: int, headers: bytes, body: bytes) -> None:
-    if not one.cycle.disconnected:
+    is_there = not is_gone(one.cycle)
+    if is_there:
         send(one.cycle, status, headers, body)
     measure(ObjectView, "POST", status, perf_counter() - one.began)
-    if not one.cycle.disconnected:
+    if is_there:
         one.cycle.on_response()
 
 

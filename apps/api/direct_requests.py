@@ -1,8 +1,10 @@
-"""Requests of the direct way: which headers it understands, and what the URLs of a resource have in common."""
+"""Requests of the direct way: which headers it understands, what the URLs of a resource have in common, and answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -17,6 +19,8 @@ from apps.objects import encryption
 from apps.objects.tables import object_table
 from controlplane.kind import KINDS, Kind
 from controlplane.kinds import FAILOVER_CONFIGURATION
+
+log: Final = logging.getLogger(__name__)
 
 _OWN_WAY: Final = (b"cookie", b"kubectl-command", b"transfer-encoding", b"expect", b"upgrade", b"content-encoding")
 _IMPERSONATION: Final = b"impersonate-"
@@ -87,6 +91,21 @@ def _is_plain(kind: Kind) -> bool:
     space = "/namespaces/a" if resource.namespaced else ""
     group = f"apis/{resource.group}" if resource.group else "api"
     return lean.is_served(f"/{group}/{resource.version}{space}/{resource.plural}/a")
+
+
+def is_gone(cycle: RequestResponseCycle) -> bool:
+    """Test whether the connection of a request is closed. Of pipelined requests, uvicorn marks only the newest."""
+    return cycle.disconnected or cycle.transport.is_closing()
+
+
+@contextmanager
+def apart(cycle: RequestResponseCycle) -> Iterator[None]:
+    """Answer one request of a group: an error ends its connection, and the other requests are answered."""
+    try:
+        yield
+    except Exception:
+        log.exception("a request of the direct way could not be answered, and its connection is closed")
+        cycle.transport.abort()
 
 
 def send(cycle: RequestResponseCycle, status: int, headers: bytes, body: bytes) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.client import HTTPConnection
 from typing import Any, NamedTuple
 
 import uvicorn
 from django.contrib.auth import get_user_model
+from django.db import connection
 
 from apps.api import tokens
 from apps.api.connections import guarded
@@ -49,7 +54,7 @@ class Site:
         self.shell = Counting(application, threads=4, buffer=1 << 20)
         protocol = guarded(100, self.shell.direct)
         self.server = uvicorn.Server(uvicorn.Config(self.shell, port=0, lifespan="off", http=protocol, ws="none"))
-        self.thread = threading.Thread(target=self.server.run)
+        self.thread = threading.Thread(target=self.server.run, daemon=True)  # may wait for an answer that never comes
         self.thread.start()
         until(lambda: self.server.started, within=20)
         self.port: int = self.server.servers[0].sockets[0].getsockname()[1]
@@ -71,6 +76,23 @@ class Site:
         http.close()
         return found
 
+    def raw(self, method: str, path: str, *headers: str, body: bytes = b"") -> bytes:
+        """Return the bytes of a request, which may be sent with others on one connection."""
+        lines = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", f"Authorization: Bearer {self.token}", *headers]
+        lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"] if body else []
+        return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+
+    def connect(self) -> socket.socket:
+        """Return a new connection."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+
+    def statuses(self, *parts: bytes) -> list[int]:
+        """Send parts of requests, and return the status of each answer until the server closes the connection."""
+        with self.connect() as client:
+            for part in parts:
+                client.sendall(part)
+            return statuses(client)
+
     def directly(self, path: str, **headers: str) -> Answer:
         """Return the answer of the direct way, which needs a session and a check of the token."""
 
@@ -89,3 +111,21 @@ class Site:
         found = self.ask(path, **headers)
         assert self.shell.calls == before + 1, path
         return found
+
+
+def statuses(client: socket.socket) -> list[int]:
+    """Return the status of each answer on a connection until the server closes it."""
+    received = b"".join(iter(lambda: client.recv(65536), b""))
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", received)]
+
+
+@contextmanager
+def locked(statement: str) -> Iterator[None]:
+    """Hold what a statement locks, so that statements of the server wait."""
+    with connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+        try:
+            cursor.execute(statement)
+            yield
+        finally:
+            cursor.execute("ROLLBACK")
