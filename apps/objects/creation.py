@@ -28,12 +28,13 @@ _LOCKED: Final = """
         ON CONFLICT (id) DO UPDATE SET version = objects_counter.version + excluded.version
         RETURNING version, version - %s::bigint AS base, clock_timestamp() AS locked_at
     )"""
-# Fails unless each namespace is stored in the version in which it was seen. A namespace that ends has another one.
+# Fails unless each namespace is stored in the version in which it was seen. A namespace that ends has another one. FOR
+# SHARE reads the newest state: the statement's snapshot is older than the lock, and a namespace may have changed since.
 _SAME_NAMESPACES: Final = f"""objects_written('namespaces', %s, (
         SELECT count(*) FROM unnest(%s, %s) AS seen(name, version) CROSS JOIN LATERAL (
             SELECT 1 FROM objects_object o
             WHERE o.kind = '{NAMESPACE}' AND o.namespace = '' AND o.name = seen.name
-              AND o.resource_version = seen.version LIMIT 1) AS same
+              AND o.resource_version = seen.version LIMIT 1 FOR SHARE) AS same
     ), %s)"""
 MOST_KEPT: Final = 256  # statements: each set of tables has its own
 

@@ -262,6 +262,29 @@ def test_a_namespace_that_is_gone_or_ends_takes_no_creation_although_it_was_seen
     assert sent(site, case, "one-2")[0].status == 404
 
 
+def test_a_namespace_that_changes_while_a_creation_waits_for_the_write_lock_takes_no_creation_unseen(
+    site: Site,
+) -> None:
+    changes = (
+        ("DELETE FROM objects_object WHERE kind = 'Namespace' AND name = 'brief'", 404),
+        ("UPDATE objects_object SET resource_version = resource_version + 1 WHERE kind = 'Namespace'", 201),
+    )
+    assert site.ask("/api/v1/namespaces", method="POST", body={"metadata": {"name": "brief"}}).status == 201
+    for (change, status), namespace in zip(changes, ("brief", "default"), strict=True):
+        case = Case(f"/api/v1/namespaces/{namespace}/configmaps", maps())
+        directly(site, case)
+        with connection.cursor() as cursor, ThreadPoolExecutor(1) as pool:
+            cursor.execute("BEGIN")
+            cursor.execute("SELECT 1 FROM objects_counter FOR UPDATE")
+            cursor.execute(change)
+            asked = pool.submit(sent, site, case, "one-unseen")
+            assert until(lambda: _count("count(*) FILTER (WHERE wait_event_type = 'Lock')") == 1, within=20)
+            cursor.execute("COMMIT")
+            answer, is_direct = asked.result(30)
+
+        assert (answer.status, is_direct) == (status, False), change
+
+
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
