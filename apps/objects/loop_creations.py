@@ -97,14 +97,22 @@ def _created(result: pq.abc.PGresult | None, settled: Settled, sent: float) -> C
     if result is None:
         return psycopg.OperationalError("the session ended before the database answered")
     if result.status != pq.ExecStatus.TUPLES_OK:
-        error = error_from_result(result)
-        return None if isinstance(error, _OTHER_WAY) else error
+        return _failed(error_from_result(result))
     (base,) = _eight.unpack(result.get_value(0, 0) or b"")
     at = _EPOCH + timedelta(microseconds=_eight.unpack(result.get_value(0, 1) or b"")[0])
     waited = _interval.unpack(result.get_value(0, 2) or b"")[0] / 1e6  # for the lock; less than a day
     newest = base + len(settled.lines)
     instruments.transaction(Timing(len(settled.lines), max(0.0, perf_counter() - sent - waited)))
     return CreatedObjects(outcomes_of(settled, versions=range(base + 1, newest + 1)), at, newest)
+
+
+def _failed(error: psycopg.Error) -> psycopg.Error | None:
+    """Return the error of a statement that wrote nothing if it concerns all creations: the database is away or busy."""
+    if isinstance(error, psycopg.OperationalError):
+        return error
+    if not isinstance(error, _OTHER_WAY):
+        log.warning("creations are written one by one, because PostgreSQL answered with SQLSTATE %s", error.sqlstate)
+    return None
 
 
 def _packed(value: Any) -> bytes:

@@ -133,12 +133,15 @@ class LoopSession:
             session.send_query_prepared(statement.name, params, [BINARY] * len(params), BINARY)
             self._flush()
 
+        def prepared() -> None:
+            self._prepared.add(statement.name)
+            send()
+
         try:
             if statement.name in self._prepared:
                 send()
                 return
-            self._prepared.add(statement.name)
-            self._next = send
+            self._next = prepared
             session.send_prepare(statement.name, statement.text, statement.types)
             self._flush()
         except psycopg.Error as error:
@@ -183,8 +186,6 @@ class LoopSession:
         if send is not None and result is not None and result.status in _DONE:
             send()
             return True
-        if send is not None:
-            self._prepared.clear()  # a name that failed is prepared again
         self._finish(result)
         return False
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 import pytest
+from django.db import connection
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from apps.api import direct, direct_creations
@@ -99,6 +101,34 @@ def test_a_connection_that_ends_with_two_reads_on_it_costs_the_other_reads_nothi
 def test_a_connection_that_ends_with_two_creations_on_it_costs_the_other_creations_nothing(site: Site) -> None:
     assert _creations_after(site, _creation(site, "odd-1") + _creation(site, "odd-2") + NO_HTTP) == [201] * 5
     assert until(lambda: not site.shell.direct.creations._counts, within=5)
+
+
+def test_a_creation_that_cannot_be_stored_costs_the_other_creations_nothing(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    with refused_name("odd-5"):
+        assert _creations_after(site, _creation(site, "odd-5")) == [201] * 5
+
+    assert site.ask(f"{MAPS}/odd-5").status == 404
+    assert "SQLSTATE P0001" in caplog.text
+
+
+@contextmanager
+def refused_name(name: str) -> Iterator[None]:
+    """Let PostgreSQL refuse objects of one name, with an error of which the product knows nothing."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE FUNCTION refuse_name() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN IF NEW.name = TG_ARGV[0] THEN RAISE EXCEPTION 'refused'; END IF; RETURN NEW; END $$"
+        )
+        cursor.execute(
+            "CREATE TRIGGER refuse_name BEFORE INSERT ON objects_object "
+            f"FOR EACH ROW EXECUTE FUNCTION refuse_name('{name}')"
+        )
+        try:
+            yield
+        finally:
+            cursor.execute("DROP FUNCTION refuse_name CASCADE")
 
 
 def test_an_error_while_a_read_is_answered_costs_the_other_reads_nothing(
