@@ -14,7 +14,6 @@ from time import perf_counter
 from typing import Any, Final, NamedTuple
 
 from django.conf import settings
-from django.http import QueryDict
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from apps.api import agents, auditing, bodies, lean
@@ -326,9 +325,8 @@ def _asked(scope: Any) -> Asked | None:
     place = place_of(path.group, path.version, path.plural, name="")
     if place is None or not path.fits(place.kind.resource) or not _is_decided_alone(place.kind):
         return None
-    sent = scope["query_string"]
-    query: Mapping[str, str] = QueryDict(sent.decode("latin-1")) if sent else {}
-    if not _OTHER_WAY.isdisjoint(query):
+    query = lean.query_of(scope["query_string"].decode("latin-1"))
+    if query is None or b"%00" in scope["query_string"] or not _OTHER_WAY.isdisjoint(query):
         return None
     target = Target(place.kind, path.namespace)
     return Asked(place, target, query, token, text.get(b"user-agent", ""), text.get(b"content-type", ""))

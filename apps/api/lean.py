@@ -14,18 +14,19 @@ from time import perf_counter
 from typing import Any, Final, NamedTuple
 
 from django.conf import settings
+from django.core.exceptions import SuspiciousOperation
 from django.db import close_old_connections
 from django.http import QueryDict
 from django.http.request import split_domain_port, validate_host
 from django.urls import Resolver404, resolve
 from rest_framework.exceptions import NotAcceptable
-from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.response import Response
 
 from apps.api import auditing, authorization, bootstrap_tokens, error_mapping, pages, renderers
 from apps.api.answer import Answer
 from apps.api.bearer import Credential, credential_of
 from apps.api.callers import CALLER
+from apps.api.negotiation import Negotiation
 from apps.api.outgoing import Headers
 from apps.api.permissions import target_attributes
 from apps.api.remembered import REMEMBERED
@@ -127,9 +128,18 @@ def _eligible(environ: dict[str, Any]) -> LeanRequest | None:
         return None
     if not is_allowed_host(environ.get("HTTP_HOST", "")) or not is_served(environ["PATH_INFO"]):
         return None
-    query: Mapping[str, str] = QueryDict(text) if (text := environ["QUERY_STRING"]) else {}
-    renderer = renderer_of(environ.get("HTTP_ACCEPT", "*/*"))
-    return None if renderer is None or not _STREAM_OR_FORM.isdisjoint(query) else LeanRequest(environ, query, renderer)
+    query, renderer = query_of(environ["QUERY_STRING"]), renderer_of(environ.get("HTTP_ACCEPT", "*/*"))
+    if query is None or renderer is None or not _STREAM_OR_FORM.isdisjoint(query):
+        return None
+    return LeanRequest(environ, query, renderer)
+
+
+def query_of(text: str) -> Mapping[str, str] | None:
+    """Return the parameters of a query; None: Django refuses their number, and so does the full way."""
+    try:
+        return QueryDict(text) if text else {}
+    except SuspiciousOperation:
+        return None
 
 
 @lru_cache(maxsize=MOST_KEPT)
@@ -176,7 +186,7 @@ def renderer_of(accept: str) -> renderers.FormRenderer | None:
     """Return the renderer that REST framework chooses for a header Accept; None: a page, or no renderer fits."""
     asked: Any = _Accepting(accept)
     try:
-        chosen, _ = DefaultContentNegotiation().select_renderer(asked, [each() for each in pages.OBJECTS])
+        chosen, _ = Negotiation().select_renderer(asked, [each() for each in pages.OBJECTS])
     except NotAcceptable:
         return None
     return chosen if isinstance(chosen, renderers.FormRenderer) else None

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import orjson
 from django.conf import settings
-from django.http import QueryDict
 
 from apps.api import authorization, callers, lean
 from apps.api.auditing import record_refused
@@ -214,7 +213,9 @@ class Shell:
 
     async def _ready(self, scope: Scope) -> FullReply:
         """Return the answer of /readyz. Checks that take too long are reported as a problem."""
-        verbose = go_bool("verbose", QueryDict(scope["query_string"]).get("verbose"))
+        if (query := lean.query_of(scope["query_string"].decode("latin-1"))) is None:
+            raise BadRequest("the URL has too many parameters")
+        verbose = go_bool("verbose", query.get("verbose"))
         checks = asyncio.get_running_loop().run_in_executor(self.health, HEALTH.report)
         try:
             async with asyncio.timeout(READY_SECONDS):

@@ -235,6 +235,7 @@ LOGIN_REDIRECT_URL = "/"
 REST_FRAMEWORK = {
     # A view that does not declare what its requests attempt is refused, also a view of a library.
     "DEFAULT_PERMISSION_CLASSES": ["apps.api.permissions.DeclaredPermission"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "apps.api.negotiation.Negotiation",
     "URL_FORMAT_OVERRIDE": "format",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
+from itertools import count
 from typing import Any, NamedTuple
 
 import uvicorn
@@ -22,10 +23,11 @@ from apps.objects.default_roles import make_roles
 from apps.objects.namespaces import make_namespaces
 from apps.objects.store import store
 from config.wsgi import application
-from tests.builders.documents import config_maps
+from tests.builders.documents import config_map, config_maps
 from tests.processes import until
 
 MAPS, ONE = config_maps("default"), config_maps("default", "one")
+NUMBERS = count()  # of new objects
 
 
 class Answer(NamedTuple):
@@ -103,6 +105,18 @@ class Site:
 
         found: Answer = until(answered, within=20, every=0.01)
         return found
+
+    def open(self) -> None:
+        """Wait until the direct way is open for reads and creations."""
+        names = (f"opened-{number}" for number in NUMBERS)
+
+        def created() -> bool:
+            before = self.shell.calls
+            self.ask(MAPS, method="POST", body=config_map(next(names)))
+            return self.shell.calls == before
+
+        self.directly(ONE)
+        assert until(created, within=20, every=0.01)
 
     def goes_another_way(self, path: str, **headers: str) -> Answer:
         """Return the answer to a request, and check that it did not go the direct way although that was open."""

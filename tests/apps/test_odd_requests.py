@@ -1,0 +1,78 @@
+"""Odd headers and queries are answered alike on the direct, lean and full way, and an error is always a Status."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from apps.api import lean
+from tests.apps.direct_site import MAPS, ONE, Answer, Site
+from tests.builders.documents import config_map
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+MANY = "&".join(["a=1"] * 1001)
+NO_HEADER = "application/json;x*0*=a''b;x*=c''d"  # REST framework fails to parse it
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    made = Site()
+    try:
+        assert made.ask(MAPS, method="POST", body=config_map("one", a="1")).status == 201
+        yield made
+    finally:
+        made.stop()
+
+
+def answers(site: Site, method: str, path: str, **headers: str) -> list[Answer]:
+    """Return the answers to a request on the first way that takes it, on the lean and on the full way."""
+    direct, found = site.shell.direct, list[Answer]()
+    open_for = direct._per_client
+    for number, more in enumerate(({}, {}, {"Cookie": "theme=dark"})):
+        body = config_map(f"new-{number}") if method == "POST" else None
+        site.open()
+        direct._per_client = direct.creations._per_client = open_for if number == 0 else 0
+        found.append(site.ask(path, method=method, body=body, **headers, **more))
+        direct._per_client = direct.creations._per_client = open_for
+    return found
+
+
+def statuses(site: Site, method: str, path: str, **headers: str) -> set[int]:
+    """Return the statuses of all ways. An error has to be a Status with its code."""
+    found = answers(site, method, path, **headers)
+    for answer in found:
+        if answer.status >= 400:
+            document = json.loads(answer.body)
+            assert (document["kind"], document["code"]) == ("Status", answer.status), answer
+    return {answer.status for answer in found}
+
+
+def test_a_query_with_more_parameters_than_allowed_is_refused(site: Site) -> None:
+    for method, path in (("GET", ONE), ("GET", MAPS), ("POST", MAPS), ("PUT", ONE), ("DELETE", ONE)):
+        assert statuses(site, method, f"{path}?{MANY}") == {400}, (method, path)
+    answer = site.ask(f"/readyz?{MANY}")
+    assert (answer.status, json.loads(answer.body)["kind"]) == (400, "Status")
+
+
+def test_a_nul_character_in_the_query_is_refused(site: Site) -> None:
+    for method, path in (("GET", ONE), ("POST", MAPS)):
+        assert statuses(site, method, f"{path}?x=%00") == {400}, (method, path)
+
+
+def test_a_header_accept_that_cannot_be_parsed_is_refused(site: Site) -> None:
+    for method, path in (("GET", ONE), ("GET", MAPS), ("POST", MAPS), ("DELETE", ONE)):
+        assert statuses(site, method, path, Accept=NO_HEADER) == {406}, (method, path)
+    for path in ("/version", "/apis", "/api/v1", "/openapi/v2", MAPS, ONE, "/livez", "/"):
+        for login in ({}, {"Authorization": "", "Cookie": "theme=dark"}):
+            answer = site.ask(path, Accept=NO_HEADER, **login)
+            assert answer.status < 500, (path, answer)
+    assert lean.renderer_of("text/plain, application/json;x*=utf-8''%ff") is not None
+
+
+def test_an_empty_header_accept_counts_as_absent(site: Site) -> None:
+    for method, path, status in (("GET", ONE, 200), ("GET", MAPS, 200), ("POST", MAPS, 201)):
+        assert statuses(site, method, path, Accept="") == {status}, (method, path)
+    assert site.directly(ONE, Accept="").status == 200
