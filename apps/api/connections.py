@@ -77,7 +77,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self.certificate: bytes | None = None  # DER of the client's certificate, which TLS has verified
         self._in_headers = True  # of the next request, from before its first byte
-        self._header_bytes = 0
+        self._header_bytes = 0  # that arrived since the last chunk with the end of a request
         self._header_timer: asyncio.TimerHandle | None = None
         self._arriving = b""  # the bytes that are being parsed
         self._without_body: Callable[[], None] | None = None  # begins a creation whose body has not arrived
@@ -114,6 +114,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._tunnel is not None and self._is_switched:
             self._tunnel.feed(data)
             return
+        self._header_bytes += len(data)
         self._arriving = data
         super().data_received(data)
         self._arriving = b""
@@ -121,14 +122,28 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         if self._header_timer is None:
             self._start_timer()
-        self._header_bytes += len(data)
         if self._header_bytes > MAX_HEADERS:
-            self.transport.write(_TOO_LARGE)
+            if not self._owes_answer():
+                self.transport.write(_TOO_LARGE)
             self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, and close the connection. uvicorn calls it."""
+        if self._owes_answer():
+            self.transport.close()
+        else:
+            super().send_400_response(msg)
+
+    def _owes_answer(self) -> bool:
+        """Test whether an earlier request waits for its answer. Its client would take any other answer for that one."""
+        if self.cycle is None or self.cycle.response_complete:
+            return False
+        is_arriving = self.cycle.more_body and not self.cycle.response_started  # its body may be what is refused
+        return bool(self.pipeline) or not is_arriving
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._in_headers, self._header_bytes = True, 0
+        self._in_headers = True
         extensions: dict[str, Any] = {ABORT: {"now": self.transport.abort}}
         extensions[PEER] = self.client[0] if self.client else ""
         extensions[WRITE] = self._write
@@ -173,6 +188,7 @@ class GuardedProtocol(HttpToolsProtocol):
             return False
 
     def on_message_complete(self) -> None:
+        self._header_bytes = 0
         super().on_message_complete()
         self._body_arrived()
 
