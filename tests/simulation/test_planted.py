@@ -135,18 +135,18 @@ def brings_back_whatever_goes_on(patch: pytest.MonkeyPatch) -> None:
 CAUGHT: dict[Plant, int] = {
     takes_tokens_before_the_recheck: 0,
     evicts_without_token: 0,
-    purges_on_empty_targets: 290,
+    purges_on_empty_targets: 13,
     takes_any_copy_for_healthy: 2,
     restarts_windows_on_restart: 15,
     creates_tokens_at_a_tier_change: 0,
-    starts_a_bucket_full: 0,
+    starts_a_bucket_full: 4,
     goes_on_when_blind: 1,
     ignores_tolerations: 6,
     judges_again_after_an_edit: 32,
     forgets_that_a_cluster_recovered: 1,
     ignores_holds: 0,
     drains_whatever_goes_on: 132,
-    brings_back_whatever_goes_on: 6,
+    brings_back_whatever_goes_on: 52,
 }
 
 
