@@ -135,7 +135,7 @@ class GuardedProtocol(HttpToolsProtocol):
             super().send_400_response(msg)
 
     def _owes_answer(self) -> bool:
-        """Test whether an earlier request waits for its answer. Its client would take any other answer for that one."""
+        """Test whether a request is not answered yet. Its client takes the next answer for the answer to it."""
         if self.cycle is None or self.cycle.response_complete:
             return False
         is_arriving = self.cycle.more_body and not self.cycle.response_started  # its body may be what is refused

@@ -44,7 +44,7 @@ class _Reported(NamedTuple):
 
     most: list[int]  # replicas (or sets) that fit
     slots: list[int]  # free pod slots
-    pods: int  # slots that one replica (or set) needs
+    pods: int  # how many slots a replica (or set) takes
     resources: list[tuple[str, int, list[int]]]  # name, amount, and how many fit if nothing else is scarce
 
 

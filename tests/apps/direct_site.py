@@ -143,3 +143,13 @@ def locked(statement: str) -> Iterator[None]:
             yield
         finally:
             cursor.execute("ROLLBACK")
+
+
+def site_with_a_map() -> Iterator[Site]:
+    """Yield a server with a ConfigMap named "one", and stop it."""
+    made = Site()
+    try:
+        assert made.ask(MAPS, method="POST", body=config_map("one", a="1")).status == 201
+        yield made
+    finally:
+        made.stop()

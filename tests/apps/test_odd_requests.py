@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from apps.api import lean
-from tests.apps.direct_site import MAPS, ONE, Answer, Site
+from tests.apps.direct_site import MAPS, ONE, Answer, Site, site_with_a_map
 from tests.builders.documents import config_map
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -19,12 +19,7 @@ NO_HEADER = "application/json;x*0*=a''b;x*=c''d"  # REST framework fails to pars
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    made = Site()
-    try:
-        assert made.ask(MAPS, method="POST", body=config_map("one", a="1")).status == 201
-        yield made
-    finally:
-        made.stop()
+    yield from site_with_a_map()
 
 
 def answers(site: Site, method: str, path: str, **headers: str) -> list[Answer]:

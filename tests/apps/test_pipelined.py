@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.apps.direct_site import MAPS, ONE, Site, locked, statuses
+from tests.apps.direct_site import MAPS, ONE, Site, locked, site_with_a_map, statuses
 from tests.builders.documents import config_map
 from tests.processes import until
 
@@ -23,12 +23,7 @@ LAST = "Connection: close"
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    made = Site()
-    try:
-        assert made.ask(MAPS, method="POST", body=config_map("one", a="1")).status == 201
-        yield made
-    finally:
-        made.stop()
+    yield from site_with_a_map()
 
 
 def feed(site: Site, client: socket.socket, *chunks: bytes) -> Any:
