@@ -23,6 +23,7 @@ PR_SET_PDEATHSIG = 1
 PROJECT = Path(__file__).parents[1]
 START_SECONDS = 180.0  # on a machine that starts many at once
 END_SECONDS = 20.0
+STACKS_SECONDS = 1.0
 CELERY = ("-m", "celery", "--skip-checks", "-A")
 
 
@@ -57,6 +58,9 @@ def own_redis() -> str:
     return url
 
 
+_running: list[Processes] = []  # those whose blocks have not ended
+
+
 class Processes:
     """Processes that are killed, whatever happens, at the end of the block."""
 
@@ -68,9 +72,12 @@ class Processes:
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
+        _running.append(self)
         return self
 
     def __exit__(self, *exception: object) -> None:
+        if self in _running:
+            _running.remove(self)
         for process in self._started:
             _signal_group(process, signal.SIGKILL)
         for process in self._started:
@@ -113,6 +120,17 @@ class Processes:
     def members(self) -> Process:
         """Start the process that talks to members."""
         return self.start("members", ["manage.py", "members"], says="members: ready")
+
+    def stacks(self) -> str:
+        """Return the ends of the logs, after each process that runs has printed the stacks of its threads to its log.
+
+        Only for processes that have imported `config`: SIGUSR2 ends others.
+        """
+        for process in self._started:
+            if process.poll() is None:
+                process.send_signal(signal.SIGUSR2)
+        time.sleep(STACKS_SECONDS)
+        return "\n".join(f"{log}:\n{log.read_text(errors='replace')[-4000:]}" for log in self.folder.glob("*.log"))
 
     def end_all(self) -> None:
         """End all processes the way an operator does, the last one first."""
@@ -195,13 +213,18 @@ def hear_interrupts() -> None:
 
 
 def until(holds: Callable[[], Any], *, within: float, alive: Process | None = None, every: float = 0.05) -> Any:
-    """Return what `holds` returns as soon as it is true. Raises AssertionError after `within` seconds."""
+    """Return what `holds` returns as soon as it is true.
+
+    Raises AssertionError after `within` seconds, with the stacks of the processes that a test has started.
+    """
     ends = time.monotonic() + within
     while True:
         if found := holds():
             return found
         assert alive is None or alive.poll() is None, f"the process ended with status {alive.returncode}"
-        assert time.monotonic() < ends, f"not within {within:g} s: {getattr(holds, '__name__', holds)}"
+        if time.monotonic() >= ends:
+            stacks = "\n".join(processes.stacks() for processes in _running)
+            raise AssertionError(f"not within {within:g} s: {getattr(holds, '__name__', holds)}\n{stacks}")
         time.sleep(every)
 
 

@@ -236,8 +236,9 @@ def test_a_backup_restored_by_the_documented_commands_leaves_members_alone_until
     api = site.client()
     assert api.patch(f"{DEPLOYMENTS}/web", {"metadata": {"labels": {"edited": "while-held"}}}).status == 200
     site.stop()
+    restarted = site.numbers()
     site.start()  # a start ends nothing
-    until(lambda: site.probed(after=since), within=WITHIN)
+    until(lambda: site.probed(after=restarted), within=WITHIN)
     assert site.written(after=since) == []
 
     site.manage("restored", "--confirm")
