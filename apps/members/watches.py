@@ -32,7 +32,7 @@ from controlplane.clusters.questions import Answer, Observe, Target
 log = logging.getLogger(__name__)
 
 SELECTOR = f"{MANAGED_LABEL}={MANAGED_LABEL_VALUE}"
-RETRY_SECONDS = 2.0
+RETRY_SECONDS = 2.0  # also the shortest time between the beginnings of two watches, or of two lists, of a kind
 LONGEST_RETRY_SECONDS = 60.0  # for a member that exceeds limits
 LONGEST_NAME = 253  # of an object in Kubernetes
 ENTRY_BYTES = 400  # memory of a cached object in addition to its text
@@ -171,9 +171,11 @@ class Watches:
             return
         pause = RETRY_SECONDS
         while True:
+            began = monotonic_seconds()
             try:
                 await self._list_and_watch(stream, path)
             except Expired:
+                await _retry_seconds_after(began)  # a member may answer 410 to every watch
                 continue
             except TooMuch as error:
                 self._client.complain(stream.target.cluster, f"watch of {stream.kind}: {error}")
@@ -223,15 +225,19 @@ class Watches:
         self._replace(stream, *listed)
 
     async def _watch(self, stream: Stream, path: str, *, seconds: float) -> None:
-        """Follow the changes of a kind for some time. A watch that is open then is not cut off."""
+        """Follow the changes of a kind for some time. A watch that is open then is not cut off.
+
+        A member, or a proxy before it, may end every watch at once.
+        """
         share = self._client.account(stream.target.cluster).share
         until = monotonic_seconds() + seconds
-        while monotonic_seconds() < until:
+        while (began := monotonic_seconds()) < until:
             changes = self._client.watch(stream.target, path, since=stream.since, selector=SELECTOR)
             async for type_, item in changes:
                 await share.turn()
                 with share.used():
                     self._follow_event(stream, type_, item)
+            await _retry_seconds_after(began)
 
     def _follow_event(self, stream: Stream, type_: str, item: dict[str, Any]) -> None:
         cached = _cached(stream, item)
@@ -279,6 +285,11 @@ class Watches:
             other.size for (name, *_), other in self._streams.items() if name == cluster and other is not stream
         )
         return self._longest - others
+
+
+async def _retry_seconds_after(began: float) -> None:
+    """Wait until RETRY_SECONDS have passed since the monotonic time `began`."""
+    await asyncio.sleep(max(0.0, began + RETRY_SECONDS - monotonic_seconds()))
 
 
 def _log_error(key: Key, task: asyncio.Task[None]) -> None:
