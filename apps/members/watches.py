@@ -69,7 +69,7 @@ class Stream(msgspec.Struct, eq=False):
     """The watch of one kind on one member, with the objects it has read (`size` bytes).
 
     `since`: the resourceVersion that was read last; "": nothing has been read yet. `answered`: what applies have
-    returned since the last list began.
+    returned since the last list began, and no event has reported since.
     """
 
     target: Target
@@ -242,14 +242,23 @@ class Watches:
     def _follow_event(self, stream: Stream, type_: str, item: dict[str, Any]) -> None:
         cached = _cached(stream, item)
         stream.since = str(item["metadata"].get("resourceVersion", stream.since))[:LONGEST_NAME]
-        if type_ == "BOOKMARK":
+        if type_ == "BOOKMARK" or self._is_overtaken(stream, cached):
             return
+        stream.answered.discard(cached.place)
         if type_ == "DELETED":
             self._drop(stream, cached.place)
         else:
             self._store(stream, cached)
         if cached.work is not None:
             self._changed([cached.work])
+
+    def _is_overtaken(self, stream: Stream, reported: CachedObject) -> bool:
+        """Test whether the member has already answered an apply with a newer state of an object than it reports now.
+
+        The event of that apply follows. Until then the older state would look like a change or a loss.
+        """
+        known = stream.cached.get(reported.place) if reported.place in stream.answered else None
+        return known is not None and known.version > reported.version
 
     def _replace(self, stream: Stream, items: list[CachedObject], version: str) -> None:
         before = stream.cached

@@ -14,9 +14,11 @@ import pytest
 from apps.clusters.client import MemberClient
 from apps.members import watches
 from apps.members.watches import Watches
-from controlplane.clusters.questions import Target
+from controlplane.apimachinery.names import WORK_NAME_ANNOTATION, WORK_NAMESPACE_ANNOTATION
+from controlplane.clusters.questions import Answer, Observe, Target
 from tests.apps.proxies import ANYWHERE
 from tests.apps.stack import WITHIN
+from tests.apps.test_member_watches import MANIFEST, MINE
 
 KEY = ("member1", "v1", "ConfigMap")
 GONE = {"kind": "Status", "code": 410, "metadata": {}}
@@ -52,8 +54,8 @@ class Scripted:
                 else:
                     writer.write(response("200 OK", self.listed))
                 await writer.drain()
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the client closed the connection
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the client closed the connection, or the test has ended
         finally:
             writer.close()
 
@@ -94,3 +96,75 @@ def test_a_member_that_ends_every_watch_at_once_is_asked_again_after_a_pause(
     first, _, third = asyncio.run(begin_thrice())
 
     assert third - first > watches.RETRY_SECONDS, "two pauses are expected, less what requests take"
+
+
+def held(version: int, colour: str, **metadata: Any) -> dict[str, Any]:
+    """Return the object of MINE on the member."""
+    annotations = {WORK_NAMESPACE_ANNOTATION: MINE.namespace, WORK_NAME_ANNOTATION: MINE.name}
+    place = {"name": "settings", "namespace": "default", "resourceVersion": str(version), "annotations": annotations}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**place, **metadata}, "data": {"colour": colour}}
+
+
+class Events:
+    """A watch that sends the events of a queue."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
+
+    async def __call__(self, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while True:
+            await writer.drain()
+            type_, item = await self.queue.get()
+            line = json.dumps({"type": type_, "object": item}).encode() + b"\n"
+            writer.write(b"%x\r\n%s\r\n" % (len(line), line))
+
+
+def _other(version: int) -> dict[str, Any]:
+    """Return another object: once it is cached, the events before it have been read."""
+    return held(version, "none", name="other")
+
+
+async def _until_cached(found: Watches, item: dict[str, Any]) -> None:
+    async with asyncio.timeout(WITHIN):
+        while found.cached("member1", item) is None:
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("event", ["MODIFIED", "DELETED"])
+def test_an_event_from_before_an_apply_does_not_replace_what_the_apply_returned(event: str) -> None:
+    """A busy member reports a change later than it answers an apply that came after the change."""
+
+    async def observed() -> Answer:
+        events = Events()
+        member = Scripted(events, held(5, "red"))
+        async with member.watched() as (found, target):
+            await asyncio.wait_for(member.began.get(), WITHIN)
+            found.add(target, MANIFEST, held(9, "green"))
+            events.queue.put_nowait((event, held(8, "red")))
+            events.queue.put_nowait(("ADDED", _other(8)))
+            await _until_cached(found, _other(8))
+            return found.observe(Observe("member1", MANIFEST))
+
+    answer = asyncio.run(observed())
+
+    assert (answer.code, (answer.body or {}).get("data")) == (200, {"colour": "green"})
+
+
+def test_an_event_from_after_an_apply_counts() -> None:
+    async def observed() -> list[Answer]:
+        events, answers = Events(), []
+        member = Scripted(events, held(5, "red"))
+        async with member.watched() as (found, target):
+            await asyncio.wait_for(member.began.get(), WITHIN)
+            found.add(target, MANIFEST, held(9, "green"))
+            for version, (type_, colour) in enumerate((("MODIFIED", "blue"), ("DELETED", "blue")), 10):
+                events.queue.put_nowait((type_, held(version, colour)))
+                events.queue.put_nowait(("ADDED", held(version, "none", name=type_.lower())))
+                await _until_cached(found, held(version, "none", name=type_.lower()))
+                answers.append(found.observe(Observe("member1", MANIFEST)))
+        return answers
+
+    changed, deleted = asyncio.run(observed())
+
+    assert (changed.body["data"], deleted.code) == ({"colour": "blue"}, 404)
