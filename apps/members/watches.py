@@ -47,7 +47,10 @@ class NotServed(Exception):
 
 
 class CachedObject(msgspec.Struct, frozen=True, gc=False):
-    """An object of a member, as JSON text, which needs a tenth of the memory. `work`: the Work it was made from."""
+    """An object of a member, as JSON text, which needs a tenth of the memory.
+
+    `work`: the Work that it was made from. It stays if a user of the member removes the annotations that name it.
+    """
 
     place: Place
     version: int
@@ -315,7 +318,10 @@ def _cached(stream: Stream, item: dict[str, Any]) -> CachedObject:
     metadata = {name: value for name, value in item["metadata"].items() if name != "managedFields"}
     document = {**item, "apiVersion": stream.api_version, "kind": stream.kind, "metadata": metadata}
     version = _number(str(metadata.get("resourceVersion", "")))
-    return CachedObject(_place(document), version, work_of(document, stream.target.cluster), encoded(document))
+    work = work_of(document, stream.target.cluster)
+    if work is None and (known := stream.cached.get(_place(document))) is not None:
+        work = known.work
+    return CachedObject(_place(document), version, work, encoded(document))
 
 
 def _place(item: dict[str, Any]) -> Place:

@@ -14,6 +14,7 @@ import pytest
 from apps.clusters.client import MemberClient
 from apps.members import watches
 from apps.members.watches import Watches
+from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.names import WORK_NAME_ANNOTATION, WORK_NAMESPACE_ANNOTATION
 from controlplane.clusters.questions import Answer, Observe, Target
 from tests.apps.proxies import ANYWHERE
@@ -168,3 +169,16 @@ def test_an_event_from_after_an_apply_counts() -> None:
     changed, deleted = asyncio.run(observed())
 
     assert (changed.body["data"], deleted.code) == ({"colour": "blue"}, 404)
+
+
+def test_changes_are_reported_although_the_annotations_that_name_the_work_were_removed() -> None:
+    """A user of the member replaces the object by a manifest without our annotations, and changes it once more."""
+
+    async def reports() -> list[list[Ref]]:
+        events, reported = Events(), asyncio.Queue[list[Ref]]()
+        async with Scripted(events, held(5, "red")).watched(changed=reported.put_nowait):
+            for version in (6, 7):
+                events.queue.put_nowait(("MODIFIED", held(version, "blue", annotations={})))
+            return [await asyncio.wait_for(reported.get(), WITHIN) for _ in range(3)]
+
+    assert asyncio.run(reports()) == [[MINE]] * 3
