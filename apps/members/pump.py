@@ -53,7 +53,8 @@ class Asked(msgspec.Struct, eq=False):
     """A claimed object with its question and answer.
 
     `at`: when the claim was made or last extended, by the clock of the database. `snapshot`: what was loaded; None: the
-    object is gone. `answer`: None: not answered yet. `error`: why the controller raised instead of asking.
+    object is gone. `answer`: None: not answered yet. `error`: why the controller raised instead of asking. `claimed`:
+    ends the request when the claim ends; None: nothing was sent yet.
     """
 
     claim: Claim
@@ -62,6 +63,7 @@ class Asked(msgspec.Struct, eq=False):
     question: Question | None = None
     answer: Answer | None = None
     error: Exception | None = None
+    claimed: asyncio.Timeout | None = None
 
 
 class Pump:
@@ -101,9 +103,10 @@ class Pump:
             self.wake.clear()  # before the claim, so that rows that become due meanwhile are not missed
             wait = IDLE_SECONDS
             if len(self._tasks) < IN_FLIGHT:
+                claimed_until = _time() + CLAIM_SECONDS
                 try:
                     asked, wait = await self._in_thread(self.claim)
-                    await self._send(asked)
+                    await self._send(asked, claimed_until=claimed_until)
                 except self.host.away as error:
                     log.warning("%s: the store is away; trying again: %s", self.controller.name, self.host.cause(error))
                     await asyncio.sleep(AWAY_SECONDS)
@@ -174,7 +177,8 @@ class Pump:
     def _put_off(self, claims: Sequence[Claim]) -> None:
         self.store.release(claims, due_at=self.store.now() + RETRY_AFTER_FAILURE)
 
-    async def _send(self, asked: Sequence[Asked]) -> None:
+    async def _send(self, asked: Sequence[Asked], *, claimed_until: float) -> None:
+        """Send the questions of claimed objects. `claimed_until`: the time of the event loop when their claims end."""
         crowded: list[Claim] = []
         for item in asked:
             if item.question is None:
@@ -185,7 +189,7 @@ class Pump:
                 crowded.append(item.claim)
                 continue
             self._in_flight[member] = self._in_flight.get(member, 0) + 1
-            task = asyncio.create_task(self._ask(item, item.question, member))
+            task = asyncio.create_task(self._ask(item, item.question, member, claimed_until=claimed_until))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         if crowded:
@@ -194,11 +198,17 @@ class Pump:
     def _put_back(self, claims: Sequence[Claim]) -> None:
         self.store.release(claims, due_at=self.store.now() + CROWDED)
 
-    async def _ask(self, request: Asked, question: Question, member: str) -> None:
+    async def _ask(self, request: Asked, question: Question, member: str, *, claimed_until: float) -> None:
+        """Send one question and keep its answer. Nothing is sent once the claim has ended.
+
+        Another process may have claimed the object since then. A late apply of this process would overwrite what the
+        other one has applied, or create again what it has removed.
+        """
         seconds = longest_answer(question)
         self._open.add(request)
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds), asyncio.timeout_at(claimed_until) as request.claimed:
+                await asyncio.sleep(0)  # a claim that has ended already cancels this, before anything is sent
                 request.answer = await self.answer(question)
         except TimeoutError:
             request.answer = Answer(0, problem=f"no answer within {seconds:g} s")
@@ -225,10 +235,13 @@ class Pump:
         if not waiting:
             return
         claims = [(entry.claim, entry.at + CLAIM_LASTS) for entry in waiting]
+        claimed_until = _time() + CLAIM_SECONDS
         now = await self._in_thread(partial(self.store.extend, claims, lease_seconds=CLAIM_SECONDS))
         for item in waiting:
             if now < item.at + CLAIM_LASTS:
                 item.at = now
+                if item.claimed is not None and item in self._open and not item.claimed.expired():
+                    item.claimed.reschedule(claimed_until)
 
     async def _flushing(self) -> None:
         while True:
@@ -329,6 +342,10 @@ class Pump:
             settings=settings,
             answer=request.answer,
         )
+
+
+def _time() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def longest_answer(question: Question) -> float:

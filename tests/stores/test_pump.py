@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import close_old_connections, connection
+from django.db import OperationalError, close_old_connections, connection
 
 from apps.clusters.client import LONGEST_SECONDS
 from apps.members.database import DatabaseHost
@@ -206,6 +207,53 @@ def test_a_running_pump_extends_the_claims_of_its_open_questions(settings: Any, 
     assert len(questions) == 1
     (applied,) = [found.status.conditions for found in store.list(WORK)]
     assert [(one.type, one.status) for one in applied if one.type == "Applied"] == [("Applied", "True")]
+
+
+@pytest.mark.parametrize(("extended", "outcome"), [(False, "ended"), (True, "answered")])
+def test_a_request_ends_with_its_claim_and_lasts_as_long_as_the_claim_is_extended(
+    extended: bool, outcome: str, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that cannot reach the database must not write to a member what another process writes meanwhile."""
+    settings.LIFEBOAT_HOME = tmp_path
+    monkeypatch.setattr("apps.members.pump.CLAIM_SECONDS", 0.5)
+    monkeypatch.setattr("apps.members.pump.CLAIM_LASTS", timedelta(seconds=0.5))
+    store = DjangoStore(controllers=[controller := Execution()])
+    joined = cluster("member1").with_spec(api_endpoint="http://member1")
+    create(store, joined.with_status(conditions=(Condition("Ready", "True", ""),)), work("large"))
+    extend, tries, answers, outcomes = store.extend, count(1), asyncio.Event(), list[str]()
+
+    async def slowly(question: Question) -> Answer:
+        try:
+            await answers.wait()
+            outcomes.append("answered")
+            return Answer(200, {"metadata": {}})
+        except asyncio.CancelledError:
+            outcomes.append("ended")
+            raise
+
+    async def runs() -> None:
+        loop = asyncio.get_running_loop()
+
+        def tried(claims: Any, *, lease_seconds: float) -> datetime:
+            if next(tries) > 40:  # 2 s: four times as long as a claim
+                loop.call_soon_threadsafe(answers.set)
+            if not extended:
+                raise OperationalError("the database is away")
+            return extend(claims, lease_seconds=lease_seconds)
+
+        monkeypatch.setattr(store, "extend", tried)
+        with ThreadPoolExecutor(2) as executor:
+            pump = Pump(controller, DatabaseHost(store, configuration()), slowly, executor, extend_seconds=0.05)
+            running = asyncio.create_task(pump.run())
+            while not outcomes:
+                assert not running.done(), running.exception()
+                await asyncio.sleep(0.02)
+            running.cancel()
+            await asyncio.wait([running])
+
+    asyncio.run(asyncio.wait_for(runs(), WITHIN))
+
+    assert outcomes[0] == outcome
 
 
 def _shorten_claims() -> None:
