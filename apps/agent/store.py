@@ -60,12 +60,16 @@ class AgentStore(MemoryStore):
             self._write(Remove(known), Decision(), _CONTROL_PLANE, None)
 
     def extend(self, claims: Sequence[tuple[Claim, datetime]], *, lease_seconds: float) -> datetime:
-        """Extend claims, given with the times at which they end, to `lease_seconds` from now; return now."""
+        """Extend claims, given with the times at which they end, to `lease_seconds` from now; return now.
+
+        The claim of a row that was marked meanwhile is extended too: otherwise the newer Work would be applied while
+        the older one is still being applied.
+        """
         now = self.now()
         for claim, end in claims:
             rows = self.due.get(claim.controller, {})
             row = rows.get(claim.ref)
-            if row is not None and row.seq == claim.seq and now < end:
+            if row is not None and row.lease_until is not None and now < end:
                 rows[claim.ref] = replace(row, lease_until=now + timedelta(seconds=lease_seconds))
         return now
 

@@ -124,6 +124,20 @@ def test_what_controllers_write_is_reported_and_a_removed_work_is_released(tmp_p
     assert held.ref not in kept.objects
 
 
+def test_a_work_that_changes_while_it_is_applied_is_not_claimed_a_second_time(tmp_path: Path) -> None:
+    kept = store(tmp_path)
+    kept.mirror(work())
+    (claim,) = kept.claim("execution", shard=0, shards=1, limit=1, lease_seconds=1).claims
+    ends = kept.now() + timedelta(seconds=30)
+    kept.mirror(work(generation=2))
+
+    kept.extend([(claim, ends)], lease_seconds=30)
+
+    due = kept.next_due(["execution"])
+    assert due is not None
+    assert due > kept.now() + timedelta(seconds=20)
+
+
 def test_a_pump_ends_although_it_is_notified_in_the_same_moment(tmp_path: Path) -> None:
     async def ends() -> bool:
         held = store(tmp_path)
