@@ -13,6 +13,7 @@ import aiohttp
 from apps.agent.credentials import Access
 from apps.clusters.client import MERGE, Expired, Listed, MemberClient
 from apps.clusters.response_reader import TooMuch
+from apps.worker.clock import monotonic_seconds, pause_since
 from controlplane.apimachinery.names import CLUSTER_NAMESPACE, execution_namespace
 from controlplane.clusters.questions import Answer
 from controlplane.settings import MemberSettings
@@ -87,10 +88,12 @@ class ControlPlane:
     ) -> None:
         """Call `listed` with all objects at a path, then `changed` with each change, until cancelled.
 
-        While the control plane is away, nothing is called: what was read last stays.
+        While the control plane is away, nothing is called: what was read last stays. Two lists, and two watches, begin
+        at least PAUSE_SECONDS apart: a proxy before the control plane may end every watch at once.
         """
         pause, away = PAUSE_SECONDS, False
         while True:
+            began = monotonic_seconds()
             found: Listed[Document] = await self._client.list(self.target, path)
             if isinstance(found, Answer):
                 if not away:
@@ -105,15 +108,18 @@ class ControlPlane:
             items, version = found
             await listed(items)
             await self._changes(path, version, changed)
+            await pause_since(began, seconds=PAUSE_SECONDS)
 
     async def _changes(self, path: str, since: str, changed: Callable[[str, Document], Awaitable[None]]) -> None:
         """Call `changed` with each change. Returns when everything has to be listed again."""
         while True:
+            began = monotonic_seconds()
             try:
                 async for type_, item in self._client.watch(self.target, path, since=since, selector=""):
                     if type_ != "BOOKMARK":
                         await changed(type_, item)
                     since = str(item["metadata"].get("resourceVersion", since))
+                await pause_since(began, seconds=PAUSE_SECONDS)
             except Expired:
                 return
             except (aiohttp.ClientError, OSError, TimeoutError, TooMuch, ValueError) as error:

@@ -17,7 +17,7 @@ from apps.clusters.client import MemberClient
 from apps.clusters.object_urls import Unservable, collection_path
 from apps.clusters.response_reader import MEBIBYTE, TooMuch, encoded
 from apps.clusters.watch_events import Expired
-from apps.worker.clock import monotonic_seconds
+from apps.worker.clock import monotonic_seconds, pause_since
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.names import (
@@ -178,7 +178,7 @@ class Watches:
             try:
                 await self._list_and_watch(stream, path)
             except Expired:
-                await _retry_seconds_after(began)  # a member may answer 410 to every watch
+                await pause_since(began, seconds=RETRY_SECONDS)  # a member may answer 410 to every watch
                 continue
             except TooMuch as error:
                 self._client.complain(stream.target.cluster, f"watch of {stream.kind}: {error}")
@@ -240,7 +240,7 @@ class Watches:
                 await share.turn()
                 with share.used():
                     self._follow_event(stream, type_, item)
-            await _retry_seconds_after(began)
+            await pause_since(began, seconds=RETRY_SECONDS)
 
     def _follow_event(self, stream: Stream, type_: str, item: dict[str, Any]) -> None:
         cached = _cached(stream, item)
@@ -297,11 +297,6 @@ class Watches:
             other.size for (name, *_), other in self._streams.items() if name == cluster and other is not stream
         )
         return self._longest - others
-
-
-async def _retry_seconds_after(began: float) -> None:
-    """Wait until RETRY_SECONDS have passed since the monotonic time `began`."""
-    await asyncio.sleep(max(0.0, began + RETRY_SECONDS - monotonic_seconds()))
 
 
 def _log_error(key: Key, task: asyncio.Task[None]) -> None:

@@ -61,26 +61,38 @@ class Scripted:
             writer.close()
 
     @asynccontextmanager
-    async def watched(self, **reports: Any) -> AsyncIterator[tuple[Watches, Target]]:
-        """Serve, and yield watches that follow KEY."""
+    async def served(self) -> AsyncIterator[str]:
+        """Serve, and yield the URL."""
         server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
-        target = Target("member1", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-        client = MemberClient(ANYWHERE)
-        found = Watches(client, reports.get("changed", lambda works: None), reports.get("read", lambda key: None))
         try:
-            found.want({KEY: target})
-            yield found, target
+            yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         finally:
-            await found.close()
-            await client.close()
             server.close()
 
+    @asynccontextmanager
+    async def watched(
+        self, changed: Callable[[list[Ref]], None] = lambda works: None
+    ) -> AsyncIterator[tuple[Watches, Target]]:
+        """Serve, and yield watches that follow KEY."""
+        client = MemberClient(ANYWHERE)
+        async with self.served() as url:
+            target, found = Target("member1", url), Watches(client, changed)
+            try:
+                found.want({KEY: target})
+                yield found, target
+            finally:
+                await found.close()
+                await client.close()
 
-@pytest.mark.parametrize(
-    "ends",
-    [response("410 Gone", GONE), response("200 OK", {"type": "ERROR", "object": GONE}), response("200 OK")],
-    ids=["410", "error", "closed"],
-)
+
+ENDED_AT_ONCE = {
+    "410": response("410 Gone", GONE),
+    "error": response("200 OK", {"type": "ERROR", "object": GONE}),
+    "closed": response("200 OK"),
+}
+
+
+@pytest.mark.parametrize("ends", ENDED_AT_ONCE.values(), ids=ENDED_AT_ONCE.keys())
 def test_a_member_that_ends_every_watch_at_once_is_asked_again_after_a_pause(
     ends: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
