@@ -70,13 +70,18 @@ def holds_for(settings: Settings) -> timedelta:
 
 
 def observe(row: Observation, what: Seen, settings: Settings, *, now: datetime) -> Observation:
-    """Return the observation after a probe. Time without observations does not count for any clock."""
+    """Return the observation after a probe.
+
+    Time without observations counts for no clock, and time without access does not count for the thresholds of Ready:
+    an answer that refuses access says nothing about the health of the cluster [lost-access].
+    """
+    known = without_gap(row, settings, now=now)
+    if row.access_lost and row.since is not None and row.observed_at is not None:
+        known = replace(known, since=row.since + (now - row.observed_at))
     if what.access_lost:
-        known = without_gap(row, settings, now=now)
         history = noted(known.history, probe_history.ACCESS_LOST, now=now)
         lost = {"access_lost": what.access_lost, "access_reason": what.reason}
         return replace(known, observed_at=now, history=history, **lost)
-    known = without_gap(row, settings, now=now)
     crossed = (known.status == TRUE) != (what.status == TRUE) or not known.status
     turned = flapping.turned(known, now) if crossed and known.status else known
     return replace(

@@ -113,6 +113,20 @@ def test_lost_access_keeps_the_last_published_status(ready: str) -> None:
     assert all("401 Unauthorized" in one.message for one in found)
 
 
+@pytest.mark.parametrize(("seconds", "status"), [(300, "True"), (319.999, "True"), (320, "False")])
+def test_time_without_access_does_not_count_as_time_of_failure(seconds: float, status: str) -> None:
+    """A probe fails at 0 s, access is refused from 10 s to 300 s, and probes fail again: 10 s of failure are known."""
+    refused = seen(401, access="AccessRefused")
+    row = probed(
+        (-10, UP),
+        (0, DOWN),
+        *((moment, refused) for moment in range(10, 300, 10)),
+        *((moment, DOWN) for moment in (300, 310, 320)),
+    )
+
+    assert published(cluster("member1"), row, seconds) == status
+
+
 def test_an_expired_certificate_has_a_reason_of_its_own_and_ready_says_it_too() -> None:
     expired = seen(0, problem="TLS: the member's certificate has expired", access="CertificateExpired")
     row = probed((0, UP), (10, expired))
