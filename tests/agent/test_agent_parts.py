@@ -94,6 +94,31 @@ def test_what_was_read_and_done_outlives_the_process(tmp_path: Path) -> None:
     assert again.objects[work().ref].status.conditions[0].reason == "AppliedSuccessful"  # type: ignore[attr-defined]
 
 
+def test_a_damaged_state_on_disk_is_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "state.sqlite").write_bytes(b"no database" * 1000)
+
+    first = store(tmp_path)
+    first.load()
+    first.mirror(work())
+    first.disk.close()
+
+    assert "cannot be used and was removed" in caplog.text
+    assert [item.ref for item in Disk(tmp_path).objects()] == [work().ref]
+
+
+def test_an_agent_works_on_when_its_disk_is_full_and_keeps_no_half_of_a_state(tmp_path: Path) -> None:
+    kept = store(tmp_path)
+    kept.mirror(work("old"))
+    assert kept.disk._connection is not None
+    kept.disk._connection.execute("PRAGMA max_page_count = 2")
+
+    kept.mirror(work("large", labels={"a": "x" * 100_000}))
+    kept.forget(work("old").ref)
+
+    assert [item.metadata.name for item in kept.list("work.karmada.io/Work")] == ["large"]
+    assert list(Disk(tmp_path).objects()) == []
+
+
 def test_a_newer_spec_keeps_the_status_that_was_found_out_here(tmp_path: Path) -> None:
     kept = store(tmp_path)
     kept.mirror(work(status=APPLIED))
