@@ -364,7 +364,10 @@ class MemberClient:
         return await self._owning(question, path, manifest, answer) if answer.ok else answer
 
     async def compare(self, question: Compare) -> Answer:
-        """Return what an Ensure would change, from a dry run of the member. Nothing is written."""
+        """Return what an Ensure would change, from a dry run of the member. Nothing is written.
+
+        The body of the answer is the object as it is on the member.
+        """
         ensure = question.ensure
         try:
             path = object_path(ensure.manifest)
@@ -383,7 +386,7 @@ class MemberClient:
             params = {"fieldManager": FIELD_MANAGER, "dryRun": "All"}
             body = replacement(ensure, current.body)
             answer = await self.call(ensure.target, "PUT", path, params=params, body=body)
-        return comparison(current.body, answer.body) if answer.ok else answer
+        return replace(comparison(current.body, answer.body), body=current.body) if answer.ok else answer
 
     async def _apply(self, target: Target, path: str, manifest: dict[str, Any], *, dry_run: bool = False) -> Answer:
         params = {"fieldManager": FIELD_MANAGER, "force": "true", **({"dryRun": "All"} if dry_run else {})}

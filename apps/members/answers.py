@@ -20,6 +20,7 @@ from apps.worker.clock import monotonic_seconds
 from controlplane.apimachinery.meta import Ref
 from controlplane.clusters import drift
 from controlplane.clusters.questions import (
+    SAME,
     Answer,
     Collect,
     Compare,
@@ -34,7 +35,10 @@ from controlplane.engine.run import ANSWER_ROUNDS
 from controlplane.interpret import InterpretationFailed, Unanswered
 from controlplane.settings import MemberSettings
 
+DRY_RUN_SECONDS = 10.0  # for the whole comparison: the status of an object must not wait longer for it
+
 Document = dict[str, Any]
+Held = tuple[str, tuple[str, ...]]  # cluster, and what identifies an object there
 Asking = Probe | Collect | Ensure | Compare | Discard  # questions that are sent to a member
 
 
@@ -55,7 +59,8 @@ class Answers:
     ) -> None:
         self._host = host
         self._executor = executor
-        self._accepted: dict[tuple[str, tuple[str, ...]], str] = {}  # differences that objects have after an apply
+        self._accepted: dict[Held, str] = {}  # differences that objects have after an apply
+        self._changed: dict[Held, str] = {}  # differences that an apply would change, as members said
         self.client = MemberClient(settings)
         self.watches = Watches(
             self.client, changed, read, longest=settings.watch_bytes, compare_seconds=settings.compare_seconds
@@ -92,8 +97,36 @@ class Answers:
             found = drift.differences(await self._retaining(manifest, answer.body), answer.body)
         except InterpretationFailed:
             return answer  # the apply reports it
-        text = drift.described(found, kind=manifest.get("kind", ""))
-        return answer if repr(found) == self._accepted.get(key, "[]") else replace(answer, drift=text)
+        if repr(found) == self._accepted.get(key, "[]") or (
+            question.asks and await self._is_as_applied(question, found)
+        ):
+            return answer
+        return replace(answer, drift=drift.described(found, kind=manifest.get("kind", "")))
+
+    async def _is_as_applied(self, question: Observe, found: list[drift.Difference]) -> bool:
+        """Test by a dry run whether an apply would leave an object as it is, although it differs from its manifest.
+
+        This process has not applied the object itself: it was started since, or another process did. Each difference is
+        asked about once, unless the member does not answer.
+        """
+        target, manifest = self.watches.target(question), question.manifest
+        key = (question.cluster, place_of(manifest))
+        if target is None or self._changed.get(key) == repr(found):
+            return False
+        compare = Compare(Ensure(target, manifest, overwrite=False))
+        try:
+            async with asyncio.timeout(DRY_RUN_SECONDS):
+                answer = await measured("compare", compare, self.client.compare(compare))
+                if answer.reason != SAME:
+                    if answer.ok:
+                        self._changed[key] = repr(found)
+                    return False
+                # The member may have changed the object since the watch reported it.
+                left = drift.differences(await self._retaining(manifest, answer.body), answer.body)
+        except (TimeoutError, InterpretationFailed, Unanswered):
+            return False
+        self._accepted[key] = repr(left)
+        return True
 
     async def _retaining(self, manifest: Document, held: Document) -> Document:
         """Return a manifest with what the member keeps. Raises InterpretationFailed, and Unanswered after a while."""
@@ -138,6 +171,7 @@ class Answers:
             return replace(answer, body=None)
         key = (cluster, place_of(manifest))
         self._accepted.pop(key, None)
+        self._changed.pop(key, None)
         if found:
             self._accepted[key] = repr(found)
         return replace(answer, body=None, unchanged=unchanged)

@@ -144,6 +144,12 @@ class Watches:
         item = stream.cached.get(_place(manifest))
         return Answer(404, problem="not found") if item is None else Answer(200, item.document)
 
+    def target(self, question: Observe) -> Target | None:
+        """Return how the member of a question is reached. None: the kind is not watched there."""
+        manifest = question.manifest
+        stream = self._streams.get((question.cluster, manifest.get("apiVersion", ""), manifest.get("kind", "")))
+        return None if stream is None else stream.target
+
     def cached(self, cluster: str, manifest: dict[str, Any]) -> CachedObject | None:
         """Return the object of a member for a manifest as it is cached. None: it is not cached."""
         stream = self._streams.get((cluster, manifest.get("apiVersion", ""), manifest.get("kind", "")))

@@ -4,7 +4,7 @@ Whether the change is put back is decided in `clusters.changed_objects`.
 
 Only fields of the manifest are compared, so what others add to an object stays. An object may differ from its manifest
 right after an apply, for example because the member writes a quantity in another form. `apps.members.answers` remembers
-these differences, and they are no drift.
+these differences, or asks the member by a dry run, and they are no drift.
 """
 
 from __future__ import annotations

@@ -130,10 +130,14 @@ class Discard(msgspec.Struct, frozen=True, gc=False):
 
 
 class Observe(msgspec.Struct, frozen=True, gc=False):
-    """Read the member's object of this manifest from the watch cache."""
+    """Read the member's object of this manifest from the watch cache.
+
+    `asks`: if the object differs from the manifest, the member may be asked whether an apply would change it.
+    """
 
     cluster: str
     manifest: dict[str, Any]
+    asks: bool = False
 
 
 Question = Probe | Collect | Ensure | Compare | Discard | Observe

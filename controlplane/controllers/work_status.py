@@ -38,6 +38,8 @@ from controlplane.kinds.work import (
 )
 from controlplane.settings import Settings
 
+EXECUTION = "execution"  # the controller that applies objects
+
 
 class WorkStatusSnapshot(Struct, frozen=True):
     """A Work whose object on the member changed."""
@@ -92,7 +94,8 @@ class WorkStatus(MemberController):
             or (work.metadata.deletion_timestamp is not None and not _is_being_removed(work))
         ):
             return None
-        return Observe(work.cluster, work.manifest)
+        # A process that may write to no member asks it nothing either, for example after a restore.
+        return Observe(work.cluster, work.manifest, asks=_is_in_force(work) and settings.runs(EXECUTION))
 
     def decide(
         self, snapshot: WorkStatusSnapshot, settings: Settings, *, now: datetime, answer: Answer | None = None
@@ -151,14 +154,21 @@ def _is_being_put_back(work: Work, settings: Settings, *, now: datetime) -> bool
     return is_put_back(work, settings) and not waits
 
 
+def _is_in_force(work: Work) -> bool:
+    """Test whether the present manifest was applied, so that another state of the object is a change."""
+    applied = condition(work.status.conditions, APPLIED)
+    if applied is None or (applied.status, applied.reason) != ("True", APPLIED_SUCCESSFUL):
+        return False
+    return applied.observed_generation == work.metadata.generation
+
+
 def _with_drift(work: Work, drift: str, settings: Settings, *, now: datetime) -> tuple[Work, tuple[Event, ...]]:
     """Return the Work with what was changed on its member, and the Event about it [member-drift].
 
     `drift`: the difference in words; "": there is none. What is put back gets its Event when that is done.
     """
-    applied, drifted = (condition(work.status.conditions, name) for name in (APPLIED, DRIFTED))
-    in_force = applied is not None and (applied.status, applied.reason) == ("True", APPLIED_SUCCESSFUL)
-    if not in_force or applied is None or applied.observed_generation != work.metadata.generation:
+    drifted = condition(work.status.conditions, DRIFTED)
+    if not _is_in_force(work):
         return work, ()
     if not drift:
         if not is_changed(work) or _is_being_put_back(work, settings, now=now):

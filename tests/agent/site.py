@@ -102,7 +102,7 @@ class Gate:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         writes = request.method != "GET"
-        self.writes += writes
+        self.writes += writes and "dryRun" not in request.query
         refusal = self.refusal
         if refusal is not None and (writes or refusal.every) and request.path.startswith(refusal.under):
             if not refusal.code:

@@ -260,3 +260,21 @@ def test_what_was_not_applied_so_cannot_have_drifted(subject: Work) -> None:
     subject = subject.with_status(conditions=tuple(conditions.values()))
 
     assert state(observed(subject, DRIFT)[0], "Drifted") == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("subject", "settings", "asks"),
+    [
+        (work(), REPORT, True),
+        (work(generation=2), REPAIR, False),
+        (work(), Settings(controllers=("work_status",)), False),
+    ],
+    ids=["applied", "a newer manifest", "only observing after a restore"],
+)
+def test_a_member_is_asked_about_a_difference_of_what_was_applied_unless_it_is_only_observed(
+    subject: Work, settings: Settings, asks: bool
+) -> None:
+    question = WorkStatus().question(WorkStatusSnapshot(subject), settings, now=START)
+
+    assert question is not None
+    assert question.asks == asks
