@@ -26,6 +26,7 @@ MANAGER: Final = "lifeboat-agent"
 _REPORTED: Final = frozenset((READY, ACCESS_LOST, COMPLETE_APIS))
 _COLLECTED: Final = ("kubernetesVersion", "apiEnablements", "nodeSummary", "resourceSummary")
 _TOO_MANY, _CONFLICT, _GONE = 429, 409, 404
+_NO_STATUS: Final = {"conditions": None, "manifestStatuses": None}  # a merge patch keeps a field that it does not name
 
 
 class Reports:
@@ -94,7 +95,7 @@ class Reports:
         if work is None:
             return True
         status = orjson.loads(text_of(work)).get("status") or {}
-        answer = await self._control_plane.patch(self._path(ref) + "/status", {"status": status})
+        answer = await self._control_plane.patch(self._path(ref) + "/status", {"status": {**_NO_STATUS, **status}})
         return self._arrived(answer, ref) or await self._again(ref)
 
     async def _release(self, ref: Ref, rest: tuple[str, ...]) -> bool:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import stat
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from apps.agent.certificates import renewal
+from apps.agent.control_plane import ControlPlane
 from apps.agent.credentials import Access, Unusable, read, write
 from apps.agent.disk import Disk
 from apps.agent.process import MemoryHost
 from apps.agent.registration import NotTrusted, authority_in, is_registered
+from apps.agent.reports import Reports
 from apps.agent.store import AgentStore
 from apps.members.answers import Answers
 from apps.members.core import SHORTEST_PAUSE, Core, pause_after
@@ -23,13 +27,16 @@ from apps.members.pump import Pump
 from controlplane.apimachinery.meta import Condition
 from controlplane.apimachinery.names import WORK_FINALIZER
 from controlplane.authentication.bootstrap_tokens import BootstrapToken, signed
+from controlplane.clusters.questions import Answer
 from controlplane.controllers.execution import Execution
 from controlplane.controllers.work_status import WorkStatus
 from controlplane.engine.decision import Decision, Put
 from controlplane.engine.state import Actor
-from controlplane.kinds.work import Work
+from controlplane.kind import text_of
+from controlplane.kinds.work import ManifestStatus, Work
 from controlplane.kinds.work import WorkStatus as Status
 from controlplane.settings import Settings
+from controlplane.wire.patch import merge_patch
 from tests.builders import objects
 
 TOKEN = BootstrapToken("abcdef", "0123456789abcdef", (), True, True)
@@ -161,6 +168,45 @@ def test_a_work_that_changes_while_it_is_applied_is_not_claimed_a_second_time(tm
     due = kept.next_due(["execution"])
     assert due is not None
     assert due > kept.now() + timedelta(seconds=20)
+
+
+class Received(ControlPlane):
+    """A control plane that holds one Work and merges patches into it."""
+
+    def __init__(self, document: dict[str, Any], folder: Path) -> None:
+        super().__init__(Access(server="http://127.0.0.1"), "edge", folder)
+        self.document = document
+        self.merged = asyncio.Event()
+
+    async def patch(self, path: str, body: dict[str, Any], *, content_type: str = "", **query: str) -> Answer:
+        self.document = merge_patch(self.document, body)
+        self.merged.set()
+        return Answer(200, self.document)
+
+
+def test_a_report_removes_the_status_of_an_object_that_was_lost(tmp_path: Path) -> None:
+    """Otherwise the object would count as healthy as soon as it is applied again, before it runs."""
+    healthy = work(status=APPLIED).with_status(manifest_statuses=(ManifestStatus(health="Healthy"),))
+    kept = store(tmp_path)
+    kept.mirror(healthy)
+    lost = healthy.with_status(conditions=(Condition("Applied", "False", "ObjectLost"),), manifest_statuses=())
+    kept.apply([(None, Decision(changes=(Put(lost, healthy),)))], by=Actor("work_status", controller=True))
+
+    async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+        return function(*arguments)
+
+    async def reported() -> dict[str, Any]:
+        plane = Received(orjson.loads(text_of(healthy)), tmp_path)
+        reports = Reports(kept, plane, in_thread=in_thread)
+        reports.wake.set()
+        running = asyncio.create_task(reports.run())
+        await asyncio.wait_for(plane.merged.wait(), 30)
+        running.cancel()
+        await asyncio.wait([running])
+        await plane.close()
+        return plane.document
+
+    assert asyncio.run(reported())["status"] == orjson.loads(text_of(lost))["status"]
 
 
 def test_a_pump_ends_although_it_is_notified_in_the_same_moment(tmp_path: Path) -> None:
