@@ -67,18 +67,23 @@ class ControlPlane:
         self.access, self.target = access, access.target(_NAME, self.folder)
 
     async def get(self, path: str) -> Answer:
-        return await self._client.call(self.target, "GET", path)
+        return await self._call("GET", path)
 
     async def post(self, path: str, body: Document) -> Answer:
-        return await self._client.call(self.target, "POST", path, body=body)
+        return await self._call("POST", path, body=body)
 
     async def put(self, path: str, body: Document) -> Answer:
-        return await self._client.call(self.target, "PUT", path, body=body)
+        return await self._call("PUT", path, body=body)
 
     async def patch(self, path: str, body: Document, *, content_type: str = MERGE, **query: str) -> Answer:
-        return await self._client.call(
-            self.target, "PATCH", path, params=query or None, body=body, content_type=content_type
-        )
+        return await self._call("PATCH", path, params=query or None, body=body, content_type=content_type)
+
+    async def _call(self, method: str, path: str, **options: Any) -> Answer:
+        """Return the answer to a request. A success without an object is a failure, such as the page of a proxy."""
+        answer = await self._client.call(self.target, method, path, **options)
+        if answer.ok and not (isinstance(answer.body, dict) and isinstance(answer.body.get("metadata"), dict)):
+            return Answer(0, problem=f"{method} {path}: the answer is not an object of Kubernetes")
+        return answer
 
     async def follow(
         self,

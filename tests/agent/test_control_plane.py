@@ -11,6 +11,7 @@ import pytest
 from apps.agent import control_plane
 from apps.agent.control_plane import ControlPlane
 from apps.agent.credentials import Access
+from controlplane.clusters.questions import Answer
 from tests.apps.stack import WITHIN
 from tests.apps.test_watch_streams import ENDED_AT_ONCE, Scripted
 
@@ -42,3 +43,34 @@ def test_a_control_plane_whose_watches_end_at_once_is_asked_again_after_a_pause(
     first, _, third = asyncio.run(begin_thrice())
 
     assert third - first > control_plane.PAUSE_SECONDS, "two pauses are expected, less what requests take"
+
+
+@pytest.mark.parametrize("method", ["get", "put", "patch"])
+@pytest.mark.parametrize("page", [b"<html>We are back soon</html>", b'{"status": "maintenance"}'], ids=["html", "json"])
+def test_the_page_of_a_proxy_is_no_answer_of_the_control_plane(method: str, page: bytes, tmp_path: Path) -> None:
+    """Otherwise the agent would end, or count a report or a heartbeat as arrived."""
+    kind = b"application/json" if page.startswith(b"{") else b"text/html"
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n" % (kind, len(page))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(head + page)
+        await writer.drain()
+        writer.close()
+
+    async def answered() -> Answer:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        plane = ControlPlane(Access(server=url), "edge", tmp_path)
+        try:
+            body = [] if method == "get" else [{"status": {}}]
+            found: Answer = await getattr(plane, method)(plane.cluster_path, *body)
+            return found
+        finally:
+            await plane.close()
+            server.close()
+
+    answer = asyncio.run(answered())
+
+    assert not answer.ok
+    assert "not an object of Kubernetes" in answer.problem
