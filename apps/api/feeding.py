@@ -98,7 +98,7 @@ class Feeding:
             elif isinstance(item, Step):
                 await self._send_step(watcher, item, lines, write)
             else:
-                _take(watcher, await in_version(self.pool, watcher, item), lines)
+                await self._take(watcher, item, lines)
             if len(lines) >= INITIAL_CHUNK:
                 await write(b"".join(lines))
                 lines.clear()
@@ -112,11 +112,24 @@ class Feeding:
     async def _send_step(self, watcher: Watcher, step: Step, lines: list[bytes], write: Write) -> None:
         """Send the computed changes of one step."""
         for event in step.events:
-            _take(watcher, event, lines)
+            await self._take(watcher, event, lines)
             if len(lines) >= INITIAL_CHUNK:
                 await write(b"".join(lines))
                 lines.clear()
         watcher.seen = max(watcher.seen, step.until)
+
+    async def _take(self, watcher: Watcher, event: Event, lines: list[bytes]) -> None:
+        """Add the line of an event, unless the stream has seen its version or does not select its object.
+
+        The selectors name the fields of the stored version, so the object is converted after they have selected it.
+        """
+        version = event.change.version
+        if version <= watcher.seen:
+            return
+        watcher.seen = version
+        if type_ := event.type_for(watcher.stream):
+            converted = await in_version(self.pool, watcher, event)
+            lines.append(converted.frame(watcher.stream, type_, definitions=watcher.defines()))
 
     async def _read_beside(self, watcher: Watcher) -> None:
         """Read the values that columns show and objects do not contain. Few kinds have such columns."""
@@ -136,23 +149,12 @@ class Feeding:
         while watcher.seen < until:
             changes = await loop.run_in_executor(self.pool, _history, watcher.stream.kind, watcher.seen, until)
             for change in changes:
-                _take(watcher, await in_version(self.pool, watcher, Event(change)), lines)
+                await self._take(watcher, Event(change), lines)
             if lines:
                 await write(b"".join(lines))
                 lines.clear()
             if len(changes) < CHUNK:
                 watcher.seen = max(watcher.seen, until)
-
-
-def _take(watcher: Watcher, event: Event, lines: list[bytes]) -> None:
-    """Add the line of an event, unless the stream has seen its version or does not select its object."""
-    version = event.change.version
-    if version <= watcher.seen:
-        return
-    watcher.seen = version
-    type_ = event.type_for(watcher.stream)
-    if type_:
-        lines.append(event.frame(watcher.stream, type_, definitions=watcher.defines()))
 
 
 def _history(kind: str, since: int, until: int) -> list[Any]:

@@ -161,6 +161,24 @@ def test_a_watch_has_the_version_of_its_url(api: Client, namespace: str) -> None
     assert second["object"]["spec"]["targetCPUUtilizationPercentage"] == 80
 
 
+def test_a_watch_selects_events_by_the_fields_of_its_version(api: Client, namespace: str) -> None:
+    def happens(name: str, about: str) -> None:
+        subject = {"kind": "Pod", "name": about, "namespace": namespace}
+        event = {"metadata": {"name": name}, "involvedObject": subject, "reason": "Pulled", "message": about}
+        assert api.post(events(CORE, namespace), event).status == 201
+
+    now = api.get(events(NEWER, namespace)).document["metadata"]["resourceVersion"]
+    happens("web.1", "web")
+    with api.watch(events(NEWER, namespace), resourceVersion=now, fieldSelector="regarding.name=web") as stream:
+        seen = [stream.next()]
+        happens("other.1", "other")
+        happens("web.2", "web")
+        seen.append(stream.next())
+    assert [one["type"] for one in seen] == ["ADDED", "ADDED"]
+    assert [one["object"]["metadata"]["name"] for one in seen] == ["web.1", "web.2"]
+    assert {one["object"]["regarding"]["name"] for one in seen} == {"web"}
+
+
 @pytest.mark.parametrize("path", [f"{V1}/horizontalpodautoscalers", f"{NEWER}/events"])
 def test_both_versions_are_in_discovery_and_openapi(api: Client, path: str) -> None:
     group_version, _, plural = path.rpartition("/")
