@@ -18,6 +18,7 @@ import msgspec
 from controlplane.apimachinery.errors import BadRequest, Cause, Conflict
 from controlplane.wire.field_versions import Differences, Versions, only_version, pruned, with_metadata
 from controlplane.wire.fieldset import Fields, difference, fields_of, intersection, is_readable, paths_in, union
+from controlplane.wire.patch import same
 from controlplane.wire.schema import Schema
 from controlplane.wire.structured import merge, refuse_duplicates, without_nulls
 
@@ -104,7 +105,7 @@ def server_side_apply(
     differences = Differences(live, wanted, versions)
     _resolve_conflicts(managers, differences, force=force)
     _disown(managers, differences)
-    if wanted == live and before is not None and (before.fields, before.api_version) == (fields, api_version):
+    if same(wanted, live) and before is not None and (before.fields, before.api_version) == (fields, api_version):
         return live
     if fields:
         managers[key] = OwnedFields(fields, _stamp(now), api_version)

@@ -9,6 +9,7 @@ from typing import Any
 
 from controlplane.apimachinery.errors import BadRequest
 from controlplane.wire.fieldset import SELF, Fields, element_of, fields_of, is_member, node_of, paths_in
+from controlplane.wire.patch import same
 from controlplane.wire.schema import Schema
 
 Document = dict[str, Any]
@@ -69,7 +70,7 @@ def merge(live: Any, applied: Any, schema: Schema) -> Any:
 
 
 def _equal(left: Any, right: Any) -> bool:
-    return type(left) is type(right) and bool(left == right)
+    return type(left) is type(right) and same(left, right)
 
 
 def _merge_list(live: list[Any], applied: list[Any], schema: Schema) -> list[Any]:
@@ -135,7 +136,7 @@ def compare(old: Document, new: Document, schema: Schema) -> tuple[Fields, Field
         inner = schema.property(key) or Schema.OPEN
         if key not in old:
             changed.update(fields_of({key: value}, schema))
-        elif old[key] is not value and old[key] != value:
+        elif not same(old[key], value):
             _compare_value(old[key], value, inner, "f:" + key, changed, removed)
     for key, value in old.items():
         if key not in new:
@@ -173,7 +174,7 @@ def _compare_list(old: list[Any], new: list[Any], schema: Schema) -> tuple[Field
     for element, item in after.items():
         if element not in before:
             changed[element] = _with_self(fields_of(item, items) if isinstance(item, dict) else {})
-        elif before[element] != item:
+        elif not same(before[element], item):
             _compare_value(before[element], item, items, element, changed, removed)
     for element, item in before.items():
         if element not in after:

@@ -312,3 +312,19 @@ def test_nothing_given_is_ever_changed_in_place() -> None:
     update(live, intent)
 
     assert (live, intent) == before
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted"),
+    [(1, True), (False, 0), ([1], [True]), ([{"on": 0}], [{"on": False}]), ({"on": 1}, {"on": True})],
+)
+def test_a_boolean_differs_from_the_number_that_is_equal_in_python(stored: Any, wanted: Any) -> None:
+    made = apply(None, deployment(extra={"value": stored}))
+
+    applied = apply(made, deployment(extra={"value": wanted}), now=LATER)
+    with pytest.raises(Conflict):
+        apply(made, deployment(extra={"value": wanted}), "bob")
+    updated = update(made, {**applied, "metadata": made["metadata"]})
+
+    assert repr(applied["spec"]["extra"]["value"]) == repr(wanted)
+    assert owned(updated, "controller")
