@@ -158,21 +158,28 @@ class RequestWriter:
             "force": self.writing.force,
             "resets": resets,
         }
-        if not subresource and not self.store.get([self.target.ref]):
-            try:
-                made = self.writer.create(self.kind, server_side_apply(None, intent, **options), tracked=True)
-                return self._served(made, warnings)
-            except AlreadyExists:
-                pass  # another request created the object meanwhile: apply to that object
-        version = intent["metadata"].get("resourceVersion")
+        basis = {field: value for field in ("uid", "resourceVersion") if (value := intent["metadata"].get(field))}
 
         def applied(live: Document) -> Document:
             made = server_side_apply(live, intent, **options)
-            if version:
-                made = {**made, "metadata": {**made["metadata"], "resourceVersion": version}}
-            return made
+            return {**made, "metadata": {**made["metadata"], **basis}} if basis else made
 
-        return self._served(self._change(applied, exact=bool(version), tracked=True), warnings)
+        for _ in range(writer.ATTEMPTS):
+            is_new = not subresource and not self.store.get([self.target.ref])
+            try:
+                if is_new:
+                    self._check_names_no_other(intent)
+                    made = self.writer.create(self.kind, server_side_apply(None, intent, **options), tracked=True)
+                else:
+                    made = self._change(applied, exact="resourceVersion" in basis, tracked=True)
+                return self._served(made, warnings)
+            except AlreadyExists:
+                pass  # another request created the object meanwhile: apply to that object
+            except NotFound:
+                if is_new or subresource:
+                    raise
+                # another request deleted the object meanwhile: create it again
+        raise self._conflict()
 
     def delete(self, options: Document) -> WrittenAnswer | RemovedAnswer:
         """Delete one object. The object stays, with a deletionTimestamp, while finalizers keep it.
@@ -246,6 +253,13 @@ class RequestWriter:
         unknown = validate_fields(document, schema)
         complaints = bodies.complaints_or_warnings(self.resource, [*duplicates, *unknown], self.writing)
         return prune(document, schema) if unknown else document, [*warnings, *complaints]
+
+    def _check_names_no_other(self, intent: Document) -> None:
+        """Raise Conflict if an object that does not exist is applied with the uid of another, which is gone."""
+        if uid := intent["metadata"].get("uid"):
+            raise self._conflict(
+                f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            )
 
     def _check_basis(self, live: Object, document: Document) -> None:
         """Raise Conflict if a write is based on another object of this name, or on another version."""

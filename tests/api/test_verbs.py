@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import concurrent.futures
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ from tests.builders.documents import (
     policies,
     policy,
 )
+
+APPLY = "application/apply-patch+yaml"
 
 
 def test_a_created_object_has_what_the_server_gives(api: Client, namespace: str) -> None:
@@ -115,7 +118,7 @@ def test_what_the_server_sets_is_not_the_clients_to_change(api: Client, namespac
         ("application/merge-patch+json", {"data": {"b": "2"}}),
         ("application/strategic-merge-patch+json", {"data": {"b": "2"}}),
         ("application/json-patch+json", [{"op": "add", "path": "/data/b", "value": "2"}]),
-        ("application/apply-patch+yaml", {"apiVersion": "v1", "kind": "ConfigMap", "data": {"b": "2"}}),
+        (APPLY, {"apiVersion": "v1", "kind": "ConfigMap", "data": {"b": "2"}}),
     ],
 )
 def test_every_kind_of_patch_adds_its_field(api: Client, namespace: str, type: str, patch: Any) -> None:
@@ -178,16 +181,52 @@ def test_patches_without_a_version_do_not_cost_each_other_anything(server: Serve
 
 def test_an_applied_field_of_another_manager_is_a_conflict_unless_forced(api: Client, namespace: str) -> None:
     path, intent = config_maps(namespace, "one"), {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "mine"}}
-    apply = "application/apply-patch+yaml"
-    assert api.patch(path, intent, apply, fieldManager="first").status == 201
+    assert api.patch(path, intent, APPLY, fieldManager="first").status == 201
 
     theirs = {**intent, "data": {"a": "theirs"}}
-    refused = api.patch(path, theirs, apply, fieldManager="second")
-    forced = api.patch(path, theirs, apply, fieldManager="second", force="true")
+    refused = api.patch(path, theirs, APPLY, fieldManager="second")
+    forced = api.patch(path, theirs, APPLY, fieldManager="second", force="true")
 
     assert refused.status == 409
     assert refused.document["details"]["causes"][0]["field"] == ".data.a"
     assert forced.document["data"] == {"a": "theirs"}
+
+
+def test_an_apply_beside_deletions_creates_the_object_or_changes_it(server: Server, namespace: str) -> None:
+    path, done = config_maps(namespace, "one"), threading.Event()
+
+    def delete() -> None:
+        api = server.client()
+        while not done.is_set():
+            api.delete(path)
+
+    def apply(number: int) -> list[int]:
+        intent = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": str(number)}}
+        api, options = server.client(), {"fieldManager": f"m{number}", "force": "true"}
+        return [api.patch(path, intent, APPLY, **options).status for _ in range(60)]
+
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        deletions = pool.submit(delete)
+        try:
+            codes = {code for codes in pool.map(apply, range(2)) for code in codes}
+        finally:
+            done.set()
+    deletions.result()
+    assert codes == {200, 201}
+
+
+def test_an_apply_with_the_uid_of_another_object_is_a_conflict(api: Client, namespace: str) -> None:
+    path = config_maps(namespace, "one")
+    intent = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"uid": "00000000-0000-0000-0000-000000000001"}}
+
+    missing = api.patch(path, intent, APPLY, fieldManager="first")
+    made = api.post(config_maps(namespace), config_map("one")).document
+    other = api.patch(path, intent, APPLY, fieldManager="first")
+    right = {**intent, "metadata": {"uid": made["metadata"]["uid"]}}
+
+    assert [(one.status, one.document["reason"]) for one in (missing, other)] == [(409, "Conflict")] * 2
+    assert "no existing object was found" in missing.document["message"]
+    assert api.patch(path, right, APPLY, fieldManager="first").status == 200
 
 
 def test_a_deleted_object_is_gone_and_the_answer_says_so(api: Client, namespace: str) -> None:
