@@ -148,8 +148,6 @@ def _compare_value(old: Any, new: Any, schema: Schema, element: str, changed: Fi
     """Add the differences between two values at a path to the sets of changed and removed paths."""
     if isinstance(old, dict) and isinstance(new, dict) and schema.map_type != "atomic":
         inner_changed, inner_removed = compare(old, new, schema)
-        if not new or not old:
-            inner_changed = _with_self(inner_changed)
     elif isinstance(old, list) and isinstance(new, list) and schema.list_type != "atomic":
         inner_changed, inner_removed = _compare_list(old, new, schema)
     else:
@@ -158,7 +156,7 @@ def _compare_value(old: Any, new: Any, schema: Schema, element: str, changed: Fi
         if was and type(old) is not type(new):
             removed[element] = was
         return
-    if inner_changed or (isinstance(new, dict) and not new):
+    if inner_changed:
         changed[element] = inner_changed
     if inner_removed:
         removed[element] = inner_removed

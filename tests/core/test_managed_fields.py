@@ -328,3 +328,18 @@ def test_a_boolean_differs_from_the_number_that_is_equal_in_python(stored: Any, 
 
     assert repr(applied["spec"]["extra"]["value"]) == repr(wanted)
     assert owned(updated, "controller")
+
+
+def test_a_field_below_an_empty_map_of_another_manager_is_no_conflict() -> None:
+    """A manager that owns the empty map owns nothing below it, and a map that gets an entry is not another value."""
+    created = update(None, deployment(extra={}))
+
+    applied = apply(created, deployment(extra={"a": 1}))
+    again = apply(applied, deployment(extra={}), "bob")
+    emptied = update(applied, {**created, "metadata": applied["metadata"]}, "editor")
+
+    assert applied["spec"]["extra"] == again["spec"]["extra"] == {"a": 1}
+    assert owned(applied, "alice") == [{"f:spec": {"f:extra": {"f:a": {}}}}]
+    assert owned(applied, "controller") == owned(again, "bob") == [{"f:spec": {"f:extra": {}}}]
+    assert emptied["spec"]["extra"] == {}
+    assert owned(emptied, "alice") == owned(emptied, "editor") == []
