@@ -88,13 +88,14 @@ def _newest(target: Target, listing: Listing) -> Listed:
             fields=choice.fields,
             keys=_keys(target, choice),
         )
-        version = version or page.version
+        version = page.version
         return page.found
 
     if not choice.needs_documents:
         found = fetch(stored.START, listing.limit + 1 if listing.limit else 0)
         return _counted(target, listing, _cut(found, listing.limit, version))
-    found, rest = _filtered(fetch, choice, stored.START, listing.limit)
+    with stored.one_snapshot():
+        found, rest = _filtered(fetch, choice, stored.START, listing.limit)
     return _cut(found, listing.limit, version, rest)
 
 

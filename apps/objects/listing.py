@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
+
+from django.db import transaction
 
 from apps.objects import change_log, encryption
 from apps.objects.apply import binary_cursor
@@ -26,6 +29,15 @@ class ObjectPage(NamedTuple):
 
     version: int
     found: list[Text]
+
+
+@contextmanager
+def one_snapshot() -> Iterator[None]:
+    """Let all queries of a block see the same state of the database, that of the first query."""
+    with transaction.atomic():
+        with binary_cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        yield
 
 
 def page(
