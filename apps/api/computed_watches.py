@@ -17,7 +17,8 @@ from django.db import Error, close_old_connections
 
 from apps.api.clock import ticks
 from apps.api.streams import Compute, Stream
-from apps.api.watch_hub import CatchUp, Event, Tailer, Watcher
+from apps.api.watch_events import Event
+from apps.api.watch_hub import CatchUp, Tailer, Watcher
 from apps.objects.listing import Logged
 from controlplane.apimachinery.errors import Expired
 

@@ -13,7 +13,8 @@ from apps.api.answer import ReadBeside
 from apps.api.clock import ticks
 from apps.api.computed_watches import ComputedWatches, Step
 from apps.api.outgoing import SLICE
-from apps.api.watch_hub import BOOKMARK_SECONDS, CHUNK, CatchUp, Event, Tailer, Watcher, in_version, shown
+from apps.api.watch_events import Event, in_version, shown
+from apps.api.watch_hub import BOOKMARK_SECONDS, CHUNK, CatchUp, Tailer, Watcher
 from apps.objects.listing import changes_between
 from controlplane.apimachinery.errors import StatusError
 from controlplane.wire.table import Beside
@@ -51,11 +52,11 @@ class Feeding:
             await write(error_frame(stream.error))
             return
         await write(b"")  # sends the headers now, not with the first event
-        if stream.initial is not None:
+        if stream.initial is not None and not watcher.ended:
             await self._read_beside(watcher)
             await self._send_initial(watcher, stream.initial.texts, write)
             stream.initial = None  # other streams may still use it
-        if stream.ends_initial:
+        if stream.ends_initial and not watcher.ended:
             await write(watcher.bookmark(stream.since, initial_events_end=True))
         while True:
             watcher.waits = True  # the hub may send changes itself, because a thousand tasks that wake cost more
@@ -128,7 +129,7 @@ class Feeding:
             return
         watcher.seen = version
         if type_ := event.type_for(watcher.stream):
-            converted = await in_version(self.pool, watcher, event)
+            converted = await in_version(self.pool, watcher.stream, event)
             lines.append(converted.frame(watcher.stream, type_, definitions=watcher.defines()))
 
     async def _read_beside(self, watcher: Watcher) -> None:

@@ -27,7 +27,7 @@ from apps.api.target import Target
 from apps.objects.listing import Logged
 from apps.objects.store import DjangoStore
 from controlplane.apimachinery.errors import BadRequest, Expired, StatusError
-from controlplane.kind import Kind
+from controlplane.kind import KINDS, Kind
 from controlplane.kinds import FAILOVER_CONFIGURATION
 from controlplane.wire.negotiate import YAML, go_bool
 from controlplane.wire.request import Choice
@@ -61,6 +61,7 @@ class Stream(msgspec.Struct, kw_only=True):
     login: Login | None = None  # the stream ends when this login becomes invalid; None: no login to check
     kind: str
     served: Kind | None = None  # the kind in the version of the stream, if objects may be stored in another
+    defined: Kind | None = None  # the kind as its definition was when the stream began; None: it is no custom kind
     resource: Resource
     choice: Choice
     since: int
@@ -80,6 +81,14 @@ class Stream(msgspec.Struct, kw_only=True):
         """The name of the user whose stream this is."""
         username: str = self.allowed.user.get_username()
         return username
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether this process knows that the definition of the kind has changed since the stream began."""
+        if self.defined is None:
+            return False
+        resource = self.resource
+        return KINDS.served(resource.group, resource.version, resource.plural) is not self.defined
 
 
 class WatchResponse(HandedOver):
@@ -117,6 +126,7 @@ def watch_response(
         login=login_of(request),
         kind=target.kind.key,
         served=target.kind if target.kind.converts else None,
+        defined=target.kind if computed is None and KINDS.is_custom(target.kind) else None,
         resource=target.resource,
         choice=listing.choice,
         since=listing.version,

@@ -8,35 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-import orjson
 import psycopg
 from django.db import Error, close_old_connections
 
 from apps.api import logins
-from apps.api.clock import ticks, wall_now
+from apps.api.clock import ticks
 from apps.api.outgoing import chunk_of
 from apps.api.proxy import Proxied
 from apps.api.pushes import Push
 from apps.api.streams import Stream
 from apps.api.wakeup import Wakeup
+from apps.api.watch_events import Event
 from apps.objects import change_log
 from apps.objects.arrays import BinaryCursor, register_arrays
+from apps.objects.definitions import definitions
 from apps.objects.instruments import STREAMS
 from apps.objects.listing import Logged, read_changes
 from apps.objects.notifications import listening, received
 from apps.objects.refusal import cause
 from apps.objects.transaction import CHANGES_CHANNEL
-from apps.objects.versions import texts_in_version
 from controlplane.apimachinery.errors import Expired, TooManyRequests
-from controlplane.kind import Kind
-from controlplane.wire.table import partial_object_metadata, table
-from controlplane.wire.watch import ADDED, DELETED, MODIFIED, bookmark, frame
+from controlplane.kinds import DEFINITION
+from controlplane.wire.watch import bookmark
 
 log_ = logging.getLogger(__name__)
 
@@ -51,7 +49,6 @@ LOGIN_SECONDS = 0.7  # between two checks of the tokens and sessions of streams
 
 _NEWEST = """
     SELECT version, coalesce((SELECT floor FROM objects_origin WHERE id = 1), 0) FROM objects_counter WHERE id = 1"""
-_VERSION_OF = re.compile(rb'"resourceVersion":"\d+"')
 
 
 class CatchUp(NamedTuple):
@@ -61,99 +58,6 @@ class CatchUp(NamedTuple):
 
 
 UNWATCHED_SECONDS = 0.05  # between two reads of the log while no stream is open
-
-
-class Event:
-    """One change, shared by all streams. It is decoded at most once, and encoded once for each form."""
-
-    __slots__ = ("_frames", "_new", "_old", "change")
-
-    def __init__(self, change: Logged) -> None:
-        self.change = change
-        self._new: Any = None
-        self._old: Any = None
-        self._frames: dict[tuple[str, str, str, bool], bytes] = {}
-
-    def type_for(self, stream: Stream) -> str:
-        """Return the type of the event for a stream. "": the stream does not select the object.
-
-        An object that begins to match the selectors is ADDED; an object that no longer matches is DELETED.
-        """
-        change, choice = self.change, stream.choice
-        if choice.namespace and change.namespace != choice.namespace:
-            return ""
-        if choice.is_everything:
-            return change.event
-        if choice.name and change.name != choice.name:
-            return ""
-        if self._new is None:
-            self._new = orjson.loads(change.document)
-        matches = choice.takes(self._new)
-        if change.old_document is None:
-            return change.event if matches else ""
-        if self._old is None:
-            self._old = orjson.loads(change.old_document)
-        matched = choice.takes(self._old)
-        if change.event == DELETED:
-            return DELETED if matched else ""
-        if matches:
-            return MODIFIED if matched else ADDED
-        return DELETED if matched else ""
-
-    def frame(self, stream: Stream, event: str, *, definitions: bool) -> bytes:
-        """Return the line of this event in the form of a stream."""
-        key = (event, stream.convert, stream.include_object, definitions)
-        line = self._frames.get(key)
-        if line is None:
-            line = self._frames[key] = shown(stream, event, self._document(event), definitions=definitions)
-        return line
-
-    def _document(self, event: str) -> bytes:
-        """Return the object of the event. An object that no longer matches is shown as before, at this version."""
-        change = self.change
-        if event != DELETED or change.event == DELETED or change.old_document is None:
-            return change.document
-        return _VERSION_OF.sub(b'"resourceVersion":"%d"' % change.version, change.old_document, count=1)
-
-
-async def in_version(pool: Executor, watcher: Watcher, event: Event) -> Event:
-    """Return an event with its object in the version of a stream. A webhook of a user may have to convert it.
-
-    Raises StatusError if it cannot be converted.
-    """
-    served = getattr(watcher.stream, "served", None)
-    if served is None:
-        return event
-    return await asyncio.get_running_loop().run_in_executor(pool, _event_in_version, served, event)
-
-
-def _event_in_version(kind: Kind, event: Event) -> Event:
-    change = event.change
-    texts = [text for text in (change.document, change.old_document) if text is not None]
-    made = texts_in_version(kind, texts)
-    if made is texts:
-        return event
-    return Event(change._replace(document=made[0], old_document=made[1] if len(made) > 1 else None))
-
-
-def shown(stream: Stream, event: str, document: bytes, *, definitions: bool) -> bytes:
-    """Return the line of an object in the form of a stream."""
-    if stream.convert == "Table":
-        decoded = orjson.loads(document)
-        meta = {"resourceVersion": decoded["metadata"].get("resourceVersion", "")}
-        rows = table(
-            stream.resource,
-            [decoded],
-            now=wall_now(),
-            include_object=stream.include_object,
-            list_meta=meta,
-            definitions=definitions,
-            beside=stream.beside,
-        )
-        document = orjson.dumps(rows)
-    elif stream.convert:
-        document = orjson.dumps(partial_object_metadata(orjson.loads(document)))
-    return frame(event, document)
 
 
 class Watcher:
@@ -325,7 +229,15 @@ class Tailer:
             watcher.end()
             return
         await self._begun.wait()
-        if watcher.seen < self.position and not watcher.computed:
+        if getattr(watcher.stream, "defined", None) is not None:
+            # Changes of definitions up to here may have been read while nothing was watched.
+            try:
+                await asyncio.to_thread(_read_definitions)
+            except Error as error:
+                log_.warning("ended a watch, because its definition cannot be read: %s", cause(error))
+                watcher.end()
+            self._end_outdated()
+        if watcher.seen < self.position and not watcher.computed and not watcher.ended:
             watcher.pending.insert(0, CatchUp(self.position))
             watcher.ready.set()
 
@@ -370,6 +282,8 @@ class Tailer:
         events: dict[str, list[Event]] = {}
         for change in batch.changes:
             events.setdefault(change.kind, []).append(Event(change))
+        if DEFINITION in events:
+            self._end_outdated()
         for kind, audiences in self._audiences.items():
             for audience in audiences.values():
                 if kind in batch.kinds:
@@ -378,6 +292,15 @@ class Tailer:
                     for watcher in audience.watchers:
                         if not watcher.computed:
                             watcher.put(CatchUp(batch.until))
+
+    def _end_outdated(self) -> None:
+        """End the streams whose definition has changed. They would show objects as the old definition does.
+
+        Clients resume after the last change that they have seen, by the new definition.
+        """
+        for watcher in self._all():
+            if getattr(watcher.stream, "is_outdated", False):
+                watcher.end()
 
     def _expire(self, batch: Batch) -> None:
         for watcher in self._all():
@@ -416,7 +339,7 @@ class Tailer:
             try:
                 with listening(CHANGES_CHANNEL) as own:
                     self._follow(own)
-            except psycopg.Error as error:
+            except (psycopg.Error, Error) as error:
                 log_.warning("the change log cannot be read: %s", cause(error))
                 self._stopping.wait(RECONNECT_SECONDS)
             except TimeoutError:  # a batch handed out twice is sent once, because streams know their position
@@ -459,7 +382,11 @@ class Tailer:
             return self._lose(position, newest)
         while position < newest and not self._stopping.is_set():
             kinds = frozenset(list(self._audiences))
+            if kinds:
+                kinds |= {DEFINITION}
             changes = read_changes(cursor, kinds, position, newest, limit=CHUNK) if kinds else []
+            if any(change.kind == DEFINITION for change in changes):
+                _read_definitions()  # before the changes are handed out, because objects may have another form now
             until = changes[-1].version if len(changes) == CHUNK else newest
             self._give(Batch(position, until, kinds, changes))
             position = until
@@ -469,6 +396,14 @@ class Tailer:
         done: Future[None] = Future()
         self.loop.call_soon_threadsafe(self._hand_out, batch, done)
         done.result(timeout=HAND_OVER_SECONDS)
+
+
+def _read_definitions() -> None:
+    """Read the definitions of custom kinds. Raises the error of the database."""
+    try:
+        definitions().refresh(at_once=True)
+    finally:
+        close_old_connections()
 
 
 def _label_of(watcher: Watcher) -> str:

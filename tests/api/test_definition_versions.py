@@ -70,6 +70,38 @@ def test_a_watch_sends_objects_in_the_version_of_its_url(api: Client, renamed: s
         assert (event["object"]["apiVersion"], event["object"]["spec"]) == (f"{GROUP}/v2", {"x": size})
 
 
+def test_a_watch_ends_when_its_definition_changes_and_goes_on_by_the_new_one(api: Client, hooks: HookServer) -> None:
+    """An object that is stored in a version added later was sent as that version to older watches of another."""
+    number = next(_numbers)
+    plural = f"kinds{number}"
+    made = definition(0, hooks)
+    path, versions = f"{DEFINED}/{plural}.{GROUP}", made["spec"]["versions"]
+    made["metadata"]["name"] = f"{plural}.{GROUP}"
+    made["spec"]["names"] = {"plural": plural, "kind": f"Kind{number}", "singular": f"kind{number}"}
+    made["spec"]["conversion"] = {"strategy": "None"}
+    newer = [{**versions[0], "storage": False}, {**versions[1], "storage": True}]
+    made["spec"]["versions"] = versions[:1]
+    since = api.post(DEFINED, made).document["metadata"]["resourceVersion"]
+
+    with api.watch(f"/apis/{GROUP}/v1/{plural}", resourceVersion=since) as older:
+        assert api.post(f"/apis/{GROUP}/v1/{plural}", {**thing_of(plural, "v1", x=1)}).status == 201
+        first = older.next()
+        assert api.patch(path, {"spec": {"versions": newer}}).status == 200
+        stored = {**thing_of(plural, "v2", x=2), "metadata": {"name": "b"}}
+        assert api.post(f"/apis/{GROUP}/v2/{plural}", stored).status == 201
+        with pytest.raises(EOFError):
+            older.next()
+    seen = first["object"]["metadata"]["resourceVersion"]
+    with api.watch(f"/apis/{GROUP}/v1/{plural}", resourceVersion=seen) as again:
+        second = again.next()
+    for name in ("a", "b"):
+        api.delete(f"/apis/{GROUP}/v1/{plural}/{name}")
+    api.delete(path)
+
+    shown = [(one["object"]["apiVersion"], one["object"]["metadata"]["name"]) for one in (first, second)]
+    assert shown == [(f"{GROUP}/v1", "a"), (f"{GROUP}/v1", "b")]
+
+
 def test_every_served_version_is_discovered_and_described_with_its_own_schema_and_columns(
     api: Client, renamed: str
 ) -> None:

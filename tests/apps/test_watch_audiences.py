@@ -10,7 +10,8 @@ from django.contrib.auth.models import User
 
 from apps.api.authorization import Attributes
 from apps.api.streams import Stream
-from apps.api.watch_hub import Audience, Event, Watcher, audience_of
+from apps.api.watch_events import Event
+from apps.api.watch_hub import Audience, Watcher, audience_of
 from apps.objects.listing import Logged
 from controlplane.apimachinery.selectors import EVERYTHING
 from controlplane.kind import KINDS

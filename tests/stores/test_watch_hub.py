@@ -14,6 +14,7 @@ from django.db import connection, transaction
 from apps.api import watch_hub
 from apps.api.authorization import Attributes
 from apps.api.streams import Stream
+from apps.api.watch_events import Event
 from apps.objects import change_log, origin
 from apps.objects.apply import binary_cursor
 from apps.objects.notifications import LISTENER, listening
@@ -62,7 +63,7 @@ def test_an_event_loop_that_is_busy_costs_its_streams_time_and_nothing_else(
             while len(seen) < 2:
                 await asyncio.wait_for(watcher.ready.wait(), 60)
                 watcher.ready.clear()
-                seen |= {one.change.name for one in watcher.pending if isinstance(one, watch_hub.Event)}
+                seen |= {one.change.name for one in watcher.pending if isinstance(one, Event)}
             return sorted(seen)
         finally:
             await reader.stop()
@@ -108,7 +109,7 @@ def _sent_away(happens: Callable[[], None]) -> tuple[Expired | None, list[str]]:
             await reader.add(later)
             await asyncio.to_thread(_commit, "later")
             await asyncio.wait_for(later.ready.wait(), 60)
-            seen = [one.change.name for one in later.pending if isinstance(one, watch_hub.Event)]
+            seen = [one.change.name for one in later.pending if isinstance(one, Event)]
             return first.error, seen
         finally:
             await reader.stop()
