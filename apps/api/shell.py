@@ -147,6 +147,8 @@ class Shell:
                 await self._send(reply, send)
         except Disconnected:
             return
+        except TooManyRequests as error:  # the user has too many watches, and the answer to this one has not begun
+            await self._send(_failed(error), send)
         except Stalled:
             log.info("disconnected a client that did not read its answer: %s %s", scope["method"], scope["path"])
             if abort := scope.get("extensions", {}).get(ABORT):

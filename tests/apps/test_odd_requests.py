@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from apps.api import lean
+from apps.api.watch_hub import Watcher
+from controlplane.apimachinery.errors import TooManyRequests
 from tests.apps.direct_site import MAPS, ONE, Answer, Site, site_with_a_map
 from tests.builders.documents import config_map
 
@@ -71,3 +73,16 @@ def test_an_empty_header_accept_counts_as_absent(site: Site) -> None:
     for method, path, status in (("GET", ONE, 200), ("GET", MAPS, 200), ("POST", MAPS, 201)):
         assert statuses(site, method, path, Accept="") == {status}, (method, path)
     assert site.directly(ONE, Accept="").status == 200
+
+
+def test_a_watch_above_the_limit_of_its_user_is_refused_with_a_status(site: Site) -> None:
+    class Full:
+        async def add(self, watcher: Watcher) -> None:
+            raise TooManyRequests(f"{watcher.stream.user} has 1 watches open", retry_after_seconds=5)
+
+    site.shell.feeding = Full()  # type: ignore[assignment]  # only `add` is called
+
+    answer = site.ask(f"{MAPS}?watch=true")
+
+    assert (answer.status, answer.headers["retry-after"]) == (429, "5")
+    assert json.loads(answer.body)["reason"] == "TooManyRequests"
