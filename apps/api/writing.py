@@ -21,7 +21,7 @@ from apps.objects.versions import object_in_version, stored_version, texts_in_ve
 from apps.objects.writer import Author, Change, document_of
 from controlplane.admission.admit import without_status
 from controlplane.apimachinery.errors import AlreadyExists, BadRequest, Conflict, NotFound
-from controlplane.apimachinery.meta import Object
+from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine.decision import Put
 from controlplane.engine.state import Outcome
 from controlplane.kind import text_of
@@ -186,12 +186,7 @@ class RequestWriter:
 
         Raises NotFound, and Conflict if a precondition fails or a Cluster still has bindings.
         """
-        deleted = self.writer.delete(
-            [self.target.ref],
-            policy=options.get("propagationPolicy", ""),
-            exact=bool(options.get("preconditions", {}).get("resourceVersion")),
-            precondition=lambda live: self._check_preconditions(live, options),
-        )
+        deleted = self._delete([self.target.ref], options)
         if not deleted:
             raise NotFound.of(self.resource.plural, self.target.name, group=self.resource.group)
         (done,) = deleted
@@ -208,12 +203,24 @@ class RequestWriter:
         return self._served(self._change(changed, exact=False), [])
 
     def delete_all(self, listing: Listing, options: Document) -> tuple[ListAnswer, list[str]]:
-        """Delete every object that the selectors match; return the objects as they were listed, and warnings."""
+        """Delete every object that the selectors match; return the objects as they were listed, and warnings.
+
+        Raises Conflict, and deletes nothing, if a precondition fails for one of them.
+        """
         page = reading.listed(self.store, self.target, listing)
         refs = [self.kind.ref(*_namespace_and_name(text)) for text in page.texts]
-        deleted = self.writer.delete(refs, policy=options.get("propagationPolicy", ""))
+        deleted = self._delete(refs, options)
         warnings = [warning for done in deleted for warning in done.warnings]
         return ListAnswer(self.resource, page.texts, page.list_meta), warnings
+
+    def _delete(self, refs: Sequence[Ref], options: Document) -> list[writer.Deleted]:
+        """Delete objects. Raises Conflict if one of them is not what the preconditions name."""
+        return self.writer.delete(
+            refs,
+            policy=options.get("propagationPolicy", ""),
+            exact=bool(options.get("preconditions", {}).get("resourceVersion")),
+            precondition=lambda live: self._check_preconditions(live, options),
+        )
 
     def _change(self, change: Callable[[Document], Document], *, exact: bool, tracked: bool = False) -> writer.Written:
         """Store what `change` makes of the live document.
@@ -276,9 +283,10 @@ class RequestWriter:
         stored = {"uid": live.metadata.uid, "resourceVersion": live.metadata.resource_version}
         for field, value in stored.items():
             if preconditions.get(field) not in (None, "", value):
-                raise self._conflict(
+                raise self.writer.conflict(
+                    live.ref,
                     f"the {field} in the precondition ({preconditions[field]}) does not match "
-                    f"that of the object ({value})"
+                    f"that of the object ({value})",
                 )
 
     def _conflict(self, why: str = "") -> Conflict:

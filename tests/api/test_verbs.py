@@ -266,6 +266,17 @@ def test_a_delete_is_held_to_its_preconditions(api: Client, namespace: str) -> N
     assert api.delete(path, {"kind": "DeleteOptions", "apiVersion": "v1", **right}).status == 200
 
 
+def test_a_collection_is_held_to_its_preconditions(api: Client, namespace: str) -> None:
+    made = [api.post(config_maps(namespace), config_map(name)).document["metadata"] for name in ("one", "two")]
+
+    refused = api.delete(config_maps(namespace), {"preconditions": {"uid": made[0]["uid"]}})
+    left = api.get(config_maps(namespace)).document["items"]
+    right = {"preconditions": {"uid": made[1]["uid"]}}
+
+    assert (refused.status, refused.document["details"]["name"], len(left)) == (409, "two", 2)
+    assert api.delete(config_maps(namespace), right, fieldSelector="metadata.name=two").status == 200
+
+
 def test_a_collection_goes_by_selector(api: Client, namespace: str) -> None:
     for name, tier in (("a", "x"), ("b", "x"), ("c", "y")):
         api.post(config_maps(namespace), config_map(name, labels={"tier": tier}))
