@@ -195,7 +195,8 @@ def prune(value: Any, lost: Fields, kept: list[Fields], schema: Schema) -> Any:
             key = element[2:]
             if element[:2] != "f:" or key not in value:
                 continue
-            new = _pruned(value[key], node, element, kept, schema.property(key) or Schema.OPEN)
+            inner = schema.property(key) or Schema.OPEN
+            new = _pruned(value[key], node, element, kept, inner, is_named=key in schema.properties)
             if new is value[key]:
                 continue
             if result is None:
@@ -211,7 +212,7 @@ def prune(value: Any, lost: Fields, kept: list[Fields], schema: Schema) -> Any:
         for item in value:
             element = element_of(item, schema)
             node = lost.get(element)
-            new = item if node is None else _pruned(item, node, element, kept, items)
+            new = item if node is None else _pruned(item, node, element, kept, items, is_named=False)
             if new is not None:
                 pruned.append(new)
         return value if len(pruned) == len(value) and all(map(_is, pruned, value)) else pruned
@@ -222,10 +223,14 @@ def _is(left: Any, right: Any) -> bool:
     return left is right
 
 
-def _pruned(value: Any, node: Fields, element: str, kept: list[Fields], schema: Schema) -> Any:
-    """Return the pruned value at a path; None: it is removed."""
+def _pruned(value: Any, node: Fields, element: str, kept: list[Fields], schema: Schema, *, is_named: bool) -> Any:
+    """Return the pruned value at a path; None: it is removed.
+
+    is_named: it is a field of the schema, which stays while a manager owns anything in it. An item of a list or an
+    entry of a map stays only while a manager owns the item itself: what others set in it does not keep it.
+    """
     owners = [fields[element] for fields in kept if element in fields]
-    if is_member(node) and not owners:
+    if is_member(node) and not (owners if is_named else any(map(is_member, owners))):
         return None
     if not node:
         return value

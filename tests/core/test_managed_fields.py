@@ -343,3 +343,22 @@ def test_a_field_below_an_empty_map_of_another_manager_is_no_conflict() -> None:
     assert owned(applied, "controller") == owned(again, "bob") == [{"f:spec": {"f:extra": {}}}]
     assert emptied["spec"]["extra"] == {}
     assert owned(emptied, "alice") == owned(emptied, "editor") == []
+
+
+def test_an_item_that_is_no_longer_applied_goes_with_what_others_have_set_in_it() -> None:
+    """Without its key, the rest of an item would be no item at all."""
+    made = apply(None, deployment(template=containers({"name": "web"}, {"name": "side", "image": "a"})))
+    changed = update(
+        made,
+        {
+            **made,
+            **deployment(template=containers({"name": "web"}, {"name": "side", "image": "a", "args": ["-v"]})),
+            "metadata": made["metadata"],
+        },
+    )
+    assert owned(changed, "controller")
+
+    after = apply(changed, deployment(template=containers({"name": "web"})))
+
+    assert after["spec"] == {"template": {"containers": [{"name": "web"}]}}
+    assert not owned(after, "controller")
