@@ -31,7 +31,7 @@ from controlplane.wire.body import decode_body
 from controlplane.wire.builtin import is_builtin
 from controlplane.wire.managed_fields import server_side_apply
 from controlplane.wire.negotiate import media_type_of
-from controlplane.wire.patch import APPLY_PATCH, apply_patch, patch_type_of
+from controlplane.wire.patch import APPLY_PATCH, JSON_PATCH, apply_patch, patch_type_of
 from controlplane.wire.prune import prune, validate_fields
 
 Document = dict[str, Any]
@@ -128,7 +128,8 @@ class RequestWriter:
         """Store a whole new state. Raises Conflict if the body is based on an older version, NotFound, Invalid."""
         document, warnings = self._known(bodies.about(self.target, body.document), body.duplicates)
         exact = bool(document["metadata"].get("resourceVersion"))
-        return self._served(self._change(lambda live: document, exact=exact), warnings)
+        is_whole = self.target.subresource != "status"  # a status is one part, which is replaced on its own
+        return self._served(self._change(lambda live: document, exact=exact, is_whole=is_whole), warnings)
 
     def patch(self, content_type: str, raw: bytes) -> WrittenAnswer:
         """Patch an object: JSON, merge, strategic merge for built-in kinds, or server-side apply."""
@@ -143,7 +144,9 @@ class RequestWriter:
             document, warnings[:] = self._known(made, [])
             return document
 
-        written = self._change(patched, exact=b"resourceVersion" in raw)
+        # Operations of a JSON Patch may test or copy any part of the object, also one that they do not change.
+        is_whole = media_type_of(content_type) == JSON_PATCH
+        written = self._change(patched, exact=b"resourceVersion" in raw, is_whole=is_whole)
         return self._served(written, warnings)
 
     def apply(self, raw: bytes) -> WrittenAnswer:
@@ -222,11 +225,19 @@ class RequestWriter:
             precondition=lambda live: self._check_preconditions(live, options),
         )
 
-    def _change(self, change: Callable[[Document], Document], *, exact: bool, tracked: bool = False) -> writer.Written:
+    def _change(
+        self,
+        change: Callable[[Document], Document],
+        *,
+        exact: bool,
+        is_whole: bool = False,
+        tracked: bool = False,
+    ) -> writer.Written:
         """Store what `change` makes of the live document.
 
         `exact`: the client named a version, so a faster write by another client raises Conflict. Otherwise the change
-        is made again. `tracked`: the document of `change` has its managedFields already.
+        is made again if it is about the same part of the object, with `is_whole` after every faster write.
+        `tracked`: the document of `change` has its managedFields already.
         """
 
         def build() -> Change:
@@ -238,7 +249,7 @@ class RequestWriter:
                 self.kind, document, live, subresource=self.target.subresource, tracked=tracked
             )
             new = stored if admitted.object is live else stored_version(self.kind, admitted.object, stored)
-            put = Put(new, stored, exact=exact)
+            put = Put(new, stored, exact=exact or is_whole)
             return Change(put, admitted.warnings, subresource=self.asked, kind=self.kind)
 
         return self.writer.change(self.target.ref, build, retry=not exact)

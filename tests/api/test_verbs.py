@@ -166,6 +166,42 @@ def test_a_patch_that_names_a_version_is_held_to_it(api: Client, namespace: str)
     assert late.status == 409
 
 
+@pytest.mark.parametrize("by", ["test of a JSON Patch", "PUT"])
+def test_what_a_write_says_of_other_parts_of_the_object_holds_when_it_is_stored(
+    server: Server, namespace: str, by: str
+) -> None:
+    path, done = config_maps(namespace, "one"), threading.Event()
+    api = server.client()
+    api.post(config_maps(namespace), config_map("one", n="0"))
+
+    def count() -> None:
+        counting, number = server.client(), 0
+        while not done.is_set():
+            number += 1
+            counting.patch(path, {"data": {"n": str(number)}}, fieldManager="counter")
+
+    def write(number: int) -> tuple[Any, Any] | None:
+        """Set a label and say which data the object has; return that, and the data in the answer."""
+        data, labels = api.get(path).document["data"], {"x": str(number)}
+        if by == "PUT":
+            answer = api.put(path, {"metadata": {"labels": labels}, "data": data})
+        else:
+            test, add = {"op": "test", "path": "/data", "value": data}, {"op": "add", "path": "/metadata/labels"}
+            answer = api.patch(path, [test, {**add, "value": labels}], "application/json-patch+json")
+        assert answer.status in (200, 422), answer.body
+        return (data, answer.document["data"]) if answer.status == 200 else None
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        counting = pool.submit(count)
+        try:
+            written = list(filter(None, map(write, range(100))))
+        finally:
+            done.set()
+    counting.result()
+    assert written
+    assert all(said == stored for said, stored in written)
+
+
 def test_patches_without_a_version_do_not_cost_each_other_anything(server: Server, namespace: str) -> None:
     server.client().post(config_maps(namespace), config_map("one"))
 
