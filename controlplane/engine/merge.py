@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from controlplane.apimachinery.as_written import plain
 from controlplane.apimachinery.meta import Object, ObjectMeta, Ref
 from controlplane.engine.decision import ROW_CHANGES, Delete, Drop, Put, Save
 from controlplane.kind import KINDS, text_of
@@ -126,6 +127,13 @@ def _is_same(new: Object, old: Object) -> bool:
     return new is old or (new == old and same(_document(new), _document(old)))
 
 
+def _is_equal(left: Any, right: Any) -> bool:
+    """Test whether two values of a part have the same document. Untouched parts are usually the same object."""
+    if left is right or left != right:
+        return left is right
+    return same(msgspec.to_builtins(left, enc_hook=plain), msgspec.to_builtins(right, enc_hook=plain))
+
+
 def _document(obj: Object) -> Any:
     return msgspec.json.decode(text_of(obj))
 
@@ -178,17 +186,18 @@ def _merge(new: Object, old: Object, current: Object, *, upon: Collection[str]) 
     parts: dict[str, Any] = {}
     for part in (part for part in _PARTS if part in current.__struct_fields__):
         ours, base, theirs = (getattr(obj, part) for obj in (new, old, current))
-        if ours == base and part not in upon:
+        is_kept = _is_equal(ours, base)
+        if is_kept and part not in upon:
             continue
-        if theirs != base:
+        if not _is_equal(theirs, base):
             return Lost("conflict")
-        if ours != base:
+        if not is_kept:
             parts[part] = ours
     if "spec" in parts or "content" in parts:
         changes["generation"] = current.metadata.generation + (new.metadata.generation - old.metadata.generation)
     metadata: ObjectMeta = replace(current.metadata, **changes)
     merged = replace(current, metadata=metadata, **parts)
-    return Same(current) if merged == current else _finished(merged, True)
+    return Same(current) if _is_same(merged, current) else _finished(merged, True)
 
 
 def check_generation(change: Put) -> None:

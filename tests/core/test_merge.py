@@ -88,6 +88,15 @@ def test_equal_objects_with_different_documents_are_an_edit() -> None:
 
     assert isinstance(merge_change(Put(new, old), old), Write)
 
+    labelled = old.with_meta(resource_version="2", labels={"by": "another"})
+    merged = merge_change(Put(new, old), labelled)
+    assert isinstance(merged, Write)
+    assert (merged.new.metadata.labels, merged.new.content) == ({"by": "another"}, {"data": {"debug": True}})
+    assert merged.new.content["data"]["debug"] is True
+
+    third = template("ConfigMap", "settings", data={"debug": 2})
+    assert merge_change(Put(third, old), new.with_meta(resource_version="2")) == Lost("conflict")
+
 
 @pytest.mark.parametrize(("asked", "stored"), [(None, 0), (0, 0), (30, 30)])
 def test_a_deletion_that_finalizers_delay_keeps_the_time_that_was_asked_for(asked: int | None, stored: int) -> None:
