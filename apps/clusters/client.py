@@ -29,7 +29,7 @@ from apps.clusters.answers import (
     untrusted,
 )
 from apps.clusters.connection import connector, credentials, through
-from apps.clusters.object_urls import Unservable, object_path
+from apps.clusters.object_urls import Unservable, object_path, object_path_by
 from apps.clusters.response_reader import PROBE_BYTES, Account, TooMuch, lines, whole
 from apps.clusters.watch_events import Expired, event_of, object_of
 from apps.objects.address_guard import CheckedResolver, check
@@ -435,10 +435,9 @@ class MemberClient:
 
         Code 404: the object does not exist, or is not managed by Lifeboat.
         """
-        try:
-            path = object_path(question.manifest)
-        except Unservable as error:
-            return Answer(404, problem=str(error))
+        path = await self._path(question)
+        if isinstance(path, Answer):
+            return path
         current = await self._read(question.target, path)
         if not current.ok:
             return current
@@ -453,6 +452,17 @@ class MemberClient:
             question.target, "DELETE", path, body=options | ({"preconditions": {"uid": uid}} if uid else {})
         )
         return answer if not answer.ok else await self._gone(question.target, path)
+
+    async def _path(self, question: Discard) -> str | Answer:
+        """Return the URL path of an object to remove, or why there is none.
+
+        The definition of its kind may be gone from Lifeboat while the member was away. Then the member knows the path.
+        """
+        try:
+            return object_path(question.manifest)
+        except Unservable:
+            plural = await discovery.plural_of(partial(self._read, question.target), question.manifest)
+            return plural if isinstance(plural, Answer) else object_path_by(plural, question.manifest)
 
     async def _gone(self, target: Target, path: str) -> Answer:
         """Return an answer with code 404 if the object is gone; REMOVING while its finalizers keep it."""

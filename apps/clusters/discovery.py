@@ -44,6 +44,19 @@ async def apis(read: Read) -> list[dict[str, Any]] | Answer:
         return Answer(0, problem=f"discovery: {first_line(error)}")
 
 
+async def plural_of(read: Read, manifest: dict[str, Any]) -> str | Answer:
+    """Return the plural name that a member has for the kind of a manifest, or an Answer that reports a failure.
+
+    Code 404: the member does not have the kind.
+    """
+    api_version, kind = manifest.get("apiVersion", ""), manifest.get("kind", "")
+    found = await _resources(read, api_version)
+    if isinstance(found, Answer):
+        return found
+    missing = Answer(404, problem=f"the cluster does not have the kind {api_version} {kind}")
+    return next((each["name"] for each in found if each["kind"] == kind), missing)
+
+
 async def _one_by_one(read: Read, groups: Any) -> list[dict[str, Any]] | Answer:
     """Return the same with a request for each API version. `groups`: the APIGroupList of the member.
 

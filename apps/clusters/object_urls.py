@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 from controlplane.apimachinery.meta import kind_key
 from controlplane.kinds import KINDS
@@ -19,9 +20,7 @@ def collection_path(api_version: str, kind: str, namespace: str = "") -> str:
         raise Unservable(
             f"{api_version} {kind}: the kind is unknown; create its CustomResourceDefinition in Lifeboat first"
         )
-    root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-    middle = f"/namespaces/{namespace}" if namespace and known.resource.namespaced else ""
-    return f"{root}{middle}/{known.resource.plural}"
+    return _collection(api_version, known.resource.plural, namespace if known.resource.namespaced else "")
 
 
 def object_path(manifest: dict[str, Any]) -> str:
@@ -29,3 +28,16 @@ def object_path(manifest: dict[str, Any]) -> str:
     metadata = manifest.get("metadata", {})
     place = collection_path(manifest.get("apiVersion", ""), manifest.get("kind", ""), metadata.get("namespace", ""))
     return f"{place}/{metadata.get('name', '')}"
+
+
+def object_path_by(plural: str, manifest: dict[str, Any]) -> str:
+    """Return the URL path of an object of a kind whose plural name the member has reported."""
+    metadata = manifest.get("metadata", {})
+    place = _collection(manifest.get("apiVersion", ""), quote(plural, safe=""), metadata.get("namespace", ""))
+    return f"{place}/{metadata.get('name', '')}"
+
+
+def _collection(api_version: str, plural: str, namespace: str) -> str:
+    root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+    middle = f"/namespaces/{namespace}" if namespace else ""
+    return f"{root}{middle}/{plural}"

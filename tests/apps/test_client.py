@@ -10,6 +10,8 @@ from contextlib import aclosing
 from datetime import timedelta
 from typing import Any
 
+import msgspec
+
 from apps.clusters.client import MemberClient
 from apps.simulator.members import Fleet
 from apps.worker.clock import monotonic_seconds
@@ -306,3 +308,57 @@ async def test_a_workload_the_member_scales_keeps_its_replicas_where_its_label_s
             spec = again.body["spec"]
             assert (spec["replicas"], spec["template"]["spec"]["containers"][0]["image"]) == (replicas, "web:2")
             await client.discard(Discard(member, workload("web:2")))
+
+
+WIDGETS = "/apis/example.org/v1/namespaces/default/widgets"
+
+
+@on_a_fleet
+async def test_an_object_is_removed_although_lifeboat_no_longer_has_the_definition_of_its_kind(
+    fleet: Fleet, client: MemberClient
+) -> None:
+    member = target(fleet)
+    metadata = {"name": "one", "namespace": "default", "labels": {MANAGED_LABEL: MANAGED_LABEL_VALUE}}
+    widget = {"apiVersion": "example.org/v1", "kind": "Widget", "metadata": metadata}
+    no_kind = await client.discard(Discard(member, widget))
+    assert (no_kind.code, no_kind.ok) == (404, False)
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    assert (await client.call(member, "POST", definitions, body=WIDGET_DEFINITION)).ok
+    assert (await client.call(member, "POST", WIDGETS, body=widget)).ok
+
+    removed = await client.discard(Discard(member, widget))
+
+    assert removed.code == 404, removed.problem
+    assert (await client.call(member, "GET", f"{WIDGETS}/one")).code == 404
+
+
+@on_a_fleet
+async def test_an_object_of_an_unknown_kind_is_not_taken_for_gone_while_the_member_does_not_say_so(
+    fleet: Fleet, client: MemberClient
+) -> None:
+    member = msgspec.structs.replace(target(fleet), token="revoked")
+    widget = {"apiVersion": "example.org/v1", "kind": "Widget", "metadata": {"name": "one", "namespace": "default"}}
+
+    answer = await client.discard(Discard(member, widget))
+
+    assert answer.code == 401
+
+
+WIDGET_DEFINITION = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "widgets.example.org"},
+    "spec": {
+        "group": "example.org",
+        "names": {"plural": "widgets", "kind": "Widget", "singular": "widget", "listKind": "WidgetList"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
