@@ -187,12 +187,16 @@ def _keeps_state(binding: Binding, task: GracefulEvictionTask, clusters: Mapping
 
 def _resource_health(binding: Binding, task: GracefulEvictionTask, clusters: Mapping[str, ClusterState] | None) -> bool:
     """Test whether all targets of the latest scheduling result are healthy. Without targets they are not
-    [graceful-timeout]."""
+    [graceful-timeout], unless the workload is scaled to zero.
+
+    A Directly task stays then: it keeps new copies from starting while the old one may run, if the workload is scaled
+    up again.
+    """
     current = binding.status.scheduler_observed_generation == binding.metadata.generation
     targets = binding.spec.clusters
-    return (
-        current and bool(targets) and all(not unhealthy_reason(binding, target, task, clusters) for target in targets)
-    )
+    if current and not targets:
+        return binding.scaled_to_zero and task.purge_mode != DIRECTLY
+    return current and all(not unhealthy_reason(binding, target, task, clusters) for target in targets)
 
 
 def _scheduled_back(binding: Binding, task: GracefulEvictionTask, clusters: Mapping[str, ClusterState] | None) -> bool:

@@ -142,10 +142,11 @@ def decide_late_removal(
 def may_be_removed(binding: Binding, cluster: str, clusters: Mapping[str, Cluster]) -> bool:
     """Test whether the copy on a cluster that is back may be removed: every wanted copy is healthy [graceful-timeout].
 
-    Copies that are wanted only because other workloads need them (propagateDeps) count as well.
+    Copies that are wanted only because other workloads need them (propagateDeps) count as well. If no copy is wanted,
+    the copy may be removed only if the workload is scaled to zero.
     """
     wanted = tuple(works.targets(binding))
-    return bool(wanted) and _all_healthy(binding, cluster, wanted, clusters)
+    return (bool(wanted) or binding.scaled_to_zero) and _all_healthy(binding, cluster, wanted, clusters)
 
 
 def _replicas_to_keep(binding: Binding, work: Work, cluster: str, clusters: Mapping[str, Cluster]) -> int:

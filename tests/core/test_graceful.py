@@ -88,6 +88,14 @@ def test_what_never_counts_as_healthy(one: Binding) -> None:
     assert cleared(one, places=places) == []
 
 
+@pytest.mark.parametrize(("mode", "gone"), [(GRACEFULLY, ["member1"]), (DIRECTLY, [])])
+def test_a_workload_that_is_scaled_to_zero_needs_no_new_copies(mode: str, gone: list[str]) -> None:
+    one = moving(task(purge_mode=mode), on={}).with_spec(replicas=0)
+
+    assert cleared(one) == []
+    assert cleared(one.with_status(scheduler_observed_generation=one.metadata.generation)) == gone
+
+
 @pytest.mark.parametrize(
     ("ready", "observed", "gone"), [(1, 0, []), (2, 0, ["member1"]), (3, 0, ["member1"]), (2, -1, [])]
 )

@@ -250,6 +250,14 @@ def test_a_copy_on_a_cluster_that_does_not_answer_replaces_nothing(other: Cluste
     assert may_be_removed(GONE, "member1", {} if other is None else {"member2": other}) is may
 
 
+def test_a_copy_of_a_workload_that_is_scaled_to_zero_is_removed_once_the_scheduler_has_seen_that() -> None:
+    stopped = DIVIDED.with_spec(replicas=0, clusters=())
+
+    assert not may_be_removed(stopped, "member1", FLEET)
+    assert may_be_removed(seen(stopped), "member1", FLEET)
+    assert not may_be_removed(seen(DIVIDED.with_spec(clusters=())), "member1", FLEET)  # no cluster was found
+
+
 @pytest.mark.parametrize(
     ("one", "wants", "ready", "keeps"),
     [

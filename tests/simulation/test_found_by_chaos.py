@@ -9,8 +9,9 @@ from controlplane import kinds
 from controlplane.eviction.rate import Bucket
 from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.policy import Toleration
-from tests.simulation.manifests import DUPLICATED
+from tests.simulation.manifests import DIVIDED, DUPLICATED, NGINX
 from tests.simulation.outages import (
+    SERVING,
     member2_fails_as_member1_is_back,
     removal_hangs,
     scale,
@@ -21,7 +22,7 @@ from tests.simulation.outages import (
     wait_until_not_ready,
     without,
 )
-from tests.simulation.stories import OFTEN, binding, placed, running
+from tests.simulation.stories import OFTEN, apply, binding, joined, placed, running
 
 SEEDS = range(4)
 
@@ -40,6 +41,26 @@ def test_a_copy_left_behind_counts_again_once_it_is_wanted_again(seed: int) -> N
 
     assert set(placed(world)) == {"member1", "member3"}
     assert {one.cluster_name for one in binding(world).status.aggregated_status} == {"member1", "member3"}
+    assert binding(world).spec.graceful_eviction_tasks == ()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("failed", ["down", "tainted"])
+def test_a_workload_that_is_scaled_to_zero_amid_its_eviction_runs_nowhere(failed: str, seed: int) -> None:
+    world = joined("member1", "member2", "member3", seed=seed)
+    apply(world, DIVIDED, f"{NGINX % 3}        resources: {{requests: {{cpu: 100m}}}}")
+    world.run(SERVING)
+    if failed == "down":
+        world.fault("member1", "down")
+    else:
+        taint(world, "member1")
+    wait_until_leaving(world)
+    scale(world, 0)
+    wait(world, 10)
+    world.fault("member1", "none")
+    wait(world, 60)
+
+    assert running(world) == {}
     assert binding(world).spec.graceful_eviction_tasks == ()
 
 

@@ -232,6 +232,11 @@ class Binding(Object, frozen=True):
         """Whether the template is a workload, which has replicas or requests resources."""
         return self.spec.replicas > 0 or self.spec.replica_requirements is not None or bool(self.spec.components)
 
+    @property
+    def scaled_to_zero(self) -> bool:
+        """Whether the template is a workload that asks for no replicas, so that it needs no copies."""
+        return self.workload and not self.spec.replicas and not self.spec.components
+
     def clusters_kept(self) -> Iterator[str]:
         """Yield the clusters whose copies must not be removed.
 
