@@ -281,7 +281,7 @@ class _BatchScheduler:
         binding_outcome.give_back(self.ledger, self.fleet, reserved.rest(outcome.clusters), times=-1)
         rows += freed(_reservations_of(snapshot), reserved, outcome.clusters, new)
         wake_at = self.applications.look_again_at(binding, now=self.now)
-        limits = self.quotas.guards(binding, new, reserved=reserved.reservations)
+        limits = self.quotas.guards(binding, new, reserved=reserved.reservations, leaving=item.leaving)
         guarded = Decision(capacity_guards=guards, quota_guards=limits, wake_at=wake_at)
         if new is binding:
             changes = _writes(binding, binding, rows)
@@ -351,7 +351,8 @@ class _BatchScheduler:
         outcome = verdict.outcome
         if isinstance(outcome, Refused):
             return question, verdict
-        exceeded = self.quotas.take(binding, binding.with_spec(clusters=outcome.clusters), reserved=reserved)
+        after = binding.with_spec(clusters=outcome.clusters)
+        exceeded = self.quotas.take(binding, after, reserved=reserved, leaving=item.leaving)
         if exceeded is None:
             return question, verdict
         self.batch.give_back(question, outcome.clusters, item.uncounted)

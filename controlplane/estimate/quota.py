@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from controlplane.apimachinery.meta import Struct
+from controlplane.apimachinery.meta import Struct, to_seconds
 from controlplane.apimachinery.quantities import NANO, Quantity, QuantityError
 from controlplane.estimate.request import CPU, bundle_of, request_of
-from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding, ResourceBindingSpec
+from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding, GracefulEvictionTask, ResourceBindingSpec
 from controlplane.kinds.federated_quota import FederatedResourceQuota, amount, counted_as, shown
 from controlplane.kinds.rows import CapacityReservation
 
@@ -46,17 +46,40 @@ def use_of(binding: Binding | None) -> Use:
     return _use(spec, len(spec.clusters) if spec.components else _replicas(spec))
 
 
-def use_of_evicted(binding: Binding, reserved: Collection[CapacityReservation]) -> Use:
-    """Return what the copies request that left lost clusters, as far as their evictions have reserved a place for them.
+def use_of_evicted(binding: Binding, reserved: Collection[CapacityReservation], leaving: Collection[str] = ()) -> Use:
+    """Return what the copies request that left lost clusters and are not placed again yet (`evicted_replicas`).
 
-    The replicas of these copies are placed again, which is no growth. `reserved`: the refuge reservations of the
-    binding.
+    The replicas of these copies are placed again, which is no growth.
+    """
+    return _use(binding.spec, evicted_replicas(binding, reserved, leaving)) if reserved else NO_USE
+
+
+def evicted_replicas(binding: Binding, reserved: Collection[CapacityReservation], leaving: Collection[str] = ()) -> int:
+    """Return how many replicas, or sets of components, left lost clusters and are not placed again yet.
+
+    They are at most what the evictions have reserved for them. `reserved`: the refuge reservations of the binding.
+    `leaving`: targets that the binding is still to be evicted from. The reservations are for their replicas as well.
     """
     spec = binding.spec
-    tasks = [task for task in spec.graceful_eviction_tasks if task.reason == TAINT_UNTOLERATED]
+    tasks = [task for task in spec.graceful_eviction_tasks if _waits_for_a_place(task, binding, reserved)]
+    staying = [target for target in spec.clusters if target.name in leaving]
     if spec.components:
-        return _use(spec, min(len(reserved), len(tasks)))
-    return _use(spec, min(sum([row.replicas for row in reserved]), sum([task.replicas or 0 for task in tasks])))
+        return min(len(reserved) - len(staying), len(tasks))
+    return min(
+        sum([row.replicas for row in reserved]) - sum([target.replicas for target in staying]),
+        sum([task.replicas or 0 for task in tasks]),
+    )
+
+
+def _waits_for_a_place(task: GracefulEvictionTask, binding: Binding, reserved: Collection[CapacityReservation]) -> bool:
+    """Test whether the copy of a task has not been placed again: its eviction made the reservations, or there was no
+    complete result since. Times of tasks and results are in whole seconds."""
+    if task.reason != TAINT_UNTOLERATED:
+        return False
+    at, last_result = task.creation_timestamp, binding.status.last_scheduled_time
+    if at is None or last_result is None or at > last_result:
+        return True
+    return any(row.made_at is not None and to_seconds(row.made_at) <= at for row in reserved)
 
 
 def _use(spec: ResourceBindingSpec, count: int) -> Use:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref, to_seconds
+from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref, condition, to_seconds
 from controlplane.controllers import CONTROLLERS
 from controlplane.controllers.failbacks import Failbacks
 from controlplane.controllers.federated_quotas import FederatedQuotas
@@ -246,24 +246,64 @@ def test_what_triggers_the_scheduler_places_no_more_than_the_quota_has_room_for(
     assert desk.said("web") == ("False", "QuotaExceeded")
 
 
-@pytest.mark.parametrize("alone", [False, True], ids=["in-one-write", "in-two-writes"])
-@pytest.mark.parametrize("where", [duplicated(least=1, most=1), placement(how=DYNAMIC)], ids=["duplicated", "divided"])
+class Outage:
+    """Four clusters in a namespace with a quota, some of which are lost."""
+
+    def __init__(self, web: Binding, *, cpu: str, alone: bool = False) -> None:
+        gates = {**FAILOVER.feature_gates, "FederatedQuotaEnforcement": True}
+        settings = replace(FAILOVER, feature_gates=gates)
+        members = [cluster(f"member{n}", room=20) for n in range(1, 5)]
+        self.story = Story(*members, quota(cpu=cpu), web, settings=settings)
+        for controller in self.story.controllers if alone else ():
+            controller.followed_by = ()
+        self.story.members.healthy = False  # so that tasks stay
+        self.story.pass_seconds(60)  # the bucket holds tokens then
+
+    def scale(self, replicas: int) -> None:
+        old = self.story.binding("web")
+        self.story.store.put(old.with_spec(replicas=replicas), old)
+        self.story.work()
+
+    def lose(self, *names: str, seconds: float = 10) -> dict[str, int]:
+        """Return where the binding is placed some time after these clusters are lost."""
+        for name in names:
+            self.story.taint(name, no_execute(at=self.story.now))
+        self.story.pass_seconds(seconds)
+        return self.story.placed("web")
+
+    def scheduled(self) -> str:
+        found = condition(self.story.binding("web").status.conditions, SCHEDULED)
+        return "" if found is None else found.reason
+
+
+IN_WRITES = pytest.mark.parametrize("alone", [False, True], ids=["in-one-write", "in-two-writes"])
+ONE_COPY = duplicated(least=1, most=1)
+
+
+@IN_WRITES
+@pytest.mark.parametrize("where", [ONE_COPY, placement(how=DYNAMIC)], ids=["duplicated", "divided"])
 def test_a_failover_in_a_namespace_over_its_quota_moves_the_copies(where: Placement, alone: bool) -> None:
     """Its use does not grow, although the evicted copy does not count until it is placed again."""
-    gates = {**FAILOVER.feature_gates, "FederatedQuotaEnforcement": True}
-    web = binding("web", where, on={"member1": 4}, replicas=4, cpu="1")
-    tried = Story(
-        *(cluster(f"member{n}") for n in range(1, 4)),
-        *(quota(cpu="2"), web),
-        settings=replace(FAILOVER, feature_gates=gates),
-    )
-    for controller in tried.controllers if alone else ():
-        controller.followed_by = ()
-    tried.taint("member1", no_execute())
-    tried.pass_seconds(5)
+    outage = Outage(binding("web", where, on={"member1": 4}, replicas=4, cpu="1"), cpu="2", alone=alone)
 
-    assert sum(tried.placed("web").values()) == 4
-    assert "member1" not in tried.placed("web")
+    placed = outage.lose("member1")
+
+    assert sum(placed.values()) == 4
+    assert "member1" not in placed
+
+
+def test_growth_between_two_evictions_of_a_binding_needs_room_in_the_quota() -> None:
+    """What is reserved for the second eviction, and the task of the first one, are no room for growth."""
+    web = binding("web", placement(how=DYNAMIC), on={"member1": 3, "member2": 3}, replicas=6, cpu="1")
+    outage = Outage(web, cpu="6")
+    outage.lose("member1", "member2", seconds=0.5)
+
+    outage.scale(9)
+    assert sum(outage.story.placed("web").values()) == 6
+    outage.story.pass_seconds(10)
+
+    assert sum(outage.story.placed("web").values()) <= 6
+    assert outage.scheduled() == "QuotaExceeded"
 
 
 @pytest.mark.parametrize(("replicas", "fits"), [(4, True), (5, False)])

@@ -45,17 +45,25 @@ class Room:
         self._quotas = quotas.quotas
         self._used = {namespace: dict(used) for namespace, used in quotas.used.items()}
 
-    def take(self, before: Binding, after: Binding, *, reserved: Collection[CapacityReservation] = ()) -> Excess | None:
+    def take(
+        self,
+        before: Binding,
+        after: Binding,
+        *,
+        reserved: Collection[CapacityReservation] = (),
+        leaving: Collection[str] = (),
+    ) -> Excess | None:
         """Return the quota that a change of a binding would exceed. None: there is room, which is now taken.
 
         `reserved`: what evictions have reserved for the binding. The evicted copies that it is for are no growth.
+        `leaving`: as in `evicted_replicas`.
         """
         namespace = before.metadata.namespace
         listed = self._quotas.get(namespace)
         if not listed:
             return None
         more, used = changes(before, after), self._used.setdefault(namespace, {})
-        if moved := use_of_evicted(before, reserved):
+        if moved := use_of_evicted(before, reserved, leaving):
             found = excess(listed, total(used, moved), difference(more, moved))
         else:
             found = excess(listed, used, more)
@@ -65,14 +73,19 @@ class Room:
         return found
 
     def guards(
-        self, before: Binding, after: Binding, *, reserved: Collection[CapacityReservation] = ()
+        self,
+        before: Binding,
+        after: Binding,
+        *,
+        reserved: Collection[CapacityReservation] = (),
+        leaving: Collection[str] = (),
     ) -> tuple[QuotaGuard, ...]:
         """Return the condition under which a change of a binding is stored: its quotas still have room for it.
 
-        `reserved`: as in `take`.
+        `reserved` and `leaving`: as in `take`.
         """
         listed = self._quotas.get(before.metadata.namespace)
-        return quota_guards(listed, before, after, moved=use_of_evicted(before, reserved)) if listed else ()
+        return quota_guards(listed, before, after, moved=use_of_evicted(before, reserved, leaving)) if listed else ()
 
 
 def namespace_quotas(state: State, refs: Iterable[Ref]) -> NamespaceQuotas:
