@@ -27,7 +27,7 @@ from controlplane.controllers.reads.namespace_quotas import (
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, CapacityGuard, Decision, Drop, Event, Guard, Put, Save
 from controlplane.engine.state import ReservedCapacity, State, Watch
-from controlplane.estimate.quota import DENIED
+from controlplane.estimate.quota import DENIED, Excess, evicted_replicas, replicas_before
 from controlplane.kinds import BINDINGS, CLUSTER, FEDERATED_QUOTA
 from controlplane.kinds.binding import SCHEDULED, TAINT_UNTOLERATED, Binding, TargetCluster
 from controlplane.kinds.binding.colocation_index import placed_with_others
@@ -344,20 +344,35 @@ class _BatchScheduler:
     def _place(self, binding: Binding, item: Item, reserved: Sequence[CapacityReservation]) -> tuple[Question, Verdict]:
         """Return the question of a binding and the verdict on it. A result that exceeds a quota is a refusal.
 
-        What the result takes of quotas is missing to the next bindings of the batch. `reserved`: what evictions have
-        reserved for the binding, which is no growth [federated-quotas].
+        Its part is the result for the replicas that the binding had before its evictions, which quotas allow. What the
+        result takes of quotas is missing to the next bindings of the batch. `reserved`: what evictions have reserved
+        for the binding, which is no growth [federated-quotas].
         """
+        question, verdict, exceeded = self._within_quotas(binding, item, reserved)
+        if exceeded is None:
+            return question, verdict
+        part, before = None, replicas_before(binding, evicted_replicas(binding, reserved, item.leaving))
+        if 0 < before < binding.spec.replicas:
+            fewer = replace(item, spec=replace(item.spec, replicas=before))
+            _, smaller, too_many = self._within_quotas(binding, fewer, reserved)
+            part = smaller.outcome.clusters if too_many is None and isinstance(smaller.outcome, Placed) else None
+        refusal = Refused(QUOTA_EXCEEDED, f"{DENIED}{exceeded}", retry=True, part=part)
+        return question, replace(verdict, outcome=refusal)
+
+    def _within_quotas(
+        self, binding: Binding, item: Item, reserved: Sequence[CapacityReservation]
+    ) -> tuple[Question, Verdict, Excess | None]:
+        """Return the question of a binding, the verdict on it, and the quota that its result exceeds. A result takes
+        its capacity and its share of the quotas if there is room for it in both."""
         question, verdict = self.batch.place(item)
         outcome = verdict.outcome
         if isinstance(outcome, Refused):
-            return question, verdict
+            return question, verdict, None
         after = binding.with_spec(clusters=outcome.clusters)
         exceeded = self.quotas.take(binding, after, reserved=reserved, leaving=item.leaving)
-        if exceeded is None:
-            return question, verdict
-        self.batch.give_back(question, outcome.clusters, item.uncounted)
-        refusal = Refused(QUOTA_EXCEEDED, f"{DENIED}{exceeded}", retry=True)
-        return question, replace(verdict, outcome=refusal)
+        if exceeded is not None:
+            self.batch.give_back(question, outcome.clusters, item.uncounted)
+        return question, verdict, exceeded
 
     def _capacity_guards(self, question: Question, grown: Sequence[str]) -> tuple[CapacityGuard, ...]:
         """Return the guards of a result: what it takes on clusters that got more replicas must still be free."""
@@ -382,7 +397,7 @@ class _BatchScheduler:
         """Keep the placement and report why no new one fits [placement-is-kept]. Retry later."""
         binding = snapshot.subject
         outcome = replace(outcome, message=self._message(verdict, outcome))
-        part = self._part(binding, outcome)
+        part = outcome.part if outcome.reason == QUOTA_EXCEEDED else self._part(binding, outcome)
         new = binding_outcome.refused(binding, outcome, part=part, now=self.now)
         abouts = (binding, template_of(binding)) if outcome.reason == QUOTA_EXCEEDED else (binding,)
         failed = tuple(Event(about, "ScheduleBindingFailed", outcome.message, warning=True) for about in abouts)

@@ -71,6 +71,20 @@ def evicted_replicas(binding: Binding, reserved: Collection[CapacityReservation]
     )
 
 
+def replicas_before(binding: Binding, evicted: int) -> int:
+    """Return how many replicas a binding asked for when it was placed last, of which so many were evicted since.
+
+    A user may have asked for more replicas since then, which a quota refuses. 0: no replicas were evicted, or the
+    workload has components, whose sets do not grow.
+    """
+    spec = binding.spec
+    if evicted <= 0 or spec.components:
+        return 0
+    if spec.placement is not None and spec.placement.divided:
+        return evicted + _replicas(spec)
+    return max([task.replicas or 0 for task in spec.graceful_eviction_tasks if task.reason == TAINT_UNTOLERATED])
+
+
 def _waits_for_a_place(task: GracefulEvictionTask, binding: Binding, reserved: Collection[CapacityReservation]) -> bool:
     """Test whether the copy of a task has not been placed again: its eviction made the reservations, or there was no
     complete result since. Times of tasks and results are in whole seconds."""

@@ -15,7 +15,7 @@ from controlplane.kinds.binding import SCHEDULED, Binding, TargetCluster
 from controlplane.kinds.rows import CapacityReservation, eviction_key
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.ledger import Ledger
-from controlplane.scheduling.schedule import Placed, Refused
+from controlplane.scheduling.schedule import QUOTA_EXCEEDED, Placed, Refused
 from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
 
 MESSAGE_LIMIT: Final = 1024
@@ -51,11 +51,14 @@ def refused(binding: Binding, outcome: Refused, *, part: tuple[TargetCluster, ..
     """Return the binding with the reason why it has no result.
 
     Its targets stay [placement-is-kept]. `part`: the targets that fit and replace them [refuge-first]. None: there are
-    none.
+    none. The part that a quota allows has all replicas that were evicted, so it counts as the last result.
     """
     kept = binding if part is None else binding.with_spec(clusters=part)
     unscheduled = Condition(SCHEDULED, "False", outcome.reason, outcome.message[:MESSAGE_LIMIT])
-    return kept.with_status(conditions=with_condition(kept.status.conditions, unscheduled, now=now))
+    last = to_seconds(now) if part is not None and outcome.reason == QUOTA_EXCEEDED else kept.status.last_scheduled_time
+    return kept.with_status(
+        conditions=with_condition(kept.status.conditions, unscheduled, now=now), last_scheduled_time=last
+    )
 
 
 def caught_up(binding: Binding) -> Binding:
