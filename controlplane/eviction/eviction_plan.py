@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.times import later
 from controlplane.eviction import operator_orders
-from controlplane.eviction.eligibility import earliest_judgement
+from controlplane.eviction.eligibility import earliest_judgement, has_unjudged_taint
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.purge import with_taint_task
 from controlplane.eviction.queue import is_recovering, without_skipped_taints
@@ -105,7 +105,8 @@ class Planner:
     def plan_row(self, row: Eviction) -> None:
         """Plan one row: move it, hold it, save it with a later due time, or drop it.
 
-        A held row that nothing holds any more is queued again. It keeps its last hold reason until it is evicted.
+        A held row that nothing holds any more is queued again. It keeps its last hold reason until it is evicted. A
+        queued row stays as it is until all copies of its binding on tainted clusters are judged.
         """
         binding, cluster = self._queue.bindings.get(Ref.parse(row.binding)), self._queue.clusters.get(row.cluster)
         checked = recheck(row, binding, cluster, clocks_from=self._queue.clocks_from, now=self._now)
@@ -115,6 +116,8 @@ class Planner:
         if isinstance(checked, Eviction):
             self.saved.append(checked)
             return
+        if row.state == QUEUED and self._waits_for_judgement(row, binding):
+            return
         outcome = self.check(row, binding, cluster)
         if isinstance(outcome, Obstacle):
             self._hold(row, binding, outcome)
@@ -122,6 +125,16 @@ class Planner:
             self.saved.append(replace(row, state=QUEUED))
         else:
             self.take(row, binding, checked, *outcome)
+
+    def _waits_for_judgement(self, row: Eviction, binding: Binding) -> bool:
+        """Test whether another cluster of the binding has a taint that is not judged yet.
+
+        Whether the binding leaves that cluster too is not known. Otherwise the refuge could add replicas there. The
+        fleet is due again when the judgement is stored.
+        """
+        return len(binding.spec.clusters) > 1 and has_unjudged_taint(
+            binding.spec, self._queue.clusters, self._queue.rows.get(row.binding, ())
+        )
 
     def take(self, row: Eviction, binding: Binding, cause: Judgement, refuge: Refuge, state: PreservedState) -> None:
         """Add a move to the plan and reserve the capacity of its refuge."""

@@ -182,11 +182,20 @@ def test_a_row_that_moves_takes_its_room_and_leaves_with_the_moves_before_it() -
     asked = Asked(twice, clusters=(LOST, cluster("b", taints=[GONE])))
     asked.answer = DryRunResult((TargetCluster("c", 2),))
 
-    found = asked.plan(row("a"), row("b"), rows=[row("x", due_at=None)])
+    found = asked.plan(row("a"), row("b"), rows=[row("a"), row("b", state=RECOVERING)])
 
     assert [move.row.cluster for move in found.moves] == asked.took == ["a", "b"]
     assert asked.without == [{"a"}, {"a", "b"}]
     assert (found.saved, found.dropped, found.held, found.exhausted) == ((), (), (), True)
+
+
+def test_a_copy_stays_until_the_taints_of_all_clusters_of_its_binding_are_judged() -> None:
+    """Otherwise the refuge could add replicas on a cluster that is lost as well, and whose row is not there yet."""
+    twice = WEB.with_spec(clusters=(TargetCluster("a", 1), TargetCluster("b", 1)), replicas=2)
+    asked = Asked(twice, clusters=(LOST, cluster("b", taints=[GONE])))
+
+    assert asked.plan(row("a")) == EvictionPlan()
+    assert [move.row.cluster for move in asked.plan(row("a"), rows=[row("a"), row("b", due_at=None)]).moves] == ["a"]
 
 
 def test_an_unwanted_row_is_dropped_and_asks_for_no_dry_run() -> None:
