@@ -42,6 +42,7 @@ from controlplane.scheduling.colocation import Applications
 from controlplane.scheduling.departures import left_for_taints
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY, live
 from controlplane.scheduling.note import Notes, detail_of, summary_of
+from controlplane.scheduling.outcome_events import deserves_event, refuge_replaced_events, success_events
 from controlplane.scheduling.question import Groups, Question
 from controlplane.scheduling.rehearsal import Rehearsal, confirmed
 from controlplane.scheduling.reserved_refuge import Reserved, freed
@@ -267,17 +268,11 @@ class _BatchScheduler:
         item = self._item(reserved, {name: row.replicas for name, row in uncounted.items()})
         question, verdict = self._place(binding, item, reserved.reservations)
         if isinstance(verdict.outcome, Refused):
-            return self._refused(snapshot, verdict, verdict.outcome, reason)
+            return self._refused(snapshot, question, verdict, verdict.outcome, reason)
         outcome = verdict.outcome
         self._show_to_next(binding, outcome)
         new = binding_outcome.placed(binding, outcome, asked_again=reason == RESCHEDULE_ASKED, now=self.now)
-        wanted = growth(question, outcome.clusters, item.uncounted) if question.workload else {}
-        guards = self._capacity_guards(
-            question, [name for name, count in wanted.items() if count > item.uncounted.get(name, 0)]
-        )
-        rows = tuple(
-            binding_outcome.capacity_reservations(binding, wanted, uncounted, asked=question.asked, now=self.now)
-        )
+        rows, guards = self._taken(binding, question, outcome.clusters, uncounted)
         binding_outcome.give_back(self.ledger, self.fleet, reserved.rest(outcome.clusters), times=-1)
         rows += freed(_reservations_of(snapshot), reserved, outcome.clusters, new)
         wake_at = self.applications.look_again_at(binding, now=self.now)
@@ -288,9 +283,9 @@ class _BatchScheduler:
             if not rows and wake_at is None:
                 return NOTHING
             return replace(guarded, changes=changes, reason=reason)
-        events = _refuge_replaced_events(binding, reserved.replaced(outcome.clusters, verdict.explanation))
-        if _deserves_event(binding, new):
-            events = (*_success_events(binding, outcome), *events)
+        events = refuge_replaced_events(binding, reserved.replaced(outcome.clusters, verdict.explanation))
+        if deserves_event(binding, new):
+            events = (*success_events(binding, outcome), *events)
         changes = _writes(new, binding, (*rows, *self._note(snapshot, verdict, reason)))
         return replace(guarded, changes=changes, events=events, reason=f"Scheduled: {reason}")
 
@@ -322,7 +317,7 @@ class _BatchScheduler:
         note = self._note(snapshot, verdict, trigger)
         return Decision(
             changes=_writes(new, binding, (*rows, *used, Drop(snapshot.hint), *note)),
-            events=_success_events(binding, verdict.outcome) if _deserves_event(binding, new) else (),
+            events=success_events(binding, verdict.outcome) if deserves_event(binding, new) else (),
             quota_guards=self.quotas.guards(binding, new, reserved=reserved),
             reason=f"Scheduled: {trigger}",
         )
@@ -374,6 +369,22 @@ class _BatchScheduler:
             self.batch.give_back(question, outcome.clusters, item.uncounted)
         return question, verdict, exceeded
 
+    def _taken(
+        self,
+        binding: Binding,
+        question: Question,
+        clusters: Sequence[TargetCluster],
+        uncounted: Mapping[str, CapacityReservation],
+    ) -> tuple[tuple[Save | Drop, ...], tuple[CapacityGuard, ...]]:
+        """Return the writes that reserve the capacity that these targets take, and the guards on it."""
+        before = {name: row.replicas for name, row in uncounted.items()}
+        wanted = growth(question, clusters, before) if question.workload else {}
+        guards = self._capacity_guards(
+            question, [name for name, count in wanted.items() if count > before.get(name, 0)]
+        )
+        rows = binding_outcome.capacity_reservations(binding, wanted, uncounted, asked=question.asked, now=self.now)
+        return tuple(rows), guards
+
     def _capacity_guards(self, question: Question, grown: Sequence[str]) -> tuple[CapacityGuard, ...]:
         """Return the guards of a result: what it takes on clusters that got more replicas must still be free."""
         if not grown or ignores_capacity(question):
@@ -393,21 +404,33 @@ class _BatchScheduler:
         note = self.notes.note(snapshot.subject, verdict, trigger=trigger, before=snapshot.note, now=self.now)
         return Save(note), Save(self.notes.names)
 
-    def _refused(self, snapshot: SchedulerSnapshot, verdict: Verdict, outcome: Refused, trigger: str) -> Decision:
-        """Keep the placement and report why no new one fits [placement-is-kept]. Retry later."""
+    def _refused(
+        self, snapshot: SchedulerSnapshot, question: Question, verdict: Verdict, outcome: Refused, trigger: str
+    ) -> Decision:
+        """Keep the placement and report why no new one fits [placement-is-kept]. Retry later.
+
+        A part that fits is placed, and takes capacity as a whole result does.
+        """
         binding = snapshot.subject
         outcome = replace(outcome, message=self._message(verdict, outcome))
         part = outcome.part if outcome.reason == QUOTA_EXCEEDED else self._part(binding, outcome)
         new = binding_outcome.refused(binding, outcome, part=part, now=self.now)
         abouts = (binding, template_of(binding)) if outcome.reason == QUOTA_EXCEEDED else (binding,)
         failed = tuple(Event(about, "ScheduleBindingFailed", outcome.message, warning=True) for about in abouts)
-        events = failed if _deserves_event(binding, new) else ()
+        events = failed if deserves_event(binding, new) else ()
         wake_at = self.now + self._retry_delay(new, outcome) if outcome.retry else None
-        rows = tuple(Drop(row) for row in _reservations_of(snapshot) if row.reserved)
+        rows: tuple[Save | Drop, ...] = tuple(Drop(row) for row in _reservations_of(snapshot) if row.reserved)
         if new is binding:
             return Decision(changes=_writes(binding, binding, rows), wake_at=wake_at)
+        guards: tuple[CapacityGuard, ...] = ()
+        if part is not None:
+            uncounted = {row.cluster: row for row in self._live(snapshot) if not row.reserved}
+            if outcome.reason != QUOTA_EXCEEDED:  # else `_place` has taken it
+                self.batch.take(question, part, {name: row.replicas for name, row in uncounted.items()})
+            taken, guards = self._taken(binding, question, part, uncounted)
+            rows += taken
         changes = _writes(new, binding, (*rows, *self._note(snapshot, verdict, trigger)))
-        return Decision(changes=changes, events=events, wake_at=wake_at, reason=outcome.reason)
+        return Decision(changes=changes, events=events, wake_at=wake_at, capacity_guards=guards, reason=outcome.reason)
 
     def _message(self, verdict: Verdict, outcome: Refused) -> str:
         """Return a refusal with a sentence for each cluster. Bindings with equal questions may share one verdict."""
@@ -472,24 +495,3 @@ def _writes(new: Binding, old: Binding, rows: tuple[Save | Drop, ...]) -> tuple[
     if not rows:
         return () if new is old else (Put(new, old),)
     return (Put(new, old, upon=("spec",)), *rows)
-
-
-def _deserves_event(old: Binding, new: Binding) -> bool:
-    """Test whether a decision deserves an Event: the clusters or the condition Scheduled changed."""
-    before, after = (condition(binding.status.conditions, SCHEDULED) for binding in (old, new))
-    return old.spec.clusters != new.spec.clusters or before != after
-
-
-def _refuge_replaced_events(binding: Binding, message: str) -> tuple[Event, ...]:
-    """Return the Events about a binding that was placed elsewhere than on the refuge that its eviction had reserved."""
-    abouts = (binding, template_of(binding)) if message else ()
-    return tuple(Event(about, "EvictionRefugeReplaced", message) for about in abouts)
-
-
-def _success_events(binding: Binding, outcome: Placed) -> tuple[Event, ...]:
-    result = ", ".join(
-        f"{target.name}:{target.replicas}" if target.replicas else target.name for target in outcome.clusters
-    )
-    message = f"Binding has been scheduled successfully. Result: {{{result}}}"
-    reason = "ScheduleBindingSucceed"
-    return Event(binding, reason, message), Event(template_of(binding), reason, message, step=True)

@@ -111,6 +111,11 @@ class Batch:
             counts = times * np.fromiter(taken.values(), dtype=np.int64, count=len(taken))
             self._ledger.reserve(self._fleet.places(taken), counts, question.asked)
 
+    def take(self, question: Question, clusters: Sequence[TargetCluster], uncounted: dict[str, int]) -> None:
+        """Reserve what the part of a refused result takes, which `place` does not reserve."""
+        if question.workload and clusters:
+            self._take_difference(question, clusters, uncounted)
+
     def give_back(self, question: Question, clusters: Sequence[TargetCluster], uncounted: dict[str, int]) -> None:
         """Release what `place` reserved for a result that is not written after all."""
         if question.workload and clusters:

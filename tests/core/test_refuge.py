@@ -5,11 +5,17 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from controlplane.kinds.binding import BindingSuspension, TargetCluster
+from controlplane.kinds.binding import (
+    TAINT_UNTOLERATED,
+    BindingPriority,
+    BindingSuspension,
+    GracefulEvictionTask,
+    TargetCluster,
+)
 from controlplane.kinds.policy import ClusterFailoverBehavior, Placement
 from controlplane.kinds.rows import CapacityReservation, PlacementHint
 from controlplane.settings import EvictionSettings
-from tests.builders.objects import binding, cluster, no_execute
+from tests.builders.objects import START, binding, cluster, no_execute
 from tests.builders.placements import by_room, by_weight, duplicated
 from tests.core.eviction_fleet import ANYWHERE, CLUSTERS, FAST, fleet
 from tests.core.fleet_story import Story
@@ -166,6 +172,20 @@ def test_a_part_goes_where_the_source_is_down_and_the_rest_stays_pending(
     story.pass_seconds(10)
 
     assert story.placed("web") == placed
+
+
+@pytest.mark.parametrize("batched", [False, True], ids=["later", "in the same batch"])
+def test_the_capacity_of_a_part_is_taken(batched: bool) -> None:
+    gone = GracefulEvictionTask("member1", replicas=4, reason=TAINT_UNTOLERATED, creation_timestamp=START)
+    where = by_room("member1", "member2")
+    web = binding("web", where, replicas=4, scheduled=False).with_spec(graceful_eviction_tasks=(gone,))
+    other = binding("other", where, replicas=3, scheduled=False)
+    lost = cluster("member1", ready="False", taints=[no_execute()])
+    story = Story(lost, cluster("member2", room=3), *((web,) if not batched else ()), settings=FAST)
+    story.store.create(*((web.with_spec(schedule_priority=BindingPriority(1)), other) if batched else (other,)))
+    story.work()
+
+    assert (story.placed("web"), story.placed("other")) == ({"member2": 3}, {})
 
 
 @pytest.mark.parametrize(("full", "moves"), [(False, True), (True, False)])
