@@ -15,6 +15,7 @@ from controlplane.apimachinery.meta import condition, to_seconds
 from controlplane.apimachinery.times import later
 from controlplane.kinds.binding import (
     HEALTHY,
+    PARTLY_RESTORED,
     SCHEDULED,
     TAINT_UNTOLERATED,
     UNHEALTHY,
@@ -290,7 +291,8 @@ def with_copies_restored(
     """Return the binding with its copies restored on recovered clusters, and the tasks that this clears.
 
     Only tasks of evictions by taints are considered, and only if scheduling failed or found no cluster. All other tasks
-    run to their end [recovered-clusters-cancel].
+    run to their end [recovered-clusters-cancel]. Replicas of a restored copy that are placed elsewhere by now get a
+    task of their own (`_surplus`).
     """
     if not scheduling_found_nothing(binding):
         return binding, ()
@@ -305,10 +307,27 @@ def with_copies_restored(
         replicas = _replicas_to_restore(binding, task, targets)
         if replicas or not binding.workload:
             targets.append(TargetCluster(task.from_cluster, replicas))
+            tasks += _surplus(binding, task, replicas)
         cleared.append(ClearedTask(task, "the cluster recovered and no other cluster was found"))
     if not cleared:
         return binding, ()
     return binding.with_spec(clusters=tuple(targets), graceful_eviction_tasks=tuple(tasks)), tuple(cleared)
+
+
+def _surplus(binding: Binding, task: GracefulEvictionTask, restored: int) -> tuple[GracefulEvictionTask, ...]:
+    """Return the task of the replicas that a restored copy has above its target: they stay until all targets are
+    healthy, because they may be the only ones that run [no-healthy-copy-lost]. (): there are none.
+
+    After an eviction with purge mode Directly, nothing of the old copy has to stay.
+    """
+    more = min(task.replicas or 0, binding.spec.replicas) - restored
+    if more <= 0 or restored <= 0 or task.purge_mode == DIRECTLY:
+        return ()
+    message = f"{restored} replicas are restored, and the others run until those on other clusters are healthy"
+    rest = replace(
+        task, replicas=more, reason=PARTLY_RESTORED, message=message, creation_timestamp=None, taint="", waited_for=()
+    )
+    return (rest,)
 
 
 def _replicas_to_restore(binding: Binding, task: GracefulEvictionTask, targets: list[TargetCluster]) -> int:

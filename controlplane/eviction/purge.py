@@ -123,7 +123,7 @@ def with_partial_task(
 ) -> Binding:
     """Return the binding with some replicas of a target moved into a task, which keeps them running for now.
 
-    The target keeps the other replicas. Only failbacks and reverts do this, so `reason` is one of IN_PART. Raises
+    The target keeps the other replicas. Only failbacks and reverts call this, so `reason` is one of IN_PART. Raises
     AssertionError if the target has no more than these replicas, or if its cluster has a task.
     """
     target = binding.spec.target(cluster)

@@ -328,6 +328,20 @@ def test_divided_gets_back_what_found_no_other_place() -> None:
     assert {target.name: target.replicas for target in after.spec.clusters} == {"member1": 2, "member2": 3}
 
 
+@pytest.mark.parametrize(("mode", "stay"), [(GRACEFULLY, [("member1", 2)]), (DIRECTLY, [])])
+def test_replicas_that_were_placed_elsewhere_stay_until_those_are_healthy(
+    mode: str, stay: list[tuple[str, int]]
+) -> None:
+    one = moving(task(replicas=4, purge_mode=mode), on={"member2": 3}, member2="Unhealthy")
+    one = one.with_spec(placement=by_weight(member1=1, member2=1), replicas=5)
+
+    after, _ = with_copies_restored(scheduled(one, "False", seen=False), {**PLACES, "member1": UP})
+
+    assert [(rest.from_cluster, rest.replicas) for rest in after.spec.graceful_eviction_tasks] == stay
+    assert after.spec.replicas_returning("member1") == (2 if stay else 0)
+    assert cleared(after) == []
+
+
 @pytest.mark.parametrize(
     ("behind", "status", "nothing"),
     [(None, "False", True), (0, "False", True), (-1, "False", True), (1, "False", False), (1, "True", False)],

@@ -9,7 +9,9 @@ from controlplane import kinds
 from controlplane.eviction.rate import Bucket
 from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.policy import Toleration
-from tests.simulation.manifests import DIVIDED, DUPLICATED, NGINX
+from tests.simulation.invariants import Watchman
+from tests.simulation.manifests import ANYWHERE, DIVIDED, DUPLICATED, NGINX, NOT_READY_MEANS_LEAVE
+from tests.simulation.member import Member
 from tests.simulation.outages import (
     SERVING,
     member2_fails_as_member1_is_back,
@@ -22,7 +24,7 @@ from tests.simulation.outages import (
     wait_until_not_ready,
     without,
 )
-from tests.simulation.stories import OFTEN, apply, binding, joined, placed, running
+from tests.simulation.stories import OFTEN, apply, binding, joined, placed, running, with_members
 
 SEEDS = range(4)
 
@@ -61,6 +63,37 @@ def test_a_workload_that_is_scaled_to_zero_amid_its_eviction_runs_nowhere(failed
     wait(world, 60)
 
     assert running(world) == {}
+    assert binding(world).spec.graceful_eviction_tasks == ()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_recovered_copy_keeps_the_replicas_that_run_nowhere_else_yet(seed: int) -> None:
+    """Only one of three lost replicas found a place, on member3, which fails before member1 recovers."""
+    room = {"member1": 3, "member2": 1, "member3": 1, "member4": 0, "member6": 0}
+    members = [Member(name, pods=pods, reports_pods=True) for name, pods in room.items()]
+    members[2].fault = "down"
+    world = with_members(*members, manifests=[NOT_READY_MEANS_LEAVE], seed=seed, settings=OFTEN)
+    Watchman().attach(world)
+    world.run(12)
+    apply(world, ANYWHERE, NGINX % 4)
+    world.run(30)
+    world.fault("member3", "none")
+    world.run(60)
+    assert running(world) == {"member1": 3, "member2": 1}
+
+    world.fault("member1", "down")
+    wait_until_leaving(world)
+    wait(world, 1)
+    assert placed(world) == {"member2": 1, "member3": 1}
+    world.fault("member3", "down")
+    wait_until_not_ready(world, "member3")
+    world.fault("member1", "none")
+    wait(world, 40)
+    assert running(world) == {"member1": 3, "member2": 1, "member3": 0}
+
+    world.fault("member3", "none")
+    wait(world, 40)
+    assert running(world) == placed(world) == {"member1": 2, "member2": 1, "member3": 1}
     assert binding(world).spec.graceful_eviction_tasks == ()
 
 

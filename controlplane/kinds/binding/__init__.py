@@ -72,7 +72,8 @@ FAILED_BACK, PARTLY_FAILED_BACK = (
     "FailbackInPart",
 )  # a whole copy, or part of its replicas
 REVERTED, PARTLY_REVERTED = "Reverted", "RevertedInPart"
-IN_PART = frozenset({PARTLY_FAILED_BACK, PARTLY_REVERTED})
+PARTLY_RESTORED = "RestoredInPart"  # the copy is a target again, and other clusters have got a part of its replicas
+IN_PART = frozenset({PARTLY_FAILED_BACK, PARTLY_REVERTED, PARTLY_RESTORED})
 
 
 class GracefulEvictionTask(Struct, frozen=True):
@@ -167,7 +168,8 @@ class ResourceBindingSpec(Struct, frozen=True):
         return next((task for task in self.graceful_eviction_tasks if task.from_cluster == cluster), None)
 
     def replicas_returning(self, cluster: str) -> int:
-        """Return the replicas that leave a cluster which stays a target, in a failback or revert of a part.
+        """Return the replicas that leave a cluster which stays a target: in a failback or revert of a part, or after
+        the recovery of a cluster (IN_PART).
 
         They run on the cluster in addition to those of the target until the task is cleared. 0: no such task.
         """
