@@ -292,7 +292,7 @@ def with_copies_restored(
 
     Only tasks of evictions by taints are considered, and only if scheduling failed or found no cluster. All other tasks
     run to their end [recovered-clusters-cancel]. Replicas of a restored copy that are placed elsewhere by now get a
-    task of their own (`_surplus`).
+    task of their own (`_surplus`). If all of them are, the task stays until those are healthy.
     """
     if not scheduling_found_nothing(binding):
         return binding, ()
@@ -305,6 +305,9 @@ def with_copies_restored(
             tasks.append(task)
             continue
         replicas = _replicas_to_restore(binding, task, targets)
+        if binding.workload and not replicas and _needed_until_healthy(binding, task, clusters):
+            tasks.append(task)
+            continue
         if replicas or not binding.workload:
             targets.append(TargetCluster(task.from_cluster, replicas))
             tasks += _surplus(binding, task, replicas)
@@ -312,6 +315,12 @@ def with_copies_restored(
     if not cleared:
         return binding, ()
     return binding.with_spec(clusters=tuple(targets), graceful_eviction_tasks=tuple(tasks)), tuple(cleared)
+
+
+def _needed_until_healthy(binding: Binding, task: GracefulEvictionTask, clusters: Mapping[str, ClusterState]) -> bool:
+    """Test whether the old copy of a task stays because its replicas do not run on other clusters yet."""
+    targets = binding.spec.clusters
+    return task.purge_mode != DIRECTLY and any(unhealthy_reason(binding, one, task, clusters) for one in targets)
 
 
 def _surplus(binding: Binding, task: GracefulEvictionTask, restored: int) -> tuple[GracefulEvictionTask, ...]:

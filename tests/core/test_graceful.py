@@ -374,7 +374,7 @@ def test_an_empty_result_counts_once_the_scheduler_has_seen_the_generation(behin
     ids=["a part is missing", "all replicas run", "no workload"],
 )
 def test_a_recovered_cluster_gets_back_what_is_missing(replicas: int, lost: int, back: dict[str, int]) -> None:
-    one = moving(task(replicas=lost), on={"member2": 3}).with_spec(
+    one = moving(task(replicas=lost), on={"member2": 3}, member2="Healthy").with_spec(
         placement=by_weight(member1=1, member2=1), replicas=replicas
     )
     if not replicas:

@@ -98,6 +98,27 @@ def test_a_recovered_copy_keeps_the_replicas_that_run_nowhere_else_yet(seed: int
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_a_policy_that_fits_nowhere_ends_no_eviction_whose_new_copy_does_not_run(seed: int) -> None:
+    """The policy is edited, and the taint removed, before the new copy is ready."""
+    world = serving("member1", "member2", "member3", seed=seed, policy=ANYWHERE, settings=OFTEN)
+    taint(world, "member1")
+    wait_until_leaving(world)
+    wait(world, 0.2)
+    policy = world.store.list(kinds.PROPAGATION_POLICY)[0]
+    nowhere = replace(policy.spec.placement.cluster_affinity, cluster_names=("nowhere",), exclude=())
+    edited = policy.with_spec(placement=replace(policy.spec.placement, cluster_affinity=nowhere))
+    assert not world.store.put(edited, policy).lost
+    wait(world, 0.2)
+    taint(world, "member1", on=False)
+    wait(world, 1)
+    assert running(world)["member1"] == 1
+
+    wait(world, 40)
+    assert sum(running(world).values()) == 3
+    assert "member1" not in running(world)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_i2_a_stop_makes_no_tokens_also_where_nothing_waits(seed: int) -> None:
     world = serving("member1", "member2", "member3", seed=seed)
     policy = world.store.list(kinds.PROPAGATION_POLICY)[0]
