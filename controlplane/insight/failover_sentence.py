@@ -15,6 +15,8 @@ CAUSES = {
     "Failback": "for a Failback",
     "FailbackInPart": "for a Failback, in part",
     "Reverted": "because a user reverted its failover",
+    "RevertedInPart": "because a user reverted its failover in part",
+    "RestoredInPart": "because its other replicas run elsewhere",
 }
 """Why a binding leaves clusters, by the reason of its eviction tasks."""
 

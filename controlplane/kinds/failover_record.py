@@ -60,7 +60,10 @@ class FailoverRecordStatus(Struct, frozen=True):
     state: Annotated[str, Meta(description="Running or Finished.")] = ""
     reason: Annotated[
         str,
-        Meta(description="Why: TaintUntolerated, ApplicationFailure, Drain, Failback, FailbackInPart, Reverted."),
+        Meta(
+            description="Why: TaintUntolerated, ApplicationFailure, Drain, Failback, FailbackInPart, Reverted, "
+            "RevertedInPart, RestoredInPart."
+        ),
     ] = ""
     purge_mode: Annotated[str, Meta(description="Gracefully, Directly or Never.")] = ""
     left: Annotated[
