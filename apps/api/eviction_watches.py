@@ -103,8 +103,8 @@ def _changes(kind: Kind, since: int, until: int) -> list[Logged]:
     sent again with the version of that change.
     """
     with binary_cursor() as cursor:
-        oldest = change_log.oldest(cursor)
         found = cursor.run(_CHANGED, (since, until, f"{_binding_kind(kind)}:")).fetchall()
+        oldest = change_log.oldest(cursor)  # after reading, because a partition may be dropped in between
     if since < oldest:
         raise Expired(f"too old resource version: {since} ({oldest})")
     if len(found) > MOST:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
-from typing import Any
 
 from django.db import close_old_connections
 
@@ -15,8 +14,10 @@ from apps.api.computed_watches import ComputedWatches, Step
 from apps.api.outgoing import SLICE
 from apps.api.watch_events import Event, in_version, shown
 from apps.api.watch_hub import BOOKMARK_SECONDS, CHUNK, CatchUp, Tailer, Watcher
-from apps.objects.listing import changes_between
-from controlplane.apimachinery.errors import StatusError
+from apps.objects import change_log
+from apps.objects.apply import binary_cursor
+from apps.objects.listing import Logged, read_changes
+from controlplane.apimachinery.errors import Expired, StatusError
 from controlplane.wire.table import Beside
 from controlplane.wire.watch import ADDED, error_frame
 
@@ -65,7 +66,7 @@ class Feeding:
             watcher.ready.clear()
             try:
                 await self._drain(watcher, write)
-            except StatusError as error:  # an object that cannot be converted, or changes that cannot be computed
+            except StatusError as error:  # an object that cannot be converted, or changes that are gone or not computed
                 await write(error_frame(error))
                 return
             if watcher.error is not None:
@@ -158,9 +159,15 @@ class Feeding:
                 watcher.seen = max(watcher.seen, until)
 
 
-def _history(kind: str, since: int, until: int) -> list[Any]:
+def _history(kind: str, since: int, until: int) -> list[Logged]:
+    """Return the next changes after a version. Raises Expired if some of them are no longer in the log."""
     try:
-        return changes_between([kind], since, until, limit=CHUNK)
+        with binary_cursor() as cursor:
+            found = read_changes(cursor, [kind], since, until, limit=CHUNK)
+            oldest = change_log.oldest(cursor)  # after reading, because a partition may be dropped in between
+        if since < oldest:
+            raise Expired(f"too old resource version: {since} ({oldest})")
+        return found
     finally:
         close_old_connections()
 

@@ -115,14 +115,8 @@ _CHANGES = f"""
     WHERE version > %s AND version <= %s AND kind = ANY(%s) ORDER BY version LIMIT %s"""
 
 
-def changes_between(kinds: Collection[str], since: int, until: int, *, limit: int) -> list[Logged]:
-    """Return the changes of kinds after the version `since` up to the version `until`, in order, at most `limit`."""
-    with binary_cursor() as cursor:
-        return read_changes(cursor, kinds, since, until, limit=limit)
-
-
 def read_changes(cursor: BinaryCursor, kinds: Collection[str], since: int, until: int, *, limit: int) -> list[Logged]:
-    """Return the same as `changes_between`, with a cursor of the caller."""
+    """Return the changes of kinds after the version `since` up to the version `until`, in order, at most `limit`."""
     found = cursor.run(_CHANGES, (since, until, texts(kinds), limit))
     return [
         Logged(version, kind, namespace, name, event, *change_log.opened_both(kind, doc, old_doc))

@@ -14,9 +14,10 @@ from django.db import connection
 from pytest_django.fixtures import Settings
 
 from apps.objects import encryption
+from apps.objects.apply import binary_cursor
 from apps.objects.encryption import SealError, keys, opened
 from apps.objects.history import timeline
-from apps.objects.listing import changes_between, page, text_of
+from apps.objects.listing import page, read_changes, text_of
 from apps.objects.store import DjangoStore
 from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.engine.decision import Put
@@ -94,6 +95,8 @@ def test_no_table_holds_a_secret_in_plain(filled: DjangoStore) -> None:
 def test_everybody_who_reads_gets_what_was_written(filled: DjangoStore) -> None:
     current = stored(filled, SECRET)
     version = int(current.metadata.resource_version)
+    with binary_cursor() as cursor:
+        watched = read_changes(cursor, ["Secret"], 0, version, limit=10)
 
     served = [
         filled.get([SECRET])[SECRET].content,
@@ -104,7 +107,7 @@ def test_everybody_who_reads_gets_what_was_written(filled: DjangoStore) -> None:
         json.loads(text_of(*SECRET) or b"{}"),
         *(json.loads(one.document) for one in filled.changes(0) if one.ref == SECRET),
         *(json.loads(one.old_document) for one in filled.changes(0) if one.ref == SECRET and one.old_document),
-        *(json.loads(one.document) for one in changes_between(["Secret"], 0, version, limit=10)),
+        *(json.loads(one.document) for one in watched),
     ]
 
     assert [one["data"] for one in served] == [{"password": DATA}] * 11

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -13,6 +14,7 @@ from django.db import connection, transaction
 
 from apps.api import watch_hub
 from apps.api.authorization import Attributes
+from apps.api.feeding import Feeding
 from apps.api.streams import Stream
 from apps.api.watch_events import Event
 from apps.objects import change_log, origin
@@ -205,6 +207,32 @@ def test_streams_end_with_410_where_changes_they_have_not_seen_were_removed_whil
                 task.cancel()
 
     assert isinstance(asyncio.run(watched()), Expired)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_watch_that_is_behind_ends_with_410_where_changes_it_has_not_sent_were_removed() -> None:
+    for name in ("one", "two"):
+        _commit(name)
+
+    async def watched() -> list[bytes]:
+        sent: list[bytes] = []
+
+        async def write(part: bytes) -> None:
+            sent.append(part)
+
+        resource = KINDS["ConfigMap"].resource
+        stream = Stream(allowed=ALLOWED, kind="ConfigMap", resource=resource, choice=EVERY_ONE, since=1)
+        watcher = watch_hub.Watcher(stream)
+        watcher.put(watch_hub.CatchUp(2))
+        with ThreadPoolExecutor(1) as pool:
+            await asyncio.wait_for(Feeding(watch_hub.Tailer(), pool).feed(watcher, write), 60)
+        return sent
+
+    with _first_partition_dropped():
+        sent = asyncio.run(watched())
+
+    assert b'"code":410' in sent[-1]
+    assert not any(b"two" in part for part in sent)
 
 
 @pytest.mark.parametrize("before_it", [lambda: None, _restored], ids=["plain", "restored"])
