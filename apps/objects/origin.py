@@ -21,6 +21,7 @@ from apps.objects.due import WRITE_LOCK
 from apps.objects.transaction import CHANGES_CHANNEL
 from controlplane.engine import restored
 from controlplane.engine.restored import Finding, Origin, RestoreHold, VersionMark
+from controlplane.settings import Settings
 
 _EPOCHS = 1_000_000  # added to the epochs of all leases, so that processes from before a restore can no longer write
 
@@ -137,10 +138,10 @@ def confirm() -> bool:
         return cursor.run(_CONFIRM).rowcount > 0
 
 
-def unprepared() -> int:
-    """Return how many objects are still due for the controllers that make Works."""
+def unprepared(settings: Settings) -> int:
+    """Return how many objects are still due for the controllers that make Works. Disabled controllers do not count."""
     with binary_cursor() as cursor:
-        return due.count_due(cursor, restored.PREPARING)
+        return due.count_due(cursor, [name for name in restored.PREPARING if settings.runs(name)])
 
 
 def release() -> None:

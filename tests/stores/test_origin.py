@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from io import StringIO
 
 import pytest
 import redis
+from django.core.management import call_command
 from django.db import connection
+from msgspec.structs import replace
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from apps.objects import change_log, origin
+from apps.objects import change_log, configuration, origin
 from apps.objects.apply import binary_cursor
 from apps.objects.store import DjangoStore
 from apps.worker import restored
 from controlplane.apimachinery.meta import Ref
 from controlplane.engine.restored import GAP, VersionMark
+from controlplane.settings import Settings
 from tests.builders.bare import template
 from tests.stores.grounds import controllers, create
 
@@ -148,11 +152,24 @@ def test_rows_of_controllers_that_make_works_count_while_they_are_worked_on(stor
     store.mark("works", refs[:2])
     store.mark("works", refs[2:], due_at=store.now() + timedelta(hours=1))
     store.mark("execution", refs[:1])
-    assert origin.unprepared() == 2
+    assert origin.unprepared(Settings()) == 2
 
     store.claim("works", limit=1, shards=1, shard=0, lease_seconds=60)
 
-    assert origin.unprepared() == 2
+    assert origin.unprepared(Settings()) == 2
+
+
+def test_a_disabled_controller_does_not_delay_the_confirmation(
+    store: DjangoStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = replace(configuration.base(), controllers=("*", "-dependencies"))
+    monkeypatch.setattr(configuration, "base", lambda: settings)
+    store.mark("dependencies", [Ref("ConfigMap", "shop", "a")])
+    origin.declare_restored("a test")
+
+    call_command("restored", "--confirm", "--wait", "0", stdout=StringIO())
+
+    assert origin.held() is None
 
 
 def test_objects_keep_their_versions(store: DjangoStore) -> None:

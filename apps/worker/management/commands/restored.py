@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from apps.objects import origin
+from apps.objects import configuration, origin
 from apps.objects.store import store
 from apps.worker import restored
 from controlplane import kinds
@@ -70,7 +70,7 @@ class Command(BaseCommand):
     def _wait_for_works(self, seconds: float) -> None:
         """Wait until Works are made from everything that changed since the backup."""
         ends, reports_at = time.monotonic() + seconds, time.monotonic() + REPORT_SECONDS
-        while left := origin.unprepared():
+        while left := origin.unprepared(configuration.base()):
             if time.monotonic() >= ends:
                 raise CommandError(
                     f"Works of {left} changed objects are not made yet, so nothing was written to members. Check that "
