@@ -16,6 +16,7 @@ from controlplane.engine.decision import Drop, Save
 from controlplane.estimate import quota
 from controlplane.kind import KINDS, Kind
 from controlplane.kinds import RESOURCE_BINDING
+from controlplane.kinds.rows import Row
 
 
 class PackedStatement(NamedTuple):
@@ -182,17 +183,26 @@ def _by_table(lines: Sequence[Line]) -> Iterable[tuple[ObjectTable, list[Line]]]
 
 
 def _row_statements(row_changes: Sequence[Save | Drop]) -> list[PackedStatement]:
-    """Return the statements that save and drop row-native values. Of several changes of one key, the last counts."""
-    tables: dict[RowTable, dict[str, Save | Drop]] = {}
+    """Return the statements that save and drop row-native values, with the result of the changes in their order.
+
+    Values are saved before others are dropped. So a Drop that comes before a Save of the same key is left out.
+    """
+    tables: dict[RowTable, tuple[dict[str, Row], dict[str, dict[Any, Row]]]] = {}
     for change in row_changes:
-        type_: Any = type(change.row)
-        tables.setdefault(row_table(type_), {})[change.row.key] = change
+        row: Row = change.row
+        saved, dropped = tables.setdefault(row_table(type(row)), ({}, {}))
+        if isinstance(change, Save):
+            saved[row.key] = row
+            dropped.pop(row.key, None)
+        else:
+            dropped.setdefault(row.key, {})[row.made] = row
+            if not row.MADE:
+                saved.pop(row.key, None)
     statements: list[PackedStatement] = []
-    for table, changes in tables.items():
-        saved = [change.row for change in changes.values() if isinstance(change, Save)]
-        dropped = [change.row for change in changes.values() if not isinstance(change, Save)]
+    for table, (saved, dropped) in tables.items():
         if saved:
-            statements.append(PackedStatement(table.save, table.pack(saved), table.save_locked))
+            statements.append(PackedStatement(table.save, table.pack(list(saved.values())), table.save_locked))
         if dropped:
-            statements.append(PackedStatement(table.drop, table.pack(dropped, fields=table.named)))
+            rows = [row for of_key in dropped.values() for row in of_key.values()]
+            statements.append(PackedStatement(table.drop, table.pack(rows, fields=table.named)))
     return statements

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
 from controlplane.apimachinery.meta import Condition, Object, Ref
-from controlplane.engine.decision import Decision, Delete, Guard, Put
+from controlplane.engine.decision import Decision, Delete, Drop, Guard, Put, Save
 from controlplane.engine.state import Claim
 from controlplane.kind import text_of
 from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.binding import TargetCluster
+from controlplane.kinds.rows import CapacityReservation
 from tests.builders.bare import binding
 from tests.stores.grounds import PLACER, USER, DjangoGround, Ground, MemoryGround
 
 NAMES = ("web", "db", "cache")
 STEPS = 40
+MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Script:
@@ -108,6 +110,20 @@ class Script:
         return self.store.apply(batch, **given)
 
 
+def _reservation(draw: random.Random) -> CapacityReservation:
+    made_at = MOMENT + timedelta(seconds=draw.randrange(3))
+    return CapacityReservation(draw.choice(NAMES), "a binding", "member1", draw.randrange(1, 4), "{}", made_at)
+
+
+def _rows_after_each_batch(store: Any, seed: int) -> Iterator[object]:
+    """Write batches with several changes of the same row-native values; yield what is stored after each batch."""
+    draw = random.Random(seed)
+    for _ in range(STEPS):
+        changes = [draw.choice((Save, Drop))(_reservation(draw)) for _ in range(draw.randrange(1, 7))]
+        store.apply([(None, Decision(changes=(change,))) for change in changes], by=PLACER)
+        yield store.rows(CapacityReservation, "key", NAMES)
+
+
 def _ref(name: str) -> Ref:
     return Ref(RESOURCE_BINDING, "shop", name)
 
@@ -125,3 +141,11 @@ def test_both_stores_do_the_same_with_the_same_decisions(seed: int) -> None:
     memory, database = Script(MemoryGround(), seed), Script(DjangoGround(), seed)
     for number in range(STEPS):
         assert memory.step() == database.step(), f"step {number} of seed {seed}"
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("seed", range(4))
+def test_both_stores_keep_the_same_rows_after_several_changes_of_one_in_a_batch(seed: int) -> None:
+    memory, database = (_rows_after_each_batch(ground.store, seed) for ground in (MemoryGround(), DjangoGround()))
+    for number, (left, right) in enumerate(zip(memory, database, strict=True)):
+        assert left == right, f"batch {number} of seed {seed}"
