@@ -19,7 +19,7 @@ from apps.objects.refusal import cause
 from apps.objects.store import DjangoStore
 from apps.worker import restored
 from apps.worker.clock import monotonic_seconds
-from apps.worker.groups import GROUPS
+from apps.worker.groups import GROUPS, INTERVAL_SECONDS
 from apps.worker.nudges import KeptNudges, Nudges
 from apps.worker.started_groups import StartedGroups
 from controlplane.controllers import CONTROLLERS
@@ -84,7 +84,7 @@ class Turn:
         self.lease_seconds: float = django_settings.LEASE_SECONDS
         self.lease: HeldLease | None = None
         self._renewed = 0.0
-        self._failed: set[str] = set()  # controllers that could not load or write a batch in this turn
+        self._left_out_until: dict[str, float] = {}  # by controller that has failed, on the monotonic clock
         self._until_due: float | None = None  # seconds from the last look until a batch can begin; None: no row
         self._collects_until: dict[str, float] = {}  # by controller, on the monotonic clock
 
@@ -141,18 +141,18 @@ class Turn:
     def work(self, *, collect: bool = False) -> int:
         """Run one batch of each controller that has due rows, in order. Return the number of objects that were claimed.
 
-        Left out are controllers that are disabled or have failed in this turn, and all once the lease is lost.
+        Left out are controllers that are disabled or have just failed, and all once the lease is lost.
         `collect`: also those that collect changes (COLLECT_FROM).
         """
         settings, seen, now = self.configuration.settings(), 0, monotonic_seconds()
         due = {
             name: max(seconds, self._collects_until.get(name, now) - now) if collect else seconds
             for name, seconds in self.store.seconds_until_due(self.shards, shard=self.shard).items()
-            if settings.runs(name) and name not in self._failed
+            if settings.runs(name) and self._left_out_until.get(name, now) <= now
         }
         self._until_due = min(due.values(), default=None)
         for controller in self.controllers:
-            if due.get(controller.name, 1.0) <= 0 and controller.name not in self._failed and self._renew():
+            if due.get(controller.name, 1.0) <= 0 and self._renew():
                 report = self._batch(controller, settings)
                 RECONCILED.labels(controller.name).inc(report.claimed)
                 self.stored(controller.name, report.stored)
@@ -160,7 +160,7 @@ class Turn:
         return seen
 
     def _batch(self, controller: Controller, settings: Settings) -> Report:
-        """Run one batch. A controller that cannot load its objects is skipped until the next turn."""
+        """Run one batch. A controller that cannot run its batch is left out for INTERVAL_SECONDS."""
         limit, began = _limits.get(controller.name, controller.batch), monotonic_seconds()
         try:
             report = run_batch(
@@ -181,8 +181,8 @@ class Turn:
         except (LeaseLost, OperationalError):
             raise
         except Exception:
-            log.exception("controller %s could not run a batch; its objects wait until the next turn", controller.name)
-            self._failed.add(controller.name)
+            log.exception("controller %s could not run a batch; its objects wait for some seconds", controller.name)
+            self._left_out_until[controller.name] = monotonic_seconds() + INTERVAL_SECONDS
             ERRORS.labels(controller.name).inc()
             return Report(controller.name)
         finally:

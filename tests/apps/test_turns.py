@@ -17,6 +17,7 @@ from apps.objects.namespaces import make_namespaces
 from apps.objects.store import DjangoStore
 from apps.worker import turn as turn_module
 from apps.worker.clock import monotonic_seconds
+from apps.worker.groups import INTERVAL_SECONDS
 from apps.worker.nudges import Nudges
 from apps.worker.started_groups import StartedGroups
 from apps.worker.turn import COLLECT_FROM, COLLECT_SECONDS, QUIET_SECONDS, Turn
@@ -232,6 +233,25 @@ def test_a_controller_that_fails_as_a_whole_does_not_stop_its_group(store: Djang
     assert store.get([BINDING]) == {}
     pass_lease_time()
     assert turn(store).once() > 0
+    assert BINDING in store.get([BINDING])
+
+
+def test_a_controller_that_has_failed_runs_again_in_a_turn_that_does_not_end(
+    store: DjangoStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn does not end while no ticks arrive, because beat or the broker is away."""
+    give_work(store)
+    one = turn(store)
+    healthy = one.controllers
+    one.controllers = (Broken(), *(controller for controller in healthy if controller.name != "policies"))
+    one.work()
+    one.controllers = healthy
+    one.work()
+    assert store.get([BINDING]) == {}, "it is not tried again at once"
+
+    monkeypatch.setattr(turn_module, "monotonic_seconds", lambda: monotonic_seconds() + INTERVAL_SECONDS)
+    one.work()
+
     assert BINDING in store.get([BINDING])
 
 
