@@ -16,7 +16,8 @@ from msgspec.structs import fields, replace
 
 from apps.objects.models import AuditEvent as Stored
 from apps.worker.channels import NotSent, post_json
-from apps.worker.leased_thread import LOOK_SECONDS, SELDOM_SECONDS, LeasedThread
+from apps.worker.clock import monotonic_seconds
+from apps.worker.leased_thread import LEASE_SECONDS, LOOK_SECONDS, SELDOM_SECONDS, LeasedThread
 from controlplane.authorization.audit_event import event_list
 from controlplane.engine.decision import Decision, Drop, Save
 from controlplane.engine.state import Actor
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 
 BATCH: Final = 400  # events in one request
 REMOVED: Final = 1000  # events that are removed at once
+SENDING_SECONDS: Final = LEASE_SECONDS / 2  # for so long requests are sent under one lease
 FIRST_RETRY_SECONDS: Final = 2.0
 LONGEST_RETRY_SECONDS: Final = 300.0
 BY: Final = Actor("audit")
@@ -42,9 +44,10 @@ class AuditDelivery(LeasedThread):
     def work(self) -> float:
         """Send the events that wait, a batch at a time, and remove events that are too old.
 
-        Returns after how many seconds to work again. With each failure in a row this becomes longer.
+        Returns after how many seconds to work again. With each failure in a row this becomes longer. 0: more wait, and
+        the lease has to be renewed first. Otherwise another process would send the same events.
         """
-        now = self.store.now()
+        now, ends = self.store.now(), monotonic_seconds() + SENDING_SECONDS
         if old := _read(Stored.objects.filter(at__lt=now - timedelta(days=settings.AUDIT_DAYS))[:REMOVED]):
             self.store.apply([(None, Decision(changes=tuple(map(Drop, old))))], by=BY)
         waiting = Stored.objects.filter(unsent=True).order_by("at")
@@ -59,6 +62,8 @@ class AuditDelivery(LeasedThread):
             self._failures = 0
             sent = tuple(Save(replace(row, unsent=False)) for row in due)
             self.store.apply([(None, Decision(changes=sent))], by=BY)
+            if monotonic_seconds() >= ends:
+                return 0.0
         return LOOK_SECONDS if settings.AUDIT_WEBHOOK else SELDOM_SECONDS
 
 

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from apps.objects import audit
 from apps.objects.models import AuditEvent as Stored
 from apps.objects.store import store
 from apps.objects.writer import Author, Change, Writer
+from apps.worker import audit_delivery
 from apps.worker.audit_delivery import AuditDelivery
+from apps.worker.leased_thread import LEASE_SECONDS
 from controlplane.engine.decision import Decision, Put, Save
 from controlplane.engine.state import Actor
 from controlplane.kind import KINDS
@@ -96,6 +99,24 @@ def test_events_that_the_webhook_refuses_are_sent_again(hook: Hook, caplog: pyte
     assert len(hook.received) == 3
     assert not Stored.objects.filter(unsent=True).exists()
     assert TOKEN not in caplog.text
+
+
+def test_a_backlog_is_sent_by_one_process_although_it_takes_longer_than_the_lease(
+    hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_delivery, "BATCH", 1)
+    clock = count(step=int(LEASE_SECONDS / 3))  # each request takes so long
+    monkeypatch.setattr(audit_delivery, "monotonic_seconds", lambda: next(clock))
+    for number in range(5):
+        write(f"shop{number}")
+    sender = delivery()
+
+    assert sender.work() == 0, "the lease is renewed before the rest is sent"
+    assert 0 < len(hook.received) < 3
+    while Stored.objects.filter(unsent=True).exists():
+        sender.work()
+
+    assert [sent["items"][0]["objectRef"]["name"] for _, sent in hook.received] == [f"shop{n}" for n in range(5)]
 
 
 def test_events_are_removed_after_their_days(settings: Any) -> None:
