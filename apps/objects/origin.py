@@ -18,6 +18,7 @@ from apps.objects import change_log, due
 from apps.objects.apply import binary_cursor
 from apps.objects.arrays import BinaryCursor
 from apps.objects.due import WRITE_LOCK
+from apps.objects.refusal import Unusable
 from apps.objects.transaction import CHANGES_CHANNEL
 from controlplane.engine import restored
 from controlplane.engine.restored import Finding, Origin, RestoreHold, VersionMark
@@ -56,8 +57,26 @@ HELD = "SELECT held_since, held_for, confirmed FROM objects_origin WHERE id = 1 
 _SEEN = """
     SELECT c.version, c.xmin::text, o.held_since, o.held_for, o.confirmed
     FROM objects_counter c LEFT JOIN objects_origin o ON o.id = 1 AND o.held_since IS NOT NULL WHERE c.id = 1"""
+_UNKNOWN = (
+    "the database is on another server than before, and Redis, which remembers its newest resourceVersion, does not "
+    "answer. Start Redis again; if the database was restored from a backup, run: manage.py restored"
+)
 _CONFIRM = "UPDATE objects_origin SET confirmed = true WHERE id = 1 AND held_since IS NOT NULL"
 _RELEASE = "UPDATE objects_origin SET held_since = NULL, held_for = '', confirmed = false WHERE id = 1"
+
+
+class OriginUnknown(Unusable):
+    """The database is on another server than before, and Redis, which knows whether it is complete, does not answer.
+
+    Like a database that is away, it is asked again a moment later.
+    """
+
+
+class Remembered(NamedTuple):
+    """What is known about an installation outside of its database."""
+
+    newest: VersionMark | None  # None: nothing
+    redis_away: bool = False  # Redis did not answer, so it may know a newer version
 
 
 class State(NamedTuple):
@@ -85,13 +104,14 @@ def state() -> State:
     return _state(stored, Origin(system, timeline, database))
 
 
-def look(remembered: Callable[[str], VersionMark | None]) -> Look:
+def look(remembered: Callable[[str], Remembered]) -> Look:
     """Find out whether the database was restored or moved; if so, raise the counter and pause writes to members.
 
-    `remembered` returns what is known about an installation outside of the database; None: nothing.
+    `remembered` returns what is known about an installation outside of the database. Raises OriginUnknown if that is
+    not enough to tell.
     """
     now = state()
-    seen = remembered(now.installation) if now.installation else None
+    seen = remembered(now.installation) if now.installation else Remembered(None)
     finding = _judged(now, seen)
     if finding.verdict == "Same" and now.kept is not None:
         return Look(finding, now)
@@ -101,7 +121,8 @@ def look(remembered: Callable[[str], VersionMark | None]) -> Look:
         again = _read(cursor, now.found)
         finding = _judged(again, seen)
         if finding.verdict != "Same":
-            _go_beyond(cursor, max(again.version, 0 if seen is None else seen.version), again.found, finding.why)
+            newest = 0 if seen.newest is None else seen.newest.version
+            _go_beyond(cursor, max(again.version, newest), again.found, finding.why)
         return Look(finding, _read(cursor, now.found))
 
 
@@ -150,10 +171,19 @@ def release() -> None:
         cursor.run(_RELEASE)
 
 
-def _judged(state: State, seen: VersionMark | None) -> Finding:
-    return restored.detect_restore(
-        state.kept, state.found, version=state.version, written_at=state.written_at, seen=seen
+def _judged(state: State, seen: Remembered) -> Finding:
+    """Return whether the database was restored or moved. Raises OriginUnknown."""
+    finding = restored.detect_restore(
+        state.kept,
+        state.found,
+        version=state.version,
+        written_at=state.written_at,
+        seen=seen.newest,
+        redis_away=seen.redis_away,
     )
+    if finding.verdict == "Unknown":
+        raise OriginUnknown(_UNKNOWN)
+    return finding
 
 
 def _go_beyond(cursor: BinaryCursor, version: int, found: Origin, why: str) -> None:

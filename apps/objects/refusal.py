@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import psycopg
+from django.db import OperationalError
 from psycopg_pool import PoolTimeout
 
 TOO_MANY, NOT_YET, NO_LOGIN, NO_DATABASE = "53300", "57P03", "28000", "3D000"
@@ -66,6 +67,10 @@ UNKNOWN: Final = "PostgreSQL is not reachable"
 REFUSES: Final = "PostgreSQL refuses connections; its log has the reason"
 
 
+class Unusable(OperationalError):
+    """The database answers, but must not be used now. The message is ours and gives users the reason."""
+
+
 def sqlstate(error: BaseException) -> str:
     """Return the SQLSTATE of an error of Django or psycopg; "": the error has none."""
     found: BaseException | None = error
@@ -78,6 +83,8 @@ def sqlstate(error: BaseException) -> str:
 
 def cause(error: BaseException) -> str:
     """Return why the database did not execute a statement, for users; with the SQLSTATE if there is one."""
+    if isinstance(error, Unusable):
+        return str(error)
     if state := sqlstate(error):
         return f"{CAUSES.get(state, 'PostgreSQL refuses')} (SQLSTATE {state})"
     if isinstance(error, PoolTimeout) or isinstance(error.__cause__, PoolTimeout):

@@ -48,7 +48,8 @@ class RestoreDetector:
         """Check the database, and raise the counter of resourceVersions if it was restored.
 
         Returns since when and why nothing is written to members; None: members are written to as usual.
-        Raises django.db.Error if the database cannot be reached.
+        Raises django.db.Error if the database cannot be reached, and OriginUnknown while it is not known whether it was
+        restored.
         """
         self._in_redis = None
         found = origin.look(self._remembered)
@@ -59,17 +60,18 @@ class RestoreDetector:
             log.warning("the database server is a different one; resourceVersions continue at %d", found.state.version)
         return found.state.held
 
-    def _remembered(self, installation: str) -> VersionMark | None:
+    def _remembered(self, installation: str) -> origin.Remembered:
         own = self._seen if installation == self._installation else None
-        self._in_redis = self._marked(installation)
+        try:
+            self._in_redis = self._marked(installation)
+        except redis.RedisError:
+            return origin.Remembered(own, redis_away=True)
         marks = [mark for mark in (own, self._in_redis) if mark is not None]
-        return max(marks, key=lambda mark: mark.version, default=None)
+        return origin.Remembered(max(marks, key=lambda mark: mark.version, default=None))
 
     def _marked(self, installation: str) -> VersionMark | None:
-        try:
-            found: Any = self._client.hmget(PREFIX + installation, "version", "at")
-        except redis.RedisError:
-            return None  # Redis is away
+        """Return what Redis remembers. Raises redis.RedisError."""
+        found: Any = self._client.hmget(PREFIX + installation, "version", "at")
         version, at = found
         return None if version is None else VersionMark(int(version), datetime.fromtimestamp(float(at), UTC))
 

@@ -44,7 +44,7 @@ PREPARING = frozenset(
     {"policies", "policy_release", "dependencies", "scheduler", "namespaces", "federated_quotas", "works"}
 )
 
-Verdict = Literal["Same", "Moved", "Restored"]
+Verdict = Literal["Same", "Moved", "Restored", "Unknown"]
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -94,7 +94,7 @@ class Finding(msgspec.Struct, frozen=True):
 
     Same: it is the same database. Moved: it is on another server or was copied, but has every version that was ever
     given out; the counter is raised and members are written to as before. Restored: the counter is raised and members
-    are only observed; `why` has the reason.
+    are only observed; `why` has the reason. Unknown: it is Moved or Restored, and Redis, which knows, does not answer.
     """
 
     verdict: Verdict
@@ -102,7 +102,13 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def detect_restore(
-    kept: Origin | None, found: Origin, *, version: int, written_at: datetime | None, seen: VersionMark | None
+    kept: Origin | None,
+    found: Origin,
+    *,
+    version: int,
+    written_at: datetime | None,
+    seen: VersionMark | None,
+    redis_away: bool = False,
 ) -> Finding:
     """Return whether the database was restored, moved, or is the same as before.
 
@@ -110,17 +116,21 @@ def detect_restore(
     found: the origin that the server reports now.
     version, written_at: the newest resourceVersion in the database and when it was written; None: the change log is
     empty.
-    seen: the version that Redis remembers; None: it remembers none.
+    seen: the newest version that Redis or this process remembers; None: none.
+    redis_away: Redis did not answer, so it may remember a newer one.
     """
     if seen is not None and seen.version > version:
         at = f"{seen.at:%Y-%m-%d %H:%M:%S} UTC"
         return Finding("Restored", f"the database is at resourceVersion {version}, but was at {seen.version} on {at}")
     if kept is None or not found.is_other_than(kept):
         return Finding("Same")
+    is_stale = seen is not None and written_at is not None and written_at - seen.at > MARK_IS_FRESH
+    if redis_away and (seen is None or is_stale):
+        return Finding("Unknown")
     if seen is None:
         why = "the database was created again or copied, and Redis has no record of its newest resourceVersion"
         return Finding("Restored", why)
-    if written_at is not None and written_at - seen.at > MARK_IS_FRESH:
+    if is_stale:
         why = (
             "the database was created again or copied, and the record of it in Redis is too old: "
             f"resourceVersion {seen.version} on {seen.at:%Y-%m-%d %H:%M:%S} UTC"

@@ -54,6 +54,22 @@ def test_a_restore_is_distinguished_from_a_move(
     assert bool(finding.why) == (verdict == "Restored")
 
 
+@pytest.mark.parametrize(
+    ("found", "seen", "verdict"),
+    [
+        pytest.param(replace(HERE, timeline=2), VersionMark(90, STALE), "Unknown", id="its own mark is too old"),
+        pytest.param(replace(HERE, database=2), None, "Unknown", id="nothing remembered"),
+        pytest.param(replace(HERE, timeline=2), VersionMark(99, FRESH), "Moved", id="a process that has just looked"),
+        pytest.param(replace(HERE, timeline=2), VersionMark(101, STALE), "Restored", id="a version is missing"),
+        pytest.param(HERE, None, "Same", id="the same database"),
+    ],
+)
+def test_while_redis_is_away_only_what_is_certain_is_decided(
+    found: Origin, seen: VersionMark | None, verdict: str
+) -> None:
+    assert detect_restore(HERE, found, version=100, written_at=NOW, seen=seen, redis_away=True).verdict == verdict
+
+
 def test_a_raise_leaves_out_more_versions_than_can_have_been_written() -> None:
     assert restored.raised_version(7) == 100_001_000_000
     assert restored.raised_version(100_001_000_000) == 200_001_000_000

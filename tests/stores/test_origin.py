@@ -9,13 +9,14 @@ from io import StringIO
 import pytest
 import redis
 from django.core.management import call_command
-from django.db import connection
+from django.db import OperationalError, connection
 from msgspec.structs import replace
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from apps.objects import change_log, configuration, origin
 from apps.objects.apply import binary_cursor
+from apps.objects.refusal import cause
 from apps.objects.store import DjangoStore
 from apps.worker import restored
 from controlplane.apimachinery.meta import Ref
@@ -99,10 +100,43 @@ def test_a_standby_that_took_over_without_a_loss_serves_members_and_ends_watches
     assert events(store) == []
 
 
+def test_a_standby_that_took_over_while_redis_is_away_pauses_nothing(
+    store: DjangoStore, redis_client: redis.Redis
+) -> None:
+    create(store, template("a"))
+    api = restored.RestoreDetector(redis_client)
+    api.check()
+    sql("UPDATE objects_origin SET timeline = timeline + 1")
+    worker = restored.RestoreDetector(redis.Redis(port=1, retry=Retry(NoBackoff(), 0)))
+
+    with pytest.raises(OperationalError) as raised:
+        worker.check()
+
+    assert "Start Redis again" in cause(raised.value)
+    assert origin.held() is None
+    assert api.check() is None
+    assert worker.check() is None, "a process that knows has noted it in the database"
+
+
+def test_a_person_declares_a_restore_while_redis_is_away(
+    store: DjangoStore, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(store, template("a"))
+    restored.RestoreDetector(redis_client).check()
+    sql("UPDATE objects_origin SET timeline = timeline + 1")
+    away = restored.RestoreDetector(redis.Redis(port=1, retry=Retry(NoBackoff(), 0)))
+    monkeypatch.setattr(restored, "detector", lambda: away)
+
+    call_command("restored", stdout=StringIO())
+
+    assert (held := origin.held()) is not None
+    assert "a person ran" in held.why
+
+
 def test_of_several_processes_that_notice_one_raises(store: DjangoStore) -> None:
     create(store, template("a"))
-    origin.look(lambda installation: None)
-    seen = VersionMark(50, datetime.now(UTC))
+    origin.look(lambda installation: origin.Remembered(None))
+    seen = origin.Remembered(VersionMark(50, datetime.now(UTC)))
 
     first, second = (origin.look(lambda installation: seen) for _ in range(2))
 

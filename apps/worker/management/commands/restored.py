@@ -47,7 +47,10 @@ class Command(BaseCommand):
             self._declare(options["beyond"])
 
     def _declare(self, beyond: int) -> None:
-        held = restored.detector().check()
+        try:
+            held = restored.detector().check()
+        except origin.OriginUnknown:
+            held = None  # the person who runs this command knows
         if held is None or beyond > store().current_version():
             state = origin.declare_restored(DECLARED, beyond=beyond)
             restored.report(state)
