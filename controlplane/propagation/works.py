@@ -47,6 +47,7 @@ from controlplane.propagation.overrides import Overridden
 API_VERSION, KIND = "work.karmada.io/v1alpha1", "Work"
 ABORT, OVERWRITE = "abort", "overwrite"
 IMPERSONATOR_KINDS = ("ClusterRole", "ClusterRoleBinding")
+_OF_SOME_WORKS = (APPLIED_OVERRIDES, APPLIED_CLUSTER_OVERRIDES, DRIFT_ANNOTATION)
 
 Document = dict[str, Any]
 
@@ -308,13 +309,14 @@ def is_of(work: Work, binding: Binding) -> bool:
 
 
 def updated(stored: Work, wanted: Work) -> Work:
-    """Return a stored Work with the content of the wanted Work. If nothing changes, the same object is returned."""
+    """Return a stored Work with the content of the wanted Work. If nothing changes, the same object is returned.
+
+    Labels and annotations of others stay. An annotation that only some Works have is removed if it is not wanted.
+    """
     metadata = stored.metadata
     labels = {**metadata.labels, **wanted.metadata.labels}
     annotations = {
-        key: value
-        for key, value in metadata.annotations.items()
-        if key not in (APPLIED_OVERRIDES, APPLIED_CLUSTER_OVERRIDES)
+        key: value for key, value in metadata.annotations.items() if key not in _OF_SOME_WORKS
     } | wanted.metadata.annotations
     return stored.with_spec(
         workload=wanted.spec.workload,

@@ -8,6 +8,7 @@ from controlplane.apimachinery.meta import Condition, Ref
 from controlplane.apimachinery.names import (
     BINDING_ANNOTATION,
     DIRECTLY_UNREACHABLE_ANNOTATION,
+    DRIFT_ANNOTATION,
     LEFTOVER_ANNOTATION,
     WORK_FINALIZER,
 )
@@ -139,6 +140,19 @@ def test_a_token_secret_reaches_members_without_the_token_and_the_account_of_the
     notes = manifest["metadata"]["annotations"]
     assert {name: value for name, value in notes.items() if name in (*account, "team")} == {**account, "team": "a"}
     assert not [name for name, value in notes.items() if "service-account.uid" in f"{name} {value}"]
+
+
+def test_a_work_loses_the_drift_mode_that_its_template_does_not_ask_for_any_more() -> None:
+    web = deployment()
+    story = Story(*MEMBERS, policy("all"), web)
+    story.place(web, member1=3)
+    before = story.template(web)
+    story.edit(before.with_meta(annotations={**before.metadata.annotations, DRIFT_ANNOTATION: "Report"}))
+    assert story.works()["member1"].metadata.annotations[DRIFT_ANNOTATION] == "Report"
+
+    story.edit(story.template(web).with_meta(annotations=before.metadata.annotations))
+
+    assert DRIFT_ANNOTATION not in story.works()["member1"].metadata.annotations
 
 
 def test_suspension_holds_back_the_clusters_it_names() -> None:
