@@ -66,11 +66,20 @@ def overridden(manifest: Document, overriders: Overriders) -> Document:
         manifest = _with_field(manifest, field)
     if overriders.plaintext:
         manifest = _patched(manifest, overriders.plaintext, _plaintext_operation, "plaintext")
-        if not isinstance(manifest, dict) or not all(
-            isinstance(manifest.get(key), str) for key in ("apiVersion", "kind")
-        ):
-            raise OverrideError("plaintext: the result is not an object with apiVersion and kind")
+        _check_object(manifest)
     return manifest
+
+
+def _check_object(manifest: Any) -> None:
+    """Raise OverrideError if a patched manifest is no object that a Work can carry: its head has to be readable."""
+    if not isinstance(manifest, dict) or not all(isinstance(manifest.get(key), str) for key in ("apiVersion", "kind")):
+        raise OverrideError("plaintext: the result is not an object with apiVersion and kind")
+    metadata = manifest.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        raise OverrideError("plaintext: the result has no metadata.name")
+    for field in ("labels", "annotations"):
+        if not isinstance(metadata.get(field) or {}, dict):
+            raise OverrideError(f"plaintext: metadata.{field} of the result is not an object")
 
 
 def _operation(operator: str, path: str, value: Any) -> Document:

@@ -90,6 +90,28 @@ def test_a_policy_that_fails_for_a_cluster_stops_only_that_cluster_and_is_report
     assert said.status == "True"
 
 
+@pytest.mark.parametrize(
+    ("operation", "said"),
+    [
+        ({"operator": "remove", "path": "/metadata"}, "no metadata.name"),
+        ({"operator": "replace", "path": "/metadata", "value": "x"}, "no metadata.name"),
+        ({"operator": "remove", "path": "/metadata/name"}, "no metadata.name"),
+        ({"operator": "replace", "path": "/metadata/labels", "value": ["x"]}, "metadata.labels"),
+        ({"operator": "add", "path": "/metadata/annotations", "value": "x"}, "metadata.annotations"),
+    ],
+)
+def test_a_policy_that_spoils_the_metadata_stops_only_its_cluster(operation: dict[str, Any], said: str) -> None:
+    story, web = placed(override("broken", target=ONLY_MEMBER1, plaintext=[operation]))
+
+    assert set(story.works()) == {"member2"}
+    found = story.binding(web)
+    assert found is not None
+    reported = condition(found.status.conditions, OVERRIDES_APPLIED)
+    assert reported is not None
+    assert "cluster member1: OverridePolicy default/broken cannot be applied" in reported.message
+    assert said in reported.message
+
+
 def test_labels_and_fields_of_a_cluster_choose_at_once() -> None:
     by_label = label("l", "gold", target={"labelSelector": {"matchLabels": {"tier": "gold"}}})
     story, _ = placed(by_label)
