@@ -18,6 +18,7 @@ from controlplane.controllers.reads.interpreted_bindings import RULES_CHANGED, b
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Delete, Event, Put, deleting
 from controlplane.engine.state import Selection, State, Watch
+from controlplane.interpret import INTERPRETERS, interpreter_for
 from controlplane.interpret.customized import for_each
 from controlplane.interpret.interpreter import Dependency
 from controlplane.kinds import BINDINGS, SELECTED
@@ -26,6 +27,7 @@ from controlplane.kinds.template import Template
 from controlplane.propagation import attached_bindings, bindings
 from controlplane.settings import Settings
 
+# What built-in rules name. A rule of a user may name objects of any kind, by name or by label.
 NEEDED_KINDS = frozenset({"ConfigMap", "Secret", "ServiceAccount", "PersistentVolumeClaim", "Service", "EndpointSlice"})
 SELECTED_BY_LABEL = frozenset({"EndpointSlice"})  # of those, the kinds that workloads may select by label
 
@@ -59,23 +61,38 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
 
 
 def _workload_changed(old: Template | None, new: Template | None) -> Iterable[Ref]:
-    """The binding of a workload is due when the content of the workload changed."""
-    present = new or old
-    assert present is not None, "a change has an old or a new side"
-    if present.kind not in NEEDED_KINDS and old is not None and new is not None and old.content != new.content:
-        return (bindings.binding_ref(present.ref),)
-    return ()
+    """The binding of a workload is due when the content of the workload changed.
+
+    Rules of users also read labels and annotations.
+    """
+    if old is None or new is None or (old.content == new.content and not _rules_see_change(old, new)):
+        return ()
+    needs_nothing = new.kind in NEEDED_KINDS and interpreter_for(new.api_version, new.kind).dependencies is None
+    return () if needs_nothing else (bindings.binding_ref(new.ref),)
+
+
+def _rules_see_change(old: Template, new: Template) -> bool:
+    """Test whether labels or annotations changed, and rules of users for dependencies may read them."""
+    before, after = old.metadata, new.metadata
+    same = before.labels == after.labels and before.annotations == after.annotations
+    return not same and INTERPRETERS.any_for_dependencies
 
 
 def _needed_object_changed(old: Template | None, new: Template | None) -> Iterable[Ref]:
     """The workloads that may need an object are due when it was created or deleted, or its labels changed."""
     present = new or old
     assert present is not None, "a change has an old or a new side"
-    if present.kind not in NEEDED_KINDS:
+    if not _may_be(present.kind, NEEDED_KINDS):
         return ()
     if old is None or new is None:
         return (present.ref,)
-    return (present.ref,) if present.kind in SELECTED_BY_LABEL and old.metadata.labels != new.metadata.labels else ()
+    relabelled = old.metadata.labels != new.metadata.labels
+    return (present.ref,) if relabelled and _may_be(present.kind, SELECTED_BY_LABEL) else ()
+
+
+def _may_be(kind: str, named_by_built_in_rules: frozenset[str]) -> bool:
+    """Test whether rules may name objects of a kind: any kind while there is a rule of a user for dependencies."""
+    return kind in named_by_built_in_rules or INTERPRETERS.any_for_dependencies
 
 
 class Dependencies(Controller):
@@ -106,7 +123,8 @@ class Dependencies(Controller):
         if is_rules(origin):
             of_kind, cursor = bindings_of_kind(state, origin, after=after, limit=limit)
             return [binding.ref for binding in of_kind if binding.spec.propagate_deps], cursor
-        by_label = [str(origin._replace(name=SELECTED))] if origin.kind.rpartition("/")[2] in SELECTED_BY_LABEL else []
+        selectable = _may_be(origin.kind.rpartition("/")[2], SELECTED_BY_LABEL)
+        by_label = [str(origin._replace(name=SELECTED))] if selectable else []
         return bindings_on_clusters(state, [str(origin), *by_label], index="depends", after=after, limit=limit)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[DependenciesSnapshot | None]:

@@ -12,7 +12,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -22,6 +22,7 @@ from controlplane.kinds.interpreter_customization import OPERATIONS, Interpreter
 from controlplane.kinds.interpreter_webhook import Webhook
 
 REMEMBERED_BYTES = 64 * 2**20  # of answers
+DEPENDENCIES: Final = "InterpretDependency"
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -97,6 +98,7 @@ class Interpreters:
         self._answers: OrderedDict[str, bytes] = OrderedDict()
         self._size = 0
         self._customizations: tuple[InterpreterCustomization, ...] = ()
+        self.any_for_dependencies = False  # whether a rule of a user says what objects need, which may be of any kind
         self.revision = 0
 
     def of(self, api_version: str, kind: str) -> Interpreter:
@@ -124,12 +126,15 @@ class Interpreters:
             of_kind = scripts.setdefault((target.api_version, target.kind), {})
             for operation, text in customization.scripts():
                 script = Script(customization.metadata.name, operation, text)
-                if operation == "InterpretDependency":
+                if operation == DEPENDENCIES:
                     of_kind[operation] = (*of_kind.get(operation, ()), script)
                 else:
                     of_kind.setdefault(operation, (script,))
         self._customizations = tuple(customizations)
         self._scripts, self._hooks = scripts, tuple(sorted(hooks, key=lambda each: (each[0], each[1].name)))
+        self.any_for_dependencies = any(DEPENDENCIES in of_kind for of_kind in scripts.values()) or any(
+            webhook.offers(DEPENDENCIES) for _, webhook in self._hooks
+        )
         customized = set(scripts) if not self._hooks else {*scripts, *self._known}
         self._of = {key: rules for key, rules in self._known.items() if key not in customized}
         self.revision += 1
@@ -257,5 +262,5 @@ _FIELDS: dict[str, tuple[str, Callable[..., Any]]] = {
     ),
     "InterpretStatus": ("reflect", lambda ask, doc: _one(ask, results.status, doc)),
     "InterpretHealth": ("healthy", lambda ask, doc: _one(ask, results.health, doc)),
-    "InterpretDependency": ("dependencies", _dependencies),
+    DEPENDENCIES: ("dependencies", _dependencies),
 }

@@ -86,6 +86,10 @@ class Webhook(UserStruct, frozen=True):
         group, _, version = api_version.rpartition("/")
         return any(rule.covers(group, version, kind, operation) for rule in self.rules)
 
+    def offers(self, operation: str) -> bool:
+        """Test whether the webhook interprets an operation of any kind."""
+        return any(ALL in rule.operations or operation in rule.operations for rule in self.rules)
+
 
 class InterpreterWebhooks(Object, frozen=True):
     """Webhooks that say what the fields of kinds mean."""

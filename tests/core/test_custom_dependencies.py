@@ -1,0 +1,96 @@
+"""Rules of users may name objects of any kind, by name or by label: these follow their workloads like any others
+[dependency-propagation]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from controlplane.interpret import INTERPRETERS, Dependency
+from controlplane.kinds.interpreter_customization import (
+    CustomizationRules,
+    CustomizationSpec,
+    CustomizationTarget,
+    InterpreterCustomization,
+    LuaRule,
+)
+from controlplane.kinds.template import Template
+from controlplane.propagation import attached_bindings
+from tests.builders.bare import meta
+from tests.builders.templates import config_map, deployment, template
+from tests.core.test_customized import webhook
+from tests.core.test_dependencies import placed, story_of
+
+BY_NAME = Dependency("networking.k8s.io/v1", "NetworkPolicy", "default", "closed")
+BY_LABEL = Dependency("v1", "ConfigMap", "default", "", {"matchLabels": {"for": "web"}})
+NETWORK_POLICY = template("NetworkPolicy", "closed", version="networking.k8s.io/v1", spec={"podSelector": {}})
+ANNOTATION = "example.io/needs"
+FOLLOWS = {"web-deployment": {"member1"}}
+
+
+def _needed(workload: Template) -> list[Dependency]:
+    """Answer as a rule that reads which objects a Deployment needs from an annotation of it."""
+    found = {"name": BY_NAME, "label": BY_LABEL}
+    return [found[each] for each in workload.metadata.annotations.get(ANNOTATION, "").split(",") if each]
+
+
+@pytest.fixture(autouse=True)
+def _rule_of_a_user(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    rules = CustomizationRules(dependency_interpretation=LuaRule("…"))
+    spec = CustomizationSpec(CustomizationTarget("apps/v1", "Deployment"), rules)
+    api_version = "config.karmada.io/v1alpha1"
+    INTERPRETERS.set_rules(
+        [InterpreterCustomization(api_version, "ResourceInterpreterCustomization", metadata=meta("c"), spec=spec)]
+    )
+    monkeypatch.setattr(attached_bindings, "needed", _needed)
+    yield
+    INTERPRETERS.set_rules([])
+
+
+@pytest.mark.parametrize(
+    ("need", "made"), [("name", NETWORK_POLICY), ("label", config_map(labels={"for": "web"}))], ids=("name", "label")
+)
+def test_an_object_of_any_kind_that_is_made_later_follows_its_workload(need: str, made: Template) -> None:
+    web = deployment(annotations={ANNOTATION: need})
+    story = story_of(web)
+    story.place(web, member1=3)
+
+    story.add(made)
+
+    assert placed(story, made) == FOLLOWS
+    assert story.again() == 0
+
+
+def test_an_object_follows_while_it_has_the_labels_that_are_selected() -> None:
+    web, settings = deployment(annotations={ANNOTATION: "label"}), config_map()
+    story = story_of(web, settings)
+    story.place(web, member1=3)
+    assert placed(story, settings) == {}
+
+    story.edit(story.template(settings).with_meta(labels={"for": "web"}))
+    assert placed(story, settings) == FOLLOWS
+
+    story.edit(story.template(settings).with_meta(labels={}))
+    attached = story.binding(settings)
+    assert attached is not None
+    assert attached.metadata.deletion_timestamp is not None
+    assert story.again() == 0
+
+
+def test_a_rule_is_asked_again_when_an_annotation_of_the_workload_changes() -> None:
+    web = deployment()
+    story = story_of(web, NETWORK_POLICY)
+    story.place(web, member1=3)
+
+    stored = story.template(web)
+    story.edit(stored.with_meta(annotations={**stored.metadata.annotations, ANNOTATION: "name"}))
+
+    assert placed(story, NETWORK_POLICY) == FOLLOWS
+
+
+@pytest.mark.parametrize(("operation", "any_of_them"), [("*", True), ("InterpretDependency", True), ("Retain", False)])
+def test_a_webhook_may_name_objects_as_well(operation: str, any_of_them: bool) -> None:
+    INTERPRETERS.set_rules([], [("hooks", webhook(operation))])
+
+    assert INTERPRETERS.any_for_dependencies is any_of_them
