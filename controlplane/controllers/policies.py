@@ -35,7 +35,7 @@ from controlplane.kinds.override_policy import OverridePolicy
 from controlplane.kinds.policy import Policy
 from controlplane.kinds.rows import Eviction
 from controlplane.kinds.template import Template
-from controlplane.propagation import bindings, matching, unselected
+from controlplane.propagation import bindings, ended_claims, matching, unselected
 from controlplane.propagation.candidates import NO_CANDIDATES, Candidates
 from controlplane.propagation.lazy_activation import LAZY, LAZY_ANNOTATION, digest, lazily_active
 from controlplane.settings import Settings
@@ -49,13 +49,14 @@ class PoliciesSnapshot(Struct, frozen=True):
     """A template with its binding, the policy that claims it and all policies that may select it.
 
     `template` None: it was deleted. `binding` None: there is none yet. `claimed` None: no policy claims the template,
-    or the policy that does was deleted.
+    or the policy that does was deleted. `holder`: the same of the binding, which may still belong to another policy.
     """
 
     ref: Ref
     template: Template | None
     binding: Binding | None
     claimed: Policy | None = None
+    holder: Policy | None = None
     candidates: Candidates = NO_CANDIDATES
     priorities: dict[str, int] = {}  # value of each PriorityClass, by name
     overrides: frozenset[Ref] = frozenset()  # override policies that policies wait for, and that exist
@@ -175,7 +176,7 @@ class Policies(Controller):
         templates = state.get(refs)
         found = state.get([bindings.binding_ref(ref) for ref in refs])
         candidates, known = self._candidates(state, templates.values())
-        claims = {ref: _claiming_policy(template) for ref, template in templates.items()}
+        claims = {ref: _claiming_policy(obj) for ref, obj in (*templates.items(), *found.items())}
         missing = {claim for claim in claims.values() if claim is not None and claim not in known}
         claimed = {**known, **(state.get(sorted(missing)) if missing else {})}
         priorities = self._priorities(state, claimed.values())
@@ -189,14 +190,14 @@ class Policies(Controller):
             if template is None and binding is None:
                 snapshots.append(None)
                 continue
-            claim = claims.get(ref)
+            claim, held = claims.get(ref), claims.get(bindings.binding_ref(ref))
             possible = NO_CANDIDATES
             if template is not None:
                 possible = candidates.get(f"{template.api_version}/{template.kind}", NO_CANDIDATES)
-            policy = claimed.get(claim) if claim is not None else None
+            policies = (None if named is None else claimed.get(named) for named in (claim, held))
             waits = binding is not None and binding.ref in unjudged
             snapshots.append(
-                PoliciesSnapshot(ref, template, binding, policy, possible, priorities, overrides, quotas, waits)
+                PoliciesSnapshot(ref, template, binding, *policies, possible, priorities, overrides, quotas, waits)
             )
         return snapshots
 
@@ -307,9 +308,9 @@ def _unjudged(state: State, found: Mapping[Ref, Binding]) -> frozenset[Ref]:
     )
 
 
-def _claiming_policy(template: Template) -> Ref | None:
-    """Return the policy that the claim on a template names. None: the template carries no claim."""
-    claimant = matching.claimant(template)
+def _claiming_policy(obj: Template | Binding) -> Ref | None:
+    """Return the policy that the claim on a template or binding names. None: the object has no claim."""
+    claimant = matching.claimant(obj)
     if claimant is None:
         return None
     namespace, name = claimant
@@ -333,26 +334,14 @@ def _without_policy(
 
     Placement and copies stay as they are. An Event on the template reports it (`propagation.unselected`).
     """
-    changes = []
-    unclaimed = _without_claim(template)
-    if unclaimed is not template:
-        changes.append(Put(unclaimed, template))
-    if binding is not None:
-        released = bindings.release(binding)
-        if released is not binding:
-            changes.append(Put(released, binding))
+    released = tuple(ended_claims.of_template(template, snapshot.claimed))
+    changes = (*released, *ended_claims.of_binding(binding, template, snapshot.holder))
     possible = snapshot.candidates.possible(template)
-    report = unselected.report(template, binding, possible, lost=unclaimed is not template, now=now)
+    report = unselected.report(template, binding, possible, lost=bool(released), now=now)
     if not changes and report == unselected.NO_EVENTS:
         return NOTHING
     reason = "PolicyGone" if changes else ""
-    return Decision(changes=tuple(changes), events=report.events, wake_at=report.wake_at, reason=reason)
-
-
-def _without_claim(template: Template) -> Template:
-    labels, annotations = matching.unclaimed(template.metadata.labels, template.metadata.annotations)
-    annotations.pop(LAZY_ANNOTATION, None)
-    return template.with_meta(labels=labels, annotations=annotations)
+    return Decision(changes=changes, events=report.events, wake_at=report.wake_at, reason=reason)
 
 
 def _while_binding_is_deleted(
@@ -370,7 +359,7 @@ def _while_binding_is_deleted(
         changes = (Put(claimed, template),) if claimed is not template else ()
         decision = Decision(changes=changes, reason="ApplyPolicy") if changes else NOTHING
     elif snapshot.claimed is not None and snapshot.claimed.ref != policy.ref:
-        decision = Decision(changes=(Put(_without_claim(template), template),), reason="ApplyPolicy")
+        decision = Decision(changes=(Put(ended_claims.without_claim(template), template),), reason="ApplyPolicy")
     else:
         decision = NOTHING
     if bindings.template_ref(binding) == snapshot.ref:
@@ -389,14 +378,14 @@ def _with_policy(
             f'policy {policy.metadata.name} names PriorityClass "{wanted_class}", which does not exist: '
             "create the PriorityClass, or name an existing one in spec.schedulePriority of the policy"
         )
-        return Decision(events=(Event(template, "ApplyPolicyFailed", message, warning=True),), wake_at=now + RETRY)
+        return _waiting(snapshot, template, message, now=now)
     missing = [ref for ref in overrides_awaited(policy) if ref not in snapshot.overrides]
     if missing:
         message = (
             f"policy {policy.metadata.name} waits for {', '.join(map(str, missing))}, which its dependentOverrides "
             "name: create them, or remove the names from the policy"
         )
-        return Decision(events=(Event(template, "ApplyPolicyFailed", message, warning=True),), wake_at=now + RETRY)
+        return _waiting(snapshot, template, message, now=now)
     applied = snapshot.binding is not None and _claiming_policy(template) == policy.ref
     claimed, active = _claimed_template(template, policy, applied=applied)
     changes = [Put(claimed, template)] if claimed is not template else []
@@ -412,10 +401,20 @@ def _with_policy(
                 return Decision(wake_at=now + SOON)
             if new is not old:
                 changes.append(Put(new, old))
+    else:
+        changes += ended_claims.of_binding(snapshot.binding, template, snapshot.holder)
     if not changes:
         return NOTHING
     events = tuple(_applied(template, claimed, made)) if active else ()
     return Decision(changes=tuple(changes), events=events, reason="ApplyPolicy")
+
+
+def _waiting(snapshot: PoliciesSnapshot, template: Template, message: str, *, now: datetime) -> Decision:
+    """Report that the policy of a template cannot be applied yet. Claims of an earlier policy end if it is gone."""
+    released = ended_claims.of_template(template, snapshot.claimed)
+    changes = (*released, *ended_claims.of_binding(snapshot.binding, template, snapshot.holder))
+    event = Event(template, "ApplyPolicyFailed", message, warning=True)
+    return Decision(changes=changes, events=(event,), wake_at=now + RETRY, reason="PolicyGone" if changes else "")
 
 
 def _applied(template: Template, claimed: Template, made: Binding | None) -> Iterator[Event]:

@@ -79,12 +79,21 @@ def choose(
     PropagationPolicyPreemption): policies with `preemption: Always` may take the template from it.
     """
     winner = best(policies, template)
-    if claimed is None or claimed.metadata.deletion_timestamp is not None or not policy_precision(claimed, template):
+    if claimed is None or not keeps(claimed, template):
         return winner
     if not preemption:
         return claimed
     takers = [policy for policy in policies if policy.spec.preemption == "Always" and may_preempt(policy, claimed)]
     return best(takers, template) or claimed
+
+
+def keeps(policy: Policy | None, template: Template) -> bool:
+    """Test whether a policy keeps a template that it has claimed: the policy exists and still selects the template."""
+    return (
+        policy is not None
+        and policy.metadata.deletion_timestamp is None
+        and policy_precision(policy, template) != MISMATCH
+    )
 
 
 def may_preempt(taker: Policy, holder: Policy) -> bool:

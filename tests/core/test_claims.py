@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ from controlplane.kinds.policy import (
     Toleration,
 )
 from controlplane.kinds.template import Template
+from controlplane.propagation import matching
 from controlplane.settings import GATES, Settings
 from tests.builders.objects import START, bound, leaving, policy
 from tests.builders.templates import deployment, namespace
@@ -135,6 +137,44 @@ def test_deleting_a_policy_takes_its_claims_away_and_leaves_placement_and_copies
     assert "propagationpolicy.karmada.io/permanent-id" not in binding.metadata.labels
     assert story.template(web).metadata.labels == {"app": "web"}
     assert set(story.works()) == {"member1"}
+
+
+@pytest.mark.parametrize(
+    "waiting",
+    [
+        {"schedule_priority": SchedulePriority("KubePriorityClass", "missing")},
+        {"dependent_overrides": ("missing",)},
+        {"activation_preference": "Lazy"},
+    ],
+    ids=lambda spec: next(iter(spec)),
+)
+def test_a_deleted_policy_goes_although_the_next_one_is_not_applied_yet(waiting: dict[str, Any]) -> None:
+    web, all_ = deployment(), policy("all")
+    story = Story(*MEMBERS, all_, web, policy("next", at=START + timedelta(seconds=60), **waiting))
+    story.place(web, member1=3)
+
+    story.delete(all_)
+    story.later(seconds=3)
+
+    binding = story.binding(web)
+    assert all_.ref not in story.store.objects
+    assert binding is not None
+    assert [one.name for one in binding.spec.clusters] == ["member1"]
+    assert matching.claimant(binding) is None
+    assert matching.claimant(story.template(web)) in (None, ("default", "next"))
+
+
+def test_a_policy_that_waits_takes_nothing_from_the_one_it_preempts() -> None:
+    web, named = deployment(), ResourceSelector("apps/v1", "Deployment", name="web")
+    waiting = policy("next", named, priority=1, preemption="Always", dependent_overrides=("missing",))
+    preempting = Settings(feature_gates={**GATES, "PropagationPolicyPreemption": True})
+
+    story = Story(*MEMBERS, policy("all"), web, settings=preempting)
+    story.add(waiting)
+
+    binding = story.binding(web)
+    assert binding is not None
+    assert matching.claimant(binding) == matching.claimant(story.template(web)) == ("default", "all")
 
 
 def test_editing_a_policy_moves_the_placement_of_what_it_claims_and_nothing_else() -> None:

@@ -9,7 +9,7 @@ from controlplane import kinds
 from controlplane.apimachinery.meta import Object, OwnerReference
 from controlplane.kind import KINDS
 from controlplane.kinds.event import Event
-from controlplane.kinds.policy import ResourceSelector, SchedulePriority
+from controlplane.kinds.policy import ResourceSelector
 from controlplane.kinds.template import Template
 from controlplane.wire.table import columns_of
 from tests.builders.objects import START, policy
@@ -89,9 +89,11 @@ def test_a_lazy_policy_takes_a_template_over_once_the_binding_that_goes_is_gone(
 
 def test_a_deleted_policy_says_what_it_waits_for() -> None:
     web = deployment()
-    urgent = policy("urgent", at=START, schedule_priority=SchedulePriority("KubePriorityClass", "missing"))
     story = Story(*MEMBERS, policy("all"), web)
-    story.add(urgent)  # takes the template over once its PriorityClass is there
+    binding = story.binding(web)
+    assert binding is not None
+    other = replace(binding.spec.resource, api_version="example.org/v1")  # nothing is decided about web meanwhile
+    story.edit(binding.with_spec(resource=other))
 
     story.delete(policy("all"))
     story.later(seconds=9)
