@@ -23,7 +23,7 @@ from controlplane.controllers.reads.namespace_quotas import NO_QUOTAS, Namespace
 from controlplane.controllers.reads.policy_templates import templates_awaiting, templates_of
 from controlplane.controllers.reads.propagated_kinds import PropagatedKinds, is_propagated_namespace
 from controlplane.engine.controller import Controller, Ownership
-from controlplane.engine.decision import NOTHING, Decision, Event, Put, deleting
+from controlplane.engine.decision import NOTHING, Decision, Delete, Event, Put, deleting
 from controlplane.engine.state import State, Watch
 from controlplane.estimate.quota import DENIED
 from controlplane.eviction.eligibility import has_unjudged_taint
@@ -335,7 +335,7 @@ def _without_policy(
     Placement and copies stay as they are. An Event on the template reports it (`propagation.unselected`).
     """
     released = tuple(ended_claims.of_template(template, snapshot.claimed))
-    changes = (*released, *ended_claims.of_binding(binding, template, snapshot.holder))
+    changes = (*released, *ended_claims.of_binding(binding, template, snapshot.holder, now=now))
     possible = snapshot.candidates.possible(template)
     report = unselected.report(template, binding, possible, lost=bool(released), now=now)
     if not changes and report == unselected.NO_EVENTS:
@@ -388,7 +388,7 @@ def _with_policy(
         return _waiting(snapshot, template, message, now=now)
     applied = snapshot.binding is not None and _claiming_policy(template) == policy.ref
     claimed, active = _claimed_template(template, policy, applied=applied)
-    changes = [Put(claimed, template)] if claimed is not template else []
+    changes: list[Put | Delete] = [Put(claimed, template)] if claimed is not template else []
     made: Binding | None = None
     if active:
         old, gates = snapshot.binding, settings.feature_gates
@@ -402,7 +402,7 @@ def _with_policy(
             if new is not old:
                 changes.append(Put(new, old))
     else:
-        changes += ended_claims.of_binding(snapshot.binding, template, snapshot.holder)
+        changes += ended_claims.of_binding(snapshot.binding, template, snapshot.holder, now=now)
     if not changes:
         return NOTHING
     events = tuple(_applied(template, claimed, made)) if active else ()
@@ -412,7 +412,7 @@ def _with_policy(
 def _waiting(snapshot: PoliciesSnapshot, template: Template, message: str, *, now: datetime) -> Decision:
     """Report that the policy of a template cannot be applied yet. Claims of an earlier policy end if it is gone."""
     released = ended_claims.of_template(template, snapshot.claimed)
-    changes = (*released, *ended_claims.of_binding(snapshot.binding, template, snapshot.holder))
+    changes = (*released, *ended_claims.of_binding(snapshot.binding, template, snapshot.holder, now=now))
     event = Event(template, "ApplyPolicyFailed", message, warning=True)
     return Decision(changes=changes, events=(event,), wake_at=now + RETRY, reason="PolicyGone" if changes else "")
 

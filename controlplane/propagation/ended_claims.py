@@ -1,10 +1,14 @@
-"""Ends the claims of policies that are gone [policy-matching]."""
+"""What is left of a policy or template that is gone: claims of a policy, and the binding of a template of the same name
+[policy-matching]."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 
-from controlplane.engine.decision import Put
+from msgspec.structs import replace
+
+from controlplane.engine.decision import Delete, Put, deleting
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.policy import Policy
 from controlplane.kinds.template import Template
@@ -26,10 +30,23 @@ def of_template(template: Template, claimed: Policy | None) -> Iterator[Put]:
         yield Put(unclaimed, template)
 
 
-def of_binding(binding: Binding | None, template: Template, holder: Policy | None) -> Iterator[Put]:
-    """Yield the write that releases a binding which no policy updates now, if its policy (`holder`) is gone."""
-    if binding is None or matching.keeps(holder, template):
+def of_binding(
+    binding: Binding | None, template: Template, holder: Policy | None, *, now: datetime
+) -> Iterator[Put | Delete]:
+    """Yield the change of a binding that no policy updates now, if its policy (`holder`) or its template is gone.
+
+    The binding of an earlier template of this name is deleted, as if the new template had been created later. An
+    attached binding continues with the new template, because workloads need it.
+    """
+    if binding is None:
         return
-    released = bindings.release(binding)
-    if released is not binding:
-        yield Put(released, binding)
+    resource, uid = binding.spec.resource, template.metadata.uid
+    if resource.uid and resource.uid != uid:
+        if binding.spec.placement is not None:
+            yield deleting(binding, now=now)
+            return
+        resource = replace(resource, uid=uid, resource_version=template.metadata.resource_version)
+    released = binding if matching.keeps(holder, template) else bindings.release(binding)
+    new = released.with_spec(resource=resource)
+    if new is not binding:
+        yield Put(new, binding)

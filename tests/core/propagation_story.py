@@ -80,6 +80,13 @@ class Story:
         self.store.apply([(None, decision)], by=Actor("test"))
         self.settle()
 
+    def replace(self, old: Object, new: Object) -> None:
+        """Delete an object and create another of its name before any controller has looked at either."""
+        self.store.apply(
+            [(None, Decision(changes=(deleting(self.store.objects[old.ref], now=self.now),)))], by=Actor("test")
+        )
+        self.add(new)
+
     def template(self, one: Template) -> Template:
         found = self.store.objects[one.ref]
         assert isinstance(found, Template)

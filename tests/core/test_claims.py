@@ -177,6 +177,21 @@ def test_a_policy_that_waits_takes_nothing_from_the_one_it_preempts() -> None:
     assert matching.claimant(binding) == matching.claimant(story.template(web)) == ("default", "all")
 
 
+def test_a_released_binding_goes_with_its_template_although_a_new_one_is_there_already() -> None:
+    web, all_ = deployment(), policy("all")
+    story = Story(*MEMBERS, all_, web)
+    story.place(web, member1=3)
+    story.delete(all_)
+    fresh = replace(web, metadata=replace(web.metadata, uid="uid-fresh"))
+
+    story.replace(web, fresh)
+    story.remove_from_member("member1")
+    story.later(seconds=60)
+
+    assert story.binding(web) is None
+    assert story.works() == {}
+
+
 def test_editing_a_policy_moves_the_placement_of_what_it_claims_and_nothing_else() -> None:
     web, all_ = deployment(), policy("all")
     story = Story(*MEMBERS, all_, web)

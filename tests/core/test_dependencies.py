@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from controlplane import kinds
 from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.controllers.dependencies import Dependencies
 from controlplane.controllers.works import Works
@@ -94,6 +95,22 @@ def test_an_object_made_later_is_found_by_those_that_wait_for_it() -> None:
     story.add(settings)
 
     assert placed(story, settings) == {"web-deployment": {"member1"}}
+
+
+def test_an_object_that_is_made_anew_at_once_reaches_the_members_as_it_is_now() -> None:
+    web, settings = needing(), config_map()
+    story = story_of(web, settings)
+    story.place(web, member1=3)
+    fresh = config_map(uid="uid-fresh").with_content({"data": {"a": "new"}})
+
+    story.replace(settings, fresh)
+
+    attached = story.binding(settings)
+    assert attached is not None
+    assert attached.spec.resource.uid == "uid-fresh"
+    sent = [work.manifest for work in story.store.list(kinds.WORK) if work.manifest["kind"] == "ConfigMap"]
+    assert [manifest["data"] for manifest in sent] == [{"a": "new"}]
+    assert story.again() == 0
 
 
 def test_with_the_gate_off_nothing_follows() -> None:
