@@ -192,10 +192,12 @@ class Dependencies(Controller):
                 events += _dependency_events(snapshot) if follows else []
         wanted = {bindings.binding_ref(template.ref): template for template in snapshot.objects} if follows else {}
         for ref, attached in snapshot.attached.items():
-            if attached.metadata.deletion_timestamp is not None:
-                continue
             clusters = attached_bindings.places(parent) if ref in wanted and parent is not None else None
             new = attached_bindings.required(attached, snapshot.ref, clusters)
+            if attached.metadata.deletion_timestamp is not None:
+                if clusters is not None and new is not attached:
+                    changes.append(Put(new, attached))  # so that its removal makes this workload due
+                continue
             if new is not attached and attached_bindings.idle(new):
                 changes.append(deleting(attached, now=now))
                 continue

@@ -15,10 +15,11 @@ from controlplane.controllers.works import Works
 from controlplane.engine.routing import Router
 from controlplane.engine.state import Actor
 from controlplane.kind import KINDS
-from controlplane.kinds.binding import Binding, GracefulEvictionTask
+from controlplane.kinds.binding import Binding, GracefulEvictionTask, TargetCluster
 from controlplane.kinds.event import Event
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, Policy, ResourceSelector
 from controlplane.kinds.template import Template
+from controlplane.kinds.work import Work
 from controlplane.propagation import bindings
 from controlplane.propagation.definitions import kinds_of
 from controlplane.settings import GATES, Settings
@@ -40,6 +41,18 @@ def placed(story: Story, one: Template) -> dict[str, set[str]]:
     if not isinstance(found, Binding):
         return {}
     return {by.name: {target.name for target in by.clusters} for by in found.spec.required_by}
+
+
+def of_binding(story: Story, one: Template) -> Binding:
+    found = story.binding(one)
+    assert found is not None
+    return found
+
+
+def copy_of(story: Story, one: Template) -> Work:
+    """Return the only Work of an object."""
+    (found,) = (work for work in story.store.list(kinds.WORK) if work.manifest["kind"] == one.kind)
+    return found
 
 
 def story_of(*objects: Any, settings: Settings | None = None) -> Story:
@@ -95,6 +108,23 @@ def test_an_object_made_later_is_found_by_those_that_wait_for_it() -> None:
     story.add(settings)
 
     assert placed(story, settings) == {"web-deployment": {"member1"}}
+
+
+def test_a_workload_that_needs_an_object_whose_binding_is_being_deleted_gets_it_with_the_next_binding() -> None:
+    settings = config_map()
+    of_settings = policy("own", ResourceSelector("v1", "ConfigMap"))
+    story = story_of(of_settings, settings)
+    story.place(settings, member1=0)
+    story.delete(of_binding(story, settings))
+
+    web = needing()
+    story.add(web)
+    story.edit(of_binding(story, web).with_spec(clusters=(TargetCluster("member2", 3),)))
+    story.edit(copy_of(story, settings).with_meta(finalizers=()))
+
+    assert of_binding(story, settings).metadata.deletion_timestamp is None
+    assert placed(story, settings) == {"web-deployment": {"member2"}}
+    assert story.again() == 0
 
 
 def test_an_object_that_is_made_anew_at_once_reaches_the_members_as_it_is_now() -> None:
