@@ -38,9 +38,14 @@ def _deciding(autoscaler: Template) -> tuple[Any, ...]:
     return metadata.labels, metadata.deletion_timestamp, scale_target(autoscaler)
 
 
-def _workload_created(old: Template | None, new: Template | None) -> Iterator[Ref]:
-    """A workload with replicas is due when it is created: its autoscaler may be there already."""
-    if old is None and new is not None and "replicas" in new.spec:
+def _workload_changed(old: Template | None, new: Template | None) -> Iterator[Ref]:
+    """A workload with replicas is due when it is created, because its autoscaler may be there already.
+
+    So it is when its mark changed: a user who replaces the workload by a manifest without the mark removes it.
+    """
+    if new is None or "replicas" not in new.spec:
+        return
+    if old is None or scaled_replicas.mark(old) != scaled_replicas.mark(new):
         yield new.ref
 
 
@@ -50,7 +55,7 @@ class HpaScaleTargetMarker(Controller):
     name: ClassVar[str] = "hpa_scale_target_marker"
     group: ClassVar[str] = "propagation"
     keys: ClassVar[tuple[str, ...]] = PropagatedKinds()
-    watches: ClassVar[tuple[Watch, ...]] = (Watch(AUTOSCALER, _autoscaler_changed), Watch("*", _workload_created))
+    watches: ClassVar[tuple[Watch, ...]] = (Watch(AUTOSCALER, _autoscaler_changed), Watch("*", _workload_changed))
     owns: ClassVar[Ownership] = Ownership({"*": ("metadata.labels", "metadata.annotations")})
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[ScaleTargetSnapshot | None]:

@@ -22,6 +22,12 @@ def retains(template: Template) -> bool:
     return template.metadata.labels.get(RETAIN_REPLICAS_LABEL) == RETAIN_REPLICAS_LABEL_VALUE
 
 
+def mark(template: Template) -> tuple[str | None, str | None]:
+    """Return the label that leaves the replicas of a workload to members, and the annotation that explains it."""
+    metadata = template.metadata
+    return metadata.labels.get(RETAIN_REPLICAS_LABEL), metadata.annotations.get(SCALED_BY_ANNOTATION)
+
+
 def marked(template: Template, autoscalers: Iterable[Template]) -> Template:
     """Return a workload with the label that leaves its replicas to members, if a propagated autoscaler scales it.
 

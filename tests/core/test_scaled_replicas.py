@@ -91,6 +91,17 @@ class ScalingStory(Story):
         return self.template(deployment()).spec["replicas"]
 
 
+def test_a_workload_that_is_replaced_by_a_manifest_without_the_label_gets_it_again() -> None:
+    story = ScalingStory(deployment(), autoscaler())
+    stored = story.template(deployment())
+    assert story.retains()
+
+    story.edit(stored.with_meta(labels={"app": "web"}, annotations={}))
+
+    assert story.retains()
+    assert story.again() == 0
+
+
 @pytest.mark.parametrize("first", ["workload", "autoscaler"])
 def test_the_workload_of_a_propagated_autoscaler_gets_the_label_whichever_comes_first(first: str) -> None:
     web, scales = deployment(), autoscaler()
