@@ -32,8 +32,11 @@ class TemplateStatusSnapshot(Struct, frozen=True):
 
 
 def _binding_changed(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
-    """A template is due when the aggregated status of its binding changed."""
-    if old is not None and new is not None and old.status.aggregated_status != new.status.aggregated_status:
+    """A template is due when the aggregated status of its binding changed, or the binding is for a new template now."""
+    if old is None or new is None:
+        return
+    recreated = old.spec.resource.uid != new.spec.resource.uid
+    if recreated or old.status.aggregated_status != new.status.aggregated_status:
         yield bindings.template_ref(new)
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import condition
 from controlplane.apimachinery.names import NAMESPACE_CONTENT_FINALIZER, SKIP_AUTO_PROPAGATION_LABEL
@@ -70,6 +71,19 @@ def test_what_members_say_is_added_up_on_binding_and_template() -> None:
         ("member2", "Healthy"),
     ]
     assert story.template(web).status["readyReplicas"] == 3
+
+
+def test_a_template_that_is_deleted_and_made_anew_at_once_has_the_status_of_its_copies() -> None:
+    web = deployment()
+    story = Story(*MEMBERS, policy("all"), web)
+    story.place(web, member1=3)
+    story.report("member1", readyReplicas=3, replicas=3)
+    fresh = replace(web, metadata=replace(web.metadata, uid="uid-fresh"))
+
+    story.replace(web, fresh)
+
+    assert story.template(web).status["readyReplicas"] == 3
+    assert story.again() == 0
 
 
 def test_nothing_is_written_before_a_member_said_anything() -> None:
