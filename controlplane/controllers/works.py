@@ -353,8 +353,6 @@ def _work_updates(
         stored, cluster = snapshot.stored.get(target.name), snapshot.clusters.get(target.name)
         if stored is None and (frozen or cluster is None or cluster.terminating):
             continue
-        if stored is not None and stored.metadata.deletion_timestamp is not None:
-            continue  # the binding is due again once the Work is removed
         if cluster is None and snapshot.overrides:
             continue  # the cluster is gone, and policies may depend on its labels
         applied = (
@@ -365,6 +363,8 @@ def _work_updates(
             work = works.render(common, applied, completions=shares.get(target.name), override=override, now=now)
         except OverrideFailed:
             continue
+        if stored is not None and stored.metadata.deletion_timestamp is not None:
+            continue  # the binding is due again once the Work is removed
         if stored is None:
             changes.append(Put(work, None))
             continue

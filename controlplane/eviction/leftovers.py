@@ -20,7 +20,7 @@ from controlplane import interpret
 from controlplane.apimachinery.meta import condition, to_seconds
 from controlplane.apimachinery.names import LEFTOVER_ANNOTATION, REDUCED_ANNOTATION
 from controlplane.eviction.graceful import ClusterState, unhealthy_reason
-from controlplane.kinds.binding import Binding, GracefulEvictionTask, TargetCluster
+from controlplane.kinds.binding import OVERRIDES_APPLIED, Binding, GracefulEvictionTask, TargetCluster
 from controlplane.kinds.cluster import EVICTING_EFFECTS, READY, Cluster
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.work import APPLIED, APPLIED_FAILED, CLEANUP_FAILED, REPLICAS_KEPT, Work
@@ -135,8 +135,16 @@ def decide_late_removal(
         return LateRemoval(wanted=False, may_go=True)
     stays = task is not None and task.suppress_deletion is True
     wanted = any(target.name == cluster for target in works.targets(binding))  # a task alone creates no Work
+    if wanted and _overrides_fail(binding):
+        return LateRemoval(wanted=False, may_go=False)  # no next Work can be made, which would take the copy over
     free = not overdue or (not stays and not needed and may_be_removed(binding, cluster, clusters))
     return LateRemoval(wanted=wanted, may_go=free)
+
+
+def _overrides_fail(binding: Binding) -> bool:
+    """Test whether an override policy of a binding cannot be applied, so that Works of some clusters are not made."""
+    applied = condition(binding.status.conditions, OVERRIDES_APPLIED)
+    return applied is not None and applied.status == "False"
 
 
 def may_be_removed(binding: Binding, cluster: str, clusters: Mapping[str, Cluster]) -> bool:

@@ -8,8 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition, Ref, condition
+from controlplane.controllers.execution import Execution
 from controlplane.controllers.reads import override_policies
 from controlplane.controllers.works import Works
+from controlplane.eviction.leftovers import LateRemoval
 from controlplane.kinds.binding import OVERRIDES_APPLIED
 from controlplane.kinds.override_policy import OverridePolicy
 from tests.builders.objects import START, policy
@@ -110,6 +112,27 @@ def test_a_policy_that_spoils_the_metadata_stops_only_its_cluster(operation: dic
     assert reported is not None
     assert "cluster member1: OverridePolicy default/broken cannot be applied" in reported.message
     assert said in reported.message
+
+
+def test_a_deleted_work_keeps_its_copy_until_the_policies_let_the_next_work_be_made() -> None:
+    story, web = placed()
+    story.add(override("broken", target=ONLY_MEMBER1, **FAILING))
+    going = story.works()["member1"]
+    story.delete(going)
+
+    def treated() -> LateRemoval | None:
+        (snapshot,) = Execution().load(story.store, [going.ref])
+        assert snapshot is not None
+        return snapshot.late
+
+    assert treated() == LateRemoval(wanted=False, may_go=False)  # neither released, which nobody would end, nor removed
+
+    story.delete(override("broken", **FAILING))
+    assert treated() == LateRemoval(wanted=True, may_go=True)
+
+    story.add(override("broken", target=ONLY_MEMBER1, **FAILING))
+    story.delete(web)
+    assert treated() == LateRemoval(wanted=False, may_go=True)
 
 
 def test_labels_and_fields_of_a_cluster_choose_at_once() -> None:
