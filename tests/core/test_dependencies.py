@@ -127,7 +127,7 @@ def test_a_workload_that_needs_an_object_whose_binding_is_being_deleted_gets_it_
     assert story.again() == 0
 
 
-def test_an_object_that_is_made_anew_at_once_reaches_the_members_as_it_is_now() -> None:
+def test_an_object_that_is_replaced_at_once_reaches_the_members_as_it_is_now() -> None:
     web, settings = needing(), config_map()
     story = story_of(web, settings)
     story.place(web, member1=3)

@@ -125,7 +125,7 @@ def test_a_deleted_work_keeps_its_copy_until_the_policies_let_the_next_work_be_m
         assert snapshot is not None
         return snapshot.late
 
-    assert treated() == LateRemoval(wanted=False, may_go=False)  # neither released, which nobody would end, nor removed
+    assert treated() == LateRemoval(wanted=False, may_go=False)  # the copy stays, and its Work too
 
     story.delete(override("broken", **FAILING))
     assert treated() == LateRemoval(wanted=True, may_go=True)

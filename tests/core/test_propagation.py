@@ -73,7 +73,7 @@ def test_what_members_say_is_added_up_on_binding_and_template() -> None:
     assert story.template(web).status["readyReplicas"] == 3
 
 
-def test_a_template_that_is_deleted_and_made_anew_at_once_has_the_status_of_its_copies() -> None:
+def test_a_template_that_is_replaced_at_once_has_the_status_of_its_copies() -> None:
     web = deployment()
     story = Story(*MEMBERS, policy("all"), web)
     story.place(web, member1=3)
