@@ -194,10 +194,11 @@ class Policies(Controller):
             possible = NO_CANDIDATES
             if template is not None:
                 possible = candidates.get(f"{template.api_version}/{template.kind}", NO_CANDIDATES)
-            policies = (None if named is None else claimed.get(named) for named in (claim, held))
+            policy = claimed.get(claim) if claim is not None else None
+            holder = claimed.get(held) if held is not None else None
             waits = binding is not None and binding.ref in unjudged
             snapshots.append(
-                PoliciesSnapshot(ref, template, binding, *policies, possible, priorities, overrides, quotas, waits)
+                PoliciesSnapshot(ref, template, binding, policy, holder, possible, priorities, overrides, quotas, waits)
             )
         return snapshots
 
