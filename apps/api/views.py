@@ -220,7 +220,8 @@ class ObjectView(TargetView):
         if self.target.subresource == "scale":
             scale.check_patch_type(content_type)
             return self._scaled(writer, lambda current: scale.patched(content_type, current, raw))
-        return self._written(writer.patch(content_type, raw))
+        creation = self.attributes(request)._replace(verb="create")
+        return self._written(writer.patch(content_type, raw, check_creation=lambda: check(creation)))
 
     def delete(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if self.target.subresource:

@@ -131,10 +131,13 @@ class RequestWriter:
         is_whole = self.target.subresource != "status"  # a status is one part, which is replaced on its own
         return self._served(self._change(lambda live: document, exact=exact, is_whole=is_whole), warnings)
 
-    def patch(self, content_type: str, raw: bytes) -> WrittenAnswer:
-        """Patch an object: JSON, merge, strategic merge for built-in kinds, or server-side apply."""
+    def patch(self, content_type: str, raw: bytes, *, check_creation: Callable[[], None]) -> WrittenAnswer:
+        """Patch an object: JSON, merge, strategic merge for built-in kinds, or server-side apply.
+
+        `check_creation` raises Forbidden if the user may not create the object. An apply calls it before it creates.
+        """
         if media_type_of(content_type) == APPLY_PATCH:
-            return self.apply(raw)
+            return self.apply(raw, check_creation)
         schema = self.kind.schema() if self._is_builtin else None
         patch_type_of(content_type, schema)  # refuses an unknown patch type also if the object is missing
         warnings: list[str] = []
@@ -149,7 +152,7 @@ class RequestWriter:
         written = self._change(patched, exact=b"resourceVersion" in raw, is_whole=is_whole)
         return self._served(written, warnings)
 
-    def apply(self, raw: bytes) -> WrittenAnswer:
+    def apply(self, raw: bytes, check_creation: Callable[[], None]) -> WrittenAnswer:
         """Apply server-side: the fields in the body belong to the field manager afterwards."""
         duplicates: list[str] = []
         intent = bodies.about(self.target, decode_body(APPLY_PATCH, raw, duplicates=duplicates))
@@ -171,6 +174,7 @@ class RequestWriter:
             is_new = not subresource and not self.store.get([self.target.ref])
             try:
                 if is_new:
+                    check_creation()
                     self._check_names_no_other(intent)
                     made = self.writer.create(self.kind, server_side_apply(None, intent, **options), tracked=True)
                 else:

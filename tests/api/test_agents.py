@@ -129,6 +129,15 @@ def test_an_agent_writes_the_status_of_its_works_and_nothing_else(
     assert api.get(where).document == before
 
 
+def test_an_agent_applies_no_work_that_does_not_exist(api: Client, agent: Client, team: str) -> None:
+    where = f"{works(f'{team}-a')}/applied"
+
+    answer = agent.patch(where, work("applied"), "application/apply-patch+yaml", fieldManager="agent")
+
+    assert answer.status == 403
+    assert api.get(where).status == 404
+
+
 def test_an_agent_frees_a_work_that_is_being_deleted_of_its_own_finalizer_alone(
     api: Client, agent: Client, team: str
 ) -> None:

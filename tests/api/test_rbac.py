@@ -13,6 +13,8 @@ from tests.processes import until
 
 GROUP = "rbac.authorization.k8s.io"
 REVIEWS = "/apis/authorization.k8s.io/v1"
+APPLY = "application/apply-patch+yaml"
+PAIR = ("one", "two")
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +71,24 @@ def test_a_rule_for_one_name_allows_one_name(api: Client, eva: Client, namespace
     assert eva.get(config_maps(namespace)).status == 403
     with eva.watch(config_maps(namespace), fieldSelector="metadata.name=one") as stream:
         assert stream.next()["object"]["metadata"]["name"] == "one"
+
+
+def test_an_apply_creates_an_object_only_with_the_right_to_create(api: Client, eva: Client, namespace: str) -> None:
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]}]
+    roles = f"{RBAC}/namespaces/{namespace}"
+    api.post(config_maps(namespace), config_map("one"))
+    api.post(f"{roles}/roles", {"metadata": {"name": "patcher"}, "rules": rules})
+    ref = {"kind": "Role", "name": "patcher", "apiGroup": GROUP}
+    subjects = [{"kind": "User", "name": "eva"}]
+    api.post(f"{roles}/rolebindings", {"metadata": {"name": "patcher"}, "roleRef": ref, "subjects": subjects})
+    wait_until_allowed(eva, "patch", "configmaps", namespace=namespace)
+
+    kept, new = (eva.patch(config_maps(namespace, name), config_map(name), APPLY, fieldManager="m") for name in PAIR)
+
+    assert kept.status == 200
+    assert new.status == 403
+    assert 'User "eva" cannot create resource "configmaps"' in new.document["message"]
+    assert api.get(config_maps(namespace, "two")).status == 404
 
 
 def test_a_user_grants_no_more_than_the_user_has(api: Client, eva: Client, namespace: str) -> None:
