@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from controlplane.authorization.attributes import Request
 
 ALL = "*"
+MOST_PARTS = 20_000  # parts of the wanted rules that `uncovered` looks at
+MOST_SPELLED = 100  # values of one field in a message
 
 
 class Rule(msgspec.Struct, frozen=True, rename="camel"):
@@ -70,9 +72,27 @@ def _url_matches(url: str, path: str) -> bool:
 def uncovered(owned: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
     """Return what the wanted rules allow and the owned rules do not, as rules for single verbs and resources.
 
-    An empty list means that a user with the owned rules already has everything that the wanted rules allow.
+    An empty list means that a user with the owned rules already has everything that the wanted rules allow. The parts
+    of a rule multiply: 1000 verbs, groups and resources are 10⁹ parts. Beyond MOST_PARTS parts, a rule that no single
+    owned rule covers is returned as it is.
     """
-    return [part for rule in wanted for part in _parts(rule) if not any(_covers(own, part) for own in owned)]
+    held = [_Held.of(rule) for rule in owned]
+    missing: list[Rule] = []
+    parts = 0
+    for rule in wanted:
+        if any(own.covers(rule) for own in held):
+            continue
+        parts += _count_parts(rule)
+        if parts > MOST_PARTS:
+            missing.append(rule)
+        else:
+            missing += [part for part in _parts(rule) if not any(own.covers(part) for own in held)]
+    return missing
+
+
+def _count_parts(rule: Rule) -> int:
+    of_resources = len(rule.api_groups) * len(rule.resources) * max(len(rule.resource_names), 1)
+    return len(rule.verbs) * (of_resources + len(rule.non_resource_urls))
 
 
 def _parts(rule: Rule) -> Iterator[Rule]:
@@ -84,25 +104,42 @@ def _parts(rule: Rule) -> Iterator[Rule]:
         yield Rule(verbs=(verb,), non_resource_urls=(url,))
 
 
-def _covers(own: Rule, part: Rule) -> bool:
-    """Test whether a rule allows all that a part allows. A part has one verb, and one resource or one URL."""
-    if not (ALL in own.verbs or part.verbs[0] in own.verbs):
-        return False
-    if part.non_resource_urls:
-        url = part.non_resource_urls[0]
-        return any(_url_matches(known, url) for known in own.non_resource_urls)
-    group, resource = part.api_groups[0], part.resources[0]
-    return (
-        (ALL in own.api_groups or group in own.api_groups)
-        and any(known in (ALL, resource) or _is_subresource_of(resource, known) for known in own.resources)
-        and (not own.resource_names or (bool(part.resource_names) and part.resource_names[0] in own.resource_names))
-    )
+class _Held(NamedTuple):
+    """A rule that a user has, as sets."""
 
+    verbs: frozenset[str]
+    api_groups: frozenset[str]
+    resources: frozenset[str]
+    resource_names: frozenset[str]
+    non_resource_urls: frozenset[str]
 
-def _is_subresource_of(resource: str, known: str) -> bool:
-    """Test whether `known` is "*/<subresource>" of the resource's own subresource."""
-    _, _, subresource = resource.partition("/")
-    return bool(subresource) and known == f"{ALL}/{subresource}"
+    @classmethod
+    def of(cls, rule: Rule) -> _Held:
+        return cls(*(frozenset(getattr(rule, field)) for field in cls._fields))
+
+    def covers(self, rule: Rule) -> bool:
+        """Test whether this rule allows all that another rule allows."""
+        return (
+            (ALL in self.verbs or self.verbs.issuperset(rule.verbs))
+            and all(self._has_url(url) for url in rule.non_resource_urls)
+            and (ALL in self.api_groups or self.api_groups.issuperset(rule.api_groups))
+            and all(self._has_resource(resource) for resource in rule.resources)
+            and (not self.resource_names or not rule.resources or self._has_names(rule.resource_names))
+        )
+
+    def _has_url(self, wanted: str) -> bool:
+        return wanted in self.non_resource_urls or any(_url_matches(url, wanted) for url in self.non_resource_urls)
+
+    def _has_resource(self, wanted: str) -> bool:
+        _, _, subresource = wanted.partition("/")
+        return (
+            ALL in self.resources
+            or wanted in self.resources
+            or (bool(subresource) and f"{ALL}/{subresource}" in self.resources)
+        )
+
+    def _has_names(self, wanted: tuple[str, ...]) -> bool:
+        return bool(wanted) and self.resource_names.issuperset(wanted)
 
 
 def spelled(rule: Rule) -> str:
@@ -118,4 +155,6 @@ def spelled(rule: Rule) -> str:
 
 
 def _list(values: Iterable[str]) -> str:
-    return "[" + " ".join(f'"{value}"' for value in values) + "]"
+    given = [f'"{value}"' for value in values]
+    more = [f"and {len(given) - MOST_SPELLED} more"] if len(given) > MOST_SPELLED else []
+    return "[" + " ".join([*given[:MOST_SPELLED], *more]) + "]"

@@ -13,7 +13,7 @@ from controlplane.authorization.attributes import Caller, Request
 from controlplane.authorization.default_roles import documents
 from controlplane.authorization.escalation import check_binding, check_role
 from controlplane.authorization.policy import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, GROUP, ROLE, ROLE_BINDING, Policy
-from controlplane.authorization.rules import rules_in, uncovered
+from controlplane.authorization.rules import MOST_PARTS, rules_in, spelled, uncovered
 from controlplane.controllers.cluster_roles import ClusterRoles
 from controlplane.engine import run
 from controlplane.engine.memory import MemoryStore
@@ -170,6 +170,17 @@ def test_rules_cover_what_they_allow(owned: dict[str, Any], wanted: dict[str, An
     left = uncovered(rules_in({"rules": [owned]}), rules_in({"rules": [wanted]}))
 
     assert len(left) == missing
+
+
+def test_a_rule_whose_parts_multiply_is_not_taken_apart() -> None:
+    values = tuple(f"x{number}" for number in range(150))
+    (wanted,) = rules_in({"rules": [{"verbs": values, "apiGroups": values, "resources": values}]})
+    names = tuple(f"web-{number}" for number in range(10 * MOST_PARTS))
+    (named,) = rules_in({"rules": [{**rule("get list", "pods"), "resourceNames": names}]})
+
+    assert uncovered(rules_in({"rules": [rule("get", "pods")]}), [wanted, named]) == [wanted, named]
+    assert uncovered(rules_in({"rules": [rule("*", "*", "*")]}), [wanted, named]) == []
+    assert len(spelled(named)) < 10_000
 
 
 HELD = rule("get list", "pods")
