@@ -112,7 +112,7 @@ def _sessions(owner: str) -> Iterator[Credential]:
 
 def _requested(owner: str) -> Iterator[Credential]:
     rows = ServiceAccountToken.objects.order_by("pk")
-    namespace, _, name = owner.removeprefix(SERVICE_ACCOUNT).partition(":")
+    namespace, name = _account(owner)
     for row in rows.filter(namespace=namespace, name=name) if owner else rows:
         user = f"{SERVICE_ACCOUNT}{row.namespace}:{row.name}"
         label = f"{row.bound_kind} {row.bound_name}".strip()
@@ -122,13 +122,21 @@ def _requested(owner: str) -> Iterator[Credential]:
 
 def _held(owner: str) -> Iterator[Credential]:
     rows = IssuedToken.objects.order_by("pk")
-    namespace, _, name = owner.removeprefix(SERVICE_ACCOUNT).partition(":")
+    namespace, name = _account(owner)
     for row in rows.filter(namespace=namespace, account=name) if owner else rows:
         fields = vars(row)  # the columns are those of the type of the row
         user = f"{SERVICE_ACCOUNT}{fields['namespace']}:{fields['account']}"
         label = f"{fields['namespace']}/{fields['secret']}"
         status = CredentialStatus(HELD, user, label, None, fields["last_used"])
         yield _credential(f"secret-{fields['key'][:16]}", None, status)
+
+
+def _account(user: str) -> tuple[str, str]:
+    """Return namespace and name of the ServiceAccount that a user is. ("", ""): another user, whatever the name is."""
+    if not user.startswith(SERVICE_ACCOUNT):
+        return "", ""
+    namespace, _, name = user.removeprefix(SERVICE_ACCOUNT).partition(":")
+    return namespace, name
 
 
 def _revoke(credential: Credential) -> None:

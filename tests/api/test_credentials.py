@@ -99,6 +99,19 @@ def test_tokens_of_service_accounts_are_listed_and_the_token_of_a_secret_ends_wi
     assert ci.get("/api").status == 401
 
 
+def test_a_user_with_the_name_of_an_account_has_no_tokens_of_it(server: Server, api: Client, namespace: str) -> None:
+    """A provider of logins may give such a name, for example oidc:ci."""
+    accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    api.post(accounts, {"metadata": {"name": "ci"}})
+    requested = api.post(f"{accounts}/ci/token", {"spec": {}}).document["status"]["token"]
+    headers = {"Authorization": f"Bearer {api.token}", "Impersonate-User": f"{namespace}:ci"}
+
+    answer = api.send("GET", CREDENTIALS, None, headers)
+
+    assert answer.document["items"] == []
+    assert len(listed(server.client(requested))) == 1
+
+
 def test_a_user_is_described_with_uid_groups_and_the_credential(eva: Client) -> None:
     info = eva.post(ME, {}).document["status"]["userInfo"]
 
