@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from apps.api import bodies, pages, renderers
 from apps.api.answer import Answer
-from apps.api.authorization import Attributes
+from apps.api.authorization import Attributes, check
 from apps.api.interpretation import with_answers
 from apps.api.permissions import Scope, resource_attributes
 from apps.api.views import KubernetesView, TargetView, warning
@@ -25,7 +25,7 @@ from controlplane.apimachinery.errors import Invalid, NotFound
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.reads.binding_groups import applications, workload_groups
 from controlplane.insight import placement_review
-from controlplane.kinds import CLUSTER, WORK
+from controlplane.kinds import CLUSTER, KINDS, WORK
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.placement_review import KIND, RESOURCE
 from controlplane.kinds.rows import Collected, FleetNames, PlacementNote
@@ -93,7 +93,7 @@ class PlacementReviewView(KubernetesView):
         review = placement_review.decode_review(document, settings=settings, now=now)
         clusters = reading.list(CLUSTER)
         names = [cluster.metadata.name for cluster in clusters]
-        binding, reported_at = _binding(review, reading), _reported_at(names)
+        binding, reported_at = _binding(review, reading, request.user), _reported_at(names)
         reserved_capacity = reading.reserved_capacity(within=RESERVATION_EXPIRY).totals
         status = with_answers(
             lambda: placement_review.answer_review(
@@ -122,14 +122,16 @@ def explained_placement(reading: Any, ref: Ref) -> placement_explanation.Placeme
     return placement_explanation.explained(ref, note, fleet, _reported_at(names))
 
 
-def _binding(review: Any, reading: Any) -> Binding | None:
+def _binding(review: Any, reading: Any, user: Any) -> Binding | None:
     """Return the binding that a review starts from. None: the review names no binding.
 
-    Raises Invalid if the binding does not exist.
+    Raises Forbidden if the user may not read the binding, and Invalid if it does not exist.
     """
     ref = placement_review.reviewed_binding(review)
     if ref is None:
         return None
+    resource = KINDS[ref.kind].resource
+    check(Attributes(user, "get", resource.group, resource.plural, "", ref.namespace, ref.name))
     binding: Binding | None = reading.get([ref]).get(ref)
     if binding is None:
         causes = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -133,6 +134,22 @@ def test_a_review_that_cannot_be_says_which_field(api: Client) -> None:
 
     assert answer.status == 422
     assert answer.document["details"]["causes"][0]["field"] == "spec.binding"
+
+
+def test_a_review_starts_from_no_binding_that_the_user_may_not_get(api: Client, namespace: str) -> None:
+    bind(api, namespace, "web-deployment")
+    headers = {
+        "Authorization": f"Bearer {api.token}",
+        "Content-Type": "application/json",
+        "Impersonate-User": "a-stranger",
+    }
+
+    for name in ("web-deployment", "none"):
+        body = json.dumps({"spec": {"binding": f"{namespace}/{name}", "placement": {}}}).encode()
+        answer = api.send("POST", REVIEWS, body, headers)
+
+        assert answer.status == 403, "an answer would say where the workloads of others run"
+        assert 'User "a-stranger" cannot get resource "resourcebindings"' in answer.document["message"]
 
 
 def test_an_unknown_field_of_a_review_is_reported_or_refused(api: Client) -> None:
