@@ -20,7 +20,7 @@ from apps.api.authorization import Attributes
 from apps.api.confirming import confirmation, lifeboat_line, reason_of
 from apps.api.error_mapping import nothing_here
 from apps.api.permissions import Scope, is_watch, resource_attributes
-from apps.api.query import Continue, Listing, dry_run, listing_of
+from apps.api.query import Continue, Listing, dry_run, listing_of, whole_number
 from apps.api.record_changes import COMPUTED as RECORDS
 from apps.api.record_report import MarkdownRenderer, RecordReport
 from apps.api.streams import watch_response
@@ -157,10 +157,11 @@ def _page(listing: Listing, namespace: str) -> failovers.RecordPage:
         return failovers.of_fleet(namespace=namespace)
     after = None
     if listing.start is not None:
-        binding, _, version = listing.start.name.rpartition(".")
-        if not binding or not version.isdecimal():
+        binding, _, digits = listing.start.name.rpartition(".")
+        version = whole_number(digits)
+        if not binding or version is None:
             raise BadRequest("query parameter continue is a token of another list; list again without it")
-        after = failovers.Place(listing.start.namespace, binding, int(version))
+        after = failovers.Place(listing.start.namespace, binding, version)
     return failovers.page(namespace=namespace, after=after, limit=listing.limit or failovers.MOST_BINDINGS)
 
 

@@ -21,7 +21,7 @@ from apps.api.confirming import confirmation, lifeboat_line
 from apps.api.eviction_metrics import tokens
 from apps.api.eviction_watches import computed, paced
 from apps.api.permissions import is_watch
-from apps.api.query import Continue, Listing, dry_run, listing_of
+from apps.api.query import Continue, Listing, dry_run, listing_of, whole_number
 from apps.api.streams import watch_response
 from apps.api.target import Target
 from apps.api.views import TargetView, warning
@@ -130,9 +130,10 @@ def _offset(listing: Listing) -> int:
     """Return how many evictions come before the page. Raises BadRequest for a `continue` token of another list."""
     if listing.start is None:
         return 0
-    if not listing.start.name.isdecimal():
+    offset = whole_number(listing.start.name)
+    if offset is None:
         raise BadRequest("query parameter continue is a token of another list; list again without it")
-    return int(listing.start.name)
+    return offset
 
 
 def _body(raw: bytes) -> dict[str, Any]:

@@ -125,6 +125,12 @@ def number(query: Parameters, name: str) -> int:
     text = query.get(name, "")
     if not text:
         return 0
-    if not text.isascii() or not text.isdigit() or len(text) > 18:
+    found = whole_number(text)
+    if found is None:
         raise BadRequest(f"query parameter {name}={text!r} is not a whole number of 0 or more")
-    return int(text)
+    return found
+
+
+def whole_number(text: str) -> int | None:
+    """Return a whole number of 0 or more with at most 18 digits, which fits a bigint; None: the text is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from apps.api.query import Continue
 from tests.api.server import Client
 from tests.builders.documents import CLUSTERS, cluster
 
@@ -141,6 +142,13 @@ def test_records_are_served_as_a_report_in_markdown(api: Client, namespace: str)
     assert f"Deployment {namespace}/web".encode() in several.body
     assert f"-n {namespace} {found['metadata']['name']} -o yaml".encode() in single.body
     assert (missing.status, missing.type) == (404, "application/json")
+
+
+def test_records_after_a_place_that_cannot_exist_are_refused(api: Client) -> None:
+    for version in ("9" * 25, "9" * 5000):
+        token = Continue(5, "", f"web.{version}").token()
+
+        assert api.get(f"{RECORDS}/failoverrecords", limit=2, **{"continue": token}).status == 400
 
 
 def test_actions_and_records_are_discovered(api: Client) -> None:

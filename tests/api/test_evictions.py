@@ -68,8 +68,9 @@ def test_a_list_of_evictions_is_a_table_in_pages(api: Client, server: Server, na
     assert sorted(names) == ["a.member1", "b.member1", "c.member1"]
     columns = [column["name"] for column in table["columnDefinitions"]]
     assert columns[:7] == ["Name", "Cluster", "State", "Reason", "Position", "Due", "ETA"]
-    token = Continue(5, "", "web").token()  # of a list in the order of names
-    assert api.get(path, limit="2", **{"continue": token}).status == 400
+    for name in ("web", "9" * 25, "9" * 5000):  # of a list in the order of names, and beyond every queue
+        token = Continue(5, "", name).token()
+        assert api.get(path, limit="2", **{"continue": token}).status == 400
     everywhere = api.get(f"{GROUP}/evictions").document["items"]
     assert {one["metadata"]["namespace"] for one in everywhere} >= {namespace}
 
