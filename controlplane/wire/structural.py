@@ -18,6 +18,7 @@ from uuid import UUID
 
 import jsonschema_rs
 import msgspec
+import orjson
 
 from controlplane.apimachinery.base64 import is_base64
 from controlplane.apimachinery.regex import LINEAR
@@ -212,16 +213,17 @@ def _duplicates_in(value: Any, schema: Schema | None, path: Path) -> Iterator[Du
 
 
 def _duplicate_items(items: Sequence[Any], schema: Schema, path: Path) -> Iterator[Duplicate]:
-    seen: list[Any] = []
+    seen: set[bytes] = set()
     for index, item in enumerate(items):
         key = item
         if schema.list_type == "map":
             if not isinstance(item, dict):
                 continue
             key = {name: item.get(name) for name in schema.list_map_keys}
-        if key in seen:
+        text = orjson.dumps(key, option=orjson.OPT_SORT_KEYS)
+        if text in seen:
             yield Duplicate((*path, index), key)
-        seen.append(key)
+        seen.add(text)
 
 
 # Errors in a schema itself

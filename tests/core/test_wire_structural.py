@@ -97,6 +97,25 @@ def test_a_set_and_a_map_hold_everything_once(words: Document, items: list[Any],
     assert faults(schema(one={"type": "array", **words}), one=items) == [(twice, "FieldValueDuplicate")]
 
 
+@pytest.mark.parametrize(
+    ("items", "twice"),
+    [([0, False], 0), ([1, True, "1"], 0), ([{"a": 1, "b": 2}, {"b": 2, "a": 1}], 1), ([[1, 2], [2, 1], [1, 2]], 1)],
+)
+def test_values_of_a_set_are_compared_as_values_of_json(items: list[Any], twice: int) -> None:
+    found = schema(one={"type": "array", "x-kubernetes-list-type": "set"})
+
+    assert len(found.duplicates({"spec": {"one": items}})) == twice
+
+
+def test_a_long_set_is_checked_in_linear_time() -> None:
+    found = schema(one={"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}})
+    document = {"spec": {"one": [str(number) for number in range(50_000)]}}
+    begun = time.thread_time()
+
+    assert found.duplicates(document) == []
+    assert time.thread_time() - begun < 5  # if each item is compared with those before it: half a minute
+
+
 def test_a_hostile_pattern_costs_no_time() -> None:
     found = schema(one={"type": "string", "pattern": "^(a+)+$"})
     begun = time.thread_time()
