@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import orjson
+
 from controlplane.apimachinery.errors import BadRequest
 from controlplane.wire.schema import Schema
 
@@ -66,10 +68,11 @@ def _retain(doc: Document, patch: Document, path: str) -> Document:
         return dict(doc)
     if not isinstance(retained, list):
         raise BadRequest(f"{path or 'patch'}: $retainKeys has to be a list of keys")
-    extra = [key for key, value in patch.items() if value is not None and key[:1] != "$" and key not in retained]
+    kept = {key for key in retained if isinstance(key, str)}
+    extra = [key for key, value in patch.items() if value is not None and key[:1] != "$" and key not in kept]
     if extra:
         raise BadRequest(f"{path or 'patch'}: {extra[0]!r} is set by the patch but missing in its $retainKeys")
-    return {key: value for key, value in doc.items() if key in retained}
+    return {key: value for key, value in doc.items() if key in kept}
 
 
 def _apply_parallel_lists(merged: Document, patch: Document, schema: Schema, path: str) -> None:
@@ -81,18 +84,17 @@ def _apply_parallel_lists(merged: Document, patch: Document, schema: Schema, pat
                 raise BadRequest(f"{path or 'patch'}: {directive} has to be a list")
             old = merged.get(key)
             if isinstance(old, list):
-                merged[key] = [item for item in old if item not in value] + _listed(patch.get(key), value)
+                deleted = set(map(orjson.dumps, value))
+                added = patch.get(key)
+                again = added if isinstance(added, list) else []  # what is deleted and added is kept, at the end
+                left = [item for item in old if orjson.dumps(item) not in deleted]
+                merged[key] = left + [item for item in again if orjson.dumps(item) in deleted]
         elif directive.startswith(ORDER) and directive[len(ORDER) :] not in patch:
             key = directive[len(ORDER) :]
             old = merged.get(key)
             if isinstance(old, list) and isinstance(value, list):
                 merge_key = (schema.property(key) or Schema.OPEN).patch_merge_key
                 merged[key] = _ordered(old, value, old, _identity(merge_key, f"{path}.{key}"))
-
-
-def _listed(patched: Any, deleted: list[Any]) -> list[Any]:
-    """Return the items that a patch both deletes and adds. They are kept, at the end of the list."""
-    return [item for item in patched if item in deleted] if isinstance(patched, list) else []
 
 
 def _merge_list(old: Any, patch: list[Any], around: Document, key: str, schema: Schema, path: str) -> list[Any]:
@@ -107,7 +109,8 @@ def _merge_list(old: Any, patch: list[Any], around: Document, key: str, schema: 
         return [item for item in patch if not (isinstance(item, dict) and DIRECTIVE in item)]
     identity = _identity(schema.patch_merge_key, path)
     if not schema.patch_merge_key:
-        merged = old + [item for item in dict.fromkeys(map(identity, patch)) if item not in old]
+        known = set(map(identity, old))
+        merged = old + [item for item in dict.fromkeys(map(identity, patch)) if item not in known]
         return _ordered(merged, order or patch, old, identity)
     if wrong := [item for item in patch if not isinstance(item, dict)]:
         raise BadRequest(f"{path}: {wrong[0]!r} is not an object; items are merged by {schema.patch_merge_key}")
@@ -123,21 +126,22 @@ def _merge_items(
 ) -> list[Any]:
     """Return the old items after the patch is merged into them, item by item."""
     items = schema.items or Schema.OPEN
-    merged = {identity(item): item for item in old}
-    if len(merged) != len(old):
-        merged = {(identity(item), index): item for index, item in enumerate(old)}  # duplicates are kept
+    merged = list(old)
+    places: dict[Any, list[int]] = {}  # of the items of each name; several have it if the old list has duplicates
+    for place, item in enumerate(old):
+        places.setdefault(identity(item), []).append(place)
+    gone: set[int] = set()
     for item in patch:
         name = identity(item)
-        found = [key for key in merged if key == name or (isinstance(key, tuple) and key[0] == name)]
         if item.get(DIRECTIVE) == "delete":
-            for key in found:
-                del merged[key]
-        elif found:
-            for key in found:
-                merged[key] = _merge_map(merged[key], item, items, f"{path}[{name}]")
+            gone.update(places.pop(name, ()))
+        elif name in places:
+            for place in places[name]:
+                merged[place] = _merge_map(merged[place], item, items, f"{path}[{name}]")
         else:
-            merged[name] = _merge_map({}, item, items, f"{path}[{name}]")
-    return list(merged.values())
+            places[name] = [len(merged)]
+            merged.append(_merge_map({}, item, items, f"{path}[{name}]"))
+    return [item for place, item in enumerate(merged) if place not in gone]
 
 
 def _identity(merge_key: str, path: str) -> Callable[[Any], Any]:
