@@ -16,11 +16,13 @@ from controlplane.authentication.signing_requests import Requester, check_reques
 from controlplane.authorization import agent_roles
 from controlplane.authorization.attributes import ADMINISTRATORS, AUTHENTICATED, CREDENTIAL_ID, Caller, Request
 from controlplane.authorization.escalation import CHECKS
+from controlplane.authorization.member_credentials import check_cluster
 from controlplane.authorization.policy import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, KINDS, Policy, Verdict
 from controlplane.authorization.proxied import Subjects, subjects
 from controlplane.engine.state import State
 from controlplane.kind import KINDS as OBJECT_KINDS
 from controlplane.kind import Kind
+from controlplane.kinds import CLUSTER
 from controlplane.kinds.template import signing_request
 
 _NO_ROLES = Policy({})
@@ -122,8 +124,11 @@ def check_grant(user: Any, kind: Kind, new: Any, old: Any) -> None:
     """Raise Forbidden if a user writes a role or binding that grants more than the user has [no-escalation].
 
     The user who registers agents may write their roles [agent-roles]. Raises Forbidden as well for a
-    CertificateSigningRequest of another user.
+    CertificateSigningRequest of another user, and for a Cluster to which credentials are sent that the user may not
+    read [credentials-of-members].
     """
+    if kind.key == CLUSTER:
+        check_cluster(access().policy(), caller_of(user), new, old)
     if kind.key == signing_request.KEY and old is None:
         caller = caller_of(user)
         check_requester(new, Requester(caller.name, caller.uid, caller.groups, caller.extra))
