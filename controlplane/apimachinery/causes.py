@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import msgspec
@@ -15,6 +15,17 @@ IMMUTABLE = "field is immutable"
 _FIXED = (IMMUTABLE, "cannot change roleRef", "spec is immutable after creation")
 _MAX_SHOWN = 200  # characters of a value in a message
 _CONTROL = frozenset(map(chr, range(32))) - frozenset("\t\n\r")
+
+
+def repeated(values: Iterable[Hashable]) -> frozenset[int]:
+    """Return the places of values that occur earlier as well. Lists of users may be long: this is linear."""
+    seen: set[Hashable] = set()
+    found = []
+    for place, value in enumerate(values):
+        if value in seen:
+            found.append(place)
+        seen.add(value)
+    return frozenset(found)
 
 
 def invalid(field: str, value: Any, rule: str) -> Cause:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from controlplane.apimachinery.causes import duplicate, forbidden, invalid, required
+from controlplane.apimachinery.causes import duplicate, forbidden, invalid, repeated, required
 from controlplane.apimachinery.errors import Cause
 from controlplane.apimachinery.meta import Int32, Object, Ref, Struct, UserStruct, kind_key
 from controlplane.apimachinery.selectors import LabelSelector, matches, selector_errors
@@ -93,9 +93,10 @@ def validate(new: WorkloadRebalancer, old: WorkloadRebalancer | None, settings: 
     causes: list[Cause] = []
     if not spec.workloads and spec.workload_selector is None:
         causes.append(required("spec.workloads", "name the workloads to reschedule, here or by spec.workloadSelector"))
+    twice = repeated(spec.workloads)
     for index, workload in enumerate(spec.workloads):
         causes += _named(workload, f"spec.workloads[{index}]")
-        if workload in spec.workloads[:index]:
+        if index in twice:
             causes.append(duplicate(f"spec.workloads[{index}]", workload))
     if spec.workload_selector is not None:
         causes += _selector(spec.workload_selector, "spec.workloadSelector")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -164,3 +165,16 @@ def of_manifest(manifest: Document, **metadata: Any) -> Document:
         "metadata": {"name": "mine", **metadata},
         "spec": {"workload": {"manifests": [manifest]}},
     }
+
+
+def test_many_targets_and_workloads_are_checked_in_linear_time() -> None:
+    names = [f"member{number}" for number in range(30_000)]
+    targets = [{"name": name, "replicas": 1} for name in names]
+    workloads = [{"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "a", "name": name} for name in names]
+    rebalancer = {"apiVersion": "apps.karmada.io/v1alpha1", "kind": "WorkloadRebalancer", "metadata": {"name": "all"}}
+    begun = time.thread_time()
+
+    created(binding(clusters=targets))
+    created({**rebalancer, "spec": {"workloads": workloads}})
+
+    assert time.thread_time() - begun < 5  # if each item is compared with those before it: ten seconds and more

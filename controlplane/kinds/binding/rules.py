@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from controlplane.apimachinery.causes import duplicate, forbidden, invalid, required, unsupported
+from controlplane.apimachinery.causes import duplicate, forbidden, invalid, repeated, required, unsupported
 from controlplane.apimachinery.errors import Cause
 from controlplane.apimachinery.names import (
     CLUSTER_RESOURCE_BINDING_ID_LABEL,
@@ -87,23 +87,24 @@ def _dependencies(binding: Binding) -> Iterator[Cause]:
 
 
 def _targets(names: Sequence[str], replicas: Sequence[int]) -> Iterator[Cause]:
+    twice = repeated(names)
     for index, name in enumerate(names):
         path = f"spec.clusters[{index}]"
         if not name:
             yield required(f"{path}.name")
-        if name in names[:index]:
+        if index in twice:
             yield duplicate(f"{path}.name", name, "each cluster can be a target only once")
         if replicas[index] < 0:
             yield invalid(f"{path}.replicas", replicas[index], "must be greater than or equal to 0")
 
 
 def _tasks(tasks: Sequence[GracefulEvictionTask]) -> Iterator[Cause]:
-    clusters = [task.from_cluster for task in tasks]
+    twice = repeated(task.from_cluster for task in tasks)
     for index, task in enumerate(tasks):
         path = f"spec.gracefulEvictionTasks[{index}]"
         if not task.from_cluster:
             yield required(f"{path}.fromCluster")
-        if task.from_cluster in clusters[:index]:
+        if index in twice:
             yield duplicate(f"{path}.fromCluster", task.from_cluster, "each cluster can have only one task")
         if task.purge_mode not in ("", DIRECTLY, GRACEFULLY, NEVER):
             yield unsupported(f"{path}.purgeMode", task.purge_mode, (DIRECTLY, GRACEFULLY, NEVER))

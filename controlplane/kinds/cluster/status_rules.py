@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from controlplane.apimachinery import quantities
-from controlplane.apimachinery.causes import duplicate, invalid, required
+from controlplane.apimachinery.causes import duplicate, invalid, repeated, required
 from controlplane.apimachinery.errors import Cause
 from controlplane.kinds.cluster import Cluster, NodePool, NodeSummary, ResourceSummary
 
@@ -68,9 +68,10 @@ def _pool(path: str, reported: NodePool) -> Iterator[Cause]:
 
 
 def _remedies(reported: tuple[str, ...]) -> Iterator[Cause]:
+    twice = repeated(reported)
     for index, action in enumerate(reported):
         field = f"status.remedyActions[{index}]"
         if not action:
             yield required(field, "name the action, or leave it out")
-        elif action in reported[:index]:
+        elif index in twice:
             yield duplicate(field, action)

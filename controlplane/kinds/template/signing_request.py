@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.x509.oid import NameOID
 
-from controlplane.apimachinery.causes import duplicate, forbidden, invalid, required, unsupported
+from controlplane.apimachinery.causes import duplicate, forbidden, invalid, repeated, required, unsupported
 from controlplane.apimachinery.errors import Cause
 from controlplane.apimachinery.meta import Struct
 from controlplane.kinds.template import Template
@@ -100,10 +100,11 @@ def _usage_causes(usages: list[Any]) -> list[Cause]:
     if not usages:
         return [required("spec.usages")]
     causes = []
+    twice = repeated(usages)
     for index, usage in enumerate(usages):
         if usage not in USAGES:
             causes.append(unsupported(f"spec.usages[{index}]", usage, USAGES))
-        elif usage in usages[:index]:
+        elif index in twice:
             causes.append(duplicate(f"spec.usages[{index}]", usage))
     return causes
 
