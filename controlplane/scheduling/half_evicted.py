@@ -37,7 +37,7 @@ def without_growth(
     """
     staying = tuple([TargetCluster(name, replicas) for name, replicas in question.targets if name in leaving])
     others = question.replicas - sum([target.replicas for target in staying])
-    if others <= 0 or not _grows(question, verdict.outcome, leaving):
+    if others < 0 or not _grows(question, verdict.outcome, leaving):
         return verdict
     targets = tuple([target for target in question.targets if target[0] not in leaving])
     without = fleet.cached(("without", leaving), lambda: fleet.without(leaving))

@@ -46,6 +46,10 @@ def member(number: int, room: int = 20) -> Cluster:
     return cluster(f"member{number}", region="own" if number < 3 else "other", room=room)
 
 
+def lost(number: int) -> Cluster:
+    return member(number).with_spec(taints=(no_execute(),))
+
+
 class Outage:
     """Two clusters with half of a binding each are lost at the same moment."""
 
@@ -119,14 +123,14 @@ def decided(
     replicas: int = 6,
     on: Mapping[str, int] = LEFT,
     rescheduled_at: datetime | None = None,
+    leaving: tuple[str, ...] = ("member2",),
 ) -> Verdict:
     """Return the verdict on the binding in a fleet of member1, member2 and `others`."""
-    lost = [member(number).with_spec(taints=(no_execute(),)) for number in (1, 2)]
-    fleet = Fleet.of([*lost, *others], settings=FAILOVER)
+    fleet = Fleet.of([lost(1), lost(2), *others], settings=FAILOVER)
     wanted = spec(where, replicas=replicas, on=on, reschedule_triggered_at=rescheduled_at)
     status = ResourceBindingStatus(last_scheduled_time=START)
     hint = tuple(TargetCluster(*pair) for pair in REFUGE.items())
-    item = Item(wanted, status, hint=hint, left=("member1",), leaving=("member2",))
+    item = Item(wanted, status, hint=hint, left=("member1",), leaving=leaving)
     return Batch(fleet, Ledger(fleet), FAILOVER).place(item)[1]
 
 
@@ -171,6 +175,36 @@ def test_other_results_stand(
     assert shares(verdict) == placed
 
 
+@pytest.mark.parametrize(("replicas", "placed"), [(4, {"member2": 2, "member3": 2}), (6, {"member2": 3, "member3": 3})])
+def test_a_cluster_to_be_left_counts_for_a_spread_constraint_and_is_scaled_down_as_the_others(
+    replicas: int, placed: dict[str, int]
+) -> None:
+    on_two = placement(how=DYNAMIC, spread=[SpreadConstraint("cluster", min_groups=2, max_groups=2)])
+
+    assert shares(decided(on_two, member(3), replicas=replicas, on={"member2": 3, "member3": 3})) == placed
+
+
+@pytest.mark.parametrize("how", [DYNAMIC, AGGREGATED, EVENLY], ids=["dynamic", "aggregated", "static"])
+def test_lost_clusters_in_two_terms_with_all_replicas_keep_what_they_have_until_their_evictions(
+    how: ReplicaSchedulingStrategy,
+) -> None:
+    on = {"member2": 3, "member3": 3}
+
+    placed = shares(
+        decided(placement(how=how, groups=TERMS), lost(3), member(4), on=on, leaving=("member2", "member3"))
+    )
+
+    assert placed == on
+
+
+def test_a_workload_scaled_down_below_what_lost_clusters_hold_has_the_wanted_replicas() -> None:
+    on = {"member2": 3, "member3": 3}
+
+    placed = shares(decided(BY_ROOM, lost(3), member(4), replicas=4, on=on, leaving=("member2", "member3")))
+
+    assert sum(placed.values()) == 4
+
+
 def test_a_scaled_workload_grows_on_the_refuge_only() -> None:
     placed = shares(decided(BY_ROOM, member(3), member(4), replicas=12, on={**LEFT, "member3": 3}))
 
@@ -186,7 +220,7 @@ def test_targets_on_lost_clusters_that_the_refuge_leaves_out_are_still_to_be_lef
 ) -> None:
     old = binding("web", BY_ROOM, on={**LEFT, "member3": 1, "gone": 1}, replicas=6)
     stored = None if hint is None else PlacementHint(str(old.ref), old.metadata.generation, hint)
-    fleet = Fleet.of([member(2).with_spec(taints=(no_execute(),)), member(3)], settings=FAILOVER)
+    fleet = Fleet.of([lost(2), member(3)], settings=FAILOVER)
 
     assert Reserved(old, stored, []).leaving(fleet) == leaving
     if stored is not None:
