@@ -195,7 +195,7 @@ class FailbackPlanner:
         leaves, tasks = result
         tasks = tuple(task for task in tasks if task.from_cluster != cluster)
         new = binding.with_spec(clusters=_targets(binding, wanted), graceful_eviction_tasks=tasks)
-        new = origin.with_return(new, cluster).with_status(scheduler_observed_affinity_name=attempt.affinity_name)
+        new = origin.with_return(new).with_status(scheduler_observed_affinity_name=attempt.affinity_name)
         reservations, guards = self._reservations(binding, cluster, wanted, question)
         return FailbackPlan(new, cluster, wanted[cluster], leaves, reservations, guards)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
@@ -52,6 +52,14 @@ def test_a_binding_that_has_left_no_cluster_has_no_departures() -> None:
     fleet = Fleet.of([cluster("a", taints=[no_execute(at=BEFORE)])], settings=Settings())
 
     assert left_for_taints(binding("web", placement(), on={"a": 1}), fleet) == ()
+
+
+@pytest.mark.parametrize(("requested_at", "left"), [(BEFORE, ("a",)), (START, ("a",)), (AFTER, ())])
+def test_a_reschedule_ends_the_departures_before_it(requested_at: datetime, left: tuple[str, ...]) -> None:
+    one = away(placement(), was={"a": 1, "b": 1}, now={"b": 1}).with_spec(reschedule_triggered_at=requested_at)
+    fleet = Fleet.of([cluster("a", taints=[no_execute(at=BEFORE)])], settings=Settings())
+
+    assert left_for_taints(one, fleet) == left
 
 
 def test_a_review_gives_back_no_cluster_that_the_scheduler_would_not() -> None:

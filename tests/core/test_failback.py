@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref
-from controlplane.apimachinery.names import BEFORE_FAILOVER_ANNOTATION, UNSCHEDULABLE_TAINT
+from controlplane.apimachinery.names import UNSCHEDULABLE_TAINT
 from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.engine.state import ReservedCapacity
 from controlplane.eviction import failback
@@ -22,7 +22,6 @@ from controlplane.kinds.binding import (
     Component,
     GracefulEvictionTask,
     TargetCluster,
-    manual_placement,
     origin,
 )
 from controlplane.kinds.cluster import ACCESS_LOST, Cluster, Taint
@@ -309,68 +308,6 @@ def test_ways_of_one_look_do_not_use_the_same_room() -> None:
     assert isinstance(first, FailbackPlan)
     assert sum(reservation.replicas for reservation in first.reservations) == 3
     assert second == FailbackBlocked("cluster member1 has room for 1 of 3 replicas")
-
-
-# Home
-
-
-def test_home_is_where_it_was_before_the_first_failover() -> None:
-    one = away(EVEN, was={"member1": 3, "member2": 3}, now={"member2": 3, "member3": 3})
-    again = with_task(one, "member3", mode="Gracefully", reason="", producer="", message="", now=NOW)
-    again = origin.with_departures(again, one, now=NOW)
-
-    known = origin.origin_of(again)
-
-    assert known is not None
-    assert known.clusters == {"member1": 3, "member2": 3}
-    assert known.left == {"member1": START}
-
-
-def note(one: Binding) -> str:
-    return one.metadata.annotations[BEFORE_FAILOVER_ANNOTATION]
-
-
-def noted(one: Binding, text: str) -> Binding:
-    return one.with_meta(annotations={BEFORE_FAILOVER_ANNOTATION: text})
-
-
-@pytest.mark.parametrize(
-    "edited",
-    [
-        lambda one: one.with_spec(placement=by_weight(member2=1, member3=1)),
-        lambda one: one.with_spec(reschedule_triggered_at=NOW),
-        lambda one: manual_placement.with_mark(one.with_spec(clusters=(TargetCluster("member4", 6),)), one),
-        lambda one: one.with_spec(clusters=(TargetCluster("member1", 3), TargetCluster("member2", 3))),
-        lambda one: noted(one, "not ours"),
-        lambda one: noted(one, note(one).replace("T00:00:00Z", "T00:00:00")),
-        lambda one: noted(one, note(one).replace('"left":{"member1"', '"left":{"member4"')),
-    ],
-    ids=[
-        "placed by another rule",
-        "placed again",
-        "placed by hand",
-        "back already",
-        "no note",
-        "no time",
-        "none of its home",
-    ],
-)
-def test_it_is_no_home_any_more(edited: object) -> None:
-    one = away(EVEN, was={"member1": 3, "member2": 3}, now={"member2": 6})
-    assert origin.origin_of(one) is not None
-
-    assert origin.origin_of(edited(one)) is None  # type: ignore[operator]
-
-
-def test_a_new_failover_after_a_return_has_a_new_home() -> None:
-    old = away(EVEN, was={"member1": 3, "member2": 3}, now={"member2": 6})
-    back = old.with_spec(clusters=(TargetCluster("member1", 2), TargetCluster("member2", 4)))
-    again = with_task(back, "member2", mode="Gracefully", reason="", producer="", message="", now=NOW)
-
-    known = origin.origin_of(origin.with_departures(again, back, now=NOW))
-
-    assert known is not None
-    assert (known.clusters, known.left) == ({"member1": 2, "member2": 4}, {"member2": NOW})
 
 
 # Refusals

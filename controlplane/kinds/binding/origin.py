@@ -91,13 +91,13 @@ def with_departures(new: Binding, old: Binding, *, now: datetime) -> Binding:
     return _with(new, Origin(origin.clusters, {**departures(old), **left}, origin.placement))
 
 
-def with_return(binding: Binding, cluster: str) -> Binding:
-    """Return a binding after its return to a cluster. Its origin is removed once it has returned to all clusters."""
+def with_return(binding: Binding) -> Binding:
+    """Return a binding that has one of its former clusters as a target again, without the departure from this cluster.
+
+    Its origin is removed once it has returned to all clusters.
+    """
     origin = origin_of(binding)
-    if origin is None or origin.left.keys() <= {cluster}:
-        return _with(binding, None)
-    left = {name: at for name, at in departures(binding).items() if name != cluster}
-    return _with(binding, Origin(origin.clusters, left, origin.placement))
+    return _with(binding, origin and Origin(origin.clusters, departures(binding), origin.placement))
 
 
 def left_clusters(binding: Binding) -> list[str]:
