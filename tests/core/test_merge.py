@@ -98,6 +98,25 @@ def test_equal_objects_with_different_documents_are_an_edit() -> None:
     assert merge_change(Put(third, old), new.with_meta(resource_version="2")) == Lost("conflict")
 
 
+def test_a_part_that_was_read_twice_is_no_edit_of_it() -> None:
+    """Each writer, and the store, has decoded a document of its own: equal values are not the same value."""
+    read_again = replace(READ, spec=replace(READ.spec))
+    newer = read_again.with_meta(resource_version="2", labels={"by": "another"})
+    scaled = READ.with_spec(replicas=5)
+
+    edited = merge_change(Put(scaled, READ), newer)
+    reported = merge_change(
+        Put(read_again.with_status(scheduler_observed_generation=7), READ), scaled.with_meta(resource_version="2")
+    )
+
+    assert isinstance(edited, Write)
+    assert isinstance(edited.new, Binding)
+    assert (edited.new.metadata.labels, edited.new.spec) == ({"by": "another"}, scaled.spec)
+    assert isinstance(reported, Write)
+    assert isinstance(reported.new, Binding)
+    assert (reported.new.spec, reported.new.status.scheduler_observed_generation) == (scaled.spec, 7)
+
+
 @pytest.mark.parametrize(("asked", "stored"), [(None, 0), (0, 0), (30, 30)])
 def test_a_deletion_that_finalizers_delay_keeps_the_time_that_was_asked_for(asked: int | None, stored: int) -> None:
     held = READ.with_meta(finalizers=("example.io/wait",))
