@@ -152,8 +152,7 @@ def _compare_value(old: Any, new: Any, schema: Schema, element: str, changed: Fi
         inner_changed, inner_removed = _compare_list(old, new, schema)
     else:
         changed[element] = node_of(new, schema)
-        was = node_of(old, schema)
-        if was and type(old) is not type(new):
+        if was := node_of(old, schema):  # a map or list that another type replaces
             removed[element] = was
         return
     if inner_changed:
