@@ -14,8 +14,8 @@ from controlplane.controllers.federated_quotas import FederatedQuotas
 from controlplane.controllers.policies import Policies
 from controlplane.controllers.scheduler import Scheduler
 from controlplane.engine import run
-from controlplane.estimate.quota import DENIED, changes, excess, use_of
-from controlplane.kinds.binding import SCHEDULED, Component, ReplicaRequirements, TargetCluster
+from controlplane.estimate.quota import DENIED, changes, excess, overall_used, use_of
+from controlplane.kinds.binding import SCHEDULED, Binding, Component, ReplicaRequirements, TargetCluster
 from controlplane.kinds.federated_quota import (
     FederatedResourceQuota,
     FederatedResourceQuotaSpec,
@@ -102,6 +102,26 @@ def test_the_replicas_of_all_clusters_count_and_copies_that_are_evicted_do_not()
     assert changes(placed, placed.with_status(scheduler_observed_generation=9)) == {}
 
 
+def test_a_deleted_workload_gives_back_what_it_used() -> None:
+    placed = binding("web", EVERYWHERE, on={"a": 2}, replicas=2, cpu="1")
+
+    assert changes(placed, None) == {"cpu": -2000}
+
+
+@pytest.mark.parametrize(
+    "unused",
+    [
+        binding("web", EVERYWHERE, replicas=2, cpu="1"),
+        binding("web", EVERYWHERE, on={"a": 0}, replicas=0, cpu="1"),
+        binding("web", EVERYWHERE, on={"a": 2}, replicas=2, cpu="1").with_meta(namespace=""),
+        binding("web", EVERYWHERE, on={"a": 2}, replicas=2, cpu="one"),
+    ],
+    ids=["not placed", "scaled to zero", "of no namespace", "an amount that is no quantity"],
+)
+def test_a_workload_that_requests_nothing_uses_nothing(unused: Binding) -> None:
+    assert use_of(unused) == {}
+
+
 def test_all_components_of_a_workload_count_on_each_of_its_clusters() -> None:
     parts = (
         Component("jobmanager", 1, ReplicaRequirements(resource_request={"cpu": "1", "memory": "1Gi"})),
@@ -110,6 +130,11 @@ def test_all_components_of_a_workload_count_on_each_of_its_clusters() -> None:
     placed = binding("flink", EVERYWHERE, on={"a": 0}, replicas=0).with_spec(components=parts)
 
     assert use_of(placed) == {"cpu": 7000, "memory": 1 << 30}
+    twice = placed.with_spec(clusters=(TargetCluster("a"), TargetCluster("b")))
+    assert changes(placed, twice) == {"cpu": 7000, "memory": 1 << 30}
+    assert changes(twice, placed) == {"cpu": -7000, "memory": -(1 << 30)}
+    assert changes(placed, placed.with_spec(components=parts[1:])) == {"cpu": -1000, "memory": -(1 << 30)}
+    assert changes(placed, placed.with_spec(components=(*parts, parts[1]))) == {"cpu": 6000}
 
 
 def test_an_excess_is_worded_as_in_kubernetes_and_shrinking_is_never_refused() -> None:
@@ -122,6 +147,15 @@ def test_an_excess_is_worded_as_in_kubernetes_and_shrinking_is_never_refused() -
     assert excess([tight], {"cpu": 9000}, {"cpu": -1000, "memory": 1}) is None
     assert str(excess([quota(**{"requests.cpu": "2"})], {"cpu": 1500}, {"cpu": 501})).startswith("exceeded quota: team")
     assert excess([quota(pods="0")], {}, {"cpu": 1}) is None
+    gone = quota("gone", cpu="0").with_meta(deletion_timestamp=START)
+    assert excess([gone], {}, {"cpu": 1}) is None
+    assert str(excess([gone, tight], {"cpu": 1500}, {"cpu": 1000})).startswith("exceeded quota: team")
+
+
+def test_a_quota_shows_what_is_used_of_it_in_the_format_of_its_limit() -> None:
+    shown = overall_used(quota(cpu="2", memory="1Gi", pods="9"), {"cpu": 1500, "memory": 0, "nvidia.com/gpu": 1})
+
+    assert shown == {"cpu": "1500m"}
 
 
 def test_the_last_room_of_a_quota_goes_to_one_of_two_bindings_and_the_other_waits_until_there_is_room() -> None:
