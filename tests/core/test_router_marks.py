@@ -89,6 +89,16 @@ def test_new_rows_that_were_queued_together_are_due_together(queued_at: float, d
     assert (mark.ref, mark.after) == (Ref(QUEUED_WITHIN, "", START.isoformat()), timedelta(seconds=seconds))
 
 
+def test_a_watch_that_makes_origins_due_is_declared_as_a_fan_out() -> None:
+    old = eviction(binding("web"), "member1", queued_at=START, due_at=START)
+    held = eviction(binding("web"), "member1", state=HELD, queued_at=START, due_at=START)
+
+    watches = [watch for watch in EvictionPending.watches if watch.kind == "row/Eviction"]
+    made = [(watch.fan_out, ref.kind) for watch in watches for row in (None, held) for ref in watch.to(row, old)]
+
+    assert made == [(False, WEB.kind), (True, QUEUED_WITHIN)]
+
+
 @pytest.mark.parametrize(
     ("state", "fields", "refs"),
     [
