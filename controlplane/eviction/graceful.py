@@ -330,7 +330,7 @@ def _surplus(binding: Binding, task: GracefulEvictionTask, restored: int) -> tup
     After an eviction with purge mode Directly, nothing of the old copy has to stay.
     """
     more = min(task.replicas or 0, binding.spec.replicas) - restored
-    if more <= 0 or restored <= 0 or task.purge_mode == DIRECTLY:
+    if more <= 0 or task.purge_mode == DIRECTLY:
         return ()
     message = f"{restored} replicas are restored, and the others run until those on other clusters are healthy"
     rest = replace(

@@ -198,6 +198,14 @@ def test_a_copy_stays_until_the_taints_of_all_clusters_of_its_binding_are_judged
     assert [move.row.cluster for move in asked.plan(row("a"), rows=[row("a"), row("b", due_at=None)]).moves] == ["a"]
 
 
+def test_a_copy_on_one_cluster_waits_for_no_judgement_of_another_taint_there() -> None:
+    other = Taint("other", "NoExecute", time_added=START)
+
+    found = Asked(clusters=(cluster("a", taints=[GONE, other]),)).plan(row("a"))
+
+    assert [move.row.cluster for move in found.moves] == ["a"]
+
+
 def test_an_unwanted_row_is_dropped_and_asks_for_no_dry_run() -> None:
     asked = Asked(clusters=(cluster("a"),))
 

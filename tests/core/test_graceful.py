@@ -7,11 +7,9 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import Condition, ObjectMeta, condition
-from controlplane.eviction.graceful import ClusterState, assess_tasks, scheduling_found_nothing, with_copies_restored
+from controlplane.apimachinery.meta import ObjectMeta, condition
+from controlplane.eviction.graceful import ClusterState, assess_tasks
 from controlplane.kinds.binding import (
-    APPLICATION_FAILURE,
-    SCHEDULED,
     TAINT_UNTOLERATED,
     AggregatedStatusItem,
     Binding,
@@ -21,7 +19,7 @@ from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding, cluster, no_execute
-from tests.builders.placements import by_weight, duplicated
+from tests.builders.placements import duplicated
 from tests.core.fleet_story import FAILOVER, Story
 
 HOLD = Settings()
@@ -277,141 +275,6 @@ def test_a_cluster_in_the_result_and_in_a_task_is_cleared_by_its_named_check(
 
 def test_a_task_of_a_cluster_that_is_gone_ends() -> None:
     assert cleared(moving(task("member9"), on={"member2": 2}, member2="Unhealthy")) == ["member9"]
-
-
-def scheduled(one: Binding, status: str, *, seen: bool) -> Binding:
-    conditions = (Condition(SCHEDULED, status, "Success" if status == "True" else "Unschedulable"),)
-    return one.with_status(conditions=conditions, scheduler_observed_generation=one.metadata.generation if seen else 1)
-
-
-# the proposal's six rows: scheduling result, health of the new instance, task still there -> does the copy go back?
-PROPOSED = [
-    ("success, running", {"member2": 2}, "True", "Healthy", False),
-    ("success, running, task cleared", {"member2": 2}, "True", "Healthy", False),
-    ("success, not running", {"member2": 2}, "True", "Unhealthy", False),
-    ("success, not running, task cleared", {"member2": 2}, "True", "Unhealthy", False),
-    ("empty result", {}, "True", "", True),
-    ("scheduling failed", {}, "False", "", True),
-]
-
-
-@pytest.mark.parametrize(("row", "on", "status", "health", "back"), PROPOSED, ids=[row[0] for row in PROPOSED])
-def test_six_rows_of_recovery(row: str, on: dict[str, int], status: str, health: str, back: bool) -> None:
-    tasks = () if "task cleared" in row else (task(),)
-    one = scheduled(moving(*tasks, on=on, **dict.fromkeys(on, health)), status, seen=status == "True")
-
-    after, undone = with_copies_restored(one, {**PLACES, "member1": UP})
-
-    assert bool(undone) == back
-    assert (after.spec.target("member1") is not None) == back
-    assert (after.spec.task("member1") is None) == (back or not tasks)
-
-
-def test_a_cluster_with_another_evicting_taint_has_not_recovered() -> None:
-    one = scheduled(moving(task(), on={}), "False", seen=False)
-
-    assert with_copies_restored(one, PLACES) == (one, ())
-
-
-def test_tasks_of_application_failover_run_to_their_end() -> None:
-    one = scheduled(moving(task(reason=APPLICATION_FAILURE), on={}), "False", seen=False)
-
-    assert with_copies_restored(one, {**PLACES, "member1": UP}) == (one, ())
-
-
-def test_divided_gets_back_what_found_no_other_place() -> None:
-    placement = by_weight(member1=1, member2=1)
-    one = moving(task(replicas=4), on={"member2": 3}).with_spec(placement=placement, replicas=5)
-
-    after, _ = with_copies_restored(scheduled(one, "False", seen=False), {**PLACES, "member1": UP})
-
-    assert {target.name: target.replicas for target in after.spec.clusters} == {"member1": 2, "member2": 3}
-
-
-@pytest.mark.parametrize(("mode", "stay"), [(GRACEFULLY, [("member1", 2)]), (DIRECTLY, [])])
-def test_replicas_that_were_placed_elsewhere_stay_until_those_are_healthy(
-    mode: str, stay: list[tuple[str, int]]
-) -> None:
-    one = moving(task(replicas=4, purge_mode=mode), on={"member2": 3}, member2="Unhealthy")
-    one = one.with_spec(placement=by_weight(member1=1, member2=1), replicas=5)
-
-    after, _ = with_copies_restored(scheduled(one, "False", seen=False), {**PLACES, "member1": UP})
-
-    assert [(rest.from_cluster, rest.replicas) for rest in after.spec.graceful_eviction_tasks] == stay
-    assert after.spec.replicas_returning("member1") == (2 if stay else 0)
-    assert cleared(after) == []
-
-
-@pytest.mark.parametrize(
-    ("behind", "status", "nothing"),
-    [(None, "False", True), (0, "False", True), (-1, "False", True), (1, "False", False), (1, "True", False)],
-)
-def test_a_failure_counts_for_the_generation_it_was_reported_for_and_not_for_a_later_one(
-    behind: int | None, status: str, nothing: bool
-) -> None:
-    """`behind`: generations between the failure and the binding; None: a scheduler that reports no generation."""
-    one = moving(task(), on={})
-    generation = one.metadata.generation
-    observed = None if behind is None else generation - behind
-    failure = Condition(SCHEDULED, status, "Unschedulable", observed_generation=observed)
-    one = one.with_status(conditions=(failure,), scheduler_observed_generation=generation - 1)
-
-    assert scheduling_found_nothing(one) is nothing
-
-
-@pytest.mark.parametrize(("behind", "nothing"), [(0, True), (-1, True), (1, False)])
-def test_an_empty_result_counts_once_the_scheduler_has_seen_the_generation(behind: int, nothing: bool) -> None:
-    one = moving(task(), on={})
-
-    assert scheduling_found_nothing(
-        one.with_status(scheduler_observed_generation=one.metadata.generation - behind)
-    ) is (nothing)
-
-
-@pytest.mark.parametrize(
-    ("replicas", "lost", "back"),
-    [(5, 4, {"member1": 2, "member2": 3}), (3, 4, {"member2": 3}), (0, 0, {"member1": 0, "member2": 3})],
-    ids=["a part is missing", "all replicas run", "no workload"],
-)
-def test_a_recovered_cluster_gets_back_what_is_missing(replicas: int, lost: int, back: dict[str, int]) -> None:
-    one = moving(task(replicas=lost), on={"member2": 3}, member2="Healthy").with_spec(
-        placement=by_weight(member1=1, member2=1), replicas=replicas
-    )
-    if not replicas:
-        one = one.with_spec(replica_requirements=None)
-    assert one.workload is bool(replicas)
-
-    after, undone = with_copies_restored(scheduled(one, "False", seen=False), {**PLACES, "member1": UP})
-
-    assert {target.name: target.replicas for target in after.spec.clusters} == back
-    assert len(undone) == 1
-
-
-def test_without_a_placement_all_lost_replicas_are_restored() -> None:
-    one = moving(task(replicas=4), on={"member2": 3}).with_spec(placement=None, replicas=5)
-
-    after, _ = with_copies_restored(scheduled(one, "False", seen=False), {**PLACES, "member1": UP})
-
-    assert after.spec.target("member1") is not None
-    assert {target.name: target.replicas for target in after.spec.clusters} == {"member1": 4, "member2": 3}
-
-
-def test_a_cluster_that_has_not_recovered_does_not_hide_the_next() -> None:
-    one = scheduled(moving(task("member1"), task("member3"), on={}), "False", seen=False)
-
-    after, undone = with_copies_restored(one, PLACES)
-
-    assert [target.name for target in after.spec.clusters] == ["member3"]
-    assert [gone.task.from_cluster for gone in undone] == ["member3"]
-
-
-def test_scheduling_still_to_come_is_neither_empty_nor_failed() -> None:
-    one = moving(task(), on={}).with_status(scheduler_observed_generation=1)
-
-    assert not scheduling_found_nothing(one)
-
-
-# With the controllers
 
 
 def story(one: Binding, settings: Settings = FAST) -> Story:
