@@ -393,6 +393,8 @@ def test_only_what_grows_is_limited_under_the_write_lock_and_a_deleted_quota_lim
 
     assert guard.most == (("cpu", 2500),)
     assert quota_guards([gone], before, after) == ()
+    (exact,) = quota_guards([quota(memory="9007199254740993")], None, before)
+    assert exact.most == (("memory", 9007199254740993),), "no number with a fraction holds it"
 
 
 AT = START + timedelta(seconds=60)
