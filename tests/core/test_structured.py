@@ -121,7 +121,7 @@ def test_a_value_of_another_type_is_a_change_and_removes_only_what_was_below_it(
         ({"": 1}, {".": {}}, Schema.OPEN, {"": 1}),
         (["a", "b"], {'v:"a"': {}}, SET, ["b"]),
         (["a", "b"], {'v:"a"': {}}, Schema.OPEN, ["a", "b"]),  # a list that is replaced as a whole
-        ("a", {'v:"a"': {}}, SET, "a"),  # no list, although its schema says so
+        ("a", {'v:"a"': {}}, SET, "a"),  # no list, although its schema describes one
     ],
 )
 def test_only_what_a_manager_has_lost_is_pruned(value: Any, lost: Any, schema: Schema, left: Any) -> None:
