@@ -17,9 +17,10 @@ from controlplane.scheduling.binding_outcome import (
     ledger,
     placed,
     refuge_reservations,
+    refused,
 )
 from controlplane.scheduling.cluster_arrays import Fleet
-from controlplane.scheduling.schedule import Placed
+from controlplane.scheduling.schedule import QUOTA_EXCEEDED, UNSCHEDULABLE, Placed, Refused
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding, cluster
 from tests.builders.placements import by_room
@@ -95,3 +96,25 @@ def test_capacity_that_is_given_back_and_reserved_again_is_as_before() -> None:
         free.append(book.free(SMALL).tolist())
 
     assert free == [[6, 9], [10, 10], [6, 9]]
+
+
+@pytest.mark.parametrize(
+    ("reason", "part", "counts"),
+    [
+        (QUOTA_EXCEEDED, (TargetCluster("member2", 2),), True),
+        (QUOTA_EXCEEDED, None, False),
+        (UNSCHEDULABLE, (TargetCluster("member2", 2),), False),
+        (UNSCHEDULABLE, None, False),
+    ],
+)
+def test_only_the_part_that_a_quota_allows_counts_as_the_last_result(
+    reason: str, part: tuple[TargetCluster, ...] | None, counts: bool
+) -> None:
+    """It has all replicas that were evicted, so that a later eviction does not count them again."""
+    old = binding("web", by_room(), on={"member1": 2}, replicas=4).with_status(last_scheduled_time=START)
+    later = START + timedelta(seconds=60)
+
+    new = refused(old, Refused(reason, "no room", retry=True), part=part, now=later)
+
+    assert new.status.last_scheduled_time == (later if counts else START)
+    assert new.spec.clusters == (part or old.spec.clusters)

@@ -6,13 +6,15 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from controlplane.engine.decision import Drop, Save
 from controlplane.kinds.binding import ResourceBindingStatus, TargetCluster
 from controlplane.kinds.cluster import Cluster, Taint
+from controlplane.kinds.policy import Placement
 from controlplane.kinds.rows import CapacityReservation, PlacementHint
-from controlplane.scheduling.reserved_refuge import Reserved
+from controlplane.scheduling.reserved_refuge import Reserved, freed, hinted, replaced_text
 from controlplane.scheduling.schedule import Placed
 from tests.builders.objects import START, binding, cluster
-from tests.builders.placements import DYNAMIC, by_room, placement
+from tests.builders.placements import DYNAMIC, by_room, by_weight, duplicated, placement
 from tests.builders.scheduling import ask, spec
 
 FULL = [Taint("full", "NoSchedule")]
@@ -151,3 +153,64 @@ def test_a_refuge_is_replaced_if_a_result_uses_other_clusters_than_those_it_had_
         message = f"the eviction had reserved {had}, but the scheduler placed the binding on {instead}. {why}"
 
     assert reserved().replaced(result(placed), ELSEWHERE) == message
+
+
+COUNTED = CapacityReservation("counted", str(LEAVES.ref), "member1", 2, made_at=START)  # of a placement
+PART = {"member2": 2, "member3": 1}
+
+
+@pytest.mark.parametrize(
+    ("found", "placed", "generation", "writes"),
+    [
+        (reserved(), {"member2": 2, "member3": 2}, 9, ["Drop member3"]),
+        (reserved(), {"member2": 2, "member3": 2}, 10, ["Drop member3", "Save hint 10"]),
+        (reserved(), PART, 9, ["Save member3 1"]),
+        (reserved(), RESERVED, 9, ["Drop member3", "Drop member4", "Drop hint"]),
+        (reserved({}), RESERVED, 9, ["Drop hint"]),
+        (reserved(wanted=None), PART, 9, ["Drop member3", "Drop member4"]),
+    ],
+)
+def test_what_a_result_uses_of_a_refuge_is_dropped_and_the_rest_stays_with_its_hint(
+    found: Reserved, placed: dict[str, int], generation: int, writes: list[str]
+) -> None:
+    new = LEAVES.with_meta(generation=generation)
+
+    changes = freed([COUNTED, *found.reservations], found, result(placed), new)
+
+    assert [shown(change) for change in changes] == writes
+
+
+def shown(change: Save | Drop) -> str:
+    row, verb = change.row, type(change).__name__
+    if isinstance(row, PlacementHint):
+        return f"{verb} hint {row.generation}" if isinstance(change, Save) else "Drop hint"
+    assert isinstance(row, CapacityReservation)
+    return f"{verb} {row.cluster} {row.replicas}" if isinstance(change, Save) else f"{verb} {row.cluster}"
+
+
+def test_an_eviction_names_the_clusters_that_it_no_longer_needs() -> None:
+    before, now = reserved().reservations, reserved({"member3": 4}).reservations
+
+    assert replaced_text(before, now) == "; instead of member4, which an earlier eviction had reserved"
+    assert replaced_text(now, before) == ""
+
+
+STATIC, COPIES = by_weight(member2=1, member3=1, member4=1), duplicated()
+
+
+@pytest.mark.parametrize(
+    ("where", "on", "again", "hints"),
+    [
+        (STATIC, "member3", {}, 0),
+        (STATIC, "member3", {"again": True}, 1),  # an earlier eviction has left a hint
+        (STATIC, "member2", {}, 1),  # another cluster is still to be left
+        (COPIES, "member2", {"again": True}, 0),
+        (by_room(), "member3", {}, 1),  # the result depends on free capacity
+    ],
+)
+def test_shares_that_need_no_capacity_have_a_hint_only_between_the_evictions_of_a_binding(
+    where: Placement, on: str, again: dict[str, bool], hints: int
+) -> None:
+    one = binding("web", where, on={on: 2}, replicas=4)
+
+    assert len(list(hinted(one, result(RESERVED), **again))) == hints
