@@ -56,6 +56,7 @@ def csr(request: str = AGENT, *conditions: str, status: dict[str, Any] | None = 
         ({"signerName": "no-path"}, "spec.signerName"),
         ({"usages": []}, "spec.usages"),
         ({"usages": ["to sign"]}, "spec.usages[0]"),
+        ({"usages": [{}]}, "spec.usages[0]"),
         ({"usages": ["client auth", "client auth"]}, "spec.usages[1]"),
         ({"expirationSeconds": 60}, "spec.expirationSeconds"),
     ],

@@ -100,7 +100,7 @@ def _usage_causes(usages: list[Any]) -> list[Cause]:
     if not usages:
         return [required("spec.usages")]
     causes = []
-    twice = repeated(usages)
+    twice = repeated(map(str, usages))
     for index, usage in enumerate(usages):
         if usage not in USAGES:
             causes.append(unsupported(f"spec.usages[{index}]", usage, USAGES))
