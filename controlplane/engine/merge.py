@@ -51,8 +51,11 @@ class Same(NamedTuple):
     current: Object | None
 
 
+EXISTS = "exists"  # why a creation is lost: an object of that name is stored
+
+
 class Lost(NamedTuple):
-    """The change cannot be stored; `why` is one of exists, gone, conflict, uid (another object has the name now)."""
+    """The change cannot be stored; `why` is EXISTS, gone, conflict or uid (another object has the name now)."""
 
     why: str
 
@@ -108,7 +111,7 @@ def merge_change(change: Put | Delete, current: Object | None) -> Write | Remove
     if isinstance(change, Delete):
         return _merge_delete(change, current)
     if change.old is None:
-        return Lost("exists") if current is not None else Write(change.new, False)
+        return Lost(EXISTS) if current is not None else Write(change.new, False)
     if current is None:
         return Lost("gone")
     if current.metadata.uid != change.old.metadata.uid:

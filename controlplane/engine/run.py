@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Ref
 from controlplane.engine import cascade
 from controlplane.engine.controller import Controller
-from controlplane.engine.decision import NOTHING, Decision, Event
+from controlplane.engine.decision import NOTHING, Decision, Event, Put
+from controlplane.engine.merge import EXISTS
 from controlplane.engine.state import Actor, Claim, Complete, HeldLease, LeaseLost, Outcome, Store, Unstorable
 from controlplane.interpret.customized import InterpretationFailed, Question, Unanswered
 from controlplane.kinds import FAILOVER_CONFIGURATION, INTERPRETER_CUSTOMIZATION
@@ -210,15 +211,20 @@ def _decide(
         answer = None if inquiry.question is None else world.answer(inquiry.question)
     with world.phase(controller.name, "decide"):
         decided = controller.decide_all(inquiry.snapshots, settings, now=now, answer=answer)
-        again = partial(_decide_again, controller, store, settings, refs, now, answer)
-        decide_with_answers(decided, again, world.interpret)
+        decide_with_answers(
+            decided,
+            lambda indices: _decide_again(
+                controller, store, settings, [refs[index] for index in indices], now=now, answer=answer
+            ),
+            world.interpret,
+        )
     results, completion = cascade.with_following(
         decided, refs, following, store, settings, group=controller.group, now=now, phase=world.phase
     )
     failures: list[Failure] = []
 
     def failed(claim: Claim, snapshot: Any, error: Exception) -> Decision:
-        if isinstance(error, Unanswered | InterpretationFailed):
+        if isinstance(error, Unanswered | InterpretationFailed | NameTaken):
             return put_off(error, getattr(snapshot, "subject", None), now=now)
         failure = _failure(controller.name, claim.ref, snapshot, error, settings, now=now, answer=answer)
         failures.append(failure)
@@ -237,6 +243,8 @@ def _decide(
         if completion is not None:
             batch = [item._replace(decision=completion.made(item.decision)) for item in batch]
         _store_alone(store, batch, outcomes, by=by, lease=lease)
+        again = partial(_decide_again, controller, store, settings, now=now, answer=answer)
+        _find_taken_names(store, batch, outcomes, again)
     refused = [
         (item.about, failed(item.about, item.snapshot, outcome))
         for item, outcome in zip(batch, outcomes, strict=True)
@@ -245,6 +253,13 @@ def _decide(
     if refused:
         store.apply(refused, by=by, lease=lease)
     return failures, [outcome for outcome in outcomes if isinstance(outcome, Outcome)]
+
+
+class NameTaken(Unstorable):
+    """A decision creates an object, and an object of that name exists that its controller does not know as its own."""
+
+    def __init__(self, ref: Ref) -> None:
+        super().__init__(f"{ref} exists and was not made for this object: delete it, or give one of them another name")
 
 
 class _Item(NamedTuple):
@@ -287,17 +302,39 @@ def _is_not_stored(outcome: Outcome | Unstorable) -> bool:
     return isinstance(outcome, Unstorable) or bool(outcome.lost)
 
 
-def _decide_again(
-    controller: Controller,
+def _find_taken_names(
     store: Store,
-    settings: Settings,
-    refs: Sequence[Ref],
-    now: datetime,
-    answer: Any,
-    indices: Sequence[int],
+    batch: Sequence[_Item],
+    outcomes: list[Outcome | Unstorable],
+    again: Callable[[Sequence[Ref]], Iterable[Decision | Exception]],
+) -> None:
+    """Replace the outcome by NameTaken for each decision that creates an object whose name another object has.
+
+    A decision that lost a race is made again at once, and knows the object then. This one would be lost again without
+    an end. `again`: decides once more about these objects.
+    """
+    lost = [
+        place
+        for place, (item, outcome) in enumerate(zip(batch, outcomes, strict=True))
+        if item.claim is not None and isinstance(outcome, Outcome) and outcome.lost.startswith(EXISTS)
+    ]
+    if not lost:
+        return
+    for place, decision in zip(lost, again([batch[place].about.ref for place in lost]), strict=True):
+        names = set() if isinstance(decision, Exception) else _created(decision) & _created(batch[place].alone)
+        if taken := store.get(names):
+            outcomes[place] = NameTaken(min(taken))
+
+
+def _created(decision: Decision) -> set[Ref]:
+    return {change.new.ref for change in decision.changes if isinstance(change, Put) and change.old is None}
+
+
+def _decide_again(
+    controller: Controller, store: Store, settings: Settings, refs: Sequence[Ref], *, now: datetime, answer: Any
 ) -> Iterator[Decision | Exception]:
-    """Return the decisions about the objects at these positions, loaded again: `load` may use answers as well."""
-    loaded = controller.load_for(store, [refs[index] for index in indices], settings)
+    """Return the decisions about objects, loaded again: `load` may use answers as well."""
+    loaded = controller.load_for(store, refs, settings)
     asked = controller.ask([snapshot for snapshot in loaded if snapshot is not None], settings, now=now)
     new = iter(controller.decide_all(asked.snapshots, settings, now=now, answer=answer))
     return (NOTHING if snapshot is None else next(new) for snapshot in loaded)
@@ -326,15 +363,17 @@ def questions_of(results: Sequence[Any]) -> list[Question]:
     return list(found.values())
 
 
-def put_off(error: Unanswered | InterpretationFailed, about: Any, *, now: datetime) -> Decision:
-    """Return the decision to look at an object again, because a script or webhook has not answered yet or has failed.
+def put_off(error: Unanswered | InterpretationFailed | NameTaken, about: Any, *, now: datetime) -> Decision:
+    """Return the decision to look at an object again, because a script or webhook has not answered yet or has failed,
+    or another object has a name that is needed.
 
     A failure also gets an Event about `about`, with the rule and the reason; None: no Event. It is a defect of the
-    rule, not of this program.
+    rule, or a name that a user has chosen, not a defect of this program.
     """
     if isinstance(error, Unanswered):
         return Decision(wake_at=now + UNANSWERED_WAIT)
-    events = () if about is None else (Event(about, failure_reason(error), str(error), warning=True),)
+    reason = "NameTaken" if isinstance(error, NameTaken) else failure_reason(error)
+    events = () if about is None else (Event(about, reason, str(error), warning=True),)
     return Decision(wake_at=now + RETRY_AFTER_FAILURE, events=events)
 
 

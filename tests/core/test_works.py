@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import Condition, Ref
+from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref
 from controlplane.apimachinery.names import (
     BINDING_ANNOTATION,
     DIRECTLY_UNREACHABLE_ANNOTATION,
     DRIFT_ANNOTATION,
     LEFTOVER_ANNOTATION,
     WORK_FINALIZER,
+    work_name,
 )
 from controlplane.controllers.binding_status import BindingStatus
 from controlplane.controllers.execution import Execution
@@ -47,6 +49,23 @@ def test_every_target_gets_a_work_with_its_replicas_and_no_other_cluster_any() -
     assert found["member1"].metadata.deletion_timestamp is None
     assert story.works()["member1"].metadata.deletion_timestamp is not None
     assert story.works()["member2"].manifest["spec"]["replicas"] == 3
+
+
+def test_a_work_whose_name_is_taken_waits_until_the_name_is_free_and_says_so() -> None:
+    web = deployment()
+    taken = work_name(web.kind, web.metadata.name, web.metadata.namespace)
+    other = replace(work("other", "member1"), metadata=ObjectMeta(name=taken, namespace="karmada-es-member1", uid="o"))
+    story = Story(*MEMBERS, other, policy("all"), web)
+
+    story.place(web, member1=3, member2=3)
+
+    assert set(story.works()) == {"member1"}
+    (message,) = story.events("NameTaken")
+    assert f"{other.ref} exists and was not made for this object" in message
+    story.delete(other)
+    story.later(seconds=11)
+    assert set(story.works()) == {"member1", "member2"}
+    assert story.works()["member1"].manifest["metadata"]["name"] == "web"
 
 
 def test_editing_the_template_renews_its_works() -> None:
