@@ -7,12 +7,19 @@ Amounts are whole numbers in the units of requests: cpu in thousandths, everythi
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
 from typing import Final
 
 from controlplane.apimachinery.meta import Struct, to_seconds
 from controlplane.apimachinery.quantities import NANO, Quantity, QuantityError
 from controlplane.estimate.request import CPU, bundle_of, request_of
-from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding, GracefulEvictionTask, ResourceBindingSpec
+from controlplane.kinds.binding import (
+    TAINT_UNTOLERATED,
+    Binding,
+    GracefulEvictionTask,
+    ResourceBindingSpec,
+    TargetCluster,
+)
 from controlplane.kinds.federated_quota import FederatedResourceQuota, amount, counted_as, shown
 from controlplane.kinds.rows import CapacityReservation
 
@@ -57,18 +64,39 @@ def use_of_evicted(binding: Binding, reserved: Collection[CapacityReservation], 
 def evicted_replicas(binding: Binding, reserved: Collection[CapacityReservation], leaving: Collection[str] = ()) -> int:
     """Return how many replicas, or sets of components, left lost clusters and are not placed again yet.
 
-    They are at most what the evictions have reserved for them. `reserved`: the refuge reservations of the binding.
-    `leaving`: targets that the binding is still to be evicted from. The reservations are for their replicas as well.
+    They are at most what the evictions have reserved. `reserved`: the refuge reservations of the binding. `leaving`:
+    targets that the binding is still to be evicted from.
     """
-    spec = binding.spec
-    tasks = [task for task in spec.graceful_eviction_tasks if _waits_for_a_place(task, binding, reserved)]
-    staying = [target for target in spec.clusters if target.name in leaving]
-    if spec.components:
-        return min(len(reserved) - len(staying), len(tasks))
-    return min(
-        sum([row.replicas for row in reserved]) - sum([target.replicas for target in staying]),
-        sum([task.replicas or 0 for task in tasks]),
-    )
+    last_result = binding.status.last_scheduled_time
+    tasks = [task for task in binding.spec.graceful_eviction_tasks if task.reason == TAINT_UNTOLERATED]
+    waiting = [task for task in tasks if _made_after(task, last_result)]
+    unsure = [task for task in tasks if _made_with(task, last_result, reserved)]
+    staying = [target for target in binding.spec.clusters if target.name in leaving]
+    count = len if binding.spec.components else _sum_of_replicas
+    # What is reserved for targets that are still to be left is no sign that the copy of an unsure task is not placed.
+    more = min(count(unsure), max(0, count(reserved) - count(staying)))
+    return min(count(waiting) + more, count(reserved))
+
+
+def _sum_of_replicas(ones: Collection[GracefulEvictionTask | TargetCluster | CapacityReservation]) -> int:
+    return sum([one.replicas or 0 for one in ones])
+
+
+def _made_after(task: GracefulEvictionTask, last_result: datetime | None) -> bool:
+    """Test whether there was no complete result of the scheduler since an eviction: its copy is not placed again."""
+    at = task.creation_timestamp
+    return at is None or last_result is None or at > last_result
+
+
+def _made_with(
+    task: GracefulEvictionTask, last_result: datetime | None, reserved: Collection[CapacityReservation]
+) -> bool:
+    """Test whether an eviction and the last complete result have the same time, and reservations of the eviction are
+    left. Times of tasks and results are in whole seconds, so the result may be that before the eviction."""
+    at = task.creation_timestamp
+    if at is None or at != last_result:
+        return False
+    return any(row.made_at is not None and to_seconds(row.made_at) <= at for row in reserved)
 
 
 def replicas_before(binding: Binding, evicted: int) -> int:
@@ -83,17 +111,6 @@ def replicas_before(binding: Binding, evicted: int) -> int:
     if spec.placement is not None and spec.placement.divided:
         return evicted + _replicas(spec)
     return max([task.replicas or 0 for task in spec.graceful_eviction_tasks if task.reason == TAINT_UNTOLERATED])
-
-
-def _waits_for_a_place(task: GracefulEvictionTask, binding: Binding, reserved: Collection[CapacityReservation]) -> bool:
-    """Test whether the copy of a task has not been placed again: its eviction made the reservations, or there was no
-    complete result since. Times of tasks and results are in whole seconds."""
-    if task.reason != TAINT_UNTOLERATED:
-        return False
-    at, last_result = task.creation_timestamp, binding.status.last_scheduled_time
-    if at is None or last_result is None or at > last_result:
-        return True
-    return any(row.made_at is not None and to_seconds(row.made_at) <= at for row in reserved)
 
 
 def _use(spec: ResourceBindingSpec, count: int) -> Use:

@@ -341,6 +341,26 @@ def test_growth_between_two_evictions_of_a_binding_needs_room_in_the_quota() -> 
     assert outage.scheduled() == "QuotaExceeded"
 
 
+@pytest.mark.parametrize("room", [4, 5])
+def test_the_first_eviction_of_a_binding_moves_its_replicas_if_there_is_no_room_for_the_second(room: int) -> None:
+    """What the eviction has reserved is less than the replicas that are still to leave the other lost cluster."""
+    gates = {**FAILOVER.feature_gates, "FederatedQuotaEnforcement": True}
+    lost = [cluster(name, ready="False", taints=[no_execute()]) for name in ("member1", "member2")]
+    full = [cluster(name, room=0) for name in ("member4", "member5", "member6")]
+    web = binding("web", placement(how=DYNAMIC), on={"member1": 4, "member2": 4}, replicas=8, cpu="1")
+    story = Story(
+        *(*lost, cluster("member3", room=room), *full, quota(cpu="2"), web),
+        settings=replace(FAILOVER, feature_gates=gates),
+    )
+    story.members.healthy = False  # so that tasks stay
+
+    while not story.leaving("web"):
+        story.pass_seconds(0.5)
+
+    assert len(story.leaving("web")) == 1
+    assert story.placed("web")["member3"] == 4
+
+
 @pytest.mark.parametrize(("replicas", "fits"), [(4, True), (5, False)])
 def test_more_replicas_than_were_evicted_are_growth(replicas: int, fits: bool) -> None:
     task = GracefulEvictionTask("member1", replicas=4, reason="TaintUntolerated", creation_timestamp=START)
