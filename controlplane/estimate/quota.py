@@ -19,6 +19,7 @@ from controlplane.kinds.binding import (
     GracefulEvictionTask,
     ResourceBindingSpec,
     TargetCluster,
+    origin,
 )
 from controlplane.kinds.federated_quota import FederatedResourceQuota, amount, counted_as, shown
 from controlplane.kinds.rows import CapacityReservation
@@ -58,24 +59,35 @@ def use_of_evicted(binding: Binding, reserved: Collection[CapacityReservation], 
 
     The replicas of these copies are placed again, which is no growth.
     """
-    return _use(binding.spec, evicted_replicas(binding, reserved, leaving)) if reserved else NO_USE
+    return _use(binding.spec, evicted_replicas(binding, reserved, leaving))
 
 
 def evicted_replicas(binding: Binding, reserved: Collection[CapacityReservation], leaving: Collection[str] = ()) -> int:
     """Return how many replicas, or sets of components, left lost clusters and are not placed again yet.
 
-    They are at most what the evictions have reserved. `reserved`: the refuge reservations of the binding. `leaving`:
-    targets that the binding is still to be evicted from.
+    They are at most what the evictions have reserved, or what the binding has less than before its failover. A refusal
+    ends the reservations. `reserved`: the refuge reservations of the binding. `leaving`: targets that the binding is
+    still to be evicted from.
     """
-    last_result = binding.status.last_scheduled_time
     tasks = [task for task in binding.spec.graceful_eviction_tasks if task.reason == TAINT_UNTOLERATED]
+    if not tasks:
+        return 0
+    last_result = binding.status.last_scheduled_time
     waiting = [task for task in tasks if _made_after(task, last_result)]
     unsure = [task for task in tasks if _made_with(task, last_result, reserved)]
     staying = [target for target in binding.spec.clusters if target.name in leaving]
     count = len if binding.spec.components else _sum_of_replicas
     # What is reserved for targets that are still to be left is no sign that the copy of an unsure task is not placed.
     more = min(count(unsure), max(0, count(reserved) - count(staying)))
-    return min(count(waiting) + more, count(reserved))
+    return min(
+        count(waiting) + more, max(count(reserved), count(_before_failover(binding)) - count(binding.spec.clusters))
+    )
+
+
+def _before_failover(binding: Binding) -> list[TargetCluster]:
+    """Return the targets that a binding had before its failover; []: its placement was changed since."""
+    known = origin.origin_of(binding)
+    return [] if known is None else [TargetCluster(name, replicas) for name, replicas in known.clusters.items()]
 
 
 def _sum_of_replicas(ones: Collection[GracefulEvictionTask | TargetCluster | CapacityReservation]) -> int:

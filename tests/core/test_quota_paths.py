@@ -361,6 +361,28 @@ def test_the_first_eviction_of_a_binding_moves_its_replicas_if_there_is_no_room_
     assert story.placed("web")["member3"] == 4
 
 
+def test_replicas_that_find_no_room_at_once_are_placed_later_in_a_namespace_over_its_quota() -> None:
+    """The first part of them, which was placed, has ended the reservations."""
+    gates = {**FAILOVER.feature_gates, "FederatedQuotaEnforcement": True}
+    full = [cluster(name, room=0) for name in ("member3", "member4")]
+    web = binding("web", placement(how=DYNAMIC), on={"member1": 4}, replicas=4, cpu="1")
+    story = Story(
+        *(cluster("member1", ready="False", taints=[no_execute()]), cluster("member2", room=2), *full),
+        *(quota(cpu="2"), web),
+        settings=replace(FAILOVER, feature_gates=gates),
+    )
+    story.members.healthy = False  # so that the task stays
+    while not story.leaving("web"):
+        story.pass_seconds(0.5)
+    assert story.placed("web") == {"member2": 2}
+
+    old = story.cluster("member3")
+    story.store.put(old.with_status(resource_summary=cluster("member3", room=9).status.resource_summary), old)
+    story.pass_seconds(120)
+
+    assert story.placed("web") == {"member2": 2, "member3": 2}
+
+
 @pytest.mark.parametrize(("replicas", "fits"), [(4, True), (5, False)])
 def test_more_replicas_than_were_evicted_are_growth(replicas: int, fits: bool) -> None:
     task = GracefulEvictionTask("member1", replicas=4, reason="TaintUntolerated", creation_timestamp=START)

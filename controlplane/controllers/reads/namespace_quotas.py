@@ -50,20 +50,20 @@ class Room:
         before: Binding,
         after: Binding,
         *,
-        reserved: Collection[CapacityReservation] = (),
+        reserved: Collection[CapacityReservation] | None = None,
         leaving: Collection[str] = (),
     ) -> Excess | None:
         """Return the quota that a change of a binding would exceed. None: there is room, which is now taken.
 
-        `reserved`: what evictions have reserved for the binding. The evicted copies that it is for are no growth.
-        `leaving`: as in `evicted_replicas`.
+        `reserved`: what evictions have reserved for the binding. Evicted copies that are placed again are no growth.
+        None: they are growth. `leaving`: as in `evicted_replicas`.
         """
         namespace = before.metadata.namespace
         listed = self._quotas.get(namespace)
         if not listed:
             return None
         more, used = changes(before, after), self._used.setdefault(namespace, {})
-        if moved := use_of_evicted(before, reserved, leaving):
+        if moved := _moved(before, reserved, leaving):
             found = excess(listed, total(used, moved), difference(more, moved))
         else:
             found = excess(listed, used, more)
@@ -77,7 +77,7 @@ class Room:
         before: Binding,
         after: Binding,
         *,
-        reserved: Collection[CapacityReservation] = (),
+        reserved: Collection[CapacityReservation] | None = None,
         leaving: Collection[str] = (),
     ) -> tuple[QuotaGuard, ...]:
         """Return the condition under which a change of a binding is stored: its quotas still have room for it.
@@ -85,7 +85,11 @@ class Room:
         `reserved` and `leaving`: as in `take`.
         """
         listed = self._quotas.get(before.metadata.namespace)
-        return quota_guards(listed, before, after, moved=use_of_evicted(before, reserved, leaving)) if listed else ()
+        return quota_guards(listed, before, after, moved=_moved(before, reserved, leaving)) if listed else ()
+
+
+def _moved(before: Binding, reserved: Collection[CapacityReservation] | None, leaving: Collection[str]) -> Use:
+    return NO_USE if reserved is None else use_of_evicted(before, reserved, leaving)
 
 
 def namespace_quotas(state: State, refs: Iterable[Ref]) -> NamespaceQuotas:
