@@ -8,13 +8,13 @@ A placed binding loses a cluster only for a complete new result, or because it a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, ClassVar, Final
+from datetime import datetime
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import Ref, condition
+from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.reads.binding_groups import applications, workload_groups
 from controlplane.controllers.reads.concerned_bindings import cluster_changed, concerned_bindings
 from controlplane.controllers.reads.namespace_quotas import (
@@ -25,11 +25,11 @@ from controlplane.controllers.reads.namespace_quotas import (
     room_in_quota,
 )
 from controlplane.engine.controller import Controller, Ownership
-from controlplane.engine.decision import NOTHING, CapacityGuard, Decision, Drop, Event, Guard, Put, Save
+from controlplane.engine.decision import NOTHING, CapacityGuard, Decision, Drop, Event, Guard, Put, QuotaGuard, Save
 from controlplane.engine.state import ReservedCapacity, State, Watch
 from controlplane.estimate.quota import DENIED, Excess, evicted_replicas, replicas_before
 from controlplane.kinds import BINDINGS, CLUSTER, FEDERATED_QUOTA
-from controlplane.kinds.binding import SCHEDULED, TAINT_UNTOLERATED, Binding, TargetCluster
+from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding, TargetCluster
 from controlplane.kinds.binding.colocation_index import placed_with_others
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.federated_quota import ENFORCEMENT_GATE
@@ -46,14 +46,11 @@ from controlplane.scheduling.outcome_events import deserves_event, refuge_replac
 from controlplane.scheduling.question import Groups, Question
 from controlplane.scheduling.rehearsal import Rehearsal, confirmed
 from controlplane.scheduling.reserved_refuge import Reserved, freed
-from controlplane.scheduling.schedule import QUOTA_EXCEEDED, UNSCHEDULABLE, Placed, Refused, Verdict
+from controlplane.scheduling.retry import retry_delay
+from controlplane.scheduling.schedule import QUOTA_EXCEEDED, Placed, Refused, Verdict
 from controlplane.scheduling.trigger import RESCHEDULE_ASKED, needs_scheduling
 from controlplane.scheduling.workload_affinity import WorkloadGroups
 from controlplane.settings import Settings
-
-RETRY_UNSCHEDULABLE: Final = timedelta(minutes=5)
-"""A binding that fits nowhere is tried again after this time, or when a cluster changes [scheduling-triggers]."""
-FIRST_RETRY, LAST_RETRY = timedelta(seconds=1), timedelta(seconds=10)  # after an error
 
 
 class SchedulerSnapshot(msgspec.Struct, frozen=True):
@@ -268,7 +265,7 @@ class _BatchScheduler:
         item = self._item(reserved, {name: row.replicas for name, row in uncounted.items()})
         question, verdict = self._place(binding, item, reserved.reservations)
         if isinstance(verdict.outcome, Refused):
-            return self._refused(snapshot, question, verdict, verdict.outcome, reason)
+            return self._refused(snapshot, question, verdict, verdict.outcome, reserved, reason)
         outcome = verdict.outcome
         self._show_to_next(binding, outcome)
         new = binding_outcome.placed(binding, outcome, asked_again=reason == RESCHEDULE_ASKED, now=self.now)
@@ -350,6 +347,8 @@ class _BatchScheduler:
         if 0 < before < binding.spec.replicas:
             fewer = replace(item, spec=replace(item.spec, replicas=before))
             _, smaller, too_many = self._within_quotas(binding, fewer, reserved)
+            if too_many is None and isinstance(smaller.outcome, Refused):
+                return question, smaller
             part = smaller.outcome.clusters if too_many is None and isinstance(smaller.outcome, Placed) else None
         refusal = Refused(QUOTA_EXCEEDED, f"{DENIED}{exceeded}", retry=True, part=part)
         return question, replace(verdict, outcome=refusal)
@@ -357,15 +356,16 @@ class _BatchScheduler:
     def _within_quotas(
         self, binding: Binding, item: Item, reserved: Sequence[CapacityReservation]
     ) -> tuple[Question, Verdict, Excess | None]:
-        """Return the question of a binding, the verdict on it, and the quota that its result exceeds. A result takes
-        its capacity and its share of the quotas if there is room for it in both."""
+        """Return the question of a binding, the verdict on it, and the quota that its result, or the part that fits,
+        exceeds. A result takes its capacity and its share of the quotas if there is room for it in both."""
         question, verdict = self.batch.place(item)
         outcome = verdict.outcome
-        if isinstance(outcome, Refused):
+        clusters = self._part(binding, outcome) if isinstance(outcome, Refused) else outcome.clusters
+        if clusters is None:
             return question, verdict, None
-        after = binding.with_spec(clusters=outcome.clusters)
+        after = binding.with_spec(clusters=clusters)
         exceeded = self.quotas.take(binding, after, reserved=reserved, leaving=item.leaving)
-        if exceeded is not None:
+        if exceeded is not None and isinstance(outcome, Placed):
             self.batch.give_back(question, outcome.clusters, item.uncounted)
         return question, verdict, exceeded
 
@@ -405,7 +405,13 @@ class _BatchScheduler:
         return Save(note), Save(self.notes.names)
 
     def _refused(
-        self, snapshot: SchedulerSnapshot, question: Question, verdict: Verdict, outcome: Refused, trigger: str
+        self,
+        snapshot: SchedulerSnapshot,
+        question: Question,
+        verdict: Verdict,
+        outcome: Refused,
+        reserved: Reserved,
+        trigger: str,
     ) -> Decision:
         """Keep the placement and report why no new one fits [placement-is-kept]. Retry later.
 
@@ -418,19 +424,23 @@ class _BatchScheduler:
         abouts = (binding, template_of(binding)) if outcome.reason == QUOTA_EXCEEDED else (binding,)
         failed = tuple(Event(about, "ScheduleBindingFailed", outcome.message, warning=True) for about in abouts)
         events = failed if deserves_event(binding, new) else ()
-        wake_at = self.now + self._retry_delay(new, outcome) if outcome.retry else None
+        wake_at = self.now + retry_delay(new, outcome, now=self.now) if outcome.retry else None
         rows: tuple[Save | Drop, ...] = tuple(Drop(row) for row in _reservations_of(snapshot) if row.reserved)
         if new is binding:
             return Decision(changes=_writes(binding, binding, rows), wake_at=wake_at)
         guards: tuple[CapacityGuard, ...] = ()
+        limits: tuple[QuotaGuard, ...] = ()
         if part is not None:
             uncounted = {row.cluster: row for row in self._live(snapshot) if not row.reserved}
             if outcome.reason != QUOTA_EXCEEDED:  # else `_place` has taken it
                 self.batch.take(question, part, {name: row.replicas for name, row in uncounted.items()})
             taken, guards = self._taken(binding, question, part, uncounted)
             rows += taken
+            leaving = reserved.leaving(self.fleet)
+            limits = self.quotas.guards(binding, new, reserved=reserved.reservations, leaving=leaving)
         changes = _writes(new, binding, (*rows, *self._note(snapshot, verdict, trigger)))
-        return Decision(changes=changes, events=events, wake_at=wake_at, capacity_guards=guards, reason=outcome.reason)
+        guarded = Decision(capacity_guards=guards, quota_guards=limits, wake_at=wake_at)
+        return replace(guarded, changes=changes, events=events, reason=outcome.reason)
 
     def _message(self, verdict: Verdict, outcome: Refused) -> str:
         """Return a refusal with a sentence for each cluster. Bindings with equal questions may share one verdict."""
@@ -462,18 +472,6 @@ class _BatchScheduler:
     def _ready(self, name: str) -> bool:
         index = self.fleet.index.get(name)
         return index is not None and self.fleet.clusters[index].ready == "True"
-
-    def _retry_delay(self, binding: Binding, outcome: Refused) -> timedelta:
-        """Return how long to wait until a refused binding is tried again.
-
-        If nothing fits, or a quota refuses it, RETRY_UNSCHEDULABLE. After an error, the time for which it has lasted
-        already, at least FIRST_RETRY and at most LAST_RETRY.
-        """
-        if outcome.reason in (UNSCHEDULABLE, QUOTA_EXCEEDED):
-            return RETRY_UNSCHEDULABLE
-        scheduled = condition(binding.status.conditions, SCHEDULED)
-        since = scheduled.last_transition_time if scheduled is not None else None
-        return FIRST_RETRY if since is None else min(max(self.now - since, FIRST_RETRY), LAST_RETRY)
 
     def _show_to_next(self, binding: Binding, outcome: Placed) -> None:
         """Add the result to the groups and the application of the binding, for the next bindings of the batch."""

@@ -383,6 +383,23 @@ def test_replicas_that_find_no_room_at_once_are_placed_later_in_a_namespace_over
     assert story.placed("web") == {"member2": 2, "member3": 2}
 
 
+@pytest.mark.parametrize(("evicted", "room"), [(4, 3), (4, 6), (2, 3)])
+def test_a_part_of_the_replicas_that_fits_needs_room_in_the_quota(evicted: int, room: int) -> None:
+    """A user asks for 8 replicas while the evicted ones still have no place, or have got one. `room`: on member2."""
+    web = binding("web", placement(how=DYNAMIC), on={"member1": evicted}, replicas=evicted, cpu="1")
+    outage = Outage(web, cpu=str(evicted))
+    for name, cpu in (("member2", room), ("member3", 0), ("member4", 0)):
+        old = outage.story.cluster(name)
+        outage.story.store.put(old.with_status(resource_summary=cluster(name, room=cpu).status.resource_summary), old)
+    outage.story.ready("member1", "False")
+    outage.lose("member1")
+
+    outage.scale(8)
+
+    assert outage.story.placed("web") == {"member2": min(evicted, room)}
+    assert outage.scheduled() in ("QuotaExceeded", "Unschedulable")
+
+
 @pytest.mark.parametrize(("replicas", "fits"), [(4, True), (5, False)])
 def test_more_replicas_than_were_evicted_are_growth(replicas: int, fits: bool) -> None:
     task = GracefulEvictionTask("member1", replicas=4, reason="TaintUntolerated", creation_timestamp=START)
