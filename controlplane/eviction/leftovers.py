@@ -19,6 +19,7 @@ from typing import NamedTuple
 from controlplane import interpret
 from controlplane.apimachinery.meta import condition, to_seconds
 from controlplane.apimachinery.names import LEFTOVER_ANNOTATION, REDUCED_ANNOTATION
+from controlplane.eviction.directly import DIRECTLY_WAITING
 from controlplane.eviction.graceful import ClusterState, unhealthy_reason
 from controlplane.kinds.binding import OVERRIDES_APPLIED, Binding, GracefulEvictionTask, TargetCluster
 from controlplane.kinds.cluster import EVICTING_EFFECTS, READY, Cluster
@@ -126,7 +127,8 @@ def decide_late_removal(
     """Return whether a copy that was to be removed earlier may be removed now, and how many replicas it keeps.
 
     `overdue`: the removal comes late, so other copies may have failed since it was decided. `needed`: a workload that
-    still has a copy on the cluster needs this object (propagateDeps).
+    still has a copy on the cluster needs this object (propagateDeps). A wanted copy keeps its Work while no other
+    Work would take the copy over: without one it could not be removed later [directly-unreachable].
     """
     task = binding.spec.task(cluster)
     if work.metadata.deletion_timestamp is None:
@@ -135,16 +137,17 @@ def decide_late_removal(
         return LateRemoval(wanted=False, may_go=True)
     stays = task is not None and task.suppress_deletion is True
     wanted = any(target.name == cluster for target in works.targets(binding))  # a task alone creates no Work
-    if wanted and _overrides_fail(binding):
-        return LateRemoval(wanted=False, may_go=False)  # no next Work can be made, which would take the copy over
+    if wanted and _no_work_follows(binding):
+        return LateRemoval(wanted=False, may_go=False)
     free = not overdue or (not stays and not needed and may_be_removed(binding, cluster, clusters))
     return LateRemoval(wanted=wanted, may_go=free)
 
 
-def _overrides_fail(binding: Binding) -> bool:
-    """Test whether an override policy of a binding cannot be applied, so that Works of some clusters are not made."""
-    applied = condition(binding.status.conditions, OVERRIDES_APPLIED)
-    return applied is not None and applied.status == "False"
+def _no_work_follows(binding: Binding) -> bool:
+    """Test whether new Works of a binding may not be made: they wait for a Directly eviction, or an override policy
+    cannot be applied."""
+    waiting, applied = (condition(binding.status.conditions, name) for name in (DIRECTLY_WAITING, OVERRIDES_APPLIED))
+    return (waiting is not None and waiting.status == "True") or (applied is not None and applied.status == "False")
 
 
 def may_be_removed(binding: Binding, cluster: str, clusters: Mapping[str, Cluster]) -> bool:

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from controlplane.apimachinery.meta import Condition
 from controlplane.apimachinery.names import LEFTOVER_ANNOTATION, REDUCED_ANNOTATION
+from controlplane.eviction.directly import DIRECTLY_WAITING
 from controlplane.eviction.leftovers import (
     LateRemoval,
     as_leftover,
@@ -204,6 +206,9 @@ def seen(one: Binding) -> Binding:
 REMOVED, KEPT = LateRemoval(wanted=False, may_go=True), LateRemoval(wanted=False, may_go=False)
 WANTED_ELSEWHERE = (BindingSnapshot("default", "parent", GONE.spec.clusters),)
 PENDING = GONE.with_meta(generation=2)
+WAITS_FOR_ANOTHER = DIVIDED.with_status(
+    conditions=(Condition(DIRECTLY_WAITING, "True", "SourceUnreachable", "cluster member3 cannot be reached"),)
+)
 PARTS = AggregatedStatusItem("member2", {"readyReplicas": 1}, applied=True, health="Healthy")
 
 
@@ -228,6 +233,8 @@ PARTS = AggregatedStatusItem("member2", {"readyReplicas": 1}, applied=True, heal
         (unwell(GONE).with_meta(deletion_timestamp=START), {}, REMOVED),
         (DIVIDED, {}, LateRemoval(wanted=True, may_go=True)),
         (unwell(DIVIDED), {}, LateRemoval(wanted=True, may_go=False)),
+        # No Work would take over the copy, so it could not be removed if its cluster is no target later.
+        (WAITS_FOR_ANOTHER, {}, KEPT),
     ],
 )
 def test_a_copy_is_removed_once_all_wanted_copies_are_healthy(
