@@ -211,13 +211,8 @@ def _decide(
         answer = None if inquiry.question is None else world.answer(inquiry.question)
     with world.phase(controller.name, "decide"):
         decided = controller.decide_all(inquiry.snapshots, settings, now=now, answer=answer)
-        decide_with_answers(
-            decided,
-            lambda indices: _decide_again(
-                controller, store, settings, [refs[index] for index in indices], now=now, answer=answer
-            ),
-            world.interpret,
-        )
+        again = partial(_decide_again, controller, store, settings, now=now, answer=answer)
+        decide_with_answers(decided, lambda places: again([refs[place] for place in places]), world.interpret)
     results, completion = cascade.with_following(
         decided, refs, following, store, settings, group=controller.group, now=now, phase=world.phase
     )
@@ -237,13 +232,7 @@ def _decide(
         batch += _items(claim, snapshot, result, own)
     by = Actor(controller.name, controller=True)
     with world.phase(controller.name, "apply"):
-        pairs = [(item.claim, item.decision) for item in batch]
-        completed = 0 if completion is None else len(completion)
-        outcomes = apply_decisions(store, pairs, by=by, lease=lease, complete=completion, completed=completed)
-        if completion is not None:
-            batch = [item._replace(decision=completion.made(item.decision)) for item in batch]
-        _store_alone(store, batch, outcomes, by=by, lease=lease)
-        again = partial(_decide_again, controller, store, settings, now=now, answer=answer)
+        batch, outcomes = _store(store, batch, completion, by=by, lease=lease)
         _find_taken_names(store, batch, outcomes, again)
     refused = [
         (item.about, failed(item.about, item.snapshot, outcome))
@@ -277,6 +266,19 @@ def _items(claim: Claim, snapshot: Any, decision: Decision, alone: Decision) -> 
     yield _Item(claim, claim, snapshot, decision, alone)
     for separate, own in zip(decision.separate_decisions, alone.separate_decisions, strict=True):
         yield _Item(None, claim, snapshot, separate, own)
+
+
+def _store(
+    store: Store, batch: list[_Item], completion: cascade.Completion | None, *, by: Actor, lease: HeldLease | None
+) -> tuple[list[_Item], list[Outcome | Unstorable]]:
+    """Store decisions, with those that follow from them if possible; return them as they were stored, and outcomes."""
+    pairs = [(item.claim, item.decision) for item in batch]
+    completed = 0 if completion is None else len(completion)
+    outcomes = apply_decisions(store, pairs, by=by, lease=lease, complete=completion, completed=completed)
+    if completion is not None:
+        batch = [item._replace(decision=completion.made(item.decision)) for item in batch]
+    _store_alone(store, batch, outcomes, by=by, lease=lease)
+    return batch, outcomes
 
 
 def _store_alone(

@@ -5,7 +5,7 @@ Writes by users are in tests/api/test_quotas.py, the scheduler and policies in t
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,18 +16,17 @@ from controlplane.controllers import CONTROLLERS
 from controlplane.controllers.failbacks import Failbacks
 from controlplane.controllers.federated_quotas import FederatedQuotas
 from controlplane.controllers.graceful_eviction import GracefulEviction
-from controlplane.controllers.reads.namespace_quotas import NamespaceQuotas, room_in_quota
+from controlplane.controllers.reads.namespace_quotas import NamespaceQuotas
 from controlplane.engine import run
 from controlplane.engine.controller import Controller
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.quota_conflicts import quota_guards
 from controlplane.engine.state import Actor
-from controlplane.estimate.quota import changes, evicted_replicas, replicas_before, use_of_evicted
+from controlplane.estimate.quota import changes
 from controlplane.eviction.purge import with_partial_task, with_task
 from controlplane.kinds import BINDINGS
 from controlplane.kinds.binding import (
     SCHEDULED,
-    TAINT_UNTOLERATED,
     Binding,
     Component,
     GracefulEvictionTask,
@@ -37,7 +36,6 @@ from controlplane.kinds.binding import (
 )
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.failback import FAILBACK, Failback, FailbackSpec
-from controlplane.kinds.federated_quota import FederatedResourceQuota
 from controlplane.kinds.policy import Placement
 from controlplane.kinds.rows import CapacityReservation
 from controlplane.settings import Settings
@@ -454,103 +452,3 @@ def test_only_what_grows_is_limited_under_the_write_lock_and_a_deleted_quota_lim
     assert quota_guards([gone], before, after) == ()
     (exact,) = quota_guards([quota(memory="9007199254740993")], None, before)
     assert exact.most == (("memory", 9007199254740993),), "no number with a fraction holds it"
-
-
-AT = START + timedelta(seconds=60)
-TAINTED = GracefulEvictionTask("member1", replicas=4, reason=TAINT_UNTOLERATED, creation_timestamp=AT)
-
-
-def evicting(where: Placement = EVERYWHERE, *, result_at: datetime | None = None, **task: Any) -> Binding:
-    """Return a binding on member2 with 3 replicas, whose 4 replicas on member1 were evicted AT."""
-    one = binding("web", where, on={"member2": 3}, replicas=7, cpu="1")
-    one = one.with_spec(graceful_eviction_tasks=(replace(TAINTED, **task),))
-    return one.with_status(last_scheduled_time=result_at)
-
-
-def refuges(*replicas: int, made_at: datetime | None = START) -> list[CapacityReservation]:
-    return [
-        CapacityReservation(f"key{place}", "web", f"member{place}", number, "", made_at, reserved=True)
-        for place, number in enumerate(replicas, 3)
-    ]
-
-
-LATER = AT + timedelta(seconds=1)
-WAITING: dict[str, tuple[Binding, list[CapacityReservation], tuple[str, ...], int]] = {
-    "no result yet": (evicting(), refuges(4), (), 4),
-    "the last result is older": (evicting(result_at=START), refuges(4, made_at=LATER), (), 4),
-    "placed again since, and reserved for another eviction": (
-        evicting(result_at=LATER),
-        refuges(4, made_at=LATER),
-        (),
-        0,
-    ),
-    "a result of the same second, and reserved before": (evicting(result_at=AT), refuges(4), (), 4),
-    "a result and a reservation of the same second": (
-        evicting(result_at=AT),
-        refuges(4, made_at=AT + timedelta(seconds=0.9)),
-        (),
-        4,
-    ),
-    "reserved at an unknown time": (evicting(result_at=LATER), refuges(4, made_at=None), (), 0),
-    "a drained copy": (evicting(reason="Drain"), refuges(4), (), 0),
-    "less is reserved": (evicting(), refuges(1, 2), (), 3),
-    "a part is reserved for the next eviction": (evicting(), refuges(5), ("member2",), 2),
-    "less is reserved than the next eviction needs": (evicting(), refuges(1), ("member2",), -2),
-    "another cluster is to be left": (evicting(), refuges(4), ("member9",), 4),
-}
-
-
-@pytest.mark.parametrize("case", WAITING)
-def test_replicas_that_left_lost_clusters_wait_for_a_place(case: str) -> None:
-    one, reserved, leaving, expected = WAITING[case]
-
-    assert evicted_replicas(one, reserved, leaving) == expected
-    assert use_of_evicted(one, reserved, leaving) == ({"cpu": expected * 1000} if expected > 0 else {})
-
-
-def test_sets_of_components_wait_for_a_place_as_replicas_do() -> None:
-    parts = (Component("jobs", 1, ReplicaRequirements(resource_request={"cpu": "3"})),)
-    one = evicting().with_spec(components=parts)
-
-    assert [evicted_replicas(one, refuges(1, 1), leaving) for leaving in ((), ("member2",))] == [1, 1]
-    assert [evicted_replicas(one, refuges(1), leaving) for leaving in ((), ("member2",))] == [1, 0]
-
-
-@pytest.mark.parametrize(
-    ("one", "evicted", "before"),
-    [
-        (evicting(), 4, 4),  # each copy has all replicas
-        (evicting().with_spec(placement=None), 4, 4),
-        (evicting(by_weight(member1=4, member2=3)), 4, 7),
-        (evicting(by_weight(member1=4, member2=3)), 0, 0),
-        (evicting(by_weight(member1=4, member2=3)), -1, 0),  # less is reserved than the next eviction needs
-        (evicting().with_spec(components=(Component("jobs", 1),)), 4, 0),
-    ],
-)
-def test_the_replicas_before_an_eviction_are_those_that_were_placed(one: Binding, evicted: int, before: int) -> None:
-    assert replicas_before(one, evicted) == before
-
-
-def used(**amounts: str) -> FederatedResourceQuota:
-    return quota(cpu="4", memory="1Gi").with_status(overall_used=amounts)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "more"),
-    [
-        (None, used(), False),
-        (used(), None, True),
-        (used(), used().with_meta(deletion_timestamp=START), True),
-        (used(), used().with_spec(overall={"cpu": "5"}), True),
-        (used(cpu="2"), used(cpu="1900m"), True),
-        (used(cpu="2"), used(), True),
-        (used(cpu="2", memory="1Mi"), used(cpu="3", memory="1Ki"), True),
-        (used(cpu="2"), used(cpu="3"), False),
-        (used(cpu="2"), used(cpu="2000m"), False),
-        (used(), used(cpu="1"), False),
-    ],
-)
-def test_bindings_that_wait_for_room_are_due_when_a_quota_may_have_more(
-    old: FederatedResourceQuota | None, new: FederatedResourceQuota | None, more: bool
-) -> None:
-    assert list(room_in_quota(old, new)) == ([quota().ref] if more else [])

@@ -1,0 +1,124 @@
+"""How many evicted replicas wait for a place: they are no growth in a quota [federated-quotas]."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane.controllers.reads.namespace_quotas import room_in_quota
+from controlplane.estimate.quota import evicted_replicas, replicas_before, use_of_evicted
+from controlplane.kinds.binding import (
+    TAINT_UNTOLERATED,
+    Binding,
+    Component,
+    GracefulEvictionTask,
+    ReplicaRequirements,
+)
+from controlplane.kinds.federated_quota import FederatedResourceQuota
+from controlplane.kinds.policy import Placement
+from controlplane.kinds.rows import CapacityReservation
+from tests.builders.objects import START, binding
+from tests.builders.placements import by_weight
+from tests.core.test_federated_quotas import EVERYWHERE, quota
+
+AT = START + timedelta(seconds=60)
+TAINTED = GracefulEvictionTask("member1", replicas=4, reason=TAINT_UNTOLERATED, creation_timestamp=AT)
+
+
+def evicting(where: Placement = EVERYWHERE, *, result_at: datetime | None = None, **task: Any) -> Binding:
+    """Return a binding on member2 with 3 replicas, whose 4 replicas on member1 were evicted AT."""
+    one = binding("web", where, on={"member2": 3}, replicas=7, cpu="1")
+    one = one.with_spec(graceful_eviction_tasks=(replace(TAINTED, **task),))
+    return one.with_status(last_scheduled_time=result_at)
+
+
+def refuges(*replicas: int, made_at: datetime | None = START) -> list[CapacityReservation]:
+    return [
+        CapacityReservation(f"key{place}", "web", f"member{place}", number, "", made_at, reserved=True)
+        for place, number in enumerate(replicas, 3)
+    ]
+
+
+LATER = AT + timedelta(seconds=1)
+WAITING: dict[str, tuple[Binding, list[CapacityReservation], tuple[str, ...], int]] = {
+    "no result yet": (evicting(), refuges(4), (), 4),
+    "the last result is older": (evicting(result_at=START), refuges(4, made_at=LATER), (), 4),
+    "placed again since, and reserved for another eviction": (
+        evicting(result_at=LATER),
+        refuges(4, made_at=LATER),
+        (),
+        0,
+    ),
+    "a result of the same second, and reserved before": (evicting(result_at=AT), refuges(4), (), 4),
+    "a result and a reservation of the same second": (
+        evicting(result_at=AT),
+        refuges(4, made_at=AT + timedelta(seconds=0.9)),
+        (),
+        4,
+    ),
+    "reserved at an unknown time": (evicting(result_at=LATER), refuges(4, made_at=None), (), 0),
+    "a drained copy": (evicting(reason="Drain"), refuges(4), (), 0),
+    "less is reserved": (evicting(), refuges(1, 2), (), 3),
+    "more is reserved, for the next eviction too": (evicting(), refuges(5), ("member2",), 4),
+    "less is reserved than the next eviction needs": (evicting(), refuges(1), ("member2",), 1),
+    "another cluster is to be left": (evicting(), refuges(4), ("member9",), 4),
+}
+
+
+@pytest.mark.parametrize("case", WAITING)
+def test_replicas_that_left_lost_clusters_wait_for_a_place(case: str) -> None:
+    one, reserved, leaving, expected = WAITING[case]
+
+    assert evicted_replicas(one, reserved, leaving) == expected
+    assert use_of_evicted(one, reserved, leaving) == ({"cpu": expected * 1000} if expected > 0 else {})
+
+
+def test_sets_of_components_wait_for_a_place_as_replicas_do() -> None:
+    parts = (Component("jobs", 1, ReplicaRequirements(resource_request={"cpu": "3"})),)
+    one = evicting().with_spec(components=parts)
+
+    assert [evicted_replicas(one, refuges(1, 1), leaving) for leaving in ((), ("member2",))] == [1, 1]
+    assert [evicted_replicas(one, refuges(1), leaving) for leaving in ((), ("member2",))] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("one", "evicted", "before"),
+    [
+        (evicting(), 4, 4),  # each copy has all replicas
+        (evicting().with_spec(placement=None), 4, 4),
+        (evicting(by_weight(member1=4, member2=3)), 4, 7),
+        (evicting(by_weight(member1=4, member2=3)), 0, 0),
+        (evicting(by_weight(member1=4, member2=3)), -1, 0),  # less is reserved than the next eviction needs
+        (evicting().with_spec(components=(Component("jobs", 1),)), 4, 0),
+    ],
+)
+def test_the_replicas_before_an_eviction_are_those_that_were_placed(one: Binding, evicted: int, before: int) -> None:
+    assert replicas_before(one, evicted) == before
+
+
+def used(**amounts: str) -> FederatedResourceQuota:
+    return quota(cpu="4", memory="1Gi").with_status(overall_used=amounts)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "more"),
+    [
+        (None, used(), False),
+        (used(), None, True),
+        (used(), used().with_meta(deletion_timestamp=START), True),
+        (used(), used().with_spec(overall={"cpu": "5"}), True),
+        (used(cpu="2"), used(cpu="1900m"), True),
+        (used(cpu="2"), used(), True),
+        (used(cpu="2", memory="1Mi"), used(cpu="3", memory="1Ki"), True),
+        (used(cpu="2"), used(cpu="3"), False),
+        (used(cpu="2"), used(cpu="2000m"), False),
+        (used(), used(cpu="1"), False),
+    ],
+)
+def test_bindings_that_wait_for_room_are_due_when_a_quota_may_have_more(
+    old: FederatedResourceQuota | None, new: FederatedResourceQuota | None, more: bool
+) -> None:
+    assert list(room_in_quota(old, new)) == ([quota().ref] if more else [])
