@@ -50,6 +50,7 @@ log: Final = logging.getLogger("lifeboat.audit")  # its lines are the events as 
 DIGEST_BEFORE, DIGEST_AFTER = "failover.lifeboat.io/digest-before", "failover.lifeboat.io/digest-after"
 CHANGE_REASON: Final = "failover.lifeboat.io/reason"
 LEFT_OUT: Final = "failover.lifeboat.io/left-out"
+LONGEST_KEY: Final = 512  # code points of a name in a row: a longer one does not fit into an index of PostgreSQL
 LARGEST_OBJECT: Final = 64 * 1024  # bytes of an object in an event; a larger one is replaced by its size
 # The server writes them; a deletion changes the last two only.
 _UNDIGESTED: Final = ("resourceVersion", "managedFields", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -161,13 +162,13 @@ class Trail:
         return AuditEvent(
             self.audit_id if self.rows == 1 else f"{self.audit_id}.{self.rows}",
             at=now,
-            username=sent.caller.name,
+            username=sent.caller.name[:LONGEST_KEY],
             acted_as=sent.impersonated.name if sent.impersonated else "",
             verb=request.verb,
             api_group=request.api_group,
             resource=request.qualified_resource,
             namespace=request.namespace,
-            name=request.name,
+            name=request.name[:LONGEST_KEY],
             path=request.path[:1024],
             code=answered.code,
             decision=sent.decision,

@@ -1,7 +1,8 @@
 """Audit events of requests that stored nothing: a thread stores them within a second, many in one transaction.
 
 Refusals cost an attacker nothing. So the queue is bounded, and of each address without a login only so many are kept in
-a minute. The events that are left out are counted.
+a minute. An event that the database cannot hold keeps no other from being stored. The events that are left out are
+counted.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from django.db import Error, close_old_connections
@@ -99,7 +100,7 @@ class AuditQueue:
             stopping = self._stopping
             try:
                 self._flush()
-            except (Error, Unstorable) as error:
+            except Error as error:
                 logger.warning("audit events wait: %s", cause(error))
             except Exception:
                 logger.exception("audit events could not be stored; they are tried again")
@@ -112,12 +113,23 @@ class AuditQueue:
         while self._waiting:
             part = [self._waiting[place] for place in range(min(AT_ONCE, len(self._waiting)))]
             now = store().now()
-            rows = [trail.finished(answered, now=now, annotations=notes) for trail, answered, notes in part]
+            self._store([trail.finished(answered, now=now, annotations=notes) for trail, answered, notes in part])
+
+    def _store(self, rows: Sequence[AuditEvent]) -> None:
+        """Store the events that have waited longest, and forget them. One that the database cannot hold is left out."""
+        try:
             store().apply([(None, Decision(changes=tuple(Save(_storable(row)) for row in rows)))], by=BY)
-            for row in rows:
-                audit.emit(row)
-            for _ in part:
-                self._waiting.popleft()
+        except Unstorable as error:
+            if len(rows) > 1:
+                middle = len(rows) // 2
+                self._store(rows[:middle])
+                self._store(rows[middle:])
+                return
+            AUDIT_LEFT_OUT.labels("database").inc()
+            logger.warning("an audit event is left out, the database cannot hold it: %s", cause(error))
+        for row in rows:
+            audit.emit(row)
+            self._waiting.popleft()
 
 
 def _storable(row: AuditEvent) -> AuditEvent:

@@ -56,7 +56,9 @@ MEMBER_ERRORS: Final = Counter(
 )
 REFUSED: Final = Counter("lifeboat_refused_writes", "Requests to write that were refused, by HTTP code.", ["code"])
 AUDIT_LEFT_OUT: Final = Counter(
-    "lifeboat_audit_left_out", "Requests without an audit event, because too many were refused at once.", ["limit"]
+    "lifeboat_audit_left_out",
+    "Requests without an audit event: too many were refused at once, or it cannot be stored.",
+    ["limit"],
 )
 NOTICES: Final = Counter("lifeboat_notices", "Messages with notices, by channel and result.", ["channel", "result"])
 STREAMS: Final = Gauge(

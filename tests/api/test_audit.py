@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from random import Random
+from string import ascii_letters, digits
 from typing import Any
 
 import pytest
@@ -136,3 +138,14 @@ def test_an_invalid_token_is_recorded_at_most_sixty_times_a_minute(server: Serve
     refused = [one for one in events(server, code="401") if one["requestURI"] == path]
     assert len(refused) <= 60
     assert all("user" in one and one["sourceIPs"] == ["127.0.0.1"] for one in refused)
+
+
+def test_a_refusal_about_a_very_long_name_is_recorded_with_all_that_follow(server: Server, namespace: str) -> None:
+    eva, name = user(server, f"eva-{namespace}"), "".join(Random(1).choices(ascii_letters + digits, k=6000))
+    eva.delete(config_maps(namespace, name))
+    eva.post(config_maps(namespace), config_map("next"))
+
+    (long,) = recorded(server, namespace=namespace, verb="delete")
+    recorded(server, namespace=namespace, verb="create")
+
+    assert long["objectRef"]["name"] == name
