@@ -4,8 +4,10 @@ local kube, seconds, compiled_most = ...
 local real = {
   clock = os.clock, time = os.time, date = os.date, error = error, load = loadstring, pcall = pcall, setfenv = setfenv,
   setmetatable = setmetatable, sethook = debug.sethook, tostring = tostring, type = type, find = string.find,
+  collectgarbage = collectgarbage,
 }
 local STEPS = 1000 -- instructions between two looks at the clock
+local KEPT = 64 * 1024 -- KiB that may be in use after a call, and that the next script cannot have
 local deadline = 0
 
 local function look_at_clock()
@@ -74,6 +76,35 @@ for _, name in ipairs({ "io", "debug", "package", "python", "coroutine", "dofile
 end
 
 local compiled, count = {}, 0
+local no_globals = {}
+
+local function is_much_in_use()
+  return real.collectgarbage("count") > KEPT
+end
+
+-- Frees what a script has used. Lua 5.1 does not do so when memory is short: it would refuse the next script memory.
+local function clean_up(chunk)
+  real.sethook()
+  real.setfenv(chunk, no_globals)
+  if is_much_in_use() then real.collectgarbage() end
+  if is_much_in_use() then
+    compiled, count = {}, 0
+    real.collectgarbage()
+  end
+end
+
+local function run(chunk, name, ...)
+  local env = real.setmetatable({}, { __index = base, __metatable = false })
+  env._G = env
+  real.setfenv(chunk, env)
+  deadline = real.clock() + seconds
+  real.sethook(look_at_clock, "", STEPS)
+  local ok, failure = real.pcall(chunk)
+  if not ok then return false, failure end
+  local entry = env[name]
+  if real.type(entry) ~= "function" then return false, "the script has no function " .. name end
+  return real.pcall(entry, ...)
+end
 
 -- Returns true and up to two results of a function of a script, or false and why it failed.
 return function(text, name, ...)
@@ -86,25 +117,9 @@ return function(text, name, ...)
     if count >= compiled_most then compiled, count = {}, 0 end
     compiled[text], count = chunk, count + 1
   end
-  local env = real.setmetatable({}, { __index = base, __metatable = false })
-  env._G = env
-  real.setfenv(chunk, env)
-  deadline = real.clock() + seconds
-  real.sethook(look_at_clock, "", STEPS)
-  local ok, failure = real.pcall(chunk)
-  if ok then
-    local entry = env[name]
-    if real.type(entry) ~= "function" then
-      ok, failure = false, "the script has no function " .. name
-    else
-      local first, second
-      ok, first, second = real.pcall(entry, ...)
-      real.sethook()
-      if ok then return true, first, second end
-      failure = first
-    end
-  end
-  real.sethook()
-  if real.type(failure) ~= "string" then failure = "the script raised a value that is not text" end
-  return false, failure
+  local ok, first, second = run(chunk, name, ...)
+  clean_up(chunk)
+  if ok then return true, first, second end
+  if real.type(first) ~= "string" then first = "the script raised a value that is not text" end
+  return false, first
 end

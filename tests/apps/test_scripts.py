@@ -91,6 +91,23 @@ def test_a_script_cannot_change_what_another_script_sees(process: LuaProcess) ->
     assert returned(process, 'type(tostring(1)) .. ("a"):upper()') == "stringA"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "big = {} function InterpretHealth() for i = 1, 100 do big[i] = (i .. 'x'):rep(4e5) end return true end",
+        "function InterpretHealth() local big = {} for i = 1, 300 do big[i] = (i .. 'x'):rep(4e5) end end",
+    ],
+    ids=["keeps", "wants-more"],
+)
+def test_memory_that_a_script_has_used_is_free_for_the_next_one(process: LuaProcess, text: str) -> None:
+    large = "function InterpretHealth() return #('y'):rep(50 * 2^20) > 0 end"
+    assert result(process, large).values == (True,)
+
+    result(process, text)
+
+    assert result(process, large).values == (True,)
+
+
 def test_an_error_names_the_line(process: LuaProcess) -> None:
     text = "function InterpretHealth(object)\n  local status = object.status\n  return status.ready\nend"
 
