@@ -3,6 +3,7 @@ lists."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,6 +11,7 @@ from lupa import lua51
 
 MAX_VALUES = 200_000  # in one result
 MAX_DEPTH = 100
+INTEGERS = 2.0**63  # numbers below it are written as integers, larger ones as 1e20
 Table = Callable[[], Any]
 
 
@@ -50,7 +52,9 @@ class Reader:
         if depth > MAX_DEPTH:
             raise Unconvertible(f"the result is nested deeper than {MAX_DEPTH} levels; does a table contain itself?")
         if isinstance(value, float):
-            return int(value) if value.is_integer() and abs(value) < 1e21 else value
+            if not math.isfinite(value):
+                raise Unconvertible(f"the result contains the number {value}, which JSON does not have")
+            return int(value) if value.is_integer() and abs(value) < INTEGERS else value
         if value is None or isinstance(value, bool | int | str):
             return value
         if lua51.lua_type(value) != "table":
