@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
 import yaml
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from apps.command.errors import Document
 from apps.command.table import Table
 
 UNLIMITED: Final = 100_000  # columns, where no terminal limits them: nothing is cut in a file or a pipe
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and newline
+
+
+class VisibleConsole(Console):
+    """A console that shows control characters instead of sending them: texts of users cannot command the terminal."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            is_text = not segment.control and _CONTROLS.search(segment.text)
+            yield Segment(visible(segment.text), segment.style) if is_text else segment
 
 
 class Output(StrEnum):
@@ -38,10 +50,15 @@ class RecordOutput(StrEnum):
 
 def console(*, stderr: bool = False) -> Console:
     """Return a console. Colour and width are those of a terminal; NO_COLOR turns colours off."""
-    made = Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    made = VisibleConsole(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
     if not made.is_terminal:
         made.width = UNLIMITED
     return made
+
+
+def visible(text: str) -> str:
+    """Return a text with its control characters as JSON writes them: \\u001b."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def structured(document: Any, how: str) -> str:

@@ -36,11 +36,14 @@ _STYLES: Final = {
 
 
 class Table:
-    """Rows under headings. Times show how long ago they were; on a narrow terminal they show only that."""
+    """Rows under headings. Times show how long ago they were; on a narrow terminal they show only that.
+
+    A text of several lines is shown on one, so that each line of the table begins with a row.
+    """
 
     def __init__(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, now: datetime) -> None:
         self.columns = tuple(columns)
-        self.rows = [["" if value is None else str(value) for value in row] for row in rows]
+        self.rows = [["" if value is None else " ".join(str(value).splitlines()) for value in row] for row in rows]
         self.now = now
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

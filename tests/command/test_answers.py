@@ -185,3 +185,16 @@ def test_status_is_a_sentence_with_what_needs_a_person_and_the_clusters(
     (row,) = [line.split() for line in lines if line.startswith(f"{name} ")]
     assert row[1] == "Joining"  # it was never Ready
     assert any(line.startswith("GateOff ") for line in lines)
+
+
+def test_a_text_of_a_member_with_control_characters_is_shown_and_not_sent_to_the_terminal(
+    lifeboat: Lifeboat, api: Client, namespace: str
+) -> None:
+    assert api.post(CLUSTERS, cluster(namespace)).status == 201
+    status = {"kubernetesVersion": "v1.33\x1b[2J"}
+    assert api.patch(f"{CLUSTERS}/{namespace}/status", {"status": status}).status == 200
+
+    printed = lifeboat("clusters", "-o", "wide").stdout
+
+    assert "v1.33\\u001b[2J" in printed
+    assert api.delete(f"{CLUSTERS}/{namespace}").status in (200, 202)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 import pytest
 
+from apps.command import output
 from apps.command.program import ordered
 from apps.command.table import Table
 
@@ -42,6 +44,26 @@ def test_every_word_is_there_at_every_width(width: int) -> None:
     text = " ".join(printed(width))
 
     assert {*WHY.split(), "member1", "NotReady", "40", "member2"} <= set(text.split())
+
+
+@pytest.mark.parametrize("how", ["table", "text", "json", "yaml"])
+def test_a_text_of_a_user_sends_no_commands_to_the_terminal(how: str) -> None:
+    console, text = output.console(), "\x1b]0;title\x07\x1b[2J\x9b31m\rmember1"
+    shown = {"table": Table(("Why",), [[text]], now=NOW), "text": text}.get(how) or output.structured({"a": text}, how)
+
+    with console.capture() as captured:
+        console.print(shown)
+    printed = captured.get()
+
+    assert "[2J" in printed
+    assert not {"\x1b", "\x07", "\r", "\x9b"} & set(printed)
+    assert how != "json" or json.loads(printed) == {"a": text}
+
+
+def test_a_text_of_several_lines_makes_no_row() -> None:
+    lines = Table(COLUMNS, [["member1", "Ready", None, 0, "one\nmember2   Ready\r\nthree"]], now=NOW).lines(140)
+
+    assert [line.plain.split()[0] for line in lines] == ["CLUSTER", "member1"]
 
 
 def test_options_of_every_command_may_stand_before_it_as_for_kubectl() -> None:
