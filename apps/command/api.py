@@ -93,7 +93,7 @@ class Api:
             for chunk in answer.stream(amt=None, decode_content=True):
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in filter(None, lines):
-                    event = json.loads(line)
+                    event = self._read(line)
                     if event["type"] == "ERROR":
                         raise Refused(event["object"], int(event["object"].get("code") or 500))
                     if event["type"] == "DELETED":
@@ -114,14 +114,15 @@ class Api:
         return found
 
     def _document(self, method: str, path: str, **more: Any) -> Document:
-        answer = self._ask(method, path, **more)
-        try:
-            document: Document = json.loads(answer.data)
-        except ValueError:
+        return self._read(self._ask(method, path, **more).data)
+
+    def _read(self, raw: bytes) -> Document:
+        """Return the document that the API has sent. Raises CommandError for anything else, as a proxy may send it."""
+        if (document := _object(raw)) is None:
             raise CommandError(
-                f"{self.server} does not answer as a Kubernetes API: {answer.data[:80].decode(errors='replace')}",
+                f"{self.server} does not answer as a Kubernetes API: {raw[:80].decode(errors='replace')}",
                 code=exit_codes.UNREACHABLE,
-            ) from None
+            )
         return document
 
     def _ask(
@@ -173,8 +174,14 @@ class Api:
 
 
 def _status(raw: bytes) -> Document:
+    found = _object(raw)
+    return {"message": raw[:300].decode(errors="replace").strip()} if found is None else found
+
+
+def _object(raw: bytes) -> Document | None:
+    """Return the object that a text in JSON is; None: it is none."""
     try:
         found = json.loads(raw)
     except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {"message": raw[:300].decode(errors="replace").strip()}
+        return None
+    return found if isinstance(found, dict) else None
