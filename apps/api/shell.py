@@ -183,19 +183,28 @@ class Shell:
         """Authorise a request to a member in a thread, without its body, and pass it on."""
         assert self.tailer is not None, "the server has to run the lifespan protocol: uvicorn --lifespan on"
         incoming = Incoming(receive)
+        reply = await self._authorised(scope)
+        if reply.proxied is not None:
+            try:
+                await self.proxying.serve(reply.proxied, self.tailer, scope, incoming, send)
+                return
+            except StatusError as error:
+                reply = _failed(error)
+        await incoming.discard()
+        await self._send(reply, send)
+
+    async def _authorised(self, scope: Scope) -> FullReply:
+        """Return the authorised request to a member, or the answer that refuses it."""
         try:
             self.rates.check(self.clients.of(scope))
             headers = [(name, value) for name, value in scope["headers"] if name != ENCODING]  # is for the member
             reply = await self._in_thread(self._call, {**scope, "headers": headers}, b"")
-            if reply.user:
-                self.clients.remember(scope, reply.user)
-            if reply.proxied is not None:
-                await self.proxying.serve(reply.proxied, self.tailer, scope, incoming, send)
-                return
         except StatusError as error:
-            reply = _failed(error)
-        await incoming.discard()
-        await self._send(reply, send)
+            record_refused(scope, error)
+            return _failed(error)
+        if reply.user:
+            self.clients.remember(scope, reply.user)
+        return reply
 
     async def _send(self, reply: FullReply, send: Send) -> None:
         """Send a complete answer. A large answer counts against the user's budget until it is sent. Raises Stalled."""

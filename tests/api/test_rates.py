@@ -8,6 +8,7 @@ import pytest
 
 from tests.api.roles import user
 from tests.api.server import Client, Server
+from tests.api.test_audit import recorded
 from tests.builders.documents import config_map, config_maps
 
 PER_SECOND = 2  # fewer than the slowest machine sends
@@ -45,3 +46,11 @@ def test_creations_count_as_well(limited: Server) -> None:
 
     assert {201, 429} >= set(statuses)
     assert 429 in statuses
+
+
+def test_refused_requests_to_members_are_recorded(limited: Server) -> None:
+    path = "/apis/cluster.karmada.io/v1alpha1/clusters/member1/proxy/api/v1/pods"
+
+    assert until_refused(limited.client(limited.token), path)
+
+    recorded(limited, code="429", path=path)
