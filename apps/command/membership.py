@@ -110,18 +110,22 @@ def _member(file: Path, context: str) -> tuple[str, bool, dict[str, str]]:
         cluster = _entry(config, "clusters", chosen["cluster"])["cluster"]
         user = _entry(config, "users", chosen["user"])["user"]
         token = user.get("token") or (Path(user["tokenFile"]).read_text().strip() if "tokenFile" in user else "")
+        encoded = base64.b64encode(token.encode()).decode()
         authority = cluster.get("certificate-authority-data") or _encoded(cluster, file.parent)
         server, insecure = cluster["server"], bool(cluster.get("insecure-skip-tls-verify", False))
     except FileNotFoundError as error:
         raise CommandError(f"there is no file {error.filename}", code=exit_codes.NOT_FOUND) from None
-    except (OSError, yaml.YAMLError, KeyError, TypeError, StopIteration) as error:
+    except yaml.MarkedYAMLError as error:  # its text quotes the line of the error, which may have the token
+        where = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise usage(f"{file} is not valid YAML: {error.problem}{where}") from None
+    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError, AttributeError, StopIteration) as error:
         raise usage(f"{file} has no usable context: {type(error).__name__} {error}") from None
     if not token:
         raise usage(
             f"the user of {file} has no token, and Lifeboat needs one",
             advice="create a ServiceAccount in the cluster and put its token there (kubectl create token NAME)",
         )
-    data = {"token": base64.b64encode(token.encode()).decode(), **({"caBundle": authority} if authority else {})}
+    data = {"token": encoded, **({"caBundle": authority} if authority else {})}
     return server, insecure, data
 
 
