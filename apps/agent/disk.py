@@ -30,7 +30,7 @@ class Disk:
 
     If the file cannot be read or written, it is removed: half of a state would make an agent that starts while the
     control plane is away apply what is out of date. A damaged file is replaced at the start. After a failed read or
-    write nothing is kept until the next start.
+    write nothing is kept until the next start. A file on a disk that has become read-only stays, with what it had.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -87,11 +87,16 @@ class Disk:
 
     def _remove(self, connection: sqlite3.Connection, error: sqlite3.Error) -> None:
         connection.close()
-        for path in self._folder.glob(f"{_FILE}*"):  # with the files that SQLite keeps beside it
-            path.unlink(missing_ok=True)
+        path, removed = self._folder / _FILE, "was removed"
+        try:
+            for part in self._folder.glob(f"{_FILE}*"):  # with the files that SQLite keeps beside it
+                part.unlink(missing_ok=True)
+        except OSError as refused:  # a disk with errors may have become read-only
+            removed = f"could not be removed ({refused}): remove it before the agent is started again"
         log.error(
-            "%s cannot be used and was removed: %s. The agent goes on without the state on disk, which it needs only "
+            "%s cannot be used and %s: %s. The agent goes on without the state on disk, which it needs only "
             "if it starts while the control plane is away",
-            self._folder / _FILE,
+            path,
+            removed,
             error,
         )

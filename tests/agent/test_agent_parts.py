@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -124,6 +125,24 @@ def test_an_agent_works_on_when_its_disk_is_full_and_keeps_no_half_of_a_state(tm
 
     assert [item.metadata.name for item in kept.list("work.karmada.io/Work")] == ["large"]
     assert list(Disk(tmp_path).objects()) == []
+
+
+def test_an_agent_works_on_when_its_disk_becomes_read_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    kept = store(tmp_path)
+    assert kept.disk._connection is not None
+    kept.disk._connection.execute("PRAGMA query_only = 1")
+    monkeypatch.setattr(Path, "unlink", refused)
+
+    kept.mirror(work("first"))
+    kept.mirror(work("second"))
+
+    assert [item.metadata.name for item in kept.list("work.karmada.io/Work")] == ["first", "second"]
+    assert "could not be removed" in caplog.text
 
 
 def test_a_newer_spec_keeps_the_status_that_was_found_out_here(tmp_path: Path) -> None:
