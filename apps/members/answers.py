@@ -80,6 +80,7 @@ class Answers:
         if isinstance(question, Collect):
             return await measured("collect", question, self.client.collect(question))
         if isinstance(question, Discard):
+            self._forget((question.target.cluster, place_of(question.manifest)))
             return await measured("remove", question, self.client.discard(question))
         if isinstance(question, Compare):
             return await measured("compare", question, self.client.compare(question))
@@ -170,11 +171,15 @@ class Answers:
             self.client.complain(cluster, f"answer to an apply: {error}")
             return replace(answer, body=None)
         key = (cluster, place_of(manifest))
-        self._accepted.pop(key, None)
-        self._changed.pop(key, None)
+        self._forget(key)
         if found:
             self._accepted[key] = repr(found)
         return replace(answer, body=None, unchanged=unchanged)
+
+    def _forget(self, key: Held) -> None:
+        """Forget the differences of an object that is applied or removed."""
+        self._accepted.pop(key, None)
+        self._changed.pop(key, None)
 
 
 def place_of(manifest: Document) -> tuple[str, ...]:

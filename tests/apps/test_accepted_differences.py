@@ -13,7 +13,7 @@ from apps.agent.process import MemoryHost
 from apps.agent.store import AgentStore
 from apps.members.answers import Answers
 from apps.simulator.members import Fleet
-from controlplane.clusters.questions import Answer, Ensure, Observe, Target
+from controlplane.clusters.questions import Answer, Discard, Ensure, Observe, Target
 from controlplane.settings import Settings
 from tests.apps.proxies import ANYWHERE
 from tests.apps.stack import WITHIN
@@ -83,3 +83,18 @@ def test_a_new_process_finds_a_change_and_asks_once_about_it(tmp_path: Any) -> N
 
     assert [answer.drift for answer in answers] == ["spec.limits[Container].default.memory is 2Gi instead of 1.5Gi"] * 2
     assert asked == ["GET", "PATCH"]
+
+
+def test_nothing_is_remembered_about_an_object_that_was_removed(tmp_path: Any) -> None:
+    async def run() -> None:
+        async with Fleet(members=("member1",), ready_after=0.0) as fleet:
+            member = fleet["member1"]
+            target = Target("member1", member.url, member.config.token)
+            async with process(target, tmp_path) as found:
+                assert (await found.answer(Ensure(target, LIMITS, overwrite=False))).ok
+                assert found._accepted
+                await found.answer(Discard(target, LIMITS))
+                assert not found._accepted
+                assert not found._changed
+
+    asyncio.run(run())
