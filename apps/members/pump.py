@@ -278,7 +278,7 @@ class Pump:
         asked about again when it is claimed next.
         """
         settings, now = self.host.settings(), self.store.now()
-        answers, batch = len(batch), [request for request in batch if now - request.at < CLAIM_LASTS]
+        answers, batch = len(batch), [request for request in batch if _is_claimed(request, now)]
         if len(batch) < answers:
             log.warning(
                 "%s: %d answers came after their claims had expired; they are asked again",
@@ -346,6 +346,15 @@ class Pump:
 
 def _time() -> float:
     return asyncio.get_running_loop().time()
+
+
+def _is_claimed(request: Asked, now: datetime) -> bool:
+    """Test whether an answer came before its claim ended.
+
+    A request that was ended with its claim has no answer. By the clock of the database the claim may last longer: if
+    the database made it late, the request may not even have been sent.
+    """
+    return now - request.at < CLAIM_LASTS and not (request.claimed is not None and request.claimed.expired())
 
 
 def longest_answer(question: Question) -> float:

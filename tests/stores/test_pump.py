@@ -15,7 +15,7 @@ from django.db import OperationalError, close_old_connections, connection
 
 from apps.clusters.client import LONGEST_SECONDS
 from apps.members.database import DatabaseHost
-from apps.members.pump import Pump, longest_answer
+from apps.members.pump import Asked, Pump, longest_answer
 from apps.objects.configuration import configuration
 from apps.objects.store import DjangoStore
 from controlplane.apimachinery.meta import Condition, Ref
@@ -78,6 +78,24 @@ def test_what_a_process_that_slept_had_heard_counts_for_nothing() -> None:
     assert (len(asked), len(again)) == (1, 1)
     (seen,) = store.rows(Observation, "key", ["member1"])["member1"]
     assert seen.status == "True"
+
+
+def test_a_probe_that_was_not_sent_because_its_claim_came_late_is_no_failed_probe() -> None:
+    """The database stood still for longer than a claim lasts. Nothing was found out about the member."""
+    store = DjangoStore(controllers=[controller := Probes()])
+    create(store, cluster("member1").with_spec(api_endpoint="http://member1"))
+
+    async def send(asked: Sequence[Asked]) -> Asked:
+        await late._send(asked, claimed_until=asyncio.get_running_loop().time() - 1)
+        return await asyncio.wait_for(late._answered.get(), WITHIN)
+
+    with ThreadPoolExecutor(1) as executor:
+        late = Pump(controller, DatabaseHost(store, configuration()), _never_answered, executor)
+        asked, _ = late.claim()
+        late.flush([asyncio.run(send(asked))])
+
+    assert len(asked) == 1
+    assert store.rows(Observation, "key", ["member1"]) == {}
 
 
 def test_a_malformed_work_keeps_no_other_from_being_applied(pump: Pump, tmp_path: Path) -> None:
