@@ -33,6 +33,7 @@ from controlplane.kinds.work import Work
 from controlplane.propagation import definitions, works
 from controlplane.settings import Settings
 from controlplane.wire import document_check
+from controlplane.wire.patch import same
 
 Document = dict[str, Any]
 STATUS = "status"
@@ -416,7 +417,7 @@ def _with_generation(kind: Kind, obj: Any, old: Any) -> Any:
     if not kind.has_generation:
         return obj
     if isinstance(obj, Template):
-        changed = obj.content.get("spec") != old.content.get("spec")
+        changed = not same(obj.content.get("spec"), old.content.get("spec"))
     else:
         changed = getattr(obj, "spec", None) != getattr(old, "spec", None)
     return obj.with_meta(generation=old.metadata.generation + 1) if changed else obj

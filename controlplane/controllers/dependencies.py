@@ -65,7 +65,7 @@ def _workload_changed(old: Template | None, new: Template | None) -> Iterable[Re
 
     Rules of users also read labels and annotations.
     """
-    if old is None or new is None or (old.content == new.content and not _rules_see_change(old, new)):
+    if old is None or new is None or not (new.has_other_content_than(old) or _rules_see_change(old, new)):
         return ()
     needs_nothing = new.kind in NEEDED_KINDS and interpreter_for(new.api_version, new.kind).dependencies is None
     return () if needs_nothing else (bindings.binding_ref(new.ref),)

@@ -88,7 +88,7 @@ def _edited(old: Template, new: Template) -> bool:
         or before.annotations != after.annotations
         or before.deletion_timestamp != after.deletion_timestamp
         or before.uid != after.uid
-        or old.content != new.content
+        or new.has_other_content_than(old)
     )
 
 

@@ -125,7 +125,7 @@ def _template_changed(old: Template | None, new: Template | None) -> Iterator[Re
     if is_reserved_namespace(ref.namespace) or ref.kind not in PropagatedKinds():
         return
     before, after = old.metadata, new.metadata
-    if old.content != new.content or before.labels != after.labels or before.annotations != after.annotations:
+    if new.has_other_content_than(old) or before.labels != after.labels or before.annotations != after.annotations:
         yield bindings.binding_ref(ref)
 
 

@@ -8,12 +8,16 @@ from typing import Any
 
 import pytest
 
+from controlplane.admission.admit import admit_create, admit_update
 from controlplane.controllers.policies import Policies
 from controlplane.kind import KINDS
+from controlplane.kinds.policy import ResourceSelector
 from controlplane.kinds.template import Template
 from controlplane.propagation.definitions import kinds_of
+from controlplane.settings import Settings
 from tests.builders import templates
-from tests.builders.objects import START
+from tests.builders.objects import START, policy
+from tests.core.propagation_story import MEMBERS, Story
 
 FLINK = "flink.apache.org/FlinkDeployment"
 
@@ -24,6 +28,7 @@ def _forget() -> Iterator[None]:
     KINDS.set_custom(())
 
 
+ANY = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 V1BETA1 = {"name": "v1beta1", "served": True, "storage": True, "subresources": {"status": {}}}
 
 
@@ -84,3 +89,21 @@ def test_a_definition_that_cannot_be_read_brings_nothing(content: dict[str, Any]
     broken = definition().with_content(content)
 
     assert list(kinds_of([broken])) == []
+
+
+def test_a_number_that_a_user_replaces_by_a_boolean_reaches_the_members() -> None:
+    """In a field of any type, such as the values of a Helm release."""
+    (kind,) = kinds_of([definition(versions=[{**V1BETA1, "schema": {"openAPIV3Schema": ANY}}])])
+    KINDS.set_custom([kind])
+    api = {"apiVersion": "flink.apache.org/v1beta1", "kind": "FlinkDeployment"}
+    document = {**api, "metadata": {"name": "job"}, "spec": {"enabled": True}}
+    given: dict[str, Any] = {"settings": Settings(), "now": START}
+    job = admit_create(kind, document, namespace="default", uid="job", **given).object
+    story = Story(*MEMBERS, policy("all", ResourceSelector(api["apiVersion"], api["kind"])), job)
+    story.place(job, member1=0)
+
+    for value in (1, True, 1):
+        changed = {**document, "spec": {"enabled": value}}
+        story.edit(admit_update(kind, changed, story.template(job), **given).object)
+
+        assert story.works()["member1"].manifest["spec"]["enabled"] is value

@@ -60,6 +60,14 @@ class Template(Object, frozen=True):
         plain: dict[str, Any] = msgspec.to_builtins(self.unfold())
         return plain
 
+    def has_other_content_than(self, other: Template) -> bool:
+        """Test whether the content of an earlier or later state of this object differs.
+
+        Python considers true equal to 1. The generation tells a change from one to the other without a comparison of
+        documents.
+        """
+        return self.metadata.generation != other.metadata.generation or self.content != other.content
+
     def with_content(self, content: dict[str, Any]) -> Template:
         """Return the object with another content. As in Kubernetes, its generation is raised if its spec changed."""
         if content == self.content:
