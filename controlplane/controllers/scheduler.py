@@ -40,6 +40,7 @@ from controlplane.scheduling.batch import Batch, Item, growth, ignores_capacity,
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.colocation import Applications
 from controlplane.scheduling.departures import left_for_taints
+from controlplane.scheduling.half_evicted import targets_to_leave
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY, live
 from controlplane.scheduling.note import Notes, detail_of, summary_of
 from controlplane.scheduling.outcome_events import deserves_event, refuge_replaced_events, success_events
@@ -265,7 +266,7 @@ class _BatchScheduler:
         item = self._item(reserved, {name: row.replicas for name, row in uncounted.items()})
         question, verdict = self._place(binding, item, reserved.reservations)
         if isinstance(verdict.outcome, Refused):
-            return self._refused(snapshot, question, verdict, verdict.outcome, reserved, reason)
+            return self._refused(snapshot, question, verdict, verdict.outcome, item, reserved, reason)
         outcome = verdict.outcome
         self._show_to_next(binding, outcome)
         new = binding_outcome.placed(binding, outcome, asked_again=reason == RESCHEDULE_ASKED, now=self.now)
@@ -322,6 +323,7 @@ class _BatchScheduler:
     def _item(self, reserved: Reserved, uncounted: dict[str, int]) -> Item:
         """Return a binding as the batch places it. `reserved`: what evictions have reserved for it."""
         binding = reserved.binding
+        left = left_for_taints(binding, self.fleet)
         return Item(
             binding.spec,
             binding.status,
@@ -329,8 +331,8 @@ class _BatchScheduler:
             self.applications.seen_by(binding, now=self.now),
             uncounted,
             reserved.targets,
-            left_for_taints(binding, self.fleet),
-            reserved.leaving(self.fleet),
+            left,
+            targets_to_leave(binding, left, self.fleet),
         )
 
     def _place(self, binding: Binding, item: Item, reserved: Sequence[CapacityReservation]) -> tuple[Question, Verdict]:
@@ -410,6 +412,7 @@ class _BatchScheduler:
         question: Question,
         verdict: Verdict,
         outcome: Refused,
+        item: Item,
         reserved: Reserved,
         trigger: str,
     ) -> Decision:
@@ -433,11 +436,10 @@ class _BatchScheduler:
         if part is not None:
             uncounted = {row.cluster: row for row in self._live(snapshot) if not row.reserved}
             if outcome.reason != QUOTA_EXCEEDED:  # else `_place` has taken it
-                self.batch.take(question, part, {name: row.replicas for name, row in uncounted.items()})
+                self.batch.take(question, part, item.uncounted)
             taken, guards = self._taken(binding, question, part, uncounted)
             rows += taken
-            leaving = reserved.leaving(self.fleet)
-            limits = self.quotas.guards(binding, new, reserved=reserved.reservations, leaving=leaving)
+            limits = self.quotas.guards(binding, new, reserved=reserved.reservations, leaving=item.leaving)
         changes = _writes(new, binding, (*rows, *self._note(snapshot, verdict, trigger)))
         guarded = Decision(capacity_guards=guards, quota_guards=limits, wake_at=wake_at)
         return replace(guarded, changes=changes, events=events, reason=outcome.reason)

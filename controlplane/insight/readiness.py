@@ -13,7 +13,7 @@ from datetime import datetime
 from controlplane.apimachinery.meta import Struct
 from controlplane.apimachinery.names import DIRECTLY_UNREACHABLE_ANNOTATION
 from controlplane.clusters import eviction_tier
-from controlplane.eviction.eligibility import wait_seconds
+from controlplane.clusters.tolerations import wait_seconds
 from controlplane.eviction.purge import purge_mode
 from controlplane.eviction.refuge import Refuge, refuge_from
 from controlplane.eviction.state_preservation import preserved_state

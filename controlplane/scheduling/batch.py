@@ -3,7 +3,7 @@
 Each placement reserves its capacity before the next binding is scheduled. Questions that do not depend on free capacity
 are answered once for all bindings with an equal question. So are refused ones as long as nothing is reserved: bindings
 that wait for room ask the same each time a cluster reports. A binding for which an eviction reserved clusters gets an
-answer of its own, because its explanation names them.
+answer of its own, because its explanation names them. So does a half-evicted binding.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Item(msgspec.Struct, frozen=True):
     uncounted: dict[str, int] = {}
     hint: tuple[TargetCluster, ...] | None = None
     left: tuple[str, ...] = ()
-    leaving: tuple[str, ...] = ()  # only with a hint
+    leaving: tuple[str, ...] = ()
 
 
 class Batch:
@@ -65,16 +65,17 @@ class Batch:
             application=item.application,
             left=item.left,
         )
-        verdict = self._answered(question) if item.hint is None else None
+        alone = item.hint is not None or bool(item.leaving)
+        verdict = None if alone else self._answered(question)
         if verdict is None:
             verdict = answer(question, self._fleet, self._ledger, settings=settings, hint=item.hint)
             if item.leaving:
                 verdict = without_growth(
                     question, verdict, item.leaving, self._fleet, self._ledger, settings=settings, hint=item.hint
                 )
-            if item.hint is None and ignores_capacity(question):
+            if not alone and ignores_capacity(question):
                 self._known[question] = verdict
-            elif item.hint is None and isinstance(verdict.outcome, Refused):
+            elif not alone and isinstance(verdict.outcome, Refused):
                 self._refused[question] = (self._ledger.changes, verdict)
         if isinstance(verdict.outcome, Placed) and question.workload and verdict.outcome.clusters:
             if question.targets or item.uncounted:

@@ -6,17 +6,38 @@ clusters stay until their own evictions, but replicas of the first cluster are n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from msgspec.structs import replace
 
-from controlplane.kinds.binding import TargetCluster
+from controlplane.clusters.tolerations import wait_seconds
+from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding, TargetCluster
+from controlplane.kinds.cluster import EVICTING_EFFECTS
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.placement_plan import DUPLICATED, division_of
 from controlplane.scheduling.question import Question
 from controlplane.scheduling.schedule import Placed, Refused, Verdict, answer
 from controlplane.settings import Settings
+
+
+def targets_to_leave(binding: Binding, left: Collection[str], fleet: Fleet) -> tuple[str, ...]:
+    """Return the targets on lost clusters that a half-evicted binding is still to be evicted from, sorted by name.
+
+    (): it has left no lost cluster yet. `left`: the clusters that it has left, see `left_for_taints`. The taints
+    of the targets decide, and not what evictions have reserved: a reservation expires, and a refusal ends it.
+    """
+    if not left and all(task.reason != TAINT_UNTOLERATED for task in binding.spec.graceful_eviction_tasks):
+        return ()
+    return tuple(sorted(target.name for target in binding.spec.clusters if _evicts(binding, target.name, fleet)))
+
+
+def _evicts(binding: Binding, name: str, fleet: Fleet) -> bool:
+    """Test whether a cluster has a taint that evicts the binding, at once or after some time."""
+    place = fleet.index.get(name)
+    taints = () if place is None else fleet.clusters[place].spec.taints
+    evicting = [taint for taint in taints if taint.effect in EVICTING_EFFECTS]
+    return any(wait_seconds(binding.spec, taint, evicting) is not None for taint in evicting)
 
 
 def without_growth(
@@ -46,13 +67,17 @@ def without_growth(
 
 
 def _grows(question: Question, outcome: Placed | Refused, leaving: tuple[str, ...]) -> bool:
-    """Test whether a result adds divided replicas on these targets. A reschedule divides all replicas again."""
-    if isinstance(outcome, Refused) or question.fresh or question.bundled:
+    """Test whether a result, or the part that fits, adds divided replicas on these targets.
+
+    A reschedule divides all replicas again.
+    """
+    if question.fresh or question.bundled:
         return False
     if division_of(question.placement) == DUPLICATED:
         return False
     held = dict(question.targets)
-    return any(target.name in leaving and target.replicas > held[target.name] for target in outcome.clusters)
+    clusters = outcome.clusters if isinstance(outcome, Placed) else outcome.part or ()
+    return any(target.name in leaving and target.replicas > held[target.name] for target in clusters)
 
 
 def _with(outcome: Placed | Refused, staying: Iterable[TargetCluster]) -> Placed | Refused:

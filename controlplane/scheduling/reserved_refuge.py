@@ -15,7 +15,6 @@ from controlplane.engine.decision import Drop, Save
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.rows import CapacityReservation, PlacementHint
 from controlplane.scheduling.batch import may_depend_on_capacity
-from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.filters import refusal
 from controlplane.scheduling.refusals import Explanation
 
@@ -55,16 +54,6 @@ class Reserved(msgspec.Struct, frozen=True):
             return ()
         placed = {target.name: target.replicas for target in result}
         return tuple(_unused(self.reservations, self.hint.clusters, placed)) if self._partial(placed) else ()
-
-    def leaving(self, fleet: Fleet) -> tuple[str, ...]:
-        """Return the targets on lost clusters that the refuge leaves out: the binding is still to be evicted from
-        them."""
-        if self.hint is None or not self.valid:
-            return ()
-        left_out = sorted(self._targets() - self.hint.clusters.keys())
-        evicting = fleet.with_evicting_taint() if left_out else None
-        places = ((name, fleet.index.get(name)) for name in left_out)
-        return tuple([name for name, place in places if evicting is not None and place is not None and evicting[place]])
 
     def _targets(self) -> set[str]:
         return {target.name for target in self.binding.spec.clusters}

@@ -13,10 +13,17 @@ from controlplane.apimachinery.meta import Condition, with_condition
 from controlplane.kinds.binding import Binding, ResourceBindingStatus, TargetCluster
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.eviction_hold import EvictionHold
-from controlplane.kinds.policy import ClusterAffinityTerm, Placement, ReplicaSchedulingStrategy, SpreadConstraint
+from controlplane.kinds.policy import (
+    ClusterAffinityTerm,
+    Placement,
+    ReplicaSchedulingStrategy,
+    SpreadConstraint,
+    Toleration,
+)
 from controlplane.kinds.rows import PlacementHint
 from controlplane.scheduling.batch import Batch, Item
 from controlplane.scheduling.cluster_arrays import Fleet
+from controlplane.scheduling.half_evicted import targets_to_leave
 from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.reserved_refuge import Reserved
 from controlplane.scheduling.schedule import Placed, Refused, Verdict
@@ -69,6 +76,11 @@ class Outage:
         conditions = with_condition(old.status.conditions, Condition("Ready", "False"), now=self.story.now)
         lost = old.with_spec(taints=(no_execute(at=self.story.now),)).with_status(conditions=conditions)
         self.story.store.put(lost, old)
+
+    def scale(self, replicas: int) -> None:
+        old = self.story.binding("web")
+        self.story.store.put(old.with_spec(replicas=replicas), old)
+        self.story.work()
 
     def steps(self) -> list[dict[str, int]]:
         """Return where the binding is placed in the next 10 seconds."""
@@ -212,17 +224,50 @@ def test_a_scaled_workload_grows_on_the_refuge_only() -> None:
     assert sum(placed.values()) == 12
 
 
-@pytest.mark.parametrize(
-    ("hint", "leaving"), [(REFUGE, ("member2",)), ({**REFUGE, "member2": 3}, ()), (None, ())], ids=str
-)
-def test_targets_on_lost_clusters_that_the_refuge_leaves_out_are_still_to_be_left(
-    hint: dict[str, int] | None, leaving: tuple[str, ...]
-) -> None:
-    old = binding("web", BY_ROOM, on={**LEFT, "member3": 1, "gone": 1}, replicas=6)
-    stored = None if hint is None else PlacementHint(str(old.ref), old.metadata.generation, hint)
-    fleet = Fleet.of([lost(2), member(3)], settings=FAILOVER)
+@pytest.mark.parametrize("seconds", [60, 600], ids=["reserved", "reservation-expired"])
+def test_a_workload_scaled_while_a_hold_keeps_the_second_cluster_grows_on_the_refuge_only(seconds: float) -> None:
+    outage = Outage(web(placement(how=DYNAMIC)), hold("second", clusters=("member2",)))
+    outage.story.pass_seconds(seconds)
 
-    assert Reserved(old, stored, []).leaving(fleet) == leaving
-    if stored is not None:
-        assert Reserved(old, replace(stored, generation=0), []).leaving(fleet) == ()
-        assert Reserved(old, stored, []).leaving(Fleet.of([member(2)], settings=FAILOVER)) == ()
+    outage.scale(12)
+
+    assert outage.story.placed("web")["member2"] == 3
+    assert sum(outage.story.placed("web").values()) == 12
+
+
+def test_the_part_that_fits_after_a_scale_up_adds_no_replicas_on_the_cluster_to_be_left() -> None:
+    outage = Outage(web(placement(how=DYNAMIC)), hold("second", clusters=("member2",)))
+    outage.story.pass_seconds(10)
+
+    outage.scale(500)
+    outage.story.pass_seconds(60)
+
+    placed = outage.story.placed("web")
+    assert placed["member2"] == 3
+    assert sum(placed.values()) > 6
+
+
+FOR_EVER = Toleration(operator="Exists")
+FOR_A_WHILE = Toleration(operator="Exists", toleration_seconds=60)
+
+
+@pytest.mark.parametrize(
+    ("toleration", "left", "leaving"),
+    [
+        (None, ("member1",), ("member2",)),
+        (None, (), ()),  # it has left no cluster, so it is not half-evicted
+        (FOR_A_WHILE, ("member1",), ("member2",)),
+        (FOR_EVER, ("member1",), ()),
+    ],
+    ids=["untolerated", "not-evicted-yet", "tolerated-for-a-while", "tolerated"],
+)
+def test_targets_with_a_taint_that_evicts_the_binding_are_still_to_be_left(
+    toleration: Toleration | None, left: tuple[str, ...], leaving: tuple[str, ...]
+) -> None:
+    tolerations = () if toleration is None else (toleration,)
+    where = replace(placement(how=DYNAMIC), cluster_tolerations=tolerations)
+    one = binding("web", where, on={**LEFT, "member3": 1, "gone": 1}, replicas=6)
+    fleet = Fleet.of([lost(1), lost(2), member(3)], settings=FAILOVER)
+
+    assert targets_to_leave(one, left, fleet) == leaving
+    assert targets_to_leave(one, left, Fleet.of([member(2)], settings=FAILOVER)) == ()
