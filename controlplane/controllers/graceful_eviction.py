@@ -24,7 +24,7 @@ from controlplane.kinds import BINDINGS, CLUSTER, COMPANIONS, FAILOVER_CONFIGURA
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.federated_quota import ENFORCEMENT_GATE
-from controlplane.kinds.rows import Observation
+from controlplane.kinds.rows import Observation, UnhealthyCopies
 from controlplane.kinds.template import Template
 from controlplane.propagation.bindings import binding_ref, template_ref
 from controlplane.settings import Settings
@@ -43,6 +43,7 @@ class GracefulEvictionSnapshot(msgspec.Struct, frozen=True):
     clusters: dict[str, graceful.ClusterState]
     dependents: graceful.DependentsByCluster  # workloads that still need the object of the binding, by cluster
     quotas: NamespaceQuotas = NO_QUOTAS  # read only for bindings whose copies may be restored
+    unhealthy_on: Collection[str] = ()  # the clusters that it left because its copy was unhealthy there
 
 
 def _concerns_tasks(old: Binding | None, new: Binding | None) -> bool:
@@ -109,11 +110,15 @@ class GracefulEviction(Controller):
         states = _cluster_states(state, state.get([Ref(CLUSTER, "", name) for name in names]).values())
         waiting = [binding for binding in bindings.values() if supporting_objects.may_wait_for_dependents(binding)]
         dependents = _dependents(state, waiting)
-        quotas = namespace_quotas(
-            state, (ref for ref, binding in bindings.items() if graceful.with_copies_restored(binding, states)[1])
+        left = _left_unhealthy(state, bindings.values())
+        restored = (
+            ref
+            for ref, binding in bindings.items()
+            if graceful.with_copies_restored(binding, states, unhealthy_on=left.get(ref, ()))[1]
         )
+        quotas = namespace_quotas(state, restored)
         return [
-            GracefulEvictionSnapshot(binding, states, dependents.get(ref, {}), quotas)
+            GracefulEvictionSnapshot(binding, states, dependents.get(ref, {}), quotas, left.get(ref, ()))
             if (binding := bindings.get(ref)) is not None
             else None
             for ref in refs
@@ -122,12 +127,14 @@ class GracefulEviction(Controller):
     def looking(self, state: State, settings: Settings, *, now: datetime) -> Callable[[Any], Decision | None]:
         """Return a function that returns when to look again at a binding, see `Controller.looking`.
 
-        It returns None if `decide` would change the binding, or if old copies may wait for another object.
+        It returns None if `decide` may change the binding, or if old copies may wait for another object.
         """
         states = _cluster_states(state, state.list(CLUSTER))
 
         def look(binding: Binding) -> Decision | None:
-            if supporting_objects.may_wait_for_dependents(binding) or graceful.with_copies_restored(binding, states)[1]:
+            if supporting_objects.may_wait_for_dependents(binding) or graceful.may_be_healthy_again(binding):
+                return None
+            if graceful.with_copies_restored(binding, states)[1]:
                 return None
             found = graceful.assess_tasks(binding, settings, clusters=states, dependents={}, now=now)
             spec, conditions = binding.spec, binding.status.conditions
@@ -143,7 +150,7 @@ class GracefulEviction(Controller):
         old = snapshot.subject
         if old.metadata.deletion_timestamp is not None:
             return Decision()
-        binding, undone = graceful.with_copies_restored(old, snapshot.clusters)
+        binding, undone = graceful.with_copies_restored(old, snapshot.clusters, unhealthy_on=snapshot.unhealthy_on)
         refused, limits = _within_quotas(snapshot, binding, settings)
         if refused:
             binding, undone = old, ()
@@ -208,6 +215,13 @@ def _clusters(binding: Binding) -> Iterable[str]:
     """Yield the clusters that a binding is placed on or evicted from."""
     yield from (target.name for target in binding.spec.clusters)
     yield from (task.from_cluster for task in binding.spec.graceful_eviction_tasks)
+
+
+def _left_unhealthy(state: State, bindings: Iterable[Binding]) -> dict[Ref, Collection[str]]:
+    """Return the clusters that bindings have left because their copies were unhealthy there, if that may end."""
+    refs = {str(binding.ref): binding.ref for binding in bindings if graceful.may_be_healthy_again(binding)}
+    rows = state.rows(UnhealthyCopies, "key", sorted(refs)) if refs else {}
+    return {refs[key]: tuple(row.moves) for key, ones in rows.items() for row in ones}
 
 
 def _dependents(state: State, waiting: Sequence[Binding]) -> dict[Ref, graceful.DependentsByCluster]:

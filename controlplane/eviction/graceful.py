@@ -5,7 +5,7 @@ See [graceful-eviction], [graceful-timeout] and [recovered-clusters-cancel].
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import condition, to_seconds
 from controlplane.apimachinery.times import later
 from controlplane.kinds.binding import (
+    APPLICATION_FAILURE,
     HEALTHY,
     PARTLY_RESTORED,
     SCHEDULED,
@@ -286,22 +287,22 @@ def _dependents_message(remaining: Sequence[str]) -> str:
 
 
 def with_copies_restored(
-    binding: Binding, clusters: Mapping[str, ClusterState]
+    binding: Binding, clusters: Mapping[str, ClusterState], *, unhealthy_on: Collection[str] = ()
 ) -> tuple[Binding, tuple[ClearedTask, ...]]:
     """Return the binding with its copies restored on recovered clusters, and the tasks that this clears.
 
-    Only tasks of evictions by taints are considered, and only if scheduling failed or found no cluster. All other tasks
-    run to their end [recovered-clusters-cancel]. Replicas of a restored copy that are placed elsewhere by now get a
-    task of their own (`_surplus`). If all of them are, the task stays until those are healthy.
+    Only tasks of evictions by taints and of application failover are considered, and only if scheduling failed or found
+    no cluster. All other tasks run to their end [recovered-clusters-cancel]. Replicas of a restored copy that are
+    placed elsewhere by now get a task of their own (`_surplus`). If all of them are, the task stays until those are
+    healthy. `unhealthy_on`: the clusters that the binding has left because its copy was unhealthy there.
     """
     if not scheduling_found_nothing(binding):
         return binding, ()
     cleared: list[ClearedTask] = []
     targets, tasks = list(binding.spec.clusters), []
     for task in binding.spec.graceful_eviction_tasks:
-        state = clusters.get(task.from_cluster)
-        back = state is not None and not state.evicting and task.reason == TAINT_UNTOLERATED
-        if not back or binding.spec.target(task.from_cluster) is not None:
+        why = _reason_to_restore(binding, task, clusters.get(task.from_cluster), unhealthy_on)
+        if not why or binding.spec.target(task.from_cluster) is not None:
             tasks.append(task)
             continue
         replicas = _replicas_to_restore(binding, task, targets)
@@ -311,10 +312,42 @@ def with_copies_restored(
         if replicas or not binding.workload:
             targets.append(TargetCluster(task.from_cluster, replicas))
             tasks += _surplus(binding, task, replicas)
-        cleared.append(ClearedTask(task, "the cluster recovered and no other cluster was found"))
+        cleared.append(ClearedTask(task, f"{why} and no other cluster was found"))
     if not cleared:
         return binding, ()
     return binding.with_spec(clusters=tuple(targets), graceful_eviction_tasks=tuple(tasks)), tuple(cleared)
+
+
+def may_be_healthy_again(binding: Binding) -> bool:
+    """Test whether application failover has found no other cluster for a copy that it still keeps."""
+    tasks = binding.spec.graceful_eviction_tasks
+    return any(_keeps_unhealthy_copy(task) for task in tasks) and scheduling_found_nothing(binding)
+
+
+def _keeps_unhealthy_copy(task: GracefulEvictionTask) -> bool:
+    """Test whether a task of application failover keeps its copy until new copies are healthy.
+
+    With purge mode Directly the copy is removed at once. A person clears a task with Never.
+    """
+    return task.reason == APPLICATION_FAILURE and task.purge_mode != DIRECTLY and task.suppress_deletion is None
+
+
+def _reason_to_restore(
+    binding: Binding, task: GracefulEvictionTask, state: ClusterState | None, unhealthy_on: Collection[str]
+) -> str:
+    """Return what has ended the reason of an eviction: the taints are gone, or the copy is healthy again; "": nothing.
+
+    A copy that only followed an unhealthy part of its application is not in `unhealthy_on`. It was healthy all the
+    time, and a restored one would follow again.
+    """
+    if state is None or state.evicting:
+        return ""
+    if task.reason == TAINT_UNTOLERATED:
+        return "the cluster recovered"
+    if not state.ready or not _keeps_unhealthy_copy(task) or task.from_cluster not in unhealthy_on:
+        return ""
+    item = _status_item(binding, task.from_cluster)
+    return "the copy is healthy again" if item is not None and item.health == HEALTHY else ""
 
 
 def _needed_until_healthy(binding: Binding, task: GracefulEvictionTask, clusters: Mapping[str, ClusterState]) -> bool:

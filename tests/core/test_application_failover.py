@@ -251,6 +251,37 @@ def test_a_version_that_became_healthy_counts_from_the_start() -> None:
     assert _moves(story) != third
 
 
+def _everywhere_unhealthy() -> UnhealthyMembers:
+    """Return a fleet in which a workload has left both clusters that it may run on, and was placed nowhere else."""
+    one = app().with_spec(placement=duplicated("member1", "member2", least=1, most=2))
+    story = UnhealthyMembers(one.with_spec(clusters=(TargetCluster("member1", 2), TargetCluster("member2", 2))))
+    for name in ("member1", "member2"):
+        story.report(name, "Unhealthy")
+    story.pass_seconds(62)
+    assert (story.placed("web"), story.leaving("web")) == ({}, ["member1", "member2"])
+    return story
+
+
+def test_a_copy_that_is_healthy_again_stays_if_no_other_cluster_was_found() -> None:
+    story = _everywhere_unhealthy()
+
+    story.report("member2", "Healthy")
+    story.pass_seconds(2)
+
+    assert story.placed("web")["member2"] == 2
+    assert "the copy is healthy again" in story.events("EvictionTaskCleared")[0].message
+
+
+def test_a_copy_that_is_healthy_again_is_not_restored_while_its_cluster_does_not_answer() -> None:
+    story = _everywhere_unhealthy()
+    story.ready("member2", "False")
+
+    story.report("member2", "Healthy")
+    story.pass_seconds(2)
+
+    assert story.placed("web") == {}
+
+
 def test_scaling_is_no_other_version() -> None:
     assert workload_version(_template("bad", replicas=2)) == workload_version(_template("bad", replicas=7))
     assert workload_version(_template("bad")) != workload_version(_template("good"))

@@ -7,7 +7,7 @@ import pytest
 from controlplane.apimachinery.meta import Condition
 from controlplane.eviction.graceful import scheduling_found_nothing, with_copies_restored
 from controlplane.kinds.binding import APPLICATION_FAILURE, SCHEDULED, Binding, GracefulEvictionTask
-from controlplane.kinds.policy import DIRECTLY, GRACEFULLY
+from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, NEVER
 from tests.builders.placements import by_weight
 from tests.core.test_graceful import PLACES, UP, cleared, moving, task
 
@@ -46,10 +46,34 @@ def test_a_cluster_with_another_evicting_taint_has_not_recovered() -> None:
     assert with_copies_restored(one, PLACES) == (one, ())
 
 
-def test_tasks_of_application_failover_run_to_their_end() -> None:
-    one = scheduled(moving(task(reason=APPLICATION_FAILURE), on={}), "False", seen=False)
+@pytest.mark.parametrize(
+    ("health", "mode", "never", "unhealthy_on", "back"),
+    [
+        ("Healthy", GRACEFULLY, None, ["member1"], True),
+        ("Unhealthy", GRACEFULLY, None, ["member1"], False),
+        ("Unknown", GRACEFULLY, None, ["member1"], False),
+        ("Healthy", GRACEFULLY, None, [], False),  # it followed another part, and would follow it again
+        ("Healthy", DIRECTLY, None, ["member1"], False),  # the copy is removed at once
+        ("Healthy", NEVER, True, ["member1"], False),  # a person clears the task
+    ],
+)
+def test_a_copy_that_left_as_unhealthy_goes_back_when_it_is_healthy_again(
+    health: str, mode: str, never: bool | None, unhealthy_on: list[str], back: bool
+) -> None:
+    left = task(reason=APPLICATION_FAILURE, purge_mode=mode, suppress_deletion=never, replicas=2)
+    one = scheduled(moving(left, on={}, member1=health), "False", seen=False)
 
-    assert with_copies_restored(one, {**PLACES, "member1": UP}) == (one, ())
+    after, undone = with_copies_restored(one, {**PLACES, "member1": UP}, unhealthy_on=unhealthy_on)
+
+    assert [(target.name, target.replicas) for target in after.spec.clusters] == ([("member1", 2)] if back else [])
+    assert len(undone) == back
+
+
+def test_a_copy_that_is_healthy_again_does_not_go_back_if_others_have_its_place() -> None:
+    left = task(reason=APPLICATION_FAILURE)
+    one = scheduled(moving(left, on={"member2": 2}, member1="Healthy", member2="Unhealthy"), "True", seen=True)
+
+    assert with_copies_restored(one, {**PLACES, "member1": UP}, unhealthy_on=["member1"]) == (one, ())
 
 
 def test_divided_gets_back_what_found_no_other_place() -> None:
