@@ -71,10 +71,12 @@ def decide_application_failover(
     workload left which cluster.
     """
     behaviour = None if binding.spec.failover is None else binding.spec.failover.application
-    if behaviour is None or not binding.spec.propagate_deps or not binding.status.aggregated_status:
+    if behaviour is None or not binding.spec.propagate_deps:
         return ApplicationFailoverDecision(binding, {})
     if interpret.interpreter_for(binding.spec.resource.api_version, binding.spec.resource.kind).healthy is None:
         return ApplicationFailoverDecision(binding, {})  # a kind without a health rule is never unhealthy
+    if not binding.status.aggregated_status:  # with Directly there may be no copy until the new one is made
+        return ApplicationFailoverDecision(binding, {}, left=dict(moves or {}))
     unhealthy_since = {name: moment for name, moment in since.items() if binding.spec.target(name) is not None}
     seconds = behaviour.decision_conditions.toleration_seconds
     toleration = float(DEFAULT_TOLERATION_SECONDS if seconds is None else seconds)

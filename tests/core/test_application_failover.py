@@ -224,6 +224,15 @@ def test_a_version_that_is_unhealthy_on_two_clusters_moves_no_further() -> None:
     assert story.events("ApplicationFailoverStopped")
 
 
+def test_the_clusters_that_a_version_has_left_stay_known_while_no_copy_is_reported() -> None:
+    moves = {"member1": START, "member2": START}
+    one = app(DIRECTLY).with_status(aggregated_status=())
+
+    found = decide_application_failover(one, {}, GATE_OFF, moves=moves, now=START + timedelta(seconds=1))
+
+    assert found.left == moves
+
+
 def test_another_version_may_move_again_and_is_given_its_time() -> None:
     story = UnhealthyMembers(app(), _template("bad"))
     _moves(story)
