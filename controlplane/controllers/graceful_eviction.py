@@ -114,7 +114,7 @@ class GracefulEviction(Controller):
         restored = (
             ref
             for ref, binding in bindings.items()
-            if graceful.with_copies_restored(binding, states, unhealthy_on=left.get(ref, ()))[1]
+            if graceful.found_no_other_cluster(binding) or graceful.with_copies_restored(binding, states)[1]
         )
         quotas = namespace_quotas(state, restored)
         return [
@@ -132,7 +132,7 @@ class GracefulEviction(Controller):
         states = _cluster_states(state, state.list(CLUSTER))
 
         def look(binding: Binding) -> Decision | None:
-            if supporting_objects.may_wait_for_dependents(binding) or graceful.may_be_healthy_again(binding):
+            if supporting_objects.may_wait_for_dependents(binding) or graceful.found_no_other_cluster(binding):
                 return None
             if graceful.with_copies_restored(binding, states)[1]:
                 return None
@@ -150,7 +150,12 @@ class GracefulEviction(Controller):
         old = snapshot.subject
         if old.metadata.deletion_timestamp is not None:
             return Decision()
-        binding, undone = graceful.with_copies_restored(old, snapshot.clusters, unhealthy_on=snapshot.unhealthy_on)
+        binding, undone = graceful.with_copies_restored(
+            old,
+            snapshot.clusters,
+            unhealthy_on=snapshot.unhealthy_on,
+            overdue=graceful.overdue_on(old, settings, now=now),
+        )
         refused, limits = _within_quotas(snapshot, binding, settings)
         if refused:
             binding, undone = old, ()
@@ -219,7 +224,7 @@ def _clusters(binding: Binding) -> Iterable[str]:
 
 def _left_unhealthy(state: State, bindings: Iterable[Binding]) -> dict[Ref, Collection[str]]:
     """Return the clusters that bindings have left because their copies were unhealthy there, if that may end."""
-    refs = {str(binding.ref): binding.ref for binding in bindings if graceful.may_be_healthy_again(binding)}
+    refs = {str(binding.ref): binding.ref for binding in bindings if graceful.found_no_other_cluster(binding)}
     rows = state.rows(UnhealthyCopies, "key", sorted(refs)) if refs else {}
     return {refs[key]: tuple(row.moves) for key, ones in rows.items() for row in ones}
 

@@ -150,6 +150,12 @@ def deadline(task: GracefulEvictionTask, settings: Settings) -> datetime:
     return later(task.creation_timestamp, settings.graceful_eviction_timeout if own is None else own)
 
 
+def overdue_on(binding: Binding, settings: Settings, *, now: datetime) -> tuple[str, ...]:
+    """Return the clusters of the tasks whose time is over."""
+    stamped = [task for task in binding.spec.graceful_eviction_tasks if task.creation_timestamp is not None]
+    return tuple(task.from_cluster for task in stamped if now > deadline(task, settings))
+
+
 def _clear_reason(
     binding: Binding,
     task: GracefulEvictionTask,
@@ -287,21 +293,26 @@ def _dependents_message(remaining: Sequence[str]) -> str:
 
 
 def with_copies_restored(
-    binding: Binding, clusters: Mapping[str, ClusterState], *, unhealthy_on: Collection[str] = ()
+    binding: Binding,
+    clusters: Mapping[str, ClusterState],
+    *,
+    unhealthy_on: Collection[str] = (),
+    overdue: Collection[str] = (),
 ) -> tuple[Binding, tuple[ClearedTask, ...]]:
     """Return the binding with its copies restored on recovered clusters, and the tasks that this clears.
 
     Only tasks of evictions by taints and of application failover are considered, and only if scheduling failed or found
     no cluster. All other tasks run to their end [recovered-clusters-cancel]. Replicas of a restored copy that are
     placed elsewhere by now get a task of their own (`_surplus`). If all of them are, the task stays until those are
-    healthy. `unhealthy_on`: the clusters that the binding has left because its copy was unhealthy there.
+    healthy. `unhealthy_on`: the clusters that the binding has left because its copy was unhealthy there. `overdue`: see
+    `overdue_on`.
     """
     if not scheduling_found_nothing(binding):
         return binding, ()
     cleared: list[ClearedTask] = []
     targets, tasks = list(binding.spec.clusters), []
     for task in binding.spec.graceful_eviction_tasks:
-        why = _reason_to_restore(binding, task, clusters.get(task.from_cluster), unhealthy_on)
+        why = _reason_to_restore(binding, task, clusters.get(task.from_cluster), unhealthy_on, overdue)
         if not why or binding.spec.target(task.from_cluster) is not None:
             tasks.append(task)
             continue
@@ -318,36 +329,36 @@ def with_copies_restored(
     return binding.with_spec(clusters=tuple(targets), graceful_eviction_tasks=tuple(tasks)), tuple(cleared)
 
 
-def may_be_healthy_again(binding: Binding) -> bool:
-    """Test whether application failover has found no other cluster for a copy that it still keeps."""
+def found_no_other_cluster(binding: Binding) -> bool:
+    """Test whether application failover evicted a copy for which the scheduler has found no other cluster."""
     tasks = binding.spec.graceful_eviction_tasks
-    return any(_keeps_unhealthy_copy(task) for task in tasks) and scheduling_found_nothing(binding)
-
-
-def _keeps_unhealthy_copy(task: GracefulEvictionTask) -> bool:
-    """Test whether a task of application failover keeps its copy until new copies are healthy.
-
-    With purge mode Directly the copy is removed at once. A person clears a task with Never.
-    """
-    return task.reason == APPLICATION_FAILURE and task.purge_mode != DIRECTLY and task.suppress_deletion is None
+    return any(task.reason == APPLICATION_FAILURE for task in tasks) and scheduling_found_nothing(binding)
 
 
 def _reason_to_restore(
-    binding: Binding, task: GracefulEvictionTask, state: ClusterState | None, unhealthy_on: Collection[str]
+    binding: Binding,
+    task: GracefulEvictionTask,
+    state: ClusterState | None,
+    unhealthy_on: Collection[str],
+    overdue: Collection[str],
 ) -> str:
-    """Return what has ended the reason of an eviction: the taints are gone, or the copy is healthy again; "": nothing.
+    """Return why a copy of a binding without another cluster becomes a target again; "": it does not.
 
     A copy that only followed an unhealthy part of its application is not in `unhealthy_on`. It was healthy all the
-    time, and a restored one would follow again.
+    time, and a restored one would follow again. A person clears a task with purge mode Never.
     """
+    name = task.from_cluster
     if state is None or state.evicting:
         return ""
     if task.reason == TAINT_UNTOLERATED:
         return "the cluster recovered"
-    if not state.ready or not _keeps_unhealthy_copy(task) or task.from_cluster not in unhealthy_on:
+    if task.reason != APPLICATION_FAILURE or task.suppress_deletion is not None or not state.ready:
         return ""
-    item = _status_item(binding, task.from_cluster)
-    return "the copy is healthy again" if item is not None and item.health == HEALTHY else ""
+    if task.purge_mode == DIRECTLY:  # the old copy was removed at once, so it does not become healthy
+        return "the copy starts again" if name in overdue and not task.preserved_label_state else ""
+    item = _status_item(binding, name)
+    healthy = item is not None and item.health == HEALTHY
+    return "the copy is healthy again" if healthy and name in unhealthy_on else ""
 
 
 def _needed_until_healthy(binding: Binding, task: GracefulEvictionTask, clusters: Mapping[str, ClusterState]) -> bool:

@@ -260,9 +260,9 @@ def test_a_version_that_became_healthy_counts_from_the_start() -> None:
     assert _moves(story) != third
 
 
-def _everywhere_unhealthy() -> UnhealthyMembers:
+def _everywhere_unhealthy(mode: str = GRACEFULLY) -> UnhealthyMembers:
     """Return a fleet in which a workload has left both clusters that it may run on, and was placed nowhere else."""
-    one = app().with_spec(placement=duplicated("member1", "member2", least=1, most=2))
+    one = app(mode).with_spec(placement=duplicated("member1", "member2", least=1, most=2))
     story = UnhealthyMembers(one.with_spec(clusters=(TargetCluster("member1", 2), TargetCluster("member2", 2))))
     for name in ("member1", "member2"):
         story.report(name, "Unhealthy")
@@ -279,6 +279,17 @@ def test_a_copy_that_is_healthy_again_stays_if_no_other_cluster_was_found() -> N
 
     assert story.placed("web")["member2"] == 2
     assert "the copy is healthy again" in story.events("EvictionTaskCleared")[0].message
+
+
+def test_copies_that_were_removed_directly_start_again_after_a_while_if_no_other_cluster_was_found() -> None:
+    story = _everywhere_unhealthy(DIRECTLY)
+
+    story.pass_seconds(GATE_OFF.graceful_eviction_timeout - 10)
+    assert story.placed("web") == {}
+    story.pass_seconds(20)
+
+    assert story.placed("web") == {"member1": 2, "member2": 2}
+    assert story.leaving("web") == []
 
 
 def test_a_copy_that_is_healthy_again_is_not_restored_while_its_cluster_does_not_answer() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition
 from controlplane.eviction.graceful import scheduling_found_nothing, with_copies_restored
@@ -64,6 +65,27 @@ def test_a_copy_that_left_as_unhealthy_goes_back_when_it_is_healthy_again(
     one = scheduled(moving(left, on={}, member1=health), "False", seen=False)
 
     after, undone = with_copies_restored(one, {**PLACES, "member1": UP}, unhealthy_on=unhealthy_on)
+
+    assert [(target.name, target.replicas) for target in after.spec.clusters] == ([("member1", 2)] if back else [])
+    assert len(undone) == back
+
+
+@pytest.mark.parametrize(
+    ("over", "state", "ready", "back"),
+    [
+        (["member1"], {}, True, True),
+        ([], {}, True, False),
+        (["member1"], {"job": "7"}, True, False),  # its state is for another cluster
+        (["member1"], {}, False, False),
+    ],
+)
+def test_a_copy_that_was_removed_directly_starts_again_when_the_time_of_its_task_is_over(
+    over: list[str], state: dict[str, str], ready: bool, back: bool
+) -> None:
+    left = task(reason=APPLICATION_FAILURE, purge_mode=DIRECTLY, replicas=2, preserved_label_state=state)
+    one = scheduled(moving(left, on={}), "False", seen=False)
+
+    after, undone = with_copies_restored(one, {**PLACES, "member1": replace(UP, ready=ready)}, overdue=over)
 
     assert [(target.name, target.replicas) for target in after.spec.clusters] == ([("member1", 2)] if back else [])
     assert len(undone) == back
