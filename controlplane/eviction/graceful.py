@@ -120,7 +120,8 @@ def assess_tasks(
         if task.suppress_deletion is not None:
             continue
         if now > ends:
-            overdue.append(_waiting_task(binding, task, clusters, remaining))
+            if not _waits_for_nothing(binding, task, clusters):
+                overdue.append(_waiting_task(binding, task, clusters, remaining))
         else:
             wakes.append(ends + SMALLEST_STEP)
             if remaining and _resource_health(binding, task, clusters):
@@ -276,7 +277,7 @@ def _waiting_task(
     """Return the task with what its old copy waits for."""
     source = None if clusters is None else clusters.get(task.from_cluster)
     reasons = [why for cluster in binding.spec.clusters if (why := unhealthy_reason(binding, cluster, task, clusters))]
-    if not binding.spec.clusters:
+    if not binding.spec.clusters and not binding.scaled_to_zero:
         reasons = ["no cluster was found for the copy"]
     elif binding.status.scheduler_observed_generation < binding.metadata.generation:
         reasons.append("the scheduler has not processed the latest change")
@@ -284,6 +285,18 @@ def _waiting_task(
     if source is not None and not source.ready:
         state = WAITING_SOURCE
     return WaitingTask(task, state, "; ".join((*reasons, *([_dependents_message(remaining)] if remaining else ()))))
+
+
+def _waits_for_nothing(
+    binding: Binding, task: GracefulEvictionTask, clusters: Mapping[str, ClusterState] | None
+) -> bool:
+    """Test whether a Directly task stays only until a workload that is scaled to zero is scaled up again.
+
+    Its cluster answers, so the old copy is removed, and no new copy is wanted.
+    """
+    state = None if clusters is None else clusters.get(task.from_cluster)
+    unwanted = binding.scaled_to_zero and not binding.spec.clusters
+    return unwanted and task.purge_mode == DIRECTLY and state is not None and state.ready
 
 
 def _dependents_message(remaining: Sequence[str]) -> str:

@@ -95,6 +95,26 @@ def test_a_workload_that_is_scaled_to_zero_needs_no_new_copies(mode: str, gone: 
 
 
 @pytest.mark.parametrize(
+    ("replicas", "place", "states"),
+    [
+        (0, UP, []),  # its copy is removed, and no other is wanted
+        (0, PLACES["member1"], ["WaitingSource"]),  # its copy may still run
+        (2, UP, ["Stuck"]),
+    ],
+)
+def test_a_directly_task_of_a_workload_that_is_scaled_to_zero_is_stuck_only_while_its_cluster_is_down(
+    replicas: int, place: ClusterState, states: list[str]
+) -> None:
+    one = moving(task(purge_mode=DIRECTLY), on={}).with_spec(replicas=replicas)
+    one = one.with_status(scheduler_observed_generation=one.metadata.generation)
+
+    found = assess_tasks(one, HOLD, clusters={**PLACES, "member1": place}, now=LATE)
+
+    assert [waiting.state for waiting in found.overdue] == states
+    assert len(found.kept) == 1
+
+
+@pytest.mark.parametrize(
     ("ready", "observed", "gone"), [(1, 0, []), (2, 0, ["member1"]), (3, 0, ["member1"]), (2, -1, [])]
 )
 def test_enough_ready_replicas_observed_since_the_eviction_count_as_healthy(
