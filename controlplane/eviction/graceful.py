@@ -384,14 +384,19 @@ def _surplus(binding: Binding, task: GracefulEvictionTask, restored: int) -> tup
     """Return the task of the replicas that a restored copy has above its target: they stay until all targets are
     healthy, because they may be the only ones that run [no-healthy-copy-lost]. (): there are none.
 
-    After an eviction with purge mode Directly, nothing of the old copy has to stay.
+    After an eviction with purge mode Directly, nothing of the old copy has to stay. The grace period of the eviction
+    does not count for them, because the cluster that they are on is well.
     """
     more = min(task.replicas or 0, binding.spec.replicas) - restored
     if more <= 0 or task.purge_mode == DIRECTLY:
         return ()
-    message = f"{restored} replicas are restored, and the others run until those on other clusters are healthy"
-    rest = replace(
-        task, replicas=more, reason=PARTLY_RESTORED, message=message, creation_timestamp=None, taint="", waited_for=()
+    rest = GracefulEvictionTask(
+        from_cluster=task.from_cluster,
+        purge_mode=task.purge_mode,
+        replicas=more,
+        reason=PARTLY_RESTORED,
+        message="a part of the copy is restored, and the other replicas run until those on other clusters are healthy",
+        producer=task.producer,
     )
     return (rest,)
 

@@ -91,6 +91,17 @@ def test_a_copy_that_was_removed_directly_starts_again_when_the_time_of_its_task
     assert len(undone) == back
 
 
+def test_replicas_that_stay_beside_a_restored_part_have_no_grace_period() -> None:
+    left = task(reason=APPLICATION_FAILURE, purge_mode=GRACEFULLY, replicas=4, grace_period_seconds=10)
+    one = moving(left, on={"member2": 3}, member1="Healthy", member2="Unhealthy")
+    one = scheduled(one.with_spec(placement=by_weight(member1=1, member2=1), replicas=5), "False", seen=False)
+
+    after, _ = with_copies_restored(one, {**PLACES, "member1": UP}, unhealthy_on=["member1"])
+
+    (rest,) = after.spec.graceful_eviction_tasks
+    assert (rest.replicas, rest.grace_period_seconds) == (2, None)
+
+
 def test_a_copy_that_is_healthy_again_does_not_go_back_if_others_have_its_place() -> None:
     left = task(reason=APPLICATION_FAILURE)
     one = scheduled(moving(left, on={"member2": 2}, member1="Healthy", member2="Unhealthy"), "True", seen=True)
