@@ -57,14 +57,19 @@ def test_a_binding_counts_in_its_namespace_for_groups_and_ends_when_it_is_delete
     until(lambda: eva.get(config_maps(namespace, "one")).status == 403, within=10)
 
 
-def test_a_rule_for_one_name_allows_one_name(api: Client, eva: Client, namespace: str) -> None:
-    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "watch"], "resourceNames": ["one"]}]
+def let_eva(api: Client, namespace: str, **rule: list[str]) -> None:
+    """Give eva a role with one rule for the ConfigMaps of a namespace."""
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], **rule}]
     roles = f"{RBAC}/namespaces/{namespace}"
-    api.post(config_maps(namespace), config_map("one"))
     api.post(f"{roles}/roles", {"metadata": {"name": "one"}, "rules": rules})
     ref = {"kind": "Role", "name": "one", "apiGroup": GROUP}
     subjects = [{"kind": "User", "name": "eva"}]
     api.post(f"{roles}/rolebindings", {"metadata": {"name": "one"}, "roleRef": ref, "subjects": subjects})
+
+
+def test_a_rule_for_one_name_allows_one_name(api: Client, eva: Client, namespace: str) -> None:
+    api.post(config_maps(namespace), config_map("one"))
+    let_eva(api, namespace, verbs=["get", "watch"], resourceNames=["one"])
     until(lambda: eva.get(config_maps(namespace, "one")).status == 200, within=10)
 
     assert eva.get(config_maps(namespace, "two")).status == 403
@@ -74,13 +79,8 @@ def test_a_rule_for_one_name_allows_one_name(api: Client, eva: Client, namespace
 
 
 def test_an_apply_creates_an_object_only_with_the_right_to_create(api: Client, eva: Client, namespace: str) -> None:
-    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]}]
-    roles = f"{RBAC}/namespaces/{namespace}"
     api.post(config_maps(namespace), config_map("one"))
-    api.post(f"{roles}/roles", {"metadata": {"name": "patcher"}, "rules": rules})
-    ref = {"kind": "Role", "name": "patcher", "apiGroup": GROUP}
-    subjects = [{"kind": "User", "name": "eva"}]
-    api.post(f"{roles}/rolebindings", {"metadata": {"name": "patcher"}, "roleRef": ref, "subjects": subjects})
+    let_eva(api, namespace, verbs=["patch"])
     wait_until_allowed(eva, "patch", "configmaps", namespace=namespace)
 
     kept, new = (eva.patch(config_maps(namespace, name), config_map(name), APPLY, fieldManager="m") for name in PAIR)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 
 import pytest
 
-from apps.api import lean
-from apps.api.watch_hub import Watcher
-from controlplane.apimachinery.errors import TooManyRequests
+from apps.api import lean, watch_hub
+from apps.api.feeding import Feeding
 from tests.apps.direct_site import MAPS, ONE, Answer, Site, site_with_a_map
 from tests.builders.documents import config_map
 
@@ -75,12 +75,14 @@ def test_an_empty_header_accept_counts_as_absent(site: Site) -> None:
     assert site.directly(ONE, Accept="").status == 200
 
 
-def test_a_watch_above_the_limit_of_its_user_is_refused_with_a_status(site: Site) -> None:
-    class Full:
-        async def add(self, watcher: Watcher) -> None:
-            raise TooManyRequests(f"{watcher.stream.user} has 1 watches open", retry_after_seconds=5)
+def test_a_watch_above_the_limit_of_its_user_is_refused_with_a_status(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def made() -> Feeding:
+        return Feeding(watch_hub.Tailer(), site.shell.pool)
 
-    site.shell.feeding = Full()  # type: ignore[assignment]  # only `add` is called
+    monkeypatch.setattr(watch_hub, "MAX_PER_USER", 0)
+    site.shell.feeding = asyncio.run(made())  # the server of this test has no lifespan that would make it
 
     answer = site.ask(f"{MAPS}?watch=true")
 

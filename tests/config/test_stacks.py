@@ -1,4 +1,4 @@
-"""A process that hangs tells where: in its log, and in the message of a test that waits for it in vain."""
+"""The stacks of a process that hangs: they are in its log, and in the message of a test whose wait has failed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ threading.Thread(target=waits_for_ever).start()
 """
 
 
-def test_a_wait_in_vain_shows_the_stacks_of_the_processes_that_a_test_started(tmp_path: Path) -> None:
+def test_a_failed_wait_shows_the_stacks_of_the_processes_that_a_test_started(tmp_path: Path) -> None:
     with Processes(tmp_path, os.environ) as processes:
         hanging = processes.start("hanging", ["-c", HANGS], says="hangs")
 

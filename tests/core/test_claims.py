@@ -13,6 +13,7 @@ from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.kinds.binding import Binding, ObjectReference, ResourceBindingSpec
 from controlplane.kinds.policy import (
     Placement,
+    Policy,
     ResourceSelector,
     SchedulePriority,
     Toleration,
@@ -122,18 +123,24 @@ def test_changing_the_claim_from_cluster_scoped_to_namespaced_leaves_one_claim()
         assert "clusterpropagationpolicy.karmada.io/permanent-id" not in metadata.labels
 
 
-def test_deleting_a_policy_takes_its_claims_away_and_leaves_placement_and_copies() -> None:
-    web, all_ = deployment(), policy("all")
-    story = Story(*MEMBERS, all_, web)
+def released(story: Story, web: Template, claiming: Policy) -> Binding:
+    """Place a template and delete its policy, which is to go. Return the binding, which is to keep its placement."""
     story.place(web, member1=3)
-
-    story.delete(all_)
+    story.delete(claiming)
     story.later(seconds=3)
 
     binding = story.binding(web)
-    assert all_.ref not in story.store.objects
+    assert claiming.ref not in story.store.objects
     assert binding is not None
     assert [one.name for one in binding.spec.clusters] == ["member1"]
+    return binding
+
+
+def test_deleting_a_policy_takes_its_claims_away_and_leaves_placement_and_copies() -> None:
+    web, all_ = deployment(), policy("all")
+    story = Story(*MEMBERS, all_, web)
+    binding = released(story, web, all_)
+
     assert "propagationpolicy.karmada.io/permanent-id" not in binding.metadata.labels
     assert story.template(web).metadata.labels == {"app": "web"}
     assert set(story.works()) == {"member1"}
@@ -151,15 +158,8 @@ def test_deleting_a_policy_takes_its_claims_away_and_leaves_placement_and_copies
 def test_a_deleted_policy_goes_although_the_next_one_is_not_applied_yet(waiting: dict[str, Any]) -> None:
     web, all_ = deployment(), policy("all")
     story = Story(*MEMBERS, all_, web, policy("next", at=START + timedelta(seconds=60), **waiting))
-    story.place(web, member1=3)
+    binding = released(story, web, all_)
 
-    story.delete(all_)
-    story.later(seconds=3)
-
-    binding = story.binding(web)
-    assert all_.ref not in story.store.objects
-    assert binding is not None
-    assert [one.name for one in binding.spec.clusters] == ["member1"]
     assert matching.claimant(binding) is None
     assert matching.claimant(story.template(web)) in (None, ("default", "next"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -88,11 +89,11 @@ def noted(one: Binding, text: str) -> Binding:
         "none of its home",
     ],
 )
-def test_it_is_no_home_any_more(edited: object) -> None:
+def test_it_is_no_home_any_more(edited: Callable[[Binding], Binding]) -> None:
     one = away(EVEN, was={"member1": 3, "member2": 3}, now={"member2": 6})
     assert origin.origin_of(one) is not None
 
-    assert origin.origin_of(edited(one)) is None  # type: ignore[operator]
+    assert origin.origin_of(edited(one)) is None
 
 
 @pytest.mark.parametrize("weight", range(2, 8))

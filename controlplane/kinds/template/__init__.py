@@ -63,8 +63,8 @@ class Template(Object, frozen=True):
     def has_other_content_than(self, other: Template) -> bool:
         """Test whether the content of an earlier or later state of this object differs.
 
-        Python considers true equal to 1. The generation tells a change from one to the other without a comparison of
-        documents.
+        For Python true equals 1, so a change from 1 to true is found by the generation, which each change of the spec
+        raises.
         """
         return self.metadata.generation != other.metadata.generation or self.content != other.content
 
