@@ -24,13 +24,14 @@ from apps.api.cluster_metrics import ClusterCollector
 from apps.api.eviction_metrics import EvictionCollector
 from apps.api.permissions import path_attributes
 from apps.api.views import KubernetesView
+from apps.objects import due
 from controlplane.controllers import CONTROLLERS
 
 FRESH_SECONDS = 1.0
 
-_DUE = """
-    SELECT controller, count(*),
-           count(*) FILTER (WHERE due_at <= clock_timestamp()),
+_DUE = f"""
+    SELECT controller, sum({due.OBJECTS})::bigint,
+           coalesce(sum({due.OBJECTS}) FILTER (WHERE due_at <= clock_timestamp()), 0)::bigint,
            count(*) FILTER (WHERE lease_until > clock_timestamp()),
            coalesce(extract(epoch FROM clock_timestamp() - min(due_at) FILTER (WHERE due_at <= clock_timestamp())), 0)
     FROM objects_due GROUP BY controller"""
@@ -47,7 +48,7 @@ _VERSION = """
 
 
 class Work(msgspec.Struct, frozen=True, rename="camel"):
-    """How many due rows one controller has. `due`: are due now. `claimed`: are being worked on."""
+    """How many objects one controller has in due rows. `due`: are due now. `claimed`: are being worked on."""
 
     rows: int = 0
     due: int = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apps.objects import tallies
+from apps.objects import due, tallies
 from apps.objects.apply import binary_cursor
 from apps.objects.arrays import texts
 from apps.objects.store import DjangoStore
@@ -20,7 +20,10 @@ def stored_answers(store: DjangoStore) -> StoredAnswers:
         tallies=_tallies(),
         round=next(iter(rounds), ReadinessRound(ROUND)),
         in_all=tallies.bindings(),
-        due=_number("SELECT count(*) FROM objects_due WHERE lower(controller) = %s AND kind = ANY(%s)", _DUE),
+        due=_number(
+            f"SELECT coalesce(sum({due.OBJECTS}), 0) FROM objects_due WHERE lower(controller) = %s AND kind = ANY(%s)",
+            _DUE,
+        ),
         waiting=_number(
             f"""SELECT count(DISTINCT binding) FROM {row_table(Eviction).name}
             WHERE due_at IS NOT NULL AND ended_at IS NULL AND reason <> ''"""
@@ -28,7 +31,7 @@ def stored_answers(store: DjangoStore) -> StoredAnswers:
     )
 
 
-_DUE = (Readiness.name, texts(BINDINGS))
+_DUE = (Readiness.name, texts([*BINDINGS, due.BUNDLE]))
 
 
 def _tallies() -> tuple[AnswerTally, ...]:

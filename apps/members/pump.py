@@ -24,12 +24,12 @@ from controlplane.engine.run import (
     FAN_OUT_CHUNK,
     RETRY_AFTER_FAILURE,
     Failure,
-    apply_decisions,
     decide_with_answers,
     put_off,
     questions_of,
 )
 from controlplane.engine.state import Actor, Claim, Claims, Unstorable
+from controlplane.engine.unstorable import apply_decisions
 from controlplane.interpret import InterpretationFailed, Unanswered
 from controlplane.settings import Settings
 

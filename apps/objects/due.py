@@ -1,4 +1,8 @@
-"""Due rows: which controller has to look at which object, and when. One row per controller and object.
+"""Due rows: which controller has to look at which object, and when. One row per controller and object, or a bundle.
+
+A bundle is one row for several objects, which one write has made due (`Watch.bundled`). Its name is made up, and its
+`cursor` has the references as JSON. Its objects are claimed together, and the bundle is removed when all of these
+claims have ended. An object of a bundle that has to be looked at again gets a row of its own.
 
 Marking a row gives it a new `seq`. Finishing a claim removes the row only if its `seq` is still the claimed one. So a
 mark that is made while a controller works is never lost. A mark also restarts a fan-out, because the chunks that are
@@ -13,7 +17,10 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
+
+import msgspec
 
 from apps.objects.arrays import Array, BinaryCursor, bigints, booleans, moments, texts
 from apps.objects.write_lock import AT
@@ -22,16 +29,26 @@ from controlplane.engine.state import Claim, Claims, Mark
 
 WRITE_LOCK = "SELECT 1 FROM objects_counter WHERE id = 1 FOR UPDATE"
 
-_MARK_AT = """
-    INSERT INTO objects_due AS d (controller, kind, namespace, name, hash, due_at, seq, cursor)
-    SELECT controller, kind, namespace, name, hash,
-        {at} + later * interval '1 millisecond', nextval('objects_due_mark'), ''
-    FROM unnest(%s, %s, %s, %s, %s, %s) AS w(controller, kind, namespace, name, hash, later)
-    ON CONFLICT (controller, kind, namespace, name)
+_COLUMNS = "controller, kind, namespace, name"
+_EARLIER_COUNTS = f"""
+    ON CONFLICT ({_COLUMNS})
     DO UPDATE SET seq = excluded.seq, due_at = least(d.due_at, excluded.due_at), cursor = ''"""
-_MARK = _MARK_AT.format(at="coalesce(%s, clock_timestamp())")
-_MARK_WRITTEN = _MARK_AT.format(at=AT)
-MARK_LOCKED = _MARK_AT.format(at="(SELECT locked_at FROM locked)")  # a part of a statement, see `creation.py`
+
+
+def _mark_at(moment: str) -> str:
+    return f"""
+    INSERT INTO objects_due AS d ({_COLUMNS}, hash, due_at, seq, cursor)
+    SELECT {_COLUMNS}, hash, {moment} + later * interval '1 millisecond', nextval('objects_due_mark'), cursor
+    FROM unnest(%s, %s, %s, %s, %s, %s, %s) AS w({_COLUMNS}, hash, later, cursor) {_EARLIER_COUNTS}"""
+
+
+_MARK = _mark_at("coalesce(%s, clock_timestamp())")
+_MARK_WRITTEN = _mark_at(AT)
+MARK_LOCKED = _mark_at("(SELECT locked_at FROM locked)")  # a part of a statement, see `creation.py`
+_MARK_AGAIN = f"""
+    INSERT INTO objects_due AS d ({_COLUMNS}, hash, due_at, seq, cursor)
+    SELECT {_COLUMNS}, hash, coalesce(wake_at, {AT}), nextval('objects_due_mark'), ''
+    FROM unnest(%s, %s, %s, %s, %s, %s) AS w({_COLUMNS}, hash, wake_at) {_EARLIER_COUNTS}"""
 _SAME = "d.controller = w.controller AND d.kind = w.kind AND d.namespace = w.namespace AND d.name = w.name"
 _REMOVE = f"""
     DELETE FROM objects_due d USING unnest(%s, %s, %s, %s, %s) AS w(controller, kind, namespace, name, seq)
@@ -103,7 +120,13 @@ _UNTIL_DUE = f"""
           AND {_OF_ITS_SHARD}
     ) claimed ON true
     WHERE free.due_at IS NOT NULL OR claimed.free_at IS NOT NULL"""
-_COUNT = "SELECT count(*) FROM objects_due WHERE lower(controller) = ANY(%s) AND due_at <= (SELECT clock_timestamp())"
+BUNDLE: Final = "Bundle"  # kind of a row that names several objects
+OBJECTS: Final = f"CASE kind WHEN '{BUNDLE}' THEN json_array_length(cursor::json) ELSE 1 END"
+"""SQL expression: how many objects a due row names."""
+
+_COUNT = f"""
+    SELECT coalesce(sum({OBJECTS}), 0)::bigint FROM objects_due
+    WHERE lower(controller) = ANY(%s) AND due_at <= (SELECT clock_timestamp())"""
 _TO_CURSOR = f"""
     UPDATE objects_due d SET lease_until = NULL, cursor = CASE WHEN d.seq = w.seq THEN %s ELSE '' END
     FROM unnest(%s, %s, %s, %s, %s) AS w(controller, kind, namespace, name, seq) WHERE {_SAME}"""
@@ -115,7 +138,10 @@ SOON = timedelta(seconds=5)  # a process that waits for rows looks for them at l
 LATER = "~"  # before the name of a controller that has new rows, but none that is due soon
 
 
+BUNDLED_FROM: Final = 8  # objects; fewer have rows of their own
+
 _MILLISECOND = timedelta(milliseconds=1)
+_references = msgspec.json.Decoder(list[tuple[str, str, str]])
 
 Query = tuple[str, Sequence[Any]]
 
@@ -140,7 +166,8 @@ class Ends(NamedTuple):
 
     done: int
     removed: list[Array]
-    all: Sequence[Finish]
+    own: Sequence[Finish]  # of claims with a row of their own
+    again: Sequence[Finish]  # of claims of bundled objects that are due again
 
 
 def shard_hash(ref: Ref) -> int:
@@ -156,11 +183,25 @@ def pack_marks(marks: Iterable[Mark]) -> Marks:
 
     Delays are rounded up, so that nothing is due too early.
     """
-    delays = {(mark.controller, mark.ref): -(-mark.after // _MILLISECOND) for mark in sorted(set(marks), reverse=True)}
-    ordered = sorted(delays)
-    refs = [ref for _, ref in ordered]
-    hashes, later = bigints([shard_hash(ref) for ref in refs]), bigints([delays[key] for key in ordered])
-    return Marks(len(ordered), [texts([name for name, _ in ordered]), *_columns(refs), hashes, later])
+    earliest = {(mark.controller, mark.ref): mark for mark in sorted(set(marks), reverse=True)}
+    rows: list[tuple[str, Ref, int, str]] = []
+    bundles: dict[tuple[str, int], list[Ref]] = {}
+    for controller, ref, after, bundled in earliest.values():
+        later = -(-after // _MILLISECOND)
+        if bundled:
+            bundles.setdefault((controller, later), []).append(ref)
+        else:
+            rows.append((controller, ref, later, ""))
+    for (controller, later), refs in bundles.items():
+        if len(refs) < BUNDLED_FROM:
+            rows += [(controller, ref, later, "") for ref in refs]
+        else:
+            rows.append((controller, Ref(BUNDLE, "", uuid4().hex), later, msgspec.json.encode(refs).decode()))
+    rows.sort()
+    refs = [ref for _, ref, _, _ in rows]
+    hashes, delays = bigints([shard_hash(ref) for ref in refs]), bigints([later for _, _, later, _ in rows])
+    cursors = texts([cursor for _, _, _, cursor in rows])
+    return Marks(len(rows), [texts([name for name, _, _, _ in rows]), *_columns(refs), hashes, delays, cursors])
 
 
 def _columns(refs: Sequence[Ref]) -> list[Array]:
@@ -187,8 +228,14 @@ def marking_written(marks: Marks) -> list[Query]:
 def pack_ends(ends: Sequence[Finish]) -> Ends:
     """Return the ends of claims ready for `finishing`."""
     ordered = sorted(ends, key=lambda end: (end.claim.controller, end.claim.ref))
-    done = [end for end in ordered if end.wake_at is None and not end.lost]
-    return Ends(len(done), [*_claimed(done), bigints([end.claim.seq for end in done])], ordered)
+    own = [end for end in ordered if not end.claim.bundled]
+    done = [end for end in own if not _is_due_again(end)]
+    again = [end for end in ordered if end.claim.bundled and _is_due_again(end)]
+    return Ends(len(done), [*_claimed(done), bigints([end.claim.seq for end in done])], own, again)
+
+
+def _is_due_again(end: Finish) -> bool:
+    return end.wake_at is not None or end.lost
 
 
 def finishing(ends: Ends, *, leased: bool) -> list[Query]:
@@ -201,9 +248,13 @@ def finishing(ends: Ends, *, leased: bool) -> list[Query]:
     queries: list[Query] = []
     if ends.done:
         queries.append((_REMOVE, ends.removed))
-    if rest := ends.all if leased else [end for end in ends.all if end.wake_at is not None or end.lost]:
+    if rest := ends.own if leased else [end for end in ends.own if _is_due_again(end)]:
         wakes, losses = moments([end.wake_at for end in rest]), booleans([end.lost for end in rest])
         queries.append((_GIVE_BACK, (*_claimed(rest), bigints([end.claim.seq for end in rest]), wakes, losses)))
+    if ends.again:
+        hashes = bigints([shard_hash(end.claim.ref) for end in ends.again])
+        wakes = moments([None if end.lost else end.wake_at for end in ends.again])
+        queries.append((_MARK_AGAIN, (*_claimed(ends.again), hashes, wakes)))
     return queries
 
 
@@ -221,18 +272,27 @@ def claim(
 ) -> Claims:
     """Claim due rows and return them, the longest due first; see `Store.claim`.
 
-    Run it in a transaction of its own. Rows that another process locks are skipped.
+    Run it in a transaction of its own. Rows that another process locks are skipped. Claims that are not protected end
+    before the first bundle with which they would be more than `limit`, if there is a row before it.
     """
     which = (controller, shards, shard, limit)
     rows = cursor.run(*((_CLAIM, (*which, lease_seconds)) if lease_seconds else (_LOOK, which))).fetchall()
     if rows[0][0] is None:
         return Claims(rows[0][6], ())
     rows.sort(key=lambda row: (row[5], row[3]))
-    claims = (
-        Claim(controller, Ref(kind, namespace, name), seq, cursor_text)
-        for kind, namespace, name, seq, cursor_text, *_ in rows
-    )
-    return Claims(max(row[6] for row in rows), tuple(claims))
+    own, bundled, bundles = dict[Ref, Claim](), dict[Ref, Claim](), list[Claim]()
+    for kind, namespace, name, seq, cursor_text, *_ in rows:
+        claim = Claim(controller, Ref(kind, namespace, name), seq, cursor_text)
+        refs = _references.decode(cursor_text) if kind == BUNDLE else (claim.ref,)
+        if 0 < len(own) + len(bundled) > limit - len(refs) and not lease_seconds:
+            break
+        if kind == BUNDLE:
+            bundles.append(claim)
+            bundled |= {ref: Claim(controller, ref, seq, bundled=True) for ref in (Ref(*names) for names in refs)}
+        else:
+            own[claim.ref] = claim
+    claims = (*own.values(), *(claim for ref, claim in bundled.items() if ref not in own))
+    return Claims(max(row[6] for row in rows), claims, tuple(bundles))
 
 
 def release(cursor: BinaryCursor, claims: Sequence[Claim], *, due_at: datetime | None) -> None:

@@ -160,7 +160,7 @@ class Due(ReadOnlyModel):
     due_at = models.DateTimeField()
     seq = models.BigIntegerField()
     lease_until = models.DateTimeField(null=True)  # null: no process works on it
-    cursor = models.TextField(default="")  # position of a fan-out that is worked off in chunks
+    cursor = models.TextField(default="")  # position of a fan-out that is worked off in chunks; references of a bundle
     hash = models.BigIntegerField()  # CRC-32 of the reference; the shard is hash % shards
 
     class Meta:

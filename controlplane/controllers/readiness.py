@@ -20,6 +20,7 @@ from controlplane.controllers.reads.readiness_state import situation_of
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Save
 from controlplane.engine.state import State, Watch
+from controlplane.eviction.purge import is_eviction
 from controlplane.eviction.state_preservation import has_preservation_rules
 from controlplane.insight.failure_outlook import FailureOutlook, Situation
 from controlplane.insight.readiness import readiness
@@ -80,7 +81,7 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
 
     A new binding is due once the scheduler has reported about it. A binding that was just evicted is due later.
     """
-    if new is None or _is_evicted(old, new) or (old is None and _awaits_scheduler(new)):
+    if new is None or is_eviction(old, new) or (old is None and _awaits_scheduler(new)):
         return ()
     if old is not None and _awaits_scheduler(old) and not _awaits_scheduler(new):
         return (new.ref,)
@@ -91,12 +92,7 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
 
 
 def _binding_evicted(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
-    return (new.ref,) if new is not None and _is_evicted(old, new) else ()
-
-
-def _is_evicted(old: Binding | None, new: Binding) -> bool:
-    """Test whether a change evicts a copy of a binding."""
-    return old is not None and len(new.spec.graceful_eviction_tasks) > len(old.spec.graceful_eviction_tasks)
+    return (new.ref,) if new is not None and is_eviction(old, new) else ()
 
 
 def _awaits_scheduler(binding: Binding) -> bool:
@@ -136,7 +132,7 @@ class Readiness(Controller):
     keys = (*BINDINGS, FAILOVER_CONFIGURATION)
     watches = (
         *(Watch(kind, _binding_changed, after=AFTER_CHANGE) for kind in BINDINGS),
-        *(Watch(kind, _binding_evicted, after=AFTER_EVICTION) for kind in BINDINGS),
+        *(Watch(kind, _binding_evicted, after=AFTER_EVICTION, bundled=True) for kind in BINDINGS),
         *(Watch(kind, _group_changed, after=PAUSE) for kind in BINDINGS),
         Watch("row/ReadinessRound", _groups_noted),
         Watch(CLUSTER, _cluster_changed, after=AFTER_CHANGE),

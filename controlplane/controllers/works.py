@@ -16,8 +16,6 @@ from controlplane.apimachinery.meta import Ref, Struct, condition
 from controlplane.apimachinery.names import (
     BINDING_FINALIZER,
     CLUSTER_BINDING_FINALIZER,
-    DIRECTLY_UNREACHABLE_ANNOTATION,
-    DRIFT_ANNOTATION,
     cluster_of_execution_namespace,
     is_reserved_namespace,
 )
@@ -31,7 +29,7 @@ from controlplane.engine.controller import Controller, Ownership, cursor_after, 
 from controlplane.engine.decision import NOTHING, Decision, Delete, Event, Guard, Put, deleting
 from controlplane.engine.state import State, Watch
 from controlplane.eviction import directly, leftovers
-from controlplane.eviction.purge import purge_mode
+from controlplane.eviction.purge import is_eviction, purge_mode
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.override_policy import OverridePolicy
@@ -39,6 +37,7 @@ from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
 from controlplane.propagation import bindings, matching, works
+from controlplane.propagation.concerned_works import concerns_works, named_clusters
 from controlplane.propagation.override_run import OverrideRun, differs
 from controlplane.propagation.overrides import OverrideFailed
 from controlplane.scheduling.completions import split
@@ -67,50 +66,13 @@ class WorksSnapshot(Struct, frozen=True):
     overrides: tuple[OverridePolicy, ...] = ()
 
 
-def _binding_changed(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
-    """A binding is due when its spec changed, if the change concerns its Works.
-
-    A new binding without a cluster concerns none. Neither does a graceful eviction from its last cluster, until the
-    binding is placed again. While a member reports a copy that is no longer wanted, the status of the binding counts
-    too: the copy is removed once the others are healthy and the scheduler has decided.
-    """
-    if new is None or (old is None and not any(_named_clusters(new))):
-        return
-    if old is None or _relevant_metadata(old) != _relevant_metadata(new):
-        due = True
-    elif old.metadata.generation == new.metadata.generation:
-        due = _status_progress(old) != _status_progress(new) and _has_unwanted_copy(new)
-    else:
-        due = not _lost_last_cluster(old, new)
-    if due:
-        yield new.ref
+def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
+    """A binding is due when its spec changed, if the change concerns its Works."""
+    return () if new is None or is_eviction(old, new) or not concerns_works(old, new) else (new.ref,)
 
 
-def _lost_last_cluster(old: Binding, new: Binding) -> bool:
-    """Test whether a binding has lost its last cluster by graceful evictions, so that all its Works stay for now."""
-    before, after = old.spec, new.spec
-    if after.clusters or after.required_by or not before.clusters:
-        return False
-    if any(task.purge_mode == DIRECTLY for task in after.graceful_eviction_tasks):
-        return False
-    same = replace(before, clusters=(), graceful_eviction_tasks=after.graceful_eviction_tasks) == after
-    return same and set(old.clusters_kept()) == set(new.clusters_kept())
-
-
-def _status_progress(binding: Binding) -> tuple[Any, ...]:
-    return binding.status.scheduler_observed_generation, binding.status.aggregated_status
-
-
-def _has_unwanted_copy(binding: Binding) -> bool:
-    """Test whether a member reports a copy although the binding wants none there."""
-    kept = set(binding.clusters_kept())
-    return any(item.cluster_name not in kept for item in binding.status.aggregated_status)
-
-
-def _relevant_metadata(binding: Binding) -> tuple[Any, ...]:
-    metadata = binding.metadata
-    passed_on = (metadata.annotations.get(name) for name in (DIRECTLY_UNREACHABLE_ANNOTATION, DRIFT_ANNOTATION))
-    return metadata.deletion_timestamp, *passed_on
+def _binding_evicted(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
+    return (new.ref,) if new is not None and is_eviction(old, new) and concerns_works(old, new) else ()
 
 
 def _template_changed(old: Template | None, new: Template | None) -> Iterator[Ref]:
@@ -155,6 +117,7 @@ class Works(Controller):
     keys: ClassVar[tuple[str, ...]] = kinds.BINDINGS
     watches: ClassVar[tuple[Watch, ...]] = (
         *(Watch(kind, _binding_changed) for kind in kinds.BINDINGS),
+        *(Watch(kind, _binding_evicted, bundled=True) for kind in kinds.BINDINGS),
         Watch("*", _template_changed),
         Watch(kinds.WORK, _work_changed),
         Watch(kinds.CLUSTER, _cluster_changed, fan_out=True),
@@ -173,7 +136,7 @@ class Works(Controller):
         found: dict[Ref, Binding] = state.get(refs)
         templates = state.get([bindings.template_ref(binding) for binding in found.values()])
         stored = works_of(state, found)
-        names = {name for binding in found.values() for name in _named_clusters(binding)}
+        names = {name for binding in found.values() for name in named_clusters(binding)}
         names |= {_cluster_of(work) for own in stored.values() for work in own}
         clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in sorted(names)])
         by_name: dict[str, Cluster] = {ref.name: cluster for ref, cluster in clusters.items()}
@@ -189,7 +152,7 @@ class Works(Controller):
                 snapshots.append(None)
                 continue
             own = {_cluster_of(work): work for work in stored.get(str(ref), ())}
-            named = {name: by_name[name] for name in (*_named_clusters(binding), *own) if name in by_name}
+            named = {name: by_name[name] for name in (*named_clusters(binding), *own) if name in by_name}
             source, needing = bindings.template_ref(binding), frozenset(needed.get(ref, ()))
             answers = {name: answered[name] for name in named if name in answered}
             policies = overrides.get(source, ())
@@ -250,13 +213,6 @@ class Works(Controller):
                 return found, None
             cursor_in_kind = ""
         return [], None
-
-
-def _named_clusters(binding: Binding) -> Iterable[str]:
-    """Yield the clusters that a binding is placed on, or is being evicted from."""
-    spec = binding.spec
-    yield from (target.name for target in works.targets(binding))
-    yield from (task.from_cluster for task in spec.graceful_eviction_tasks)
 
 
 def _cluster_of(work: Work) -> str:

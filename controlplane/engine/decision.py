@@ -64,7 +64,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
     `step`: the Event reports an ordinary step that succeeded. Events of steps are left out when many objects take the
     step in one batch, because each Event is a row as large as the change that it reports
-    (`run.MAX_DECISIONS_WITH_STEPS`).
+    (`unstorable.MAX_DECISIONS_WITH_STEPS`).
     """
 
     about: Object

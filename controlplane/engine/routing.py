@@ -35,6 +35,7 @@ class Router:
         self._allowed_rows: set[tuple[tuple[str, ...], type]] = set()
         for controller in self.controllers.values():
             for watch in controller.watches:
+                assert not watch.bundled or controller.shards == 1, f"{controller.name}: a bundle is in one shard only"
                 self._by_kind.setdefault(watch.kind, []).append((controller.name, watch))
 
     def marks(
@@ -136,7 +137,8 @@ def _marks(
     for name, watch in watches:
         for ref in watch.to(old, new):
             if (name, ref) not in decided:
-                yield Mark(name, ref, watch.after if watch.delay is None else watch.delay(old, new))
+                after = watch.after if watch.delay is None else watch.delay(old, new)
+                yield Mark(name, ref, after, watch.bundled)
 
 
 def _refused(allowed: frozenset[str], kind: str, change: Put | Delete) -> str:
@@ -175,10 +177,13 @@ def changed_paths(old: Any, new: Any) -> Iterator[str]:
 
 
 def next_looks(decision: Decision) -> Iterator[Mark]:
-    """Yield when controllers whose decisions are contained in a decision look at their objects again."""
+    """Yield when controllers whose decisions are contained in a decision look at their objects again.
+
+    A look that found nothing to do follows an eviction (`cascade`), so these marks are bundled.
+    """
     for each in decision.followed:
         if each.again_after is not None:
-            yield Mark(each.controller, each.ref, each.again_after)
+            yield Mark(each.controller, each.ref, each.again_after, bundled=True)
 
 
 def shard_of(ref: Ref, shards: int) -> int:

@@ -10,14 +10,14 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 import msgspec
-from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.engine import cascade
 from controlplane.engine.controller import Controller
 from controlplane.engine.decision import NOTHING, Decision, Event, Put
 from controlplane.engine.merge import EXISTS
-from controlplane.engine.state import Actor, Claim, Complete, HeldLease, LeaseLost, Outcome, Store, Unstorable
+from controlplane.engine.state import Actor, Claim, Claims, HeldLease, LeaseLost, Outcome, Store, Unstorable
+from controlplane.engine.unstorable import apply_decisions
 from controlplane.interpret.customized import InterpretationFailed, Question, Unanswered
 from controlplane.kinds import FAILOVER_CONFIGURATION, INTERPRETER_CUSTOMIZATION
 from controlplane.kinds.interpreter_customization import OPERATIONS
@@ -26,9 +26,6 @@ from controlplane.settings import Settings
 CLAIM_SECONDS = 30.0
 FAN_OUT_CHUNK = 2000
 DECIDED_CHUNK = 10_000  # decided and written in several transactions, so that no writer waits long for the write lock
-# Events of ordinary steps are stored if at most this many decisions of a batch have some, or may have some. A user
-# who applies a few manifests can then follow each step, and 10,000 bindings do not cause 80,000 Events.
-MAX_DECISIONS_WITH_STEPS = 25
 # A defect does not disappear by retrying. A failed object is retried after this time, or as soon as it changes.
 RETRY_AFTER_FAILURE = timedelta(seconds=10)
 ANSWER_ROUNDS = 12  # how often a batch is decided again with answers of scripts and webhooks
@@ -106,21 +103,62 @@ def run_batch(
     has_time: asked before every fan-out but the first; fan-outs for which there is no time stay due.
     following: controllers that decide at once about what the decisions write (`cascade.followers`).
     """
+    limit = limit or controller.batch
     claimed = store.claim(
         controller.name,
         shard=shard,
         shards=controller.shards,
-        limit=limit or controller.batch,
+        limit=limit,
         lease_seconds=0.0 if lease is not None else CLAIM_SECONDS,
     )
     if not claimed.claims:
         return Report(controller.name)
+    if len(claimed.claims) > limit and claimed.bundles:
+        return _unbundled(controller, store, claimed)
     if reload_settings is not None and any(claim.ref.kind in _READ_WITH_SETTINGS for claim in claimed.claims):
         settings = reload_settings()
     origins: list[Claim] = []
     keyed: list[Claim] = []
     for claim in claimed.claims:
         (keyed if claim.ref.kind in controller.keys else origins).append(claim)
+    _continue_fan_outs(
+        controller, store, settings, origins, now=claimed.now, world=world, lease=lease, has_time=has_time
+    )
+    try:
+        failures, outcomes = _decide(
+            controller, store, settings, keyed, now=claimed.now, world=world, lease=lease, following=following
+        )
+    except LeaseLost:
+        store.release(keyed)  # the new holder of the lease need not wait until these claims expire
+        raise
+    if claimed.bundles:
+        store.advance(claimed.bundles, (), cursor=None)
+    lost = len([outcome for outcome in outcomes if outcome.lost])
+    return Report(controller.name, len(claimed.claims), len(origins), len(outcomes) - lost, lost, tuple(failures))
+
+
+def _unbundled(controller: Controller, store: Store, claimed: Claims) -> Report:
+    """Give the objects of bundles due rows of their own: they are more than a batch may have.
+
+    A process makes batches smaller if they take too long for its lease, so it has to be able to do so.
+    """
+    store.advance(claimed.bundles, [claim.ref for claim in claimed.claims if claim.bundled], cursor=None)
+    store.release([claim for claim in claimed.claims if not claim.bundled])
+    return Report(controller.name, len(claimed.claims))
+
+
+def _continue_fan_outs(
+    controller: Controller,
+    store: Store,
+    settings: Settings,
+    origins: Iterable[Claim],
+    *,
+    now: datetime,
+    world: World,
+    lease: HeldLease | None,
+    has_time: Callable[[], bool],
+) -> None:
+    """Make the next chunk of each fan-out due, or decide it; see `run_batch`."""
     fan_outs = _fan_outs(controller, origins)
     for number, joined in enumerate(fan_outs):
         if number and not has_time():
@@ -131,17 +169,8 @@ def run_batch(
             store, [claim.ref for claim in joined], after=joined[0].cursor, limit=limit
         )
         if controller.decides_in_fan_out:
-            refs = _decide_chunk(controller, store, settings, refs, now=claimed.now, world=world, lease=lease)
+            refs = _decide_chunk(controller, store, settings, refs, now=now, world=world, lease=lease)
         store.advance(joined, refs, cursor=cursor)
-    try:
-        failures, outcomes = _decide(
-            controller, store, settings, keyed, now=claimed.now, world=world, lease=lease, following=following
-        )
-    except LeaseLost:
-        store.release(keyed)  # the new holder of the lease need not wait until these claims expire
-        raise
-    lost = len([outcome for outcome in outcomes if outcome.lost])
-    return Report(controller.name, len(claimed.claims), len(origins), len(outcomes) - lost, lost, tuple(failures))
 
 
 def _fan_outs(controller: Controller, origins: Iterable[Claim]) -> list[list[Claim]]:
@@ -382,61 +411,6 @@ def put_off(error: Unanswered | InterpretationFailed | NameTaken, about: Any, *,
 def failure_reason(error: InterpretationFailed) -> str:
     """Return the reason of the Event about a failed rule, for example GetReplicasFailed."""
     return f"{OPERATIONS[error.operation][1]}Failed"
-
-
-def apply_decisions(
-    store: Store,
-    batch: Sequence[tuple[Claim | None, Decision]],
-    *,
-    by: Actor,
-    lease: HeldLease | None = None,
-    complete: Complete | None = None,
-    completed: int = 0,
-) -> list[Outcome | Unstorable]:
-    """Store decisions and return their outcomes, in order. `complete`: see `Store.apply`.
-
-    A decision that cannot be stored (Unstorable) is returned as that exception in its place; all others are stored.
-    Events of steps are left out if more than MAX_DECISIONS_WITH_STEPS decisions have some, or may have some once they
-    are completed. `completed`: how many decisions may be completed.
-    Raises LeaseLost, and the store's own error if the store cannot be reached.
-    """
-    stepping = completed + sum(any(event.step for event in decision.events) for _, decision in batch)
-    if stepping > MAX_DECISIONS_WITH_STEPS and complete is not None:
-        complete = partial(_completed_without_steps, complete)
-    elif stepping > MAX_DECISIONS_WITH_STEPS:
-        batch = [(claim, _without_steps(decision)) for claim, decision in batch]
-    return _apply_halving(store, batch, by=by, lease=lease, complete=complete)
-
-
-def _completed_without_steps(complete: Complete, decisions: Sequence[Decision]) -> list[Decision]:
-    return [_without_steps(decision) for decision in complete(decisions)]
-
-
-def _without_steps(decision: Decision) -> Decision:
-    """Return a decision without the Events of ordinary steps."""
-    events = tuple(event for event in decision.events if not event.step)
-    return decision if len(events) == len(decision.events) else replace(decision, events=events)
-
-
-def _apply_halving(
-    store: Store,
-    batch: Sequence[tuple[Claim | None, Decision]],
-    *,
-    by: Actor,
-    lease: HeldLease | None,
-    complete: Complete | None,
-) -> list[Outcome | Unstorable]:
-    """Store decisions, and halve a batch that cannot be stored until the unstorable decision is alone."""
-    try:
-        return list(store.apply(batch, by=by, lease=lease, complete=complete))
-    except Unstorable as error:
-        done, rest = error.written, batch[len(error.written) :]
-        if len(rest) == 1:
-            return [*done, error]
-    half = len(rest) // 2
-    parts = (rest[:half], rest[half:])
-    halves = (_apply_halving(store, part, by=by, lease=lease, complete=complete) for part in parts)
-    return [*done, *(outcome for outcomes in halves for outcome in outcomes)]
 
 
 def _failure(

@@ -177,19 +177,26 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
 
     seq: the number of the due row when it was claimed. A later mark raises it, so that the object stays due.
     cursor: the last chunk that a fan-out has finished; "" at its beginning.
+    bundled: the object has no due row of its own; a bundle names it (`Watch.bundled`).
     """
 
     controller: str
     ref: Ref
     seq: int
     cursor: str = ""
+    bundled: bool = False
 
 
 class Claims(msgspec.Struct, frozen=True, gc=False):
-    """A batch of claims. `now` is the time of this turn, by the database's clock."""
+    """A batch of claims. `now` is the time of this turn, by the database's clock.
+
+    bundles: due rows that name several objects each (`Watch.bundled`). These objects are among `claims`. The rows stay
+    until `Store.advance` ends them, which is done when all of `claims` have ended.
+    """
 
     now: datetime
     claims: tuple[Claim, ...]
+    bundles: tuple[Claim, ...] = ()
 
 
 class HeldLease(msgspec.Struct, frozen=True, gc=False):
@@ -253,7 +260,7 @@ class Store(State, Protocol):
         Finishing removes the due row, or sets it to `wake_at`. If the object was marked after it was claimed, the row
         stays due. The claim of a lost decision is due again at once.
         Raises LeaseLost, and Unstorable if a decision cannot be stored; decisions before it may have been written
-        (`run.apply_decisions` handles the latter).
+        (`unstorable.apply_decisions` handles the latter).
         """
 
     def release(self, claims: Sequence[Claim], *, due_at: datetime | None = None) -> None:
@@ -303,6 +310,9 @@ class Watch(msgspec.Struct, frozen=True):
     after: the references become due this much later than the change, unless another change makes them due earlier.
     For changes that are usually followed by another change within that time.
     delay: computes `after` from the old and the new object; None: `after` holds for every change.
+    bundled: references that become due in one write share a due row, which costs a store less. Not for controllers with
+    shards. Later marks of the same objects are not merged with it, so it is for changes that many objects have at once
+    and each of them seldom, as evictions are.
     """
 
     kind: str
@@ -310,6 +320,7 @@ class Watch(msgspec.Struct, frozen=True):
     fan_out: bool = False
     after: timedelta = timedelta(0)
     delay: Callable[[Any, Any], timedelta] | None = None
+    bundled: bool = False
 
 
 class Mark(NamedTuple):
@@ -318,3 +329,4 @@ class Mark(NamedTuple):
     controller: str
     ref: Ref
     after: timedelta = timedelta(0)
+    bundled: bool = False  # see `Watch.bundled`

@@ -28,6 +28,11 @@ def purge_mode(binding: Binding, settings: Settings) -> str:
     return settings.no_execute_taint_eviction_purge_mode if behaviour is None else behaviour.purge_mode
 
 
+def is_eviction(old: Binding | None, new: Binding) -> bool:
+    """Test whether a change of a binding evicts a copy."""
+    return old is not None and len(new.spec.graceful_eviction_tasks) > len(old.spec.graceful_eviction_tasks)
+
+
 def with_taint_task(
     binding: Binding,
     cluster: str,

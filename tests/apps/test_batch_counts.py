@@ -46,7 +46,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 BATCHES = fleet.BATCHES | scheduling.BATCHES | propagation.BATCHES | members.BATCHES | garbage.BATCHES
 FAN_OUTS = fleet.FAN_OUTS | scheduling.FAN_OUTS | propagation.FAN_OUTS | members.FAN_OUTS
 FILE = Path(__file__).with_name("batch_counts.json")
-SIZES = (30, 500)  # both above run.MAX_DECISIONS_WITH_STEPS: Events of steps are rows of their own
+SIZES = (30, 500)  # both above unstorable.MAX_DECISIONS_WITH_STEPS: Events of steps are rows of their own
 SETTINGS = replace(
     FAILOVER,
     feature_gates={**FAILOVER.feature_gates, "ResourceQuotaEstimate": True},

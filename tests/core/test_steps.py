@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controlplane.engine.run import MAX_DECISIONS_WITH_STEPS
+from controlplane.engine.unstorable import MAX_DECISIONS_WITH_STEPS
 from tests.builders.objects import policy
 from tests.builders.templates import deployment
 from tests.core.propagation_story import MEMBERS, Story

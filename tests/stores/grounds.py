@@ -64,23 +64,26 @@ class Ground(Protocol):
 
 
 class MemoryGround:
-    """MemoryStore on a clock of its own."""
+    """MemoryStore on a clock of its own. `own`: its controllers, instead of the usual ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, *own: Controller) -> None:
         self.moment = datetime(2026, 1, 1, 12, tzinfo=UTC)
-        self.store = MemoryStore(controllers=controllers(), clock=lambda: self.moment)
+        self.store = MemoryStore(controllers=own or controllers(), clock=lambda: self.moment)
 
     def pass_time(self, seconds: float) -> None:
         self.moment += timedelta(seconds=seconds)
 
 
 class DjangoGround:
-    """DjangoStore; its clock is the database's, so time passes by moving every kept moment into the past."""
+    """DjangoStore; its clock is the database's, so time passes by moving every kept moment into the past.
 
-    def __init__(self) -> None:
+    `own`: its controllers, instead of the usual ones.
+    """
+
+    def __init__(self, *own: Controller) -> None:
         from apps.objects.store import DjangoStore  # here: the pure half runs without Django
 
-        self.store = DjangoStore(controllers=controllers())
+        self.store = DjangoStore(controllers=own or controllers())
 
     def pass_time(self, seconds: float) -> None:
         from django.db import connection

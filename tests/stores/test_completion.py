@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Ref
 from controlplane.engine.decision import Decision, Event, Put
 from controlplane.engine.events import event_ref
-from controlplane.engine.run import MAX_DECISIONS_WITH_STEPS, apply_decisions
 from controlplane.engine.state import Outcome, Unstorable
+from controlplane.engine.unstorable import MAX_DECISIONS_WITH_STEPS, apply_decisions
 from controlplane.kinds.binding import Binding
 from tests.builders.bare import binding
 from tests.stores.grounds import USER, create, stored, write

@@ -22,8 +22,9 @@ from controlplane.clusters.questions import Answer, Question
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.engine.controller import Ownership
 from controlplane.engine.decision import Decision, Event, Put, Save
-from controlplane.engine.run import RETRY_AFTER_FAILURE, Failure, Report, World, apply_decisions, run_batch
+from controlplane.engine.run import RETRY_AFTER_FAILURE, Failure, Report, World, run_batch
 from controlplane.engine.state import Actor, Unstorable
+from controlplane.engine.unstorable import apply_decisions
 from controlplane.kinds import EVENT, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.rows import CapacityReservation, Row
