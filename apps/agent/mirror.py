@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from apps.agent.control_plane import ControlPlane, Document
 from apps.agent.credentials import Access
 from apps.agent.store import AgentStore
+from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.apimachinery.names import CLUSTER_NAMESPACE, execution_namespace
 from controlplane.interpret import INTERPRETERS
@@ -106,7 +107,7 @@ class Mirror:
         for work in found:
             self._store.mirror(work)
             kept = self._store.objects.get(work.ref)
-            if kept is not None and _status(kept) != _status(work):
+            if kept is not None and not same(_status(kept), _status(work)):
                 self._store.outgoing[work.ref] = None
         named = {work.ref for work in found}
         namespace = execution_namespace(self._control_plane.cluster)

@@ -29,6 +29,7 @@ from controlplane.admission.webhooks import (
     undecided,
     unpatchable,
 )
+from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.errors import StatusError, TooManyRequests
 from controlplane.settings import MemberSettings
 from controlplane.wire.resource import Resource
@@ -98,7 +99,7 @@ class HookCalls:
             raise unpatchable(hook)
         sent = self._convert(subject.resource, dict(subject.new or {}), version) or {}
         made = patched(hook, sent, answer.patch)
-        if made == sent:
+        if same(made, sent):
             return subject, True
         return fits(self._convert(subject.resource, made, subject.resource.version) or {}), True
 

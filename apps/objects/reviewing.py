@@ -25,6 +25,7 @@ from apps.objects.versions import in_version
 from controlplane.admission.admission_request import Write, operation_of, request_of, seen
 from controlplane.admission.matching import CREATE, DELETE, UPDATE, Subject
 from controlplane.admission.policies import NOT_FOUND, Binding, Failure, Policy, Verdict
+from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.errors import Cause, Forbidden, Invalid, StatusError, TooLarge, qualified
 from controlplane.apimachinery.meta import Object, Ref, kind_key
 from controlplane.apimachinery.selectors import LabelSelector
@@ -98,7 +99,7 @@ class Reviews:
             return replace(subject, new=document)
 
         made = self.calls.changed(admission_rules().mutating, subject, fits)
-        if made.new == subject.new or made.new is None:
+        if made.new is None or same(made.new, subject.new):
             return None
         return scaled(new, dict(made.new), resource) if subresource == SCALE else dict(made.new)
 

@@ -13,6 +13,7 @@ import orjson
 
 from apps.objects.configuration import configuration
 from apps.objects.webhook_client import FAILURES, WebhookClient
+from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.errors import StatusError
 from controlplane.apimachinery.meta import Object
 from controlplane.kind import KINDS, Kind, decode, text_of
@@ -92,7 +93,7 @@ def stored_version(kind: Kind, obj: Object, old: Any = None) -> Any:
         return obj
     (document,) = in_version(home, [orjson.loads(text_of(obj))])
     made = decode(home, orjson.dumps(home.fill(document)))
-    if old is None or home.convert is None or not home.has_generation or made.spec == old.spec:
+    if old is None or home.convert is None or not home.has_generation or same(made.spec, old.spec):
         return made
     return made.with_meta(generation=old.metadata.generation + 1)
 

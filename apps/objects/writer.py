@@ -24,6 +24,7 @@ from apps.objects.type_checking import with_type_checks
 from apps.objects.versions import field_versions, stored_version
 from controlplane.admission import orphan_policy, quota_checks, state_checks
 from controlplane.admission.admit import Admitted
+from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.errors import AlreadyExists, Conflict, Invalid, NotFound
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.clusters import unjoin
@@ -35,7 +36,6 @@ from controlplane.kind import KINDS, Kind, text_of
 from controlplane.kinds import DEFINITION
 from controlplane.settings import Settings
 from controlplane.wire.managed_fields import differ_in_times_only, track
-from controlplane.wire.patch import same
 
 Document = dict[str, Any]
 

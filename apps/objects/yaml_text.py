@@ -9,6 +9,8 @@ from typing import Any
 import yaml
 from yaml.nodes import MappingNode, Node, SequenceNode
 
+from controlplane.apimachinery.equality import same
+
 Document = dict[str, Any]
 
 # Fields of metadata that the server writes: shown beside the text, and added again when the text is saved.
@@ -106,7 +108,7 @@ _QUIET = ("resourceVersion", "generation", "managedFields")
 
 
 def _changed(left: Any, right: Any, path: str, depth: int) -> list[str]:
-    if left == right:
+    if same(left, right):
         return []
     if depth == 0 or not isinstance(left, dict) or not isinstance(right, dict):
         return [path]

@@ -14,6 +14,7 @@ from apps.simulator.catalogue import DEFINITIONS, Catalogue
 from apps.simulator.defaults import defaulted
 from apps.simulator.preparation import prepared
 from apps.simulator.store import Store, Stored, key_of
+from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.errors import AlreadyExists, Conflict, Invalid, MethodNotAllowed, NotFound, StatusError
 from controlplane.wire import definition_rules, document_check
 from controlplane.wire.definition import CLEANUP_FINALIZER
@@ -120,7 +121,7 @@ class Objects:
 
     def set_status(self, resource: Resource, live: Stored, status: Document) -> Stored:
         """Store a status that a controller of the member reports, if it changed."""
-        if live.document.get("status") == status:
+        if same(live.document.get("status"), status):
             return live
         return self.store.put(resource, {**live.document, "status": status})
 
@@ -225,10 +226,10 @@ class Objects:
     def _replace(self, resource: Resource, live: Stored, document: Document, writer: Writer) -> Stored:
         """Store a new state if it differs, with a new generation if the intent changed. Return what is stored."""
         made = self._admitted(resource, document, live.document)
-        if _without_times(made) == _without_times(live.document):
+        if same(_without_times(made), _without_times(live.document)):
             return live
-        if strategies.has_generation(resource) and strategies.intent(resource, made) != strategies.intent(
-            resource, live.document
+        if strategies.has_generation(resource) and not same(
+            strategies.intent(resource, made), strategies.intent(resource, live.document)
         ):
             generation = live.document["metadata"].get("generation", 0) + 1
             made = {**made, "metadata": {**made["metadata"], "generation": generation}}

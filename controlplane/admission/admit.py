@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from controlplane import interpret
 from controlplane.admission import metadata_rules, storage_limits
 from controlplane.apimachinery.causes import duplicate, forbidden, invalid, recreation_hints, required, unsupported
+from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.errors import BadRequest, Cause, Conflict, Invalid, MethodNotAllowed
 from controlplane.apimachinery.meta import Object, ObjectMeta, condition, to_seconds, with_condition
 from controlplane.apimachinery.names import safe_hash
@@ -33,7 +34,6 @@ from controlplane.kinds.work import Work
 from controlplane.propagation import definitions, works
 from controlplane.settings import Settings
 from controlplane.wire import document_check
-from controlplane.wire.patch import same
 
 Document = dict[str, Any]
 STATUS = "status"
@@ -419,5 +419,5 @@ def _with_generation(kind: Kind, obj: Any, old: Any) -> Any:
     if isinstance(obj, Template):
         changed = not same(obj.content.get("spec"), old.content.get("spec"))
     else:
-        changed = getattr(obj, "spec", None) != getattr(old, "spec", None)
+        changed = not same(getattr(obj, "spec", None), getattr(old, "spec", None))
     return obj.with_meta(generation=old.metadata.generation + 1) if changed else obj

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane.apimachinery.as_written import AsWritten
+from controlplane.apimachinery.equality import same
 
 T = TypeVar("T")
 
@@ -173,7 +174,7 @@ class Object(Struct, frozen=True):
         """Return the object with changed spec fields and its generation raised; the same object if nothing changes."""
         old: msgspec.Struct = self.spec  # type: ignore[attr-defined]  # subclasses that are changed in this way have it
         spec = replace(old, **changes)
-        if spec == old:
+        if same(spec, old):
             return self
         return replace(self, spec=spec, metadata=replace(self.metadata, generation=self.metadata.generation + 1))
 
@@ -181,4 +182,4 @@ class Object(Struct, frozen=True):
         """Return the object with changed status fields; the same object if nothing changes."""
         old: msgspec.Struct = self.status  # type: ignore[attr-defined]  # as in with_spec
         status = replace(old, **changes)
-        return self if status == old else replace(self, status=status)
+        return self if same(status, old) else replace(self, status=status)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from controlplane.apimachinery.equality import same
 from controlplane.clusters.questions import DIFFERENT, MARKS, MISSING, SAME, Answer
 
 Document = dict[str, Any]
@@ -46,12 +47,12 @@ def changed_paths(before: Any, after: Any, path: tuple[str, ...] = ()) -> Iterat
     """Yield the paths of the values that differ, the outermost where a whole value was added or removed."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in sorted({*before, *after}):
-            if before.get(key) != after.get(key):
+            if not same(before.get(key), after.get(key)):
                 yield from changed_paths(before.get(key), after.get(key), (*path, key))
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for index, (one, other) in enumerate(zip(before, after, strict=True)):
             yield from changed_paths(one, other, (*path[:-1], f"{path[-1]}[{index}]"))
-    elif before != after:
+    elif not same(before, after):
         yield path
 
 

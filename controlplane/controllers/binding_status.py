@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from controlplane import kinds
+from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.meta import Ref, Struct, condition, with_condition
 from controlplane.controllers.reads.bindings_on_clusters import works_of
 from controlplane.engine.controller import Controller, Ownership, cursor_after, page
@@ -33,7 +34,7 @@ def _work_changed(old: Work | None, new: Work | None) -> Iterator[Ref]:
 
     A new Work has no report yet.
     """
-    if old is None or (new is not None and _reported(old) == _reported(new)):
+    if old is None or (new is not None and same(_reported(old), _reported(new))):
         return
     yield from works.owner(old, kinds.BINDINGS)
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.meta import Ref
 from controlplane.clusters import eviction_tier
 from controlplane.clusters.taints import ending
@@ -78,7 +79,7 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
     present = new or old
     if present is None or (old is None and not present.spec.clusters):
         return ()
-    same = (
+    is_same = (
         old
         and new
         and old.spec == new.spec
@@ -87,8 +88,8 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
     if (
         old
         and new
-        and same
-        and not (has_preservation_rules(new) and old.status.aggregated_status != new.status.aggregated_status)
+        and is_same
+        and not (has_preservation_rules(new) and not same(old.status.aggregated_status, new.status.aggregated_status))
     ):
         return ()
     if old and new and evicted_condition(new) not in (None, evicted_condition(old)):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from controlplane import interpret, kinds
+from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.meta import Ref, Struct
 from controlplane.controllers.reads.interpreted_bindings import RULES_CHANGED, bindings_of_kind
 from controlplane.controllers.reads.propagated_kinds import PropagatedKinds
@@ -36,7 +37,7 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
     if old is None or new is None:
         return
     recreated = old.spec.resource.uid != new.spec.resource.uid
-    if recreated or old.status.aggregated_status != new.status.aggregated_status:
+    if recreated or not same(old.status.aggregated_status, new.status.aggregated_status):
         yield bindings.template_ref(new)
 
 
@@ -80,7 +81,7 @@ class TemplateStatus(Controller):
         placed = sum(target.replicas for target in binding.spec.clusters)
         waited = with_conditions(doc, rule(doc, counted, now), counted, placed=placed, now=now)
         status = _complete(template, waited.status)
-        if status == template.status:
+        if same(status, template.status):
             return Decision(wake_at=waited.wake_at) if waited.wake_at else NOTHING
         change = Put(replace(template, status=status), template)
         return Decision(changes=(change,), wake_at=waited.wake_at, reason="AggregateStatus")

@@ -15,10 +15,10 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane.apimachinery.as_written import plain
+from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.meta import Object, ObjectMeta, Ref
 from controlplane.engine.decision import ROW_CHANGES, Delete, Drop, Put, Save
 from controlplane.kind import KINDS, text_of
-from controlplane.wire.patch import same
 
 _META_PARTS = (
     "labels",

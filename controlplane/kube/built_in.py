@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.errors import Cause
 from controlplane.kube import edits, walk
 from controlplane.kube.pod_types import filled_pod
@@ -58,7 +59,7 @@ def causes(resource: Resource, document: Document, old: Document | None) -> list
     if name is None:
         return []
     before = None if old is None else defaulted(resource, old)
-    if before is not None and _content(document) == _content(before):
+    if before is not None and same(_content(document), _content(before)):
         return []
     checked = document
     if resource.key == "apps/StatefulSet" and document.get("spec"):

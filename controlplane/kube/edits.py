@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from controlplane.apimachinery import causes
+from controlplane.apimachinery import causes, equality
 from controlplane.apimachinery.quantities import QuantityError, parse
 from controlplane.kube.rules import Causes, Document, exceeds
 from controlplane.kube.storage_types import SOURCES
@@ -56,7 +56,7 @@ def causes_of_edit(key: str, document: Document, old: Document) -> Causes:
 
 def same(one: Any, other: Any) -> bool:
     """Test whether two values mean the same: a missing value equals an empty value, and 1000m equals 1."""
-    return bool(_plain(one) == _plain(other))
+    return equality.same(_plain(one), _plain(other))
 
 
 def _plain(value: Any, *, amounts: bool = False) -> Any:

@@ -15,10 +15,10 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.errors import BadRequest, Cause, Conflict
 from controlplane.wire.field_versions import Differences, Versions, only_version, pruned, with_metadata
 from controlplane.wire.fieldset import Fields, difference, fields_of, intersection, is_readable, paths_in, union
-from controlplane.wire.patch import same
 from controlplane.wire.schema import Schema
 from controlplane.wire.structured import merge, refuse_duplicates, without_nulls
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.errors import BadRequest, Invalid, TooLarge, UnsupportedMediaType
 from controlplane.wire.body import MAX_BYTES, MAX_DEPTH, check_depth, decode_value
 from controlplane.wire.negotiate import media_type_of
@@ -151,31 +152,6 @@ def _operate(doc: Any, operation: Document, index: int) -> Any:
             raise Invalid(f"testing value {_text(path)} failed: it is not what operation {index} of the patch expects")
         return doc
     raise BadRequest(f"operation {index} of the JSON Patch: {op!r} is not add, remove, replace, move, copy or test")
-
-
-def same(left: Any, right: Any) -> bool:
-    """Test whether two JSON values are equal. Unlike with Python's ==, true differs from 1.
-
-    Most values are the same object, differ for ==, or have the same encoding. The others are compared part by part.
-    """
-    if left is right:
-        return True
-    if left != right:
-        return False
-    try:
-        return orjson.dumps(left) == orjson.dumps(right) or _is_same(left, right)
-    except TypeError:  # a whole number of more than 64 bits
-        return _is_same(left, right)
-
-
-def _is_same(left: Any, right: Any) -> bool:
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_is_same(value, right[key]) for key, value in left.items())
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_is_same, left, right))
-    return bool(left == right)
 
 
 def _pointer(operation: Document, member: str, index: int) -> list[str]:

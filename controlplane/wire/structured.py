@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.errors import BadRequest
 from controlplane.wire.fieldset import SELF, Fields, element_of, fields_of, is_member, node_of, paths_in
-from controlplane.wire.patch import same
 from controlplane.wire.schema import Schema
 
 Document = dict[str, Any]

@@ -16,9 +16,14 @@ from tests.admission.asking import Ask
 from tests.admission.hook_cases import HOOKS, configurations
 from tests.admission.hook_server import HookServer
 from tests.admission.policy_cases import NAMESPACE
+from tests.admission.version_cases import DEFINED
 from tests.api.test_admission_policies import asker
+from tests.builders.templates import definition
 
 ALLOW, SLOW = 0, 21  # cases with one webhook of these paths
+ON = {"enabled": 1}
+OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+ANYTHING = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": OPEN}}
 RECORDED = json.loads(ANSWERS.read_text())["hooks"]
 _CALL = re.compile(
     r'(failed calling webhook "[^"]+": (?:failed to call|received (?:invalid|undecodable))?).*', re.DOTALL
@@ -98,3 +103,25 @@ def test_an_address_that_must_not_be_called_is_not_called(ask: Ask, hooks: HookS
         ask("DELETE", f"{url}/{configured['metadata']['name']}", None)
     assert refused.status == 500
     assert "which must not be called (setting members.refused_addresses)" in refused.body["message"]
+
+
+def test_a_webhook_changes_a_number_to_a_boolean(ask: Ask, hooks: HookServer) -> None:
+    """In a field of any type. Python considers both equal."""
+    made = definition("Switch", "switches", group="hooks.example.com", versions=[ANYTHING])
+    defined = ask("POST", DEFINED, {"metadata": {"name": made.metadata.name}, **made.content})
+    (configured,) = configurations(ALLOW, hooks.url, hooks.bundle, hooks.other)
+    (webhook,) = configured["webhooks"]
+    webhook["clientConfig"]["url"] = f"{hooks.url}/patch-true"
+    webhook["rules"] = [{**webhook["rules"][0], "apiGroups": ["hooks.example.com"], "resources": ["switches"]}]
+    webhook["objectSelector"] = {}
+    url = f"{asking.URL}/mutatingwebhookconfigurations"
+    hooked = ask("POST", url, {**configured, "kind": "MutatingWebhookConfiguration"})
+    try:
+        document = {"apiVersion": "hooks.example.com/v1", "kind": "Switch", "metadata": {"name": "one"}}
+        stored = ask("POST", f"/apis/hooks.example.com/v1/namespaces/{NAMESPACE}/switches", document | {"spec": ON})
+    finally:
+        ask("DELETE", f"{url}/{configured['metadata']['name']}", None)
+        ask("DELETE", f"{DEFINED}/{made.metadata.name}", None)
+
+    assert (defined.status, hooked.status, stored.status) == (201, 201, 201)
+    assert stored.body["spec"]["enabled"] is True

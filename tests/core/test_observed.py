@@ -115,6 +115,7 @@ def edited(**changes: Any) -> dict[str, Any]:
             "change metadata.labels.team.",
         ),
         (HELD, edited(spec={**HELD["spec"], "replicas": 3}), DIFFERENT, "change spec.replicas."),
+        (edited(spec={"values": [{"on": 1}]}), edited(spec={"values": [{"on": True}]}), DIFFERENT, "spec.values[0].on"),
         (
             HELD,
             edited(spec={"replicas": 2, "template": {"spec": {"containers": [{"name": "web", "image": "web:2"}]}}}),

@@ -9,9 +9,10 @@ import jsonpatch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controlplane.apimachinery.equality import same
 from controlplane.wire.fieldset import difference, fields_of, intersection, paths_in, union
 from controlplane.wire.managed_fields import server_side_apply, track
-from controlplane.wire.patch import json_patch, merge_diff, merge_patch, same
+from controlplane.wire.patch import json_patch, merge_diff, merge_patch
 from controlplane.wire.prune import prune, validate_fields
 from tests.builders.schemas import DEPLOYMENT
 

@@ -39,6 +39,7 @@ async def define_widgets(cluster: Cluster) -> None:
         "properties": {
             "size": {"type": "integer", "minimum": 1},
             "colour": {"type": "string", "enum": ["red", "green"], "default": "red"},
+            "extra": {"x-kubernetes-preserve-unknown-fields": True},
         },
     }
     node = {"type": "object", "properties": {"spec": spec}}
@@ -60,6 +61,16 @@ async def test_a_custom_kind_is_held_to_its_schema_as_by_the_api(cluster: Cluste
     assert made["spec"] == {"size": 1, "colour": "red"}
     patch = await cluster.ask("PATCH", f"{WIDGETS}/w", {"spec": {"size": "big"}}, kind=MERGE)
     assert patch.status == 422
+
+
+@simulated()
+async def test_a_number_is_replaced_by_a_boolean(cluster: Cluster) -> None:
+    await define_widgets(cluster)
+    await cluster.make(WIDGETS, {"metadata": {"name": "w"}, "spec": {"size": 1, "extra": 1}})
+
+    changed = await cluster.ask("PATCH", f"{WIDGETS}/w", {"spec": {"extra": True}}, kind=MERGE)
+
+    assert changed.body["spec"]["extra"] is True
 
 
 @simulated()

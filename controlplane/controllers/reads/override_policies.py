@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from controlplane import kinds
+from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.meta import Ref, kind_key
 from controlplane.controllers.reads.bindings_on_clusters import bindings_on_clusters
 from controlplane.controllers.reads.policy_templates import Search
@@ -64,7 +65,7 @@ def policy_changed(old: OverridePolicy | None, new: OverridePolicy | None) -> It
     """Yield the origins of fan-outs to all objects that a policy selects, or selected before the change."""
     if old is not None and new is not None:
         dying = old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
-        if old.spec == new.spec and not dying:
+        if same(old.spec, new.spec) and not dying:
             return
     origins = {ref for policy in (old, new) if policy is not None for ref in _selections(policy)}
     yield from sorted(origins)

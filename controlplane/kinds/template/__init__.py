@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.meta import Object, ObjectMeta
 from controlplane.wire import definition
 
@@ -61,18 +62,14 @@ class Template(Object, frozen=True):
         return plain
 
     def has_other_content_than(self, other: Template) -> bool:
-        """Test whether the content of an earlier or later state of this object differs.
-
-        For Python true equals 1, so a change from 1 to true is found by the generation, which each change of the spec
-        raises.
-        """
-        return self.metadata.generation != other.metadata.generation or self.content != other.content
+        """Test whether the content of an earlier or later state of this object differs."""
+        return not same(self.content, other.content)
 
     def with_content(self, content: dict[str, Any]) -> Template:
         """Return the object with another content. As in Kubernetes, its generation is raised if its spec changed."""
-        if content == self.content:
+        if same(content, self.content):
             return self
         changed = msgspec.structs.replace(self, content=content)
-        if content.get("spec") == self.content.get("spec"):
+        if same(content.get("spec"), self.content.get("spec")):
             return changed
         return changed.with_meta(generation=self.metadata.generation + 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from controlplane.apimachinery.causes import forbidden
+from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.errors import Cause
 from controlplane.apimachinery.names import (
     BINDING_ANNOTATION,
@@ -68,7 +69,7 @@ def _reserved(new: Work, old: Work | None) -> Iterator[Cause]:
 
 def _manifests(new: Work, old: Work | None) -> list[Cause]:
     manifests = new.spec.workload.manifests
-    if old is not None and old.spec.workload.manifests == manifests:
+    if old is not None and same(old.spec.workload.manifests, manifests):
         return []
     return [
         cause

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from controlplane.apimachinery.causes import shown
+from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.errors import Cause
 from controlplane.wire.cel import environment
 from controlplane.wire.cel.kind_nodes import Node
@@ -138,7 +139,7 @@ def _broken(at: RuledNode, new: Any, old: Any, path: Path, begins: Callable[[str
     A rule that does not compare with the old value is not run again for a value that the write leaves as it is.
     """
     value = before = None
-    is_unchanged = old is not MISSING and old == new
+    is_unchanged = old is not MISSING and same(old, new)
     for rule in at.rules:
         if rule.uses_old and old is MISSING and not rule.is_optional:
             continue
