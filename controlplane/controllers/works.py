@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from controlplane import interpret, kinds
+from controlplane import kinds
 from controlplane.apimachinery.meta import Ref, Struct, condition
 from controlplane.apimachinery.names import (
     BINDING_FINALIZER,
@@ -311,6 +311,8 @@ def _work_updates(
             continue
         if cluster is None and snapshot.overrides:
             continue  # the cluster is gone, and policies may depend on its labels
+        if frozen and works.is_divided(binding) and _replicas(stored, binding) is None:
+            continue  # the copy might grow
         applied = (
             _not_more_than_before(target, stored, binding) if frozen else _with_kept_replicas(target, stored, binding)
         )
@@ -355,14 +357,9 @@ def _not_more_than_before(target: TargetCluster, stored: Work | None, binding: B
 def _replicas(stored: Work | None, binding: Binding) -> int | None:
     """Return how many replicas of a Divided workload a stored Work asks for.
 
-    None: there is no Work, or the binding is not a Divided workload with replicas.
+    None: there is no Work, it does not say, or the binding is not a Divided workload with replicas.
     """
-    placement = binding.spec.placement
-    if stored is None or placement is None or not placement.divided or not binding.workload:
-        return None
-    manifest = stored.manifest
-    count = interpret.interpreter_for(manifest.get("apiVersion", ""), manifest.get("kind", "")).replicas
-    return None if count is None else count(manifest).replicas
+    return works.requested_replicas(stored) if stored is not None and works.is_divided(binding) else None
 
 
 def _sync_events(

@@ -198,12 +198,11 @@ def _ready_replicas(work: Work) -> int:
 
 
 def _requested_replicas(work: Work) -> int:
-    """Return how many replicas a Work requests. As many as are ready: for a kind without replicas, and
-    where a script or webhook of a user does not answer."""
+    """Return how many replicas a Work requests. As many as are ready: for a kind without replicas, and where they
+    cannot be read, or a script or webhook of a user does not answer."""
     interpreter = interpret.interpreter_for(work.manifest.get("apiVersion", ""), work.manifest.get("kind", ""))
-    if interpreter.replicas is None or interpreter.revise is None:
-        return _ready_replicas(work)
     try:
-        return interpreter.replicas(work.manifest).replicas
-    except (interpret.Unanswered, ValueError):
-        return _ready_replicas(work)
+        requested = None if interpreter.revise is None else works.requested_replicas(work)
+    except interpret.Unanswered:
+        requested = None
+    return _ready_replicas(work) if requested is None else requested

@@ -325,6 +325,26 @@ def updated(stored: Work, wanted: Work) -> Work:
     ).with_meta(labels=labels, annotations=annotations)
 
 
+def is_divided(binding: Binding) -> bool:
+    """Test whether a binding is of a workload whose replicas are divided among its clusters."""
+    placement = binding.spec.placement
+    return placement is not None and placement.divided and binding.workload
+
+
+def requested_replicas(work: Work) -> int | None:
+    """Return how many replicas a Work requests. None: its kind has none, or they cannot be read.
+
+    An override policy or an edit of the Work may have put any value there. Its member refuses such an object. Raises
+    Unanswered.
+    """
+    manifest = work.manifest
+    count = interpret.interpreter_for(manifest.get("apiVersion", ""), manifest.get("kind", "")).replicas
+    try:
+        return None if count is None else count(manifest).replicas
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+
+
 def conflict_resolution(binding: Binding, annotations: Mapping[str, str]) -> str:
     """Return what happens if the member already has such an object: ABORT or OVERWRITE.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from controlplane.apimachinery.meta import Condition, condition, with_condition
@@ -18,16 +20,17 @@ from controlplane.kinds.rows import Observation
 from controlplane.kinds.template import Template
 from tests.builders.objects import START, cluster, policy
 from tests.builders.templates import deployment
-from tests.core.propagation_story import Story
+from tests.core.propagation_story import DIVIDED_PLACEMENT, Story
+from tests.core.test_overrides import policy as override
 
 MEMBERS = tuple(cluster(f"member{number}") for number in (1, 2, 3))
 LEAVING = (GracefulEvictionTask("member1", DIRECTLY, creation_timestamp=START),)
 
 
-def unreachable(*, also_on: str = "") -> tuple[Story, Template]:
-    """A workload whose cluster member1 does not answer any more."""
+def unreachable(*, also_on: str = "", **spec: Any) -> tuple[Story, Template]:
+    """A workload whose cluster member1 does not answer any more. `spec`: of its policy."""
     web = deployment()
-    story = Story(*MEMBERS, policy("all"), web)
+    story = Story(*MEMBERS, policy("all", **spec), web)
     on = {"member1": 1, also_on: 1} if also_on else {"member1": 3}
     story.place(web, (), **on)
     lost = member1(story)
@@ -141,6 +144,21 @@ def test_no_other_cluster_of_the_binding_is_frozen() -> None:
 
     assert story.works()["member3"].manifest["spec"]["paused"] is True
     assert "member2" not in story.works()
+
+
+def test_a_copy_whose_replicas_cannot_be_read_does_not_change_meanwhile() -> None:
+    """It might grow."""
+    spoiling = {"operator": "replace", "path": "/spec/replicas", "value": "three"}
+    spoils = override("broken", target={"clusterNames": ["member3"]}, plaintext=[spoiling])
+    story, web = unreachable(also_on="member3", placement=DIVIDED_PLACEMENT)
+    story.add(spoils)
+    story.place(web, LEAVING, member2=1, member3=5)
+
+    story.delete(spoils)
+    assert story.works()["member3"].manifest["spec"]["replicas"] == "three"
+    confirm_down(story, 600)
+
+    assert story.works()["member3"].manifest["spec"]["replicas"] == 5
 
 
 @pytest.mark.parametrize(

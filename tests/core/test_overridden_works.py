@@ -16,7 +16,7 @@ from controlplane.kinds.binding import OVERRIDES_APPLIED
 from controlplane.kinds.override_policy import OverridePolicy
 from tests.builders.objects import START, policy
 from tests.builders.templates import deployment, namespace
-from tests.core.propagation_story import MEMBERS, Story
+from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS, Story
 from tests.core.test_overrides import from_spec, label, selecting
 from tests.core.test_overrides import policy as override
 
@@ -112,6 +112,24 @@ def test_a_policy_that_spoils_the_metadata_stops_only_its_cluster(operation: dic
     assert reported is not None
     assert "cluster member1: OverridePolicy default/broken cannot be applied" in reported.message
     assert said in reported.message
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [("/spec/replicas", "three"), ("/spec/replicas", ["x"]), ("/spec/template/spec/containers", ["x"]), ("/spec", 1)],
+)
+def test_a_policy_that_spoils_the_replicas_of_a_divided_workload_stops_only_its_cluster(path: str, value: Any) -> None:
+    web, spoiling = deployment(), {"operator": "replace", "path": path, "value": value}
+    story = Story(*MEMBERS, policy("all", placement=DIVIDED_PLACEMENT), web)
+    story.place(web, member1=2, member2=1)
+
+    story.add(override("broken", target=ONLY_MEMBER1, plaintext=[spoiling]))
+    story.place(web, member1=1, member3=2)
+
+    assert story.works()["member3"].manifest["spec"]["replicas"] == 2
+    assert story.again() == 0
+    story.delete(override("broken"))
+    assert story.works()["member1"].manifest["spec"]["replicas"] == 1
 
 
 def test_a_deleted_work_keeps_its_copy_until_the_policies_let_the_next_work_be_made() -> None:
