@@ -27,6 +27,7 @@ from controlplane.engine.decision import NOTHING, Decision, Delete, Event, Put, 
 from controlplane.engine.state import State, Watch
 from controlplane.estimate.quota import DENIED
 from controlplane.eviction.eligibility import has_unjudged_taint
+from controlplane.interpret import InterpretationFailed
 from controlplane.kind import KINDS
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS
@@ -176,7 +177,7 @@ class Policies(Controller):
         templates = state.get(refs)
         found = state.get([bindings.binding_ref(ref) for ref in refs])
         candidates, known = self._candidates(state, templates.values())
-        claims = {ref: _claiming_policy(obj) for ref, obj in (*templates.items(), *found.items())}
+        claims = {ref: matching.claiming_policy(obj) for ref, obj in (*templates.items(), *found.items())}
         missing = {claim for claim in claims.values() if claim is not None and claim not in known}
         claimed = {**known, **(state.get(sorted(missing)) if missing else {})}
         priorities = self._priorities(state, claimed.values())
@@ -258,7 +259,14 @@ class Policies(Controller):
             return _name_taken(template, binding, now=now)
         if policy is None:
             return _without_policy(snapshot, template, binding, now=now)
-        return _with_policy(snapshot, template, policy, settings, now=now)
+        try:
+            return _with_policy(snapshot, template, policy, settings, now=now)
+        except InterpretationFailed:
+            released = ended_claims.of_template(template, snapshot.claimed)
+            changes = (*released, *ended_claims.of_held(binding, template, snapshot.holder))
+            if not changes:
+                raise
+            return Decision(changes=changes, wake_at=now + SOON, reason="PolicyGone")
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
         if origin.kind in kinds.OVERRIDE_POLICIES:
@@ -287,8 +295,9 @@ def _within_quotas(
         return replace(decision, quota_guards=room.guards(old, new))
     message = f"{DENIED}{exceeded}. Lower the requests, or raise spec.overall of the FederatedResourceQuota"
     event = Event(snapshot.template or old, "ApplyPolicyFailed", message, warning=True)
-    rest = tuple(put for put in decision.changes if put is not change)
-    return replace(decision, changes=rest, events=(*decision.events, event), wake_at=now + RETRY)
+    rest = (put for put in decision.changes if put is not change)
+    released = ended_claims.of_held(old, snapshot.template, snapshot.holder)
+    return replace(decision, changes=(*rest, *released), events=(*decision.events, event), wake_at=now + RETRY)
 
 
 def _unjudged(state: State, found: Mapping[Ref, Binding]) -> frozenset[Ref]:
@@ -307,15 +316,6 @@ def _unjudged(state: State, found: Mapping[Ref, Binding]) -> frozenset[Ref]:
     return frozenset(
         binding.ref for binding in affected if has_unjudged_taint(binding.spec, tainted, rows.get(str(binding.ref), ()))
     )
-
-
-def _claiming_policy(obj: Template | Binding) -> Ref | None:
-    """Return the policy that the claim on a template or binding names. None: the object has no claim."""
-    claimant = matching.claimant(obj)
-    if claimant is None:
-        return None
-    namespace, name = claimant
-    return Ref(kinds.PROPAGATION_POLICY if namespace else kinds.CLUSTER_PROPAGATION_POLICY, namespace, name)
 
 
 def _without_template(snapshot: PoliciesSnapshot, *, now: datetime) -> Decision:
@@ -387,7 +387,7 @@ def _with_policy(
             "name: create them, or remove the names from the policy"
         )
         return _waiting(snapshot, template, message, now=now)
-    applied = snapshot.binding is not None and _claiming_policy(template) == policy.ref
+    applied = snapshot.binding is not None and matching.claiming_policy(template) == policy.ref
     claimed, active = _claimed_template(template, policy, applied=applied)
     changes: list[Put | Delete] = [Put(claimed, template)] if claimed is not template else []
     made: Binding | None = None

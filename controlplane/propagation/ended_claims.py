@@ -30,6 +30,15 @@ def of_template(template: Template, claimed: Policy | None) -> Iterator[Put]:
         yield Put(unclaimed, template)
 
 
+def of_held(binding: Binding | None, template: Template | None, holder: Policy | None) -> Iterator[Put]:
+    """Yield the write that removes a claim which has ended from a binding of which nothing else may change now."""
+    if binding is None or template is None or matching.keeps(holder, template):
+        return
+    released = bindings.release(binding)
+    if released is not binding:
+        yield Put(released, binding)
+
+
 def of_binding(
     binding: Binding | None, template: Template, holder: Policy | None, *, now: datetime
 ) -> Iterator[Put | Delete]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from controlplane.apimachinery.meta import Object
+from controlplane.apimachinery.meta import Object, Ref
 from controlplane.apimachinery.names import (
     CLUSTER_PROPAGATION_POLICY_ID_LABEL,
     CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION,
@@ -13,6 +13,7 @@ from controlplane.apimachinery.names import (
     PROPAGATION_POLICY_NAME_ANNOTATION,
     PROPAGATION_POLICY_NAMESPACE_ANNOTATION,
 )
+from controlplane.kinds import CLUSTER_PROPAGATION_POLICY, PROPAGATION_POLICY
 from controlplane.kinds.policy import Policy, ResourceSelector
 from controlplane.kinds.template import Template
 
@@ -137,6 +138,14 @@ def claimant(obj: Object) -> tuple[str, str] | None:
     if CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION in annotations:
         return "", annotations[CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION]
     return None
+
+
+def claiming_policy(obj: Object) -> Ref | None:
+    """Return the policy that the claim on an object names. None: the object has no claim."""
+    if (found := claimant(obj)) is None:
+        return None
+    namespace, name = found
+    return Ref(PROPAGATION_POLICY if namespace else CLUSTER_PROPAGATION_POLICY, namespace, name)
 
 
 def unclaimed(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

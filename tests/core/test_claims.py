@@ -5,11 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from controlplane.apimachinery.names import CLUSTER_PROPAGATION_POLICY_FINALIZER, PROPAGATION_POLICY_FINALIZER
 from controlplane.apimachinery.selectors import LabelSelector
+from controlplane.interpret import INTERPRETERS, InterpretationFailed, interpreter_for
+from controlplane.interpret.customized import Script
+from controlplane.interpret.interpreter import Demand
 from controlplane.kinds.binding import Binding, ObjectReference, ResourceBindingSpec
 from controlplane.kinds.policy import (
     Placement,
@@ -24,6 +28,8 @@ from controlplane.settings import GATES, Settings
 from tests.builders.objects import START, bound, leaving, policy
 from tests.builders.templates import deployment, namespace
 from tests.core.propagation_story import MEMBERS, Story
+from tests.core.test_federated_quotas import ON as QUOTAS
+from tests.core.test_federated_quotas import quota
 
 FINALIZERS = (PROPAGATION_POLICY_FINALIZER, CLUSTER_PROPAGATION_POLICY_FINALIZER)
 
@@ -162,6 +168,39 @@ def test_a_deleted_policy_goes_although_the_next_one_is_not_applied_yet(waiting:
 
     assert matching.claimant(binding) is None
     assert matching.claimant(story.template(web)) in (None, ("default", "next"))
+
+
+def test_a_deleted_policy_goes_although_a_quota_keeps_the_next_one_from_the_binding() -> None:
+    web, all_ = deployment(), policy("all")
+    story = Story(*MEMBERS, all_, web, policy("next", at=START + timedelta(seconds=60)), settings=QUOTAS)
+    story.place(web, member1=3)
+    story.add(quota(cpu="3"))
+    greedy = msgspec.json.decode(msgspec.json.encode(web.content).replace(b'"cpu":"1"', b'"cpu":"2"'))
+
+    story.edit(story.template(web).with_content(greedy))
+    binding = released(story, web, all_)
+
+    assert matching.claimant(binding) is None
+    assert binding.spec.replica_requirements is not None
+    assert binding.spec.replica_requirements.resource_request == {"cpu": "1"}
+
+
+def test_a_deleted_policy_goes_although_a_script_about_the_workload_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    web, all_ = deployment(), policy("all")
+    story = Story(*MEMBERS, all_, web, policy("next", at=START + timedelta(seconds=60)))
+    story.place(web, member1=3)
+    rule = Script("broken", "InterpretReplica", "…")
+
+    def failing(doc: Any) -> Demand:
+        raise InterpretationFailed(rule, "it is broken")
+
+    broken = replace(interpreter_for("apps/v1", "Deployment"), replicas=failing)
+    monkeypatch.setitem(INTERPRETERS._of, ("apps/v1", "Deployment"), broken)
+    binding = released(story, web, all_)
+
+    assert matching.claimant(binding) is matching.claimant(story.template(web)) is None
+    story.later(seconds=60)
+    assert "InterpretReplica by customization broken failed: it is broken" in story.events("GetReplicasFailed")
 
 
 def test_a_policy_that_waits_takes_nothing_from_the_one_it_preempts() -> None:
