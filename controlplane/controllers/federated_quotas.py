@@ -68,6 +68,7 @@ class FederatedQuotas(Controller):
     """Key: a FederatedResourceQuota. Writes its status, and the Works with its ResourceQuotas."""
 
     name: ClassVar[str] = "federated_quotas"
+    creates_separately: ClassVar[bool] = True
     group: ClassVar[str] = "scheduling"  # right after the scheduler, so that the use is shown before copies exist
     keys: ClassVar[tuple[str, ...]] = (kinds.FEDERATED_QUOTA,)
     watches: ClassVar[tuple[Watch, ...]] = (

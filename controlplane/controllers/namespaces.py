@@ -86,6 +86,7 @@ class Namespaces(Controller):
 
     name: ClassVar[str] = "namespaces"
     group: ClassVar[str] = "propagation"
+    creates_separately: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = (kinds.NAMESPACE,)
     watches: ClassVar[tuple[Watch, ...]] = (
         Watch(kinds.NAMESPACE, _namespace_changed),

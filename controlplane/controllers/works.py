@@ -114,6 +114,7 @@ class Works(Controller):
 
     name: ClassVar[str] = "works"
     group: ClassVar[str] = "scheduling"
+    creates_separately: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = kinds.BINDINGS
     watches: ClassVar[tuple[Watch, ...]] = (
         *(Watch(kind, _binding_changed) for kind in kinds.BINDINGS),

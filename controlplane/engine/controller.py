@@ -60,6 +60,8 @@ class Controller:
     shards: how many processes may work for it at the same time; each object belongs to one shard.
     batch: how many objects one turn claims at most.
     decides_in_fan_out: a fan-out decides its objects chunk by chunk instead of making each of them due.
+    creates_separately: if another object has the name of one that a decision creates, its other creations and updates
+    are stored. Otherwise all of it waits.
     due_at_start: references that become due whenever a process starts, although nothing about them changed.
     followed_by: controllers that decide at once about what this one writes, in order. Their decisions are stored with
     those of this one (`cascade`): controllers of the same group about the objects that it creates and about the claimed
@@ -76,6 +78,7 @@ class Controller:
     shards: ClassVar[int] = 1
     batch: ClassVar[int] = 500
     decides_in_fan_out: ClassVar[bool] = False
+    creates_separately: ClassVar[bool] = False
     due_at_start: ClassVar[tuple[Ref, ...]] = ()
     followed_by: ClassVar[tuple[str, ...]] = ()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
 from functools import partial
@@ -249,7 +249,9 @@ def _decide(
 
     def failed(claim: Claim, snapshot: Any, error: Exception) -> Decision:
         if isinstance(error, Unanswered | InterpretationFailed | NameTaken):
-            return put_off(error, getattr(snapshot, "subject", None), now=now)
+            later = put_off(error, getattr(snapshot, "subject", None), now=now)
+            rest = error.rest if isinstance(error, NameTaken) and controller.creates_separately else NOTHING
+            return replace(rest, events=(*rest.events, *later.events), wake_at=later.wake_at)
         failure = _failure(controller.name, claim.ref, snapshot, error, settings, now=now, answer=answer)
         failures.append(failure)
         world.report(failure)
@@ -269,15 +271,20 @@ def _decide(
         if isinstance(outcome, Unstorable)
     ]
     if refused:
-        store.apply(refused, by=by, lease=lease)
+        apply_decisions(store, refused, by=by, lease=lease)
     return failures, [outcome for outcome in outcomes if isinstance(outcome, Outcome)]
 
 
 class NameTaken(Unstorable):
-    """A decision creates an object, and an object of that name exists that its controller does not know as its own."""
+    """A decision creates an object, and an object of that name exists that its controller does not know as its own.
 
-    def __init__(self, ref: Ref) -> None:
+    `rest`: the decision without such objects and without deletions, and without the Events of steps, which would be
+    repeated.
+    """
+
+    def __init__(self, ref: Ref, rest: Decision) -> None:
         super().__init__(f"{ref} exists and was not made for this object: delete it, or give one of them another name")
+        self.rest = rest
 
 
 class _Item(NamedTuple):
@@ -352,13 +359,20 @@ def _find_taken_names(
     if not lost:
         return
     for place, decision in zip(lost, again([batch[place].about.ref for place in lost]), strict=True):
-        names = set() if isinstance(decision, Exception) else _created(decision) & _created(batch[place].alone)
-        if taken := store.get(names):
-            outcomes[place] = NameTaken(min(taken))
+        if isinstance(decision, Exception):
+            continue
+        if taken := store.get(_created(decision) & _created(batch[place].alone)):
+            outcomes[place] = NameTaken(min(taken), _without_steps(_without(decision, taken)))
 
 
 def _created(decision: Decision) -> set[Ref]:
     return {change.new.ref for change in decision.changes if isinstance(change, Put) and change.old is None}
+
+
+def _without(decision: Decision, taken: Collection[Ref]) -> Decision:
+    """Return a decision that does not create these objects, and removes nothing that they may be made to replace."""
+    kept = (one for one in decision.changes if isinstance(one, Put) and not (one.old is None and one.new.ref in taken))
+    return replace(decision, changes=tuple(kept))
 
 
 def _decide_again(

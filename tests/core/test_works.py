@@ -51,7 +51,7 @@ def test_every_target_gets_a_work_with_its_replicas_and_no_other_cluster_any() -
     assert story.works()["member2"].manifest["spec"]["replicas"] == 3
 
 
-def test_a_work_whose_name_is_taken_waits_until_the_name_is_free_and_says_so() -> None:
+def test_a_work_whose_name_is_taken_waits_alone_until_the_name_is_free_and_reports_it() -> None:
     web = deployment()
     taken = work_name(web.kind, web.metadata.name, web.metadata.namespace)
     other = replace(work("other", "member1"), metadata=ObjectMeta(name=taken, namespace="karmada-es-member1", uid="o"))
@@ -59,13 +59,45 @@ def test_a_work_whose_name_is_taken_waits_until_the_name_is_free_and_says_so() -
 
     story.place(web, member1=3, member2=3)
 
-    assert set(story.works()) == {"member1"}
+    assert set(story.works()) == {"member1", "member2"}
+    assert story.works()["member1"].metadata.uid == "o"
     (message,) = story.events("NameTaken")
     assert f"{other.ref} exists and was not made for this object" in message
+    stored = story.template(web)
+    story.edit(stored.with_content({**stored.content, "spec": {**stored.spec, "paused": True}}))
+    assert story.works()["member2"].manifest["spec"]["paused"] is True
+    assert story.works()["member1"].metadata.uid == "o"
     story.delete(other)
     story.later(seconds=11)
     assert set(story.works()) == {"member1", "member2"}
     assert story.works()["member1"].manifest["metadata"]["name"] == "web"
+
+
+def test_no_copy_is_removed_for_one_that_cannot_be_made() -> None:
+    web = deployment()
+    taken = work_name(web.kind, web.metadata.name, web.metadata.namespace)
+    other = replace(work("other", "member2"), metadata=ObjectMeta(name=taken, namespace="karmada-es-member2", uid="o"))
+    story = Story(*MEMBERS, other, policy("all"), web)
+    story.place(web, member1=3)
+
+    story.place(web, member2=3)
+
+    assert story.works()["member1"].metadata.deletion_timestamp is None
+    story.delete(other)
+    story.later(seconds=11)
+    assert story.works()["member1"].metadata.deletion_timestamp is not None
+    assert story.works()["member2"].metadata.uid != "o"
+
+
+def test_a_namespace_whose_work_has_a_taken_name_on_one_cluster_is_made_on_the_others() -> None:
+    shop = namespace("shop")
+    taken = work_name(shop.kind, shop.metadata.name)
+    other = replace(work("other", "member1"), metadata=ObjectMeta(name=taken, namespace="karmada-es-member1", uid="o"))
+
+    story = Story(*MEMBERS, other, shop)
+
+    assert set(story.works()) == {"member1", "member2", "member3"}
+    assert story.works()["member1"].metadata.uid == "o"
 
 
 def test_editing_the_template_renews_its_works() -> None:
