@@ -21,6 +21,7 @@ from controlplane.engine.state import Actor, Claim
 from controlplane.kind import text_of
 from controlplane.kinds import CLUSTER, WORK
 from controlplane.kinds.event import Event as StoredEvent
+from controlplane.kinds.work import WorkStatus
 
 MOST_EVENTS = 1_000  # that wait to be sent; the oldest are left out
 _KEPT = (WORK, CLUSTER)
@@ -47,8 +48,15 @@ class AgentStore(MemoryStore):
             self._write(Write(obj, False), Decision(), _CONTROL_PLANE, None)
 
     def mirror(self, obj: Any) -> None:
-        """Store an object as the control plane has it. A known Work or Cluster keeps the status that it has here."""
+        """Store an object as the control plane has it. A known Work or Cluster keeps the status that it has here.
+
+        A Work that was deleted and made again while the control plane was away has to be applied, whatever its status
+        says: it may have got a report about the Work before it.
+        """
         known = self.objects.get(obj.ref)
+        if known is not None and obj.ref.kind == WORK and _is_another(obj, known):
+            self.forget(obj.ref)
+            known, obj = None, replace(obj, status=WorkStatus())
         if known is not None and known.metadata.uid == obj.metadata.uid and obj.ref.kind in _KEPT:
             obj = replace(obj, status=known.status)  # type: ignore[attr-defined]  # Works and Clusters have one
         if known is None or _without_version(obj) != _without_version(known):
@@ -95,6 +103,13 @@ class AgentStore(MemoryStore):
         if event.about.ref.kind == WORK:
             ref = event_ref(event, by=by.name)
             self.events.append(counted(event, ref=ref, by=by.name, now=self.now(), old=None))
+
+
+def _is_another(obj: Object, known: Object) -> bool:
+    """Test whether an object has the name of a known one and is another. All Works of a binding on a cluster have the
+    same uid."""
+    new, old = obj.metadata, known.metadata
+    return (new.uid, new.creation_timestamp) != (old.uid, old.creation_timestamp)
 
 
 def _without_version(obj: Any) -> Any:

@@ -160,6 +160,26 @@ def test_a_newer_spec_keeps_the_status_that_was_found_out_here(tmp_path: Path) -
     assert not kept.outgoing, "what comes from the control plane is not reported to it"
 
 
+@pytest.mark.parametrize("changed", [{"uid": "v"}, {"creation_timestamp": objects.START + timedelta(hours=1)}])
+def test_a_work_that_was_made_again_while_the_control_plane_was_away_is_applied(
+    tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    """Its generation is that of the Work before it, and a report about that one may have reached it."""
+    kept = store(tmp_path)
+    kept.mirror(work(status=APPLIED))
+    kept.due.clear()
+
+    kept.mirror(work(status=APPLIED, **changed))
+    assert list(kept.due["execution"]) == [work().ref]
+    (snapshot,) = Execution().load(kept, [work().ref])
+    assert snapshot is not None
+    assert not snapshot.subject.status.conditions
+
+    kept.due.clear()
+    kept.mirror(work(status=APPLIED, **changed))
+    assert not kept.due
+
+
 def test_what_controllers_write_is_reported_and_a_removed_work_is_released(tmp_path: Path) -> None:
     kept = store(tmp_path)
     kept.mirror(work(deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC)))
