@@ -75,7 +75,9 @@ class Mirror:
 
         A Ready that is Unknown says nothing about the member: its first probe counts at once.
         """
-        found: Cluster = _object(CLUSTER, document)
+        found: Cluster | None = _object(CLUSTER, document)
+        if found is None:
+            return
         secret = SecretReference(CLUSTER_NAMESPACE, found.metadata.name)
         own = found.with_spec(
             sync_mode=PUSH,
@@ -103,20 +105,17 @@ class Mirror:
 
     def _list_works(self, items: Iterable[Document]) -> None:
         """Store all Works. A status that differs from the reported one, after an outage, is reported again."""
-        found = [work for work in map(_work, items) if work is not None]
-        for work in found:
+        listed = list(items)
+        for work in filter(None, (_object(WORK, item) for item in listed)):
             self._store.mirror(work)
             kept = self._store.objects.get(work.ref)
             if kept is not None and not same(_status(kept), _status(work)):
                 self._store.outgoing[work.ref] = None
-        named = {work.ref for work in found}
         namespace = execution_namespace(self._control_plane.cluster)
-        for work in self._store.list(WORK, namespace=namespace):
-            if work.ref not in named:
-                self._store.forget(work.ref)
+        self._forget_others(self._store.list(WORK, namespace=namespace), listed)
 
     def _change_work(self, type_: str, item: Document) -> None:
-        work = _work(item)
+        work = _object(WORK, item)
         if work is None:
             return
         if type_ == "DELETED":
@@ -125,20 +124,27 @@ class Mirror:
             self._store.mirror(work)
 
     def _list_rules(self, key: str, items: Iterable[Document]) -> None:
-        found = [_object(key, item) for item in items]
-        for rule in found:
+        listed = list(items)
+        for rule in filter(None, (_object(key, item) for item in listed)):
             self._store.mirror(rule)
-        for ref in {rule.ref for rule in self._store.list(key)} - {rule.ref for rule in found}:
-            self._store.forget(ref)
+        self._forget_others(self._store.list(key), listed)
         self.use_rules()
 
     def _change_rule(self, key: str, type_: str, item: Document) -> None:
         rule = _object(key, item)
+        if rule is None:
+            return
         if type_ == "DELETED":
             self._store.forget(rule.ref)
         else:
             self._store.mirror(rule)
         self.use_rules()
+
+    def _forget_others(self, known: Iterable[Any], listed: Iterable[Document]) -> None:
+        """Forget the known objects that are not listed. An object that cannot be read is listed as well."""
+        names = {(item.get("metadata") or {}).get("name") for item in listed}
+        for ref in [obj.ref for obj in known if obj.metadata.name not in names]:
+            self._store.forget(ref)
 
     def use_rules(self) -> None:
         """Bring the registries of this process up to date."""
@@ -151,21 +157,19 @@ class Mirror:
         INTERPRETERS.set_rules(self._store.list(INTERPRETER_CUSTOMIZATION), hooks)
 
 
-def _work(item: Document) -> Any:
-    """Return a Work; None: this version of the agent cannot read it, which must not stop the others."""
-    try:
-        return _object(WORK, item)
-    except msgspec.ValidationError as error:
-        name = (item.get("metadata") or {}).get("name")
-        log.error("the Work %s cannot be read and stays as it was: %s; update the agent", name, error)
-        return None
-
-
 def _object(key: str, item: Document) -> Any:
-    """Return the object of a document. Lists leave apiVersion and kind out."""
+    """Return the object of a document; None: this version of the agent cannot read it, which must not stop the others.
+
+    Lists leave apiVersion and kind out.
+    """
     resource = KINDS[key].resource
     api_version = f"{resource.group}/{resource.version}" if resource.group else resource.version
-    return decode(KINDS[key], orjson.dumps({"apiVersion": api_version, "kind": resource.kind, **item}))
+    try:
+        return decode(KINDS[key], orjson.dumps({"apiVersion": api_version, "kind": resource.kind, **item}))
+    except msgspec.ValidationError as error:
+        name = (item.get("metadata") or {}).get("name")
+        log.error("the %s %s cannot be read and stays as it was: %s; update the agent", resource.kind, name, error)
+        return None
 
 
 def _status(work: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import stat
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +18,7 @@ from apps.agent.certificates import renewal
 from apps.agent.control_plane import ControlPlane
 from apps.agent.credentials import Access, Unusable, read, write
 from apps.agent.disk import Disk
+from apps.agent.mirror import Mirror
 from apps.agent.process import MemoryHost
 from apps.agent.registration import NotTrusted, authority_in, is_registered
 from apps.agent.reports import Reports
@@ -34,6 +35,7 @@ from controlplane.controllers.work_status import WorkStatus
 from controlplane.engine.decision import Decision, Put
 from controlplane.engine.state import Actor
 from controlplane.kind import text_of
+from controlplane.kinds import INTERPRETER_CUSTOMIZATION
 from controlplane.kinds.work import ManifestStatus, Work
 from controlplane.kinds.work import WorkStatus as Status
 from controlplane.settings import Settings
@@ -304,3 +306,49 @@ def test_reports_of_a_work_after_many_others_are_one_write(tmp_path: Path) -> No
 )
 def test_a_report_long_after_a_write_of_many_does_not_wait_for_others(marked: int, since: float, pause: float) -> None:
     assert pause_after(marked, since) == pytest.approx(pause)
+
+
+class Listing(ControlPlane):
+    """A control plane that answers each watch with these lists, one after the other."""
+
+    def __init__(self, folder: Path, lists: dict[str, list[list[dict[str, Any]]]]) -> None:
+        super().__init__(Access(server="http://127.0.0.1"), "edge", folder)
+        self.lists = lists
+
+    async def follow(
+        self,
+        path: str,
+        listed: Callable[[list[dict[str, Any]]], Awaitable[None]],
+        changed: Callable[[str, dict[str, Any]], Awaitable[None]],
+    ) -> None:
+        for items in self.lists[path.rpartition("/")[2]]:
+            await listed(items)
+            for item in items:
+                await changed("MODIFIED", item)
+
+
+def test_what_an_agent_cannot_read_stays_as_it_was_and_stops_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a newer control plane, for example."""
+    first, other = (orjson.loads(text_of(work(name))) for name in ("web", "db"))
+    rule = {"metadata": {"name": "r"}, "spec": {"target": {"apiVersion": "a.io/v1", "kind": "A"}}}
+    kept = store(tmp_path)
+
+    async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+        return function(*arguments)
+
+    async def followed(works: list[dict[str, Any]], rules: list[dict[str, Any]]) -> list[str]:
+        plane = Listing(tmp_path, {"works": [works], "resourceinterpretercustomizations": [rules]})
+        mirror = Mirror(kept, plane, Access(server="http://127.0.0.1"), in_thread=in_thread)
+        await mirror.works()
+        await mirror.rules(INTERPRETER_CUSTOMIZATION)
+        await plane.close()
+        return sorted(ref.name for ref in kept.objects)
+
+    assert asyncio.run(followed([first, other], [rule])) == ["db", "r", "web"]
+    before = dict(kept.objects)
+    asyncio.run(followed([{**first, "spec": {"workload": 1}}, other], [{**rule, "spec": 1}]))
+    assert kept.objects == before
+    assert "the ResourceInterpreterCustomization r cannot be read and stays as it was" in caplog.text
+    assert asyncio.run(followed([first], [])) == ["web"]
