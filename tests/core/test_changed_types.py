@@ -15,6 +15,7 @@ from controlplane.kind import KINDS
 from controlplane.kinds.policy import ResourceSelector
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import WorkStatus
+from controlplane.kinds.work.rules import agent_work_faults
 from controlplane.propagation.definitions import kinds_of
 from controlplane.settings import Settings
 from controlplane.wire.cel.rules import RuledNode, violations
@@ -108,6 +109,7 @@ def test_a_work_of_a_user_gets_a_generation_so_that_it_is_applied() -> None:
     changed = admit_update(kind, document(True), made, **GIVEN).object
 
     assert changed.metadata.generation == made.metadata.generation + 1
+    assert [cause.field for cause in agent_work_faults(changed, made)] == ["spec"]
 
 
 def test_a_reported_status_reaches_the_binding() -> None:

@@ -44,7 +44,7 @@ def agent_work_faults(new: Work, old: Work) -> list[Cause]:
             ("metadata.ownerReferences", (old.metadata.owner_references,), new.metadata.owner_references),
             ("spec", (old.spec, completed.spec), new.spec),
         )
-        if after not in allowed
+        if not any(same(after, value) for value in allowed)
     ]
     before, after = old.metadata.finalizers, new.metadata.finalizers
     freed = tuple(finalizer for finalizer in before if finalizer != WORK_FINALIZER)
