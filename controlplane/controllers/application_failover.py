@@ -10,17 +10,19 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref
-from controlplane.controllers.reads.binding_groups import applications
+from controlplane.controllers.reads.binding_groups import applications, workload_groups
 from controlplane.engine.controller import Controller, Ownership, cursor_after, page
 from controlplane.engine.decision import Decision, Drop, Event, Put, Save
-from controlplane.engine.state import State, Watch
+from controlplane.engine.state import ReservedCapacity, State, Watch
 from controlplane.eviction.application_failover import (
     ApplicationFailoverDecision,
     decide_application_failover,
     workload_version,
 )
+from controlplane.eviction.application_refuge import ApplicationRefuge
 from controlplane.eviction.colocated_failover import (
     ClustersLeft,
     application_to_follow,
@@ -28,26 +30,46 @@ from controlplane.eviction.colocated_failover import (
     with_following_tasks,
 )
 from controlplane.eviction.purge import in_one_edit
-from controlplane.kinds import BINDINGS, RESOURCE_BINDING
+from controlplane.eviction.refuge import Reservation
+from controlplane.eviction.scheduler_dry_run import SchedulerDryRun
+from controlplane.insight.failure_outlook import Situation, dry_run_of
+from controlplane.kinds import BINDINGS, CLUSTER, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.binding.colocation_index import application
 from controlplane.kinds.binding.origin import with_departures
-from controlplane.kinds.rows import UnhealthyCopies
+from controlplane.kinds.rows import CapacityReservation, UnhealthyCopies
 from controlplane.propagation.bindings import template_ref
+from controlplane.scheduling.batch import may_depend_on_capacity
+from controlplane.scheduling.ledger import RESERVATION_EXPIRY
 from controlplane.settings import Settings
 
 RETRY = timedelta(seconds=30)
+LONGEST_RETRY = timedelta(seconds=300)
+RETRIES_PER_WAIT = 10  # a copy without a refuge is checked again after the time it has been unhealthy, divided by this
 PARTS = "Parts"  # kind of a fan-out origin: an application of which one part was evicted from a cluster
 
 
 class ApplicationFailoverSnapshot(msgspec.Struct, frozen=True):
-    """A binding with what is stored about its unhealthy copies, and the other parts of its application."""
+    """A binding with what is stored about its unhealthy copies, and the other parts of its application.
+
+    `situation` None: no copy of the binding may be evicted now, so that the scheduler is not asked. `dry_run`: the one
+    of the batch, so that two bindings do not count on the same capacity; None: `decide` makes one.
+    """
 
     subject: Binding
     row: UnhealthyCopies  # since when which copies are unhealthy, and the clusters they were evicted from
     version: str = ""  # digest of the workload that is to run
     parts: Sequence[Binding] = ()  # the bindings of the same application
     moves: ClustersLeft = {}  # the clusters that each part was evicted from
+    situation: Situation | None = None
+    dry_run: SchedulerDryRun | None = None
+
+    @property
+    def may_leave(self) -> bool:
+        """Whether a copy may be due: it was unhealthy before, or it follows another part."""
+        binding = self.subject
+        counted = (name for name in self.row.since if binding.spec.target(name) and not binding.spec.task(name))
+        return any(counted) or bool(clusters_to_follow_from(binding, self.parts, self.moves))
 
 
 def _has_application_failover(binding: Binding | None) -> bool:
@@ -88,7 +110,7 @@ class ApplicationFailover(Controller):
     )
     owns = Ownership(
         dict.fromkeys(BINDINGS, ("spec.clusters", "spec.graceful_eviction_tasks", "metadata.annotations")),
-        rows=(UnhealthyCopies,),
+        rows=(UnhealthyCopies, CapacityReservation),
     )
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
@@ -110,9 +132,17 @@ class ApplicationFailover(Controller):
             for ref, binding in bindings.items()
             if _has_application_failover(binding)
         }
-        return [
+        snapshots = [
             self._snapshot(bindings[ref], rows, versions.get(ref, ""), parts) if ref in bindings else None
             for ref in refs
+        ]
+        asking = [snapshot.subject for snapshot in snapshots if snapshot is not None and snapshot.may_leave]
+        if not asking:
+            return snapshots
+        situation = _situation(state, asking, parts)
+        return [
+            replace(snapshot, situation=situation) if snapshot is not None and snapshot.may_leave else snapshot
+            for snapshot in snapshots
         ]
 
     def _snapshot(
@@ -130,6 +160,21 @@ class ApplicationFailover(Controller):
             binding, row(binding), version, parts, {str(part.ref): tuple(row(part).moves) for part in parts}
         )
 
+    def decide_all(
+        self,
+        snapshots: Sequence[ApplicationFailoverSnapshot],
+        settings: Settings,
+        *,
+        now: datetime,
+        answer: Any = None,
+    ) -> list[Decision | Exception]:
+        """Return the decisions. What one of them reserves is not free for the next."""
+        situation = next((one.situation for one in snapshots if one.situation is not None), None)
+        if situation is not None:
+            dry_run = dry_run_of(situation, settings)
+            snapshots = [replace(snapshot, dry_run=dry_run) for snapshot in snapshots]
+        return super().decide_all(snapshots, settings, now=now, answer=answer)
+
     def decide(
         self, snapshot: ApplicationFailoverSnapshot, settings: Settings, *, now: datetime, answer: Any = None
     ) -> Decision:
@@ -139,11 +184,13 @@ class ApplicationFailover(Controller):
         stored = snapshot.row
         if stored.version not in ("", snapshot.version):
             stored = UnhealthyCopies(stored.key)  # the health of another version says nothing about this one
-        found = decide_application_failover(old, stored.since, settings, moves=stored.moves, now=now)
-        new, missing_for_parts = with_following_tasks(
-            found.binding, clusters_to_follow_from(found.binding, snapshot.parts, snapshot.moves), settings, now=now
-        )
-        missing = found.missing | missing_for_parts
+        refuge = _refuge(snapshot, settings, now=now)
+        find = None if refuge is None else refuge.find
+        found = decide_application_failover(old, stored.since, settings, moves=stored.moves, find_refuge=find, now=now)
+        follow = clusters_to_follow_from(found.binding, snapshot.parts, snapshot.moves)
+        new, missing, held = with_following_tasks(found.binding, follow, settings, find_refuge=find, now=now)
+        missing, held = found.missing | missing, found.held | held
+        reserved = Reservation() if refuge is None or new is old else refuge.reserve()
         rows: tuple[Save | Drop, ...] = ()
         row = UnhealthyCopies(snapshot.row.key, found.since, snapshot.version, found.left)
         if not found.since and not found.left:
@@ -152,15 +199,50 @@ class ApplicationFailover(Controller):
             rows = (Save(row),)
         wakes = [found.wake_at] if found.wake_at is not None else []
         wakes += [now + RETRY] if missing else []
+        wakes += [now + _retry_after(found.since.get(name, now), now=now) for name in held]
         return Decision(
             changes=(
                 *((Put(with_departures(in_one_edit(old, new), old, now=now), old),) if new is not old else ()),
                 *rows,
+                *map(Save, reserved.reservations),
             ),
-            events=(*_eviction_events(old, new), *_held_events(old, missing), *_stopped_events(old, found)),
+            events=(*_eviction_events(old, new), *_held_events(old, missing, held), *_stopped_events(old, found)),
+            capacity_guards=reserved.capacity_guards,
             wake_at=min(wakes, default=None),
             reason="ApplicationFailover",
         )
+
+
+def _situation(state: State, bindings: Sequence[Binding], parts: Mapping[str, Sequence[Binding]]) -> Situation:
+    """Return the state of the fleet that refuges of these bindings depend on."""
+    needs_capacity = any(may_depend_on_capacity(binding.spec) for binding in bindings)
+    names = sorted(str(binding.ref) for binding in bindings)
+    return Situation(
+        tuple(state.list(CLUSTER)),
+        reserved_capacity=state.reserved_capacity(within=RESERVATION_EXPIRY, bindings=names)
+        if needs_capacity
+        else ReservedCapacity(),
+        applications=parts,
+        groups=workload_groups(state, bindings),
+    )
+
+
+def _refuge(snapshot: ApplicationFailoverSnapshot, settings: Settings, *, now: datetime) -> ApplicationRefuge | None:
+    """Return what finds the refuge of the binding; None: no copy may be evicted now."""
+    situation = snapshot.situation
+    if situation is None:
+        return None
+    clusters = {cluster.metadata.name: cluster for cluster in situation.clusters}
+    dry_run = snapshot.dry_run or dry_run_of(situation, settings)
+    return ApplicationRefuge(snapshot.subject, dry_run, clusters, settings, now=now)
+
+
+def _retry_after(since: datetime, *, now: datetime) -> timedelta:
+    """Return how long to wait before a refuge is sought again. No change of the binding reports a free cluster.
+
+    The wait grows with the time that the copy has been unhealthy.
+    """
+    return max(RETRY, min((now - since) / RETRIES_PER_WAIT, LONGEST_RETRY))
 
 
 def _eviction_events(old: Binding, new: Binding) -> Iterable[Event]:
@@ -181,7 +263,11 @@ def _stopped_events(binding: Binding, found: ApplicationFailoverDecision) -> Ite
         yield Event(binding, "ApplicationFailoverStopped", message, warning=True)
 
 
-def _held_events(old: Binding, missing: dict[str, str]) -> Iterable[Event]:
+def _held_events(old: Binding, missing: Mapping[str, str], held: Mapping[str, str]) -> Iterable[Event]:
+    """Yield why copies stay. `missing`: their state could not be read. `held`: there is no refuge."""
     for name, problem in sorted(missing.items()):
         message = f"stays on cluster {name} although unhealthy, because the state to carry over is missing: {problem}"
+        yield Event(old, "EvictionHeld", message, warning=True)
+    for name, why in sorted(held.items()):
+        message = f"stays on cluster {name}, because no other cluster can take the copy: {why}"
         yield Event(old, "EvictionHeld", message, warning=True)

@@ -11,7 +11,7 @@ healthy for longer than the toleration time after its last move.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from controlplane import interpret
 from controlplane.apimachinery.times import later
 from controlplane.eviction.purge import with_task
+from controlplane.eviction.refuge import Refuge
 from controlplane.eviction.state_preservation import PreservedState, read_state
 from controlplane.kinds.binding import APPLICATION_FAILURE, HEALTHY, UNHEALTHY, UNKNOWN, Binding
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, NEVER, ApplicationFailoverBehavior
@@ -33,13 +34,16 @@ NAMESPACED, CLUSTER_SCOPED = (
 DEFAULT_TOLERATION_SECONDS = 300
 MAX_CLUSTERS_LEFT = 2  # clusters that one version is evicted from
 
+FindRefuge = Callable[[Binding, str], Refuge]
+"""Finds the refuge of a copy on a cluster. The binding has the tasks of the copies that are evicted with it."""
+
 
 class ApplicationFailoverDecision(msgspec.Struct, frozen=True):
     """The decision for one binding: the binding with new tasks, the unhealthy copies, and when to check again.
 
     `since`: since when each copy is unhealthy. `missing`: per cluster, why state could not be read; the copy stays
     there. `left`: the clusters that this version has left. `stays`: clusters that it would leave but for the limit of
-    two.
+    two. `held`: per cluster, why there is no refuge for the copy; it stays there [refuge-first].
     """
 
     binding: Binding
@@ -48,6 +52,7 @@ class ApplicationFailoverDecision(msgspec.Struct, frozen=True):
     missing: dict[str, str] = {}
     left: dict[str, datetime] = {}
     stays: tuple[str, ...] = ()
+    held: dict[str, str] = {}
 
 
 def workload_version(template: Template | None) -> str:
@@ -63,12 +68,13 @@ def decide_application_failover(
     settings: Settings,
     *,
     moves: Mapping[str, datetime] | None = None,
+    find_refuge: FindRefuge | None = None,
     now: datetime,
 ) -> ApplicationFailoverDecision:
     """Return what application failover does about a binding now.
 
     `since`: since when each copy is unhealthy. `moves`: when copies of the present version of the
-    workload left which cluster.
+    workload left which cluster. `find_refuge` None: the scheduler is not asked, and copies leave without a refuge.
     """
     behaviour = None if binding.spec.failover is None else binding.spec.failover.application
     if behaviour is None or not binding.spec.propagate_deps:
@@ -102,19 +108,38 @@ def decide_application_failover(
         settled = later(max(left.values()), toleration)
         left = {} if now > settled else left
         wakes += [settled + timedelta(microseconds=1)] if left else []
-    after, missing, stays = binding, dict[str, str](), list[str]()
+    found = ApplicationFailoverDecision(binding, unhealthy_since, min(wakes, default=None), left=left)
+    return _with_evictions(found, due, behaviour, settings, find_refuge=find_refuge, now=now)
+
+
+def _with_evictions(
+    found: ApplicationFailoverDecision,
+    due: Iterable[str],
+    behaviour: ApplicationFailoverBehavior,
+    settings: Settings,
+    *,
+    find_refuge: FindRefuge | None,
+    now: datetime,
+) -> ApplicationFailoverDecision:
+    """Return the decision with the copies evicted that are due, as far as nothing keeps them where they are."""
+    before = after = found.binding
+    missing, held, stays = dict[str, str](), dict[str, str](), list[str]()
+    since, left = dict(found.since), dict(found.left)
     for name in due:
         if len(left) >= MAX_CLUSTERS_LEFT:
             stays.append(name)
             continue
-        state = state_to_preserve(binding, name, behaviour, settings)
+        if find_refuge is not None and not (refuge := find_refuge(after, name)).found:
+            held[name] = refuge.why
+            continue
+        state = state_to_preserve(before, name, behaviour, settings)
         if state.problem and settings.state_preservation_on_missing == "Hold":
             missing[name] = state.problem
             continue
-        after = with_application_task(after, binding, name, behaviour, state, now=now)
-        unhealthy_since.pop(name)
+        after = with_application_task(after, before, name, behaviour, state, now=now)
+        since.pop(name)
         left[name] = now
-    return ApplicationFailoverDecision(after, unhealthy_since, min(wakes, default=None), missing, left, tuple(stays))
+    return replace(found, binding=after, since=since, missing=missing, left=left, stays=tuple(stays), held=held)
 
 
 def _all_targets_healthy(binding: Binding) -> bool:

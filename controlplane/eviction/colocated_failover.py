@@ -43,14 +43,23 @@ def clusters_to_follow_from(binding: Binding, parts: Iterable[Binding], moves: C
 
 
 def with_following_tasks(
-    binding: Binding, clusters: Mapping[str, str], settings: Settings, *, now: datetime
-) -> tuple[Binding, dict[str, str]]:
-    """Return a binding with tasks for clusters that it leaves to follow others, and where missing state keeps it."""
+    binding: Binding,
+    clusters: Mapping[str, str],
+    settings: Settings,
+    *,
+    find_refuge: application_failover.FindRefuge | None = None,
+    now: datetime,
+) -> tuple[Binding, dict[str, str], dict[str, str]]:
+    """Return a binding with tasks for clusters that it leaves to follow others, where missing state keeps it, and where
+    it stays because there is no refuge. `find_refuge`: as in `decide_application_failover`."""
     behaviour = None if binding.spec.failover is None else binding.spec.failover.application
     if behaviour is None:
-        return binding, {}
-    after, missing = binding, dict[str, str]()
+        return binding, {}, {}
+    after, missing, held = binding, dict[str, str](), dict[str, str]()
     for cluster, leader in clusters.items():
+        if find_refuge is not None and not (refuge := find_refuge(after, cluster)).found:
+            held[cluster] = refuge.why
+            continue
         state = application_failover.state_to_preserve(binding, cluster, behaviour, settings)
         if state.problem and settings.state_preservation_on_missing == "Hold":
             missing[cluster] = state.problem
@@ -59,7 +68,7 @@ def with_following_tasks(
         after = application_failover.with_application_task(
             after, binding, cluster, behaviour, state, message=message, now=now
         )
-    return after, missing
+    return after, missing, held
 
 
 def _clusters_left(binding: Binding, moves: Iterable[str] = ()) -> Sequence[str]:

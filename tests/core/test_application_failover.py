@@ -8,8 +8,14 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from controlplane.eviction.application_failover import decide_application_failover, workload_version
+from controlplane.eviction.application_failover import (
+    decide_application_failover,
+    with_application_task,
+    workload_version,
+)
+from controlplane.eviction.state_preservation import PreservedState
 from controlplane.kinds.binding import AggregatedStatusItem, Binding, TargetCluster
+from controlplane.kinds.cluster import Taint
 from controlplane.kinds.policy import (
     DIRECTLY,
     GRACEFULLY,
@@ -24,7 +30,7 @@ from controlplane.kinds.rows import UnhealthyCopies
 from controlplane.kinds.template import Template
 from controlplane.settings import GATES, Settings
 from tests.builders.objects import START, binding, cluster
-from tests.builders.placements import duplicated
+from tests.builders.placements import by_room, by_weight, duplicated
 from tests.core.fleet_story import Story
 
 MEMBERS = tuple(cluster(f"member{number}") for number in (1, 2, 3))
@@ -261,14 +267,101 @@ def test_a_version_that_became_healthy_counts_from_the_start() -> None:
 
 
 def _everywhere_unhealthy(mode: str = GRACEFULLY) -> UnhealthyMembers:
-    """Return a fleet in which a workload has left both clusters that it may run on, and was placed nowhere else."""
+    """Return a fleet in which a workload has left both clusters that it may run on: its refuge was lost meanwhile."""
     one = app(mode).with_spec(placement=duplicated("member1", "member2", least=1, most=2))
+    before = one.with_spec(clusters=(TargetCluster("member1", 2), TargetCluster("member2", 2)))
+    behaviour = before.spec.failover.application if before.spec.failover else None
+    assert behaviour is not None
+    left = ("member1", "member2")
+    items = tuple(AggregatedStatusItem(name, applied=True, health="Unhealthy") for name in left)
+    after = before.with_status(aggregated_status=items)
+    for name in left:
+        after = with_application_task(after, before, name, behaviour, PreservedState(), now=START)
+    story = UnhealthyMembers(after)
+    row = UnhealthyCopies(str(after.ref), {}, workload_version(None), dict.fromkeys(left, START))
+    story.save(row)
+    story.pass_seconds(1)
+    assert (story.placed("web"), story.leaving("web")) == ({}, ["member1", "member2"])
+    return story
+
+
+@pytest.mark.parametrize("mode", [GRACEFULLY, DIRECTLY, NEVER])
+def test_a_copy_stays_while_no_other_cluster_can_take_it(mode: str) -> None:
+    one = app(mode).with_spec(placement=duplicated("member1", "member2", least=1, most=1))
+    story = UnhealthyMembers(one)
+    story.taint("member2", Taint("full", "NoSchedule"))
+    story.report("member1", "Unhealthy")
+
+    story.pass_seconds(600)
+
+    assert (story.placed("web"), story.leaving("web")) == ({"member1": 2}, [])
+    (why,) = story.events("EvictionHeld")
+    assert "no other cluster can take the copy" in why.message
+
+    story.untaint("member2")
+    story.pass_seconds(61)
+
+    assert story.placed("web") == {"member2": 2}
+
+
+def test_a_copy_is_no_refuge_if_it_is_unhealthy_too() -> None:
+    """Both copies are unhealthy and the policy demands one cluster: neither copy is removed for the other."""
+    one = app(DIRECTLY).with_spec(placement=duplicated("member1", "member2", least=1, most=2))
+    story = UnhealthyMembers(one.with_spec(clusters=(TargetCluster("member1", 2), TargetCluster("member2", 2))))
+    story.report("member1", "Unhealthy")
+    story.pass_seconds(30)
+    story.report("member2", "Unhealthy")
+
+    story.pass_seconds(120)
+
+    assert story.placed("web") == {"member1": 2, "member2": 2}
+
+
+def test_replicas_are_not_moved_to_a_copy_that_is_unhealthy_too() -> None:
+    placement = by_weight(member1=1, member2=1)
+    one = app(DIRECTLY).with_spec(placement=placement, replicas=4)
     story = UnhealthyMembers(one.with_spec(clusters=(TargetCluster("member1", 2), TargetCluster("member2", 2))))
     for name in ("member1", "member2"):
         story.report(name, "Unhealthy")
-    story.pass_seconds(62)
-    assert (story.placed("web"), story.leaving("web")) == ({}, ["member1", "member2"])
-    return story
+
+    story.pass_seconds(120)
+
+    assert story.placed("web") == {"member1": 2, "member2": 2}
+
+
+def test_a_copy_without_a_refuge_keeps_no_other_copy_from_leaving() -> None:
+    """Of both copies only the smaller one fits on member3."""
+    one = app(DIRECTLY).with_spec(placement=by_room("member1", "member2", "member3"), replicas=5)
+    one = one.with_spec(clusters=(TargetCluster("member1", 4), TargetCluster("member2", 1)))
+    items = tuple(AggregatedStatusItem(name, applied=True, health="Unhealthy") for name in ("member1", "member2"))
+    requests = binding("web", None, cpu="1").spec.replica_requirements
+    ill = one.with_spec(replica_requirements=requests).with_status(aggregated_status=items)
+    rooms = {"member1": 0, "member2": 0, "member3": 2}
+    story = Story(*(cluster(name, room=room) for name, room in rooms.items()), ill, settings=GATE_OFF)
+
+    story.pass_seconds(61)
+
+    assert story.placed("web") == {"member1": 4, "member3": 1}
+
+
+def test_two_copies_do_not_leave_for_the_same_free_capacity() -> None:
+    """member2 has room for one of the two workloads; the other one stays where it is."""
+    behaviour = FailoverBehavior(application=ApplicationFailoverBehavior(DecisionConditions(60), DIRECTLY))
+    copies = [
+        binding(name, by_room("member1", "member2"), on={"member1": 2}, cpu="1").with_spec(
+            failover=behaviour, propagate_deps=True
+        )
+        for name in ("web", "api")
+    ]
+    ill = [
+        one.with_status(aggregated_status=(AggregatedStatusItem("member1", applied=True, health="Unhealthy"),))
+        for one in copies
+    ]
+    story = Story(cluster("member1", room=10), cluster("member2", room=3), *ill, settings=GATE_OFF)
+
+    story.pass_seconds(61)
+
+    assert sorted(map(str, (story.placed("web"), story.placed("api")))) == ["{'member1': 2}", "{'member2': 2}"]
 
 
 def test_a_copy_that_is_healthy_again_stays_if_no_other_cluster_was_found() -> None:

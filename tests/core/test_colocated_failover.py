@@ -25,6 +25,7 @@ from controlplane.kinds.policy import (
 )
 from controlplane.settings import GATES, Settings
 from tests.builders.objects import START, leaving
+from tests.builders.placements import duplicated
 from tests.core.fleet_story import Story
 from tests.core.test_colocation import part, serving
 
@@ -89,13 +90,28 @@ def test_what_has_no_pods_follows_the_last_that_does_and_all_do_where_the_policy
 
 
 def test_no_part_follows_one_that_has_no_place() -> None:
-    fleet = story(*online("server", "front"), members=1)
+    (server, front) = online("server", "front")
+    gone = server.with_spec(clusters=(), graceful_eviction_tasks=(leaving(HOME, reason=APPLICATION_FAILURE),))
+    fleet = story(gone, front, members=1)
 
-    becomes_unhealthy(fleet, "server")
+    fleet.pass_seconds(1)
 
     assert fleet.leaving("server") == [HOME]
     assert fleet.leaving("front") == []
     assert set(fleet.placed("front")) == {HOME}
+
+
+def test_a_part_that_no_other_cluster_can_take_does_not_follow() -> None:
+    """The server has a new place; the database may only run on its present cluster."""
+    (server, database) = online("server", "database", mode=DIRECTLY, **{TOGETHER_ANNOTATION: "true"})
+    fleet = story(server, database.with_spec(placement=duplicated(HOME, least=1, most=1)))
+
+    becomes_unhealthy(fleet, "server")
+    fleet.pass_seconds(60)
+
+    assert HOME not in fleet.placed("server")
+    assert set(fleet.placed("database")) == {HOME}
+    assert any("no other cluster can take the copy" in event.message for event in fleet.events("EvictionHeld"))
 
 
 def test_a_part_without_application_failover_of_its_own_stays() -> None:
@@ -120,7 +136,7 @@ def test_a_part_whose_state_is_missing_follows_only_where_it_may_go_without(miss
         feature_gates={**GATES, "StatefulFailoverInjection": True}, state_preservation_on_missing=missing
     )
 
-    after, held = with_following_tasks(front, {"first": "server"}, settings, now=START)
+    after, held, _ = with_following_tasks(front, {"first": "server"}, settings, now=START)
 
     assert [task.from_cluster for task in after.spec.graceful_eviction_tasks] == leaves
     assert list(held) == ([] if leaves else ["first"])

@@ -158,7 +158,7 @@ def application_failover(size: int) -> Case:
         for one in bound(size, spare=2)
     ]
     rows = [UnhealthyCopies(str(one.ref), {"spare": LONG_AGO}) for one in found]
-    return Case([*found, *rows], refs(found), 2 * size)
+    return Case([*clusters("spare", "other"), *found, *rows], refs(found), 2 * size)
 
 
 def eviction_pending(size: int) -> Case:
