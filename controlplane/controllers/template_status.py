@@ -26,15 +26,22 @@ from controlplane.wire.structural import with_required
 
 
 class TemplateStatusSnapshot(Struct, frozen=True):
-    """A template and its binding."""
+    """A template and its binding. `binding` None: it was deleted, so that no member has a copy."""
 
     subject: Template
-    binding: Binding
+    binding: Binding | None
 
 
 def _binding_changed(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
-    """A template is due when the aggregated status of its binding changed, or the binding is for a new template now."""
-    if old is None or new is None:
+    """A template is due when the aggregated status of its binding changed, or the binding is for a new template now.
+
+    It is also due when a binding with such a status is gone, because no member has a copy then.
+    """
+    if old is None:
+        return
+    if new is None:
+        if old.status.aggregated_status:
+            yield bindings.template_ref(old)
         return
     recreated = old.spec.resource.uid != new.spec.resource.uid
     if recreated or not same(old.status.aggregated_status, new.status.aggregated_status):
@@ -56,9 +63,8 @@ class TemplateStatus(Controller):
         templates = state.get(refs)
         found = state.get([bindings.binding_ref(ref) for ref in refs])
         return [
-            TemplateStatusSnapshot(template, binding)
+            TemplateStatusSnapshot(template, found.get(bindings.binding_ref(ref)))
             if (template := templates.get(ref)) is not None
-            and (binding := found.get(bindings.binding_ref(ref))) is not None
             else None
             for ref in refs
         ]
@@ -72,13 +78,13 @@ class TemplateStatus(Controller):
         self, snapshot: TemplateStatusSnapshot, settings: Settings, *, now: datetime, answer: Any = None
     ) -> Decision:
         template, binding = snapshot.subject, snapshot.binding
-        items = binding.status.aggregated_status
+        items = () if binding is None else binding.status.aggregated_status
         interpreter = interpret.interpreter_for(template.api_version, template.kind)
         rule = interpreter.aggregate
         if rule is None or (not items and not template.status):
             return NOTHING
         doc, counted = _document(template), aggregation.counting(items, final=interpreter.final)
-        placed = sum(target.replicas for target in binding.spec.clusters)
+        placed = 0 if binding is None else sum(target.replicas for target in binding.spec.clusters)
         waited = with_conditions(doc, rule(doc, counted, now), counted, placed=placed, now=now)
         status = _complete(template, waited.status)
         if same(status, template.status):

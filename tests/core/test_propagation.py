@@ -73,6 +73,23 @@ def test_what_members_say_is_added_up_on_binding_and_template() -> None:
     assert story.template(web).status["readyReplicas"] == 3
 
 
+def test_a_template_without_policy_has_no_status_of_copies_once_its_binding_was_deleted() -> None:
+    web, online = deployment(), policy("all")
+    story = Story(*MEMBERS, online, web)
+    story.place(web, member1=3)
+    story.report("member1", readyReplicas=3, replicas=3)
+    story.delete(online)
+    assert story.template(web).status["readyReplicas"] == 3
+
+    binding = story.binding(web)
+    assert binding is not None
+    story.delete(binding)
+    story.remove_from_member("member1")
+
+    assert story.binding(web) is None
+    assert "readyReplicas" not in story.template(web).status
+
+
 def test_a_template_that_is_replaced_at_once_has_the_status_of_its_copies() -> None:
     web = deployment()
     story = Story(*MEMBERS, policy("all"), web)
