@@ -29,7 +29,7 @@ from controlplane.eviction.purge import purge_mode, with_task
 from controlplane.eviction.refuge import Reservation
 from controlplane.insight.failure_outlook import Situation, dry_run_of
 from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW
-from controlplane.kinds.binding import Binding
+from controlplane.kinds.binding import DRAINED, Binding
 from controlplane.kinds.binding.origin import with_departures
 from controlplane.kinds.cluster import NO_SCHEDULE, Cluster, Taint
 from controlplane.kinds.drain import DRAIN, FINISHED, PAUSED, RUNNING, STOPPED, Drain, Remaining
@@ -39,7 +39,7 @@ from controlplane.scheduling.ledger import RESERVATION_EXPIRY
 from controlplane.scheduling.question import Groups
 from controlplane.settings import Settings
 
-REASON = "Drain"
+REASON = DRAINED
 PAGE = 200  # bindings read at once; each that leaves writes a binding and two Events, and a transaction takes about 400
 SHOWN = 10  # entries of status.cannotLeave
 CHECK_EVERY = timedelta(seconds=5)

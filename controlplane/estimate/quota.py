@@ -14,7 +14,7 @@ from controlplane.apimachinery.meta import Struct, to_seconds
 from controlplane.apimachinery.quantities import NANO, Quantity, QuantityError
 from controlplane.estimate.request import CPU, bundle_of, request_of
 from controlplane.kinds.binding import (
-    TAINT_UNTOLERATED,
+    EVICTED,
     Binding,
     GracefulEvictionTask,
     ResourceBindingSpec,
@@ -55,7 +55,7 @@ def use_of(binding: Binding | None) -> Use:
 
 
 def use_of_evicted(binding: Binding, reserved: Collection[CapacityReservation], leaving: Collection[str] = ()) -> Use:
-    """Return what the copies request that left lost clusters and are not placed again yet (`evicted_replicas`).
+    """Return what the copies request that were evicted and are not placed again yet (`evicted_replicas`).
 
     The replicas of these copies are placed again, which is no growth.
     """
@@ -63,13 +63,14 @@ def use_of_evicted(binding: Binding, reserved: Collection[CapacityReservation], 
 
 
 def evicted_replicas(binding: Binding, reserved: Collection[CapacityReservation], leaving: Collection[str] = ()) -> int:
-    """Return how many replicas, or sets of components, left lost clusters and are not placed again yet.
+    """Return how many replicas, or sets of components, were evicted and are not placed again yet.
 
-    They are at most what the evictions have reserved, or what the binding has less than before its failover. A refusal
-    ends the reservations. `reserved`: the refuge reservations of the binding. `leaving`: targets that the binding is
-    still to be evicted from.
+    Copies leave lost clusters, clusters where they are unhealthy, and clusters that a Drain empties. The result is at
+    most what the evictions have reserved, or what the binding has less than before its failover. A refusal ends the
+    reservations. `reserved`: the refuge reservations of the binding. `leaving`: targets that the binding is still to be
+    evicted from.
     """
-    tasks = [task for task in binding.spec.graceful_eviction_tasks if task.reason == TAINT_UNTOLERATED]
+    tasks = [task for task in binding.spec.graceful_eviction_tasks if task.reason in EVICTED]
     if not tasks:
         return 0
     last_result = binding.status.last_scheduled_time
@@ -122,7 +123,7 @@ def replicas_before(binding: Binding, evicted: int) -> int:
         return 0
     if spec.placement is not None and spec.placement.divided:
         return evicted + _replicas(spec)
-    return max([task.replicas or 0 for task in spec.graceful_eviction_tasks if task.reason == TAINT_UNTOLERATED])
+    return max([task.replicas or 0 for task in spec.graceful_eviction_tasks if task.reason in EVICTED])
 
 
 def _use(spec: ResourceBindingSpec, count: int) -> Use:

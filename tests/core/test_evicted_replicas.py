@@ -11,6 +11,9 @@ from msgspec.structs import replace
 from controlplane.controllers.reads.namespace_quotas import room_in_quota
 from controlplane.estimate.quota import evicted_replicas, replicas_before, use_of_evicted
 from controlplane.kinds.binding import (
+    APPLICATION_FAILURE,
+    DRAINED,
+    FAILED_BACK,
     TAINT_UNTOLERATED,
     Binding,
     Component,
@@ -60,7 +63,9 @@ WAITING: dict[str, tuple[Binding, list[CapacityReservation], tuple[str, ...], in
         4,
     ),
     "reserved at an unknown time": (evicting(result_at=LATER), refuges(4, made_at=None), (), 0),
-    "a drained copy": (evicting(reason="Drain"), refuges(4), (), 0),
+    "a drained copy": (evicting(reason=DRAINED), refuges(4), (), 4),
+    "an unhealthy copy": (evicting(reason=APPLICATION_FAILURE), refuges(4), (), 4),
+    "a copy that a failback has replaced": (evicting(reason=FAILED_BACK), refuges(4), (), 0),
     "less is reserved": (evicting(), refuges(1, 2), (), 3),
     "more is reserved, for the next eviction too": (evicting(), refuges(5), ("member2",), 4),
     "less is reserved than the next eviction needs": (evicting(), refuges(1), ("member2",), 1),

@@ -26,7 +26,9 @@ from controlplane.estimate.quota import changes
 from controlplane.eviction.purge import with_partial_task, with_task
 from controlplane.kinds import BINDINGS
 from controlplane.kinds.binding import (
+    DRAINED,
     SCHEDULED,
+    AggregatedStatusItem,
     Binding,
     Component,
     GracefulEvictionTask,
@@ -36,7 +38,14 @@ from controlplane.kinds.binding import (
 )
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.failback import FAILBACK, Failback, FailbackSpec
-from controlplane.kinds.policy import Placement
+from controlplane.kinds.policy import (
+    DIRECTLY,
+    GRACEFULLY,
+    ApplicationFailoverBehavior,
+    DecisionConditions,
+    FailoverBehavior,
+    Placement,
+)
 from controlplane.kinds.rows import CapacityReservation
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding, cluster, no_execute
@@ -337,6 +346,37 @@ def test_growth_between_two_evictions_of_a_binding_needs_room_in_the_quota() -> 
     assert not {"member1", "member2"} & set(placed)
     assert sum(placed.values()) == 6
     assert outage.scheduled() == "QuotaExceeded"
+
+
+@pytest.mark.parametrize("mode", [GRACEFULLY, DIRECTLY])
+@pytest.mark.parametrize("where", [ONE_COPY, placement(how=DYNAMIC)], ids=["duplicated", "divided"])
+def test_an_unhealthy_copy_in_a_namespace_over_its_quota_is_placed_again(where: Placement, mode: str) -> None:
+    grace = 120 if mode == GRACEFULLY else None
+    behaviour = ApplicationFailoverBehavior(DecisionConditions(5), mode, grace)
+    web = binding("web", where, on={"member1": 4}, replicas=4, cpu="1")
+    web = web.with_spec(failover=FailoverBehavior(application=behaviour), propagate_deps=True)
+    unhealthy = AggregatedStatusItem("member1", applied=True, health="Unhealthy")
+
+    outage = Outage(web.with_status(aggregated_status=(unhealthy,)), cpu="2")
+
+    assert sum(outage.story.placed("web").values()) == 4
+    assert "member1" not in outage.story.placed("web")
+
+
+def test_a_drained_copy_in_a_namespace_over_its_quota_is_placed_again() -> None:
+    web = binding("web", ONE_COPY, on={"member1": 4}, replicas=4, cpu="1")
+    outage = Outage(web, cpu="2")
+    left = with_task(web, "member1", mode=DIRECTLY, reason=DRAINED, producer="", message="", now=outage.story.now)
+
+    old = outage.story.binding("web")
+    departed = origin.with_departures(
+        old.with_spec(clusters=(), graceful_eviction_tasks=left.spec.graceful_eviction_tasks), old, now=outage.story.now
+    )
+    outage.story.store.put(departed, old)
+    outage.story.work()
+
+    assert sum(outage.story.placed("web").values()) == 4
+    assert "member1" not in outage.story.placed("web")
 
 
 @pytest.mark.parametrize("room", [4, 5])

@@ -65,7 +65,8 @@ class TargetCluster(Struct, frozen=True):
     components: tuple[TargetComponent, ...] = ()
 
 
-TAINT_UNTOLERATED, APPLICATION_FAILURE = "TaintUntolerated", "ApplicationFailure"
+TAINT_UNTOLERATED, APPLICATION_FAILURE, DRAINED = "TaintUntolerated", "ApplicationFailure", "Drain"
+EVICTED = frozenset({TAINT_UNTOLERATED, APPLICATION_FAILURE, DRAINED})  # the scheduler places the copy again
 TAINT_MANAGER = "TaintManager"
 FAILED_BACK, PARTLY_FAILED_BACK = (
     "Failback",
