@@ -54,12 +54,15 @@ def without_growth(
 
     If the given verdict adds some there, the targets on them are kept as they are, and only the other replicas are
     placed, on the fleet without these clusters. So the result may contain clusters of two affinity terms or of more
-    regions than a constraint allows, until the next eviction. `hint`: as in `answer`.
+    regions than a constraint allows, until the next eviction. `hint`: as in `answer`. If the targets hold more replicas
+    than are wanted, they keep those that the verdict would move between them.
     """
     staying = tuple([TargetCluster(name, replicas) for name, replicas in question.targets if name in leaving])
     others = question.replicas - sum([target.replicas for target in staying])
-    if others < 0 or not _grows(question, verdict.outcome, leaving):
+    if not _grows(question, verdict.outcome, leaving):
         return verdict
+    if others < 0:
+        return replace(verdict, outcome=_without_exchange(verdict.outcome, staying))
     targets = tuple([target for target in question.targets if target[0] not in leaving])
     without = fleet.cached(("without", leaving), lambda: fleet.without(leaving))
     found = answer(replace(question, targets=targets, replicas=others), without, ledger, settings=settings, hint=hint)
@@ -76,8 +79,30 @@ def _grows(question: Question, outcome: Placed | Refused, leaving: tuple[str, ..
     if division_of(question.placement) == DUPLICATED:
         return False
     held = dict(question.targets)
-    clusters = outcome.clusters if isinstance(outcome, Placed) else outcome.part or ()
-    return any(target.name in leaving and target.replicas > held[target.name] for target in clusters)
+    return any(target.name in leaving and target.replicas > held[target.name] for target in _targets(outcome))
+
+
+def _without_exchange(outcome: Placed | Refused, staying: Iterable[TargetCluster]) -> Placed | Refused:
+    """Return the outcome with no more replicas on any of these targets than it has now. Those that would lose most keep
+    the others, so that the sum is the same.
+
+    Example: member2 has 1 and member3 has 5 of 4 wanted replicas. 2 and 2 becomes 1 and 3.
+    """
+    held = {target.name: target.replicas for target in staying}
+    found = {target.name: target.replicas for target in _targets(outcome)}
+    kept = {name: min(replicas, held.get(name, replicas)) for name, replicas in found.items()}
+    excess = sum(found.values()) - sum(kept.values())
+    for name in sorted(held, key=lambda name: (kept.get(name, 0) - held[name], name)):
+        back = min(excess, held[name] - kept.get(name, 0))
+        kept[name] = kept.get(name, 0) + back
+        excess -= back
+    clusters = tuple(TargetCluster(name, kept[name]) for name in sorted(kept) if kept[name] or name in found)
+    return replace(outcome, clusters=clusters) if isinstance(outcome, Placed) else replace(outcome, part=clusters)
+
+
+def _targets(outcome: Placed | Refused) -> tuple[TargetCluster, ...]:
+    """Return the targets of a result, or of the part that fits."""
+    return outcome.clusters if isinstance(outcome, Placed) else outcome.part or ()
 
 
 def _with(outcome: Placed | Refused, staying: Iterable[TargetCluster]) -> Placed | Refused:

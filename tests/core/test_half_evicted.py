@@ -3,7 +3,7 @@ still to be left."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 import pytest
@@ -209,12 +209,17 @@ def test_lost_clusters_in_two_terms_with_all_replicas_keep_what_they_have_until_
     assert placed == on
 
 
-def test_a_workload_scaled_down_below_what_lost_clusters_hold_has_the_wanted_replicas() -> None:
-    on = {"member2": 3, "member3": 3}
-
-    placed = shares(decided(BY_ROOM, lost(3), member(4), replicas=4, on=on, leaving=("member2", "member3")))
+@pytest.mark.parametrize("groups", [(), TERMS], ids=["one-term", "two-terms"])
+@pytest.mark.parametrize("how", [DYNAMIC, AGGREGATED, EVENLY], ids=["dynamic", "aggregated", "static"])
+@pytest.mark.parametrize("on", [{"member2": 1, "member3": 5}, {"member2": 3, "member3": 3}, {"member2": 5}])
+def test_a_workload_scaled_down_below_what_lost_clusters_hold_moves_no_replicas_between_them(
+    on: dict[str, int], how: ReplicaSchedulingStrategy, groups: Sequence[ClusterAffinityTerm]
+) -> None:
+    where = placement("member2", "member3", how=how) if not groups else placement(how=how, groups=groups)
+    placed = shares(decided(where, lost(3), member(4), replicas=4, on=on, leaving=tuple(on)))
 
     assert sum(placed.values()) == 4
+    assert all(replicas <= on.get(name, replicas) for name, replicas in placed.items())
 
 
 def test_a_scaled_workload_grows_on_the_refuge_only() -> None:
