@@ -123,7 +123,8 @@ class Feeding:
     async def _take(self, watcher: Watcher, event: Event, lines: list[bytes]) -> None:
         """Add the line of an event, unless the stream has seen its version or does not select its object.
 
-        The selectors name the fields of the stored version, so the object is converted after they have selected it.
+        An object is converted after it was selected, or before if only the webhook of its kind makes the fields that
+        the selectors name.
         """
         version = event.change.version
         if version <= watcher.seen:
@@ -131,7 +132,10 @@ class Feeding:
         watcher.seen = version
         if type_ := event.type_for(watcher.stream):
             converted = await in_version(self.pool, watcher.stream, event)
-            lines.append(converted.frame(watcher.stream, type_, definitions=watcher.defines()))
+            if watcher.stream.selects_converted:
+                type_ = converted.type_for(watcher.stream, converted=True)
+            if type_:
+                lines.append(converted.frame(watcher.stream, type_, definitions=watcher.defines()))
 
     async def _read_beside(self, watcher: Watcher) -> None:
         """Read the values that columns show and objects do not contain. Few kinds have such columns."""

@@ -13,8 +13,9 @@ from apps.api.target import Target
 from apps.objects import counts
 from apps.objects import listing as stored
 from apps.objects.store import DjangoStore
-from apps.objects.versions import texts_in_version
+from apps.objects.versions import selects_converted, texts_in_version
 from controlplane.apimachinery.errors import BadRequest, NotFound, TooManyRequests
+from controlplane.kind import Kind
 from controlplane.kinds import EVENT
 from controlplane.wire.request import Choice
 
@@ -65,7 +66,10 @@ def _listed(store: DjangoStore, target: Target, listing: Listing) -> Listed:
         return _at(store, target, listing, listing.start.version, after)
     if listing.match == "Exact":
         return _at(store, target, listing, listing.version, stored.START)
-    page = _newest(target, listing)
+    if selects_converted(target.kind, listing.choice):  # no transaction stays open while a webhook is asked
+        page = _at(store, target, listing, store.current_version(), stored.START)
+    else:
+        page = _newest(target, listing)
     if listing.version > page.version:
         raise TooManyRequests(  # clients retry after this error
             f"Too large resource version: {listing.version}, current: {page.version}", retry_after_seconds=1
@@ -95,7 +99,7 @@ def _newest(target: Target, listing: Listing) -> Listed:
         found = fetch(stored.START, listing.limit + 1 if listing.limit else 0)
         return _counted(target, listing, _cut(found, listing.limit, version))
     with stored.one_snapshot():
-        found, rest = _filtered(fetch, choice, stored.START, listing.limit)
+        found, rest = _filtered(fetch, target.kind, choice, stored.START, listing.limit)
     return _cut(found, listing.limit, version, rest)
 
 
@@ -111,12 +115,16 @@ def _at(store: DjangoStore, target: Target, listing: Listing, version: int, afte
     if listing.choice.is_everything:
         found, rest = fetch(after, listing.limit + 1 if listing.limit else 0), None
     else:
-        found, rest = _filtered(fetch, listing.choice, after, listing.limit)
+        found, rest = _filtered(fetch, target.kind, listing.choice, after, listing.limit)
     return _counted(target, listing, _cut(found, listing.limit, version, rest))
 
 
 def _filtered(
-    fetch: Callable[[tuple[str, str], int], list[stored.Text]], choice: Choice, after: tuple[str, str], limit: int
+    fetch: Callable[[tuple[str, str], int], list[stored.Text]],
+    kind: Kind,
+    choice: Choice,
+    after: tuple[str, str],
+    limit: int,
 ) -> tuple[list[stored.Text], tuple[str, str] | None]:
     """Return up to limit + 1 objects that match the selectors, and where to continue if not all objects were read.
 
@@ -124,12 +132,12 @@ def _filtered(
     list continues. The second value is then the (namespace, name) of the last object read, else None.
     """
     if not limit:
-        return [text for text in fetch(after, 0) if choice.takes(orjson.loads(text.text))], None
+        return _taken(kind, choice, fetch(after, 0)), None
     taken: list[stored.Text] = []
     scanned = 0
     while len(taken) <= limit:
         chunk = fetch(after, _CHUNK)
-        taken += [text for text in chunk if choice.takes(orjson.loads(text.text))]
+        taken += _taken(kind, choice, chunk)
         scanned += len(chunk)
         if len(chunk) < _CHUNK:
             break
@@ -137,6 +145,14 @@ def _filtered(
         if scanned >= MAX_SCANNED:
             return taken[: limit + 1], after
     return taken[: limit + 1], None
+
+
+def _taken(kind: Kind, choice: Choice, chunk: list[stored.Text]) -> list[stored.Text]:
+    """Return the objects that match the selectors. A webhook of a kind converts them first if it makes the fields."""
+    if selects_converted(kind, choice):
+        texts = texts_in_version(kind, [one.text for one in chunk])
+        chunk = [one._replace(text=text) for one, text in zip(chunk, texts, strict=True)]
+    return [one for one in chunk if choice.takes(orjson.loads(one.text))]
 
 
 def _cut(found: list[stored.Text], limit: int, version: int, rest: tuple[str, str] | None = None) -> Listed:

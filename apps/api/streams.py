@@ -26,6 +26,7 @@ from apps.api.renderers import FormRenderer
 from apps.api.target import Target
 from apps.objects.listing import Logged
 from apps.objects.store import DjangoStore
+from apps.objects.versions import selects_converted
 from controlplane.apimachinery.errors import BadRequest, Expired, StatusError
 from controlplane.kind import KINDS, Kind
 from controlplane.kinds import FAILOVER_CONFIGURATION
@@ -61,6 +62,7 @@ class Stream(msgspec.Struct, kw_only=True):
     login: Login | None = None  # the stream ends when this login becomes invalid; None: no login to check
     kind: str
     served: Kind | None = None  # the kind in the version of the stream, if objects may be stored in another
+    selects_converted: bool = False  # objects are converted before they are selected
     defined: Kind | None = None  # the kind as its definition was when the stream began; None: it is no custom kind
     resource: Resource
     choice: Choice
@@ -126,6 +128,7 @@ def watch_response(
         login=login_of(request),
         kind=target.kind.key,
         served=target.kind if target.kind.converts else None,
+        selects_converted=selects_converted(target.kind, listing.choice),
         defined=target.kind if computed is None and KINDS.is_custom(target.kind) else None,
         resource=target.resource,
         choice=listing.choice,

@@ -31,12 +31,15 @@ class Event:
         self._old: Any = None
         self._frames: dict[tuple[str, str, str, bool], bytes] = {}
 
-    def type_for(self, stream: Stream) -> str:
+    def type_for(self, stream: Stream, *, converted: bool = False) -> str:
         """Return the type of the event for a stream. "": the stream does not select the object.
 
         An object that begins to match the selectors is ADDED; an object that no longer matches is DELETED.
+        `converted`: the event is in the version of the stream. Before that, a stream that selects converted objects
+        selects all of its namespace or name.
         """
-        change, choice = self.change, stream.choice
+        change = self.change
+        choice = stream.choice.place if stream.selects_converted and not converted else stream.choice
         if choice.namespace and change.namespace != choice.namespace:
             return ""
         if choice.is_everything:

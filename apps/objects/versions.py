@@ -21,6 +21,7 @@ from controlplane.settings import MemberSettings
 from controlplane.wire.conversion import ConversionFailed, converted, renamed, review_of
 from controlplane.wire.field_versions import Version, Versions, with_metadata
 from controlplane.wire.prune import prune
+from controlplane.wire.request import Choice
 
 Document = dict[str, Any]
 
@@ -55,6 +56,18 @@ def in_version(kind: Kind, documents: Sequence[Document]) -> list[Document]:
             for index, document in zip(part, asked, strict=True):
                 made[index] = prune(document, kind.schema())
     return made
+
+
+def selects_converted(kind: Kind, choice: Choice) -> bool:
+    """Test whether a selector compares fields that only the conversion webhook of a kind makes.
+
+    Its objects are converted before they are selected. Other conversions keep the names of fields that can be selected,
+    or the selector has the stored ones (`Resource.stored_fields`).
+    """
+    if not kind.converts or not choice.selects_content:
+        return False
+    home = KINDS.get(kind.key)
+    return home is not None and home.conversion is not None
 
 
 def texts_in_version(kind: Kind, texts: Sequence[bytes]) -> Sequence[bytes]:

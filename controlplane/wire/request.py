@@ -9,6 +9,7 @@ import msgspec
 
 from controlplane.apimachinery.errors import BadRequest
 from controlplane.apimachinery.selectors import (
+    EVERYTHING,
     FieldSelectorTerm,
     LabelSelector,
     SelectorError,
@@ -85,10 +86,21 @@ class Choice(msgspec.Struct, frozen=True):
         return not self.name and not self.selects
 
     @property
+    def selects_content(self) -> bool:
+        """Test whether the field selector uses a field other than the name and the namespace."""
+        return any(term.field not in _WHICH for term in self.fields)
+
+    @property
+    def place(self) -> Choice:
+        """Return the selection without its selectors."""
+        return Choice(self.namespace, self.name, EVERYTHING, ())
+
+    @property
     def needs_documents(self) -> bool:
         """Test whether documents must be read: a selector uses a field other than the name, or compares numbers."""
-        other = any(term.field not in _WHICH for term in self.fields)
-        return other or any(requirement.operator in ("Gt", "Lt") for requirement in self.labels.match_expressions)
+        return self.selects_content or any(
+            requirement.operator in ("Gt", "Lt") for requirement in self.labels.match_expressions
+        )
 
     def takes(self, document: Document) -> bool:
         """Test whether a document is selected."""

@@ -171,3 +171,66 @@ def test_every_answer_through_a_deprecated_version_has_the_warning(api: Client, 
     assert (page := api.ask("GET", old, accept="text/html")).status == 200
     assert page.headers["warning"] == warning
     assert "warning" not in api.get(new).headers
+
+
+@pytest.fixture
+def by_webhook(api: Client, hooks: HookServer) -> Iterator[str]:
+    """A definition whose webhook makes host and port of v2 of the address of v1, which is stored."""
+    number = next(_numbers)
+    made = definition(1, hooks)
+    made["metadata"]["name"] = f"kinds{number}.{GROUP}"
+    made["spec"]["names"] = {"plural": f"kinds{number}", "kind": f"Kind{number}", "singular": f"kind{number}"}
+    for version, field in zip(made["spec"]["versions"], ("address", "host"), strict=False):
+        version["selectableFields"] = [{"jsonPath": f".spec.{field}"}]
+    assert api.post(DEFINED, made).status == 201
+    for name, address in (("a", "one:80"), ("b", "two:80"), ("c", "one:81")):
+        one = {**thing_of(f"kinds{number}", "v1", address=address), "metadata": {"name": name}}
+        assert api.post(f"/apis/{GROUP}/v1/kinds{number}", one).status == 201
+    yield f"kinds{number}"
+    api.delete(f"/apis/{GROUP}/v1/kinds{number}")
+    assert api.delete(f"{DEFINED}/kinds{number}.{GROUP}").status == 200
+
+
+def names_of(reply: Any) -> list[str]:
+    return [one["metadata"]["name"] for one in reply.document["items"]]
+
+
+def test_a_list_selects_by_the_fields_that_a_webhook_makes(api: Client, by_webhook: str) -> None:
+    path = f"/apis/{GROUP}/v2/{by_webhook}?fieldSelector="
+
+    assert names_of(api.get(f"{path}spec.host=one")) == ["a", "c"]
+    assert names_of(api.get(f"{path}spec.host!=one")) == ["b"]
+    first = api.get(f"{path}spec.host=one&limit=1")
+    assert names_of(first) == ["a"]
+    token = first.document["metadata"]["continue"]
+    assert names_of(api.get(f"{path}spec.host=one&limit=1&continue={token}")) == ["c"]
+    assert names_of(api.get(f"/apis/{GROUP}/v1/{by_webhook}?fieldSelector=spec.address=two:80")) == ["b"]
+
+
+def test_a_deletion_selects_by_the_fields_that_a_webhook_makes(api: Client, by_webhook: str) -> None:
+    assert api.delete(f"/apis/{GROUP}/v2/{by_webhook}?fieldSelector=spec.host!=one").status == 200
+
+    assert names_of(api.get(f"/apis/{GROUP}/v1/{by_webhook}")) == ["a", "c"]
+
+
+def test_a_watch_selects_by_the_fields_that_a_webhook_makes(api: Client, by_webhook: str) -> None:
+    def moved(name: str, address: str) -> None:
+        path, spec = f"/apis/{GROUP}/v1/{by_webhook}/{name}", {"spec": {"address": address}}
+        assert api.patch(path, spec, "application/merge-patch+json").status == 200
+
+    with api.watch(f"/apis/{GROUP}/v2/{by_webhook}", fieldSelector="spec.host=one") as stream:
+        seen = [stream.next(), stream.next()]
+        moved("b", "two:81")
+        moved("a", "two:80")
+        moved("b", "one:80")
+        moved("c", "one:82")
+        seen += [stream.next(), stream.next(), stream.next()]
+
+    shown = [(one["type"], one["object"]["metadata"]["name"], one["object"]["spec"]) for one in seen]
+    assert shown == [
+        ("ADDED", "a", {"host": "one", "port": "80"}),
+        ("ADDED", "c", {"host": "one", "port": "81"}),
+        ("DELETED", "a", {"host": "one", "port": "80"}),
+        ("ADDED", "b", {"host": "one", "port": "80"}),
+        ("MODIFIED", "c", {"host": "one", "port": "82"}),
+    ]
