@@ -24,6 +24,7 @@ from controlplane.kinds import BINDINGS, CLUSTER, COMPANIONS, FAILOVER_CONFIGURA
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.federated_quota import ENFORCEMENT_GATE
+from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.rows import Observation, UnhealthyCopies
 from controlplane.kinds.template import Template
 from controlplane.propagation.bindings import binding_ref, template_ref
@@ -191,16 +192,22 @@ def _within_quotas(
 ) -> tuple[tuple[Event, ...], tuple[QuotaGuard, ...]]:
     """Return an Event if a quota has no room for the restored copies, and the guards of their write if it has room.
 
-    The copy on the recovered cluster goes on running under its task, which is not counted [federated-quotas].
+    A copy with a task of purge mode Gracefully goes on running under it, which is not counted [federated-quotas].
+    Directly removes the copy, so its return is no growth, as if it was placed again elsewhere.
     """
-    if restored is snapshot.subject or not settings.gate(ENFORCEMENT_GATE):
+    old = snapshot.subject
+    if restored is old or not settings.gate(ENFORCEMENT_GATE):
         return (), ()
     room = snapshot.quotas.room()
-    exceeded = room.take(snapshot.subject, restored)
+    returning = [
+        old.spec.task(target.name) for target in restored.spec.clusters if old.spec.target(target.name) is None
+    ]
+    removed = any(task is not None and task.purge_mode == DIRECTLY for task in returning)
+    exceeded = room.take(old, restored, reserved=() if removed else None)
     if exceeded is None:
-        return (), room.guards(snapshot.subject, restored)
+        return (), room.guards(old, restored, reserved=() if removed else None)
     message = f"the copies on recovered clusters do not become targets again: {exceeded}"
-    return (Event(snapshot.subject, "CopyNotRestored", message, warning=True),), ()
+    return (Event(old, "CopyNotRestored", message, warning=True),), ()
 
 
 def _cluster_states(state: State, clusters: Collection[Cluster]) -> dict[str, graceful.ClusterState]:
