@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.engine import cascade
@@ -17,7 +18,7 @@ from controlplane.engine.controller import Controller
 from controlplane.engine.decision import NOTHING, Decision, Event, Put
 from controlplane.engine.merge import EXISTS
 from controlplane.engine.state import Actor, Claim, Claims, HeldLease, LeaseLost, Outcome, Store, Unstorable
-from controlplane.engine.unstorable import apply_decisions
+from controlplane.engine.unstorable import apply_decisions, without_steps
 from controlplane.interpret.customized import InterpretationFailed, Question, Unanswered
 from controlplane.kinds import FAILOVER_CONFIGURATION, INTERPRETER_CUSTOMIZATION
 from controlplane.kinds.interpreter_customization import OPERATIONS
@@ -362,7 +363,7 @@ def _find_taken_names(
         if isinstance(decision, Exception):
             continue
         if taken := store.get(_created(decision) & _created(batch[place].alone)):
-            outcomes[place] = NameTaken(min(taken), _without_steps(_without(decision, taken)))
+            outcomes[place] = NameTaken(min(taken), without_steps(_without(decision, taken)))
 
 
 def _created(decision: Decision) -> set[Ref]:

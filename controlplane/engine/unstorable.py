@@ -35,15 +35,15 @@ def apply_decisions(
     if stepping > MAX_DECISIONS_WITH_STEPS and complete is not None:
         complete = partial(_completed_without_steps, complete)
     elif stepping > MAX_DECISIONS_WITH_STEPS:
-        batch = [(claim, _without_steps(decision)) for claim, decision in batch]
+        batch = [(claim, without_steps(decision)) for claim, decision in batch]
     return _apply_halving(store, batch, by=by, lease=lease, complete=complete)
 
 
 def _completed_without_steps(complete: Complete, decisions: Sequence[Decision]) -> list[Decision]:
-    return [_without_steps(decision) for decision in complete(decisions)]
+    return [without_steps(decision) for decision in complete(decisions)]
 
 
-def _without_steps(decision: Decision) -> Decision:
+def without_steps(decision: Decision) -> Decision:
     """Return a decision without the Events of ordinary steps."""
     events = tuple(event for event in decision.events if not event.step)
     return decision if len(events) == len(decision.events) else replace(decision, events=events)
