@@ -62,7 +62,7 @@ def kubectl_line(request: Request, target: Target) -> str:
     """Return a command that does what a request asks. It is read from the request only when a person has to confirm."""
     if request.method == "DELETE":
         within = f" -n {target.namespace}" if target.namespace else ""
-        return f"kubectl delete {resource_name(target.kind.key)}{within} {target.name or '--all'}"
+        return f"kubectl delete {resource_name(target.kind.key)}{within} {shlex.quote(target.name) if target.name else '--all'}"
     if request.method == "PATCH":
         return _patch_line(request, target)
     document = bodies.decode(request.content_type, request.body).document
@@ -76,7 +76,7 @@ def _patch_line(request: Request, target: Target) -> str:
         return f"kubectl apply --server-side --field-manager={shlex.quote(manager)} -f - <<< {body}"
     within = f" -n {target.namespace}" if target.namespace else ""
     part = f" --subresource={target.subresource}" if target.subresource else ""
-    name = f"{resource_name(target.kind.key)}{within} {target.name}{part}"
+    name = f"{resource_name(target.kind.key)}{within} {shlex.quote(target.name)}{part}"
     return f"kubectl patch {name} --type={PATCH_TYPES.get(type_, 'merge')} -p {body}"
 
 
@@ -84,7 +84,7 @@ def lifeboat_line(target: Target, *, reason: bool = False) -> str:
     """Return the command that gives an order or does an action. `reason`: it needs one."""
     within = f" -n {target.namespace}" if target.namespace else ""
     why = " --reason …" if reason else ""
-    return f"kubectl lifeboat {target.subresource} {target.name}{within}{why}"
+    return f"kubectl lifeboat {target.subresource} {shlex.quote(target.name)}{within}{why}"
 
 
 def reason_of(request: Request, way: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from shlex import quote
 from typing import Any, ClassVar, Final
 
 import orjson
@@ -157,7 +158,7 @@ class TaintPage(ClusterAct):
             name,
             effects=lambda: dry_run([TaintAdded(name, taint)], request.user),
             apply=lambda reason: self.with_taints(request, added, reason, act="Taint"),
-            kubectl=f"kubectl lifeboat taint {name} {shown}",
+            kubectl=f"kubectl lifeboat taint {name} {quote(shown)}",
         )
 
 
@@ -183,7 +184,7 @@ class UntaintPage(ClusterAct):
                 dry_run([TaintRemoved(name, *identity)], request.user), "What has moved does not move back."
             ),
             apply=lambda reason: self.with_taints(request, removed, reason, act="Untaint"),
-            kubectl=f"kubectl lifeboat taint {name} {shown}-",
+            kubectl=f"kubectl lifeboat taint {name} {quote(shown)}-",
             explanation="A taint that a policy or the health of the cluster added, and that a user removes, is added "
             "again only after its cause was over.",
             is_destructive=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from shlex import quote
 from typing import Any, ClassVar, Final, NamedTuple
 from urllib.parse import urlencode
 
@@ -79,9 +80,9 @@ class QueueView(Page):
 
     def kubectl(self) -> str:
         choice = choice_of(self.query)
-        where = f"-n {choice.namespace}" if choice.namespace else "-A"
+        where = f"-n {quote(choice.namespace)}" if choice.namespace else "-A"
         return f"kubectl get evictions {where}" + (
-            f" --field-selector spec.cluster={choice.cluster}" if choice.cluster else ""
+            f" --field-selector spec.cluster={quote(choice.cluster)}" if choice.cluster else ""
         )
 
     def context(self, request: Request) -> dict[str, Any]:

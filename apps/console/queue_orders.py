@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from shlex import quote
 from typing import Any, Final
 
 from django import forms
@@ -98,7 +99,7 @@ class OrderPage(ActPage):
             verb.lower(),
             effects=lambda: effects(order_all(keys, verb, reason="dry run", by=user, dry_run=True), verb),
             apply=apply,
-            kubectl=command(filter_command(values) if values["everything"] else " ".join(map(_path, keys)), verb),
+            kubectl=command(filter_command(values) if values["everything"] else " ".join(quote(_path(key)) for key in keys), verb),
             explanation=MEANINGS[verb],
             is_destructive=verb in (SKIP, EXPEDITE),
         )
@@ -163,9 +164,9 @@ def filter_command(values: dict[str, Any]) -> str:
     choice = choice_of({**values, "reason": values["reason_of"]})
     states = {WAITING: [f"status.state!={state}" for state in ENDED], EVERYTHING: []}
     selectors = states.get(choice.state, [f"status.state={choice.state}"])
-    selectors += [f"spec.cluster={choice.cluster}"] if choice.cluster else []
-    selectors += [f"status.reason={choice.reason}"] if choice.reason else []
-    where = f"-n {choice.namespace}" if choice.namespace else "-A"
+    selectors += [f"spec.cluster={quote(choice.cluster)}"] if choice.cluster else []
+    selectors += [f"status.reason={quote(choice.reason)}"] if choice.reason else []
+    where = f"-n {quote(choice.namespace)}" if choice.namespace else "-A"
     form = "'{range .items[*]}namespaces/{.metadata.namespace}/evictions/{.metadata.name} {end}'"
     selected = f" --field-selector {','.join(selectors)}" if selectors else ""
     return f"$(kubectl get evictions {where}{selected} -o jsonpath={form})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from shlex import quote
 from typing import Any, ClassVar, Final, NamedTuple
 from urllib.parse import urlencode
 
@@ -65,7 +66,7 @@ class RecordsPage(Page):
 
     def kubectl(self) -> str:
         namespace = self.query.get("namespace", "")
-        return f"kubectl get failoverrecords {f'-n {namespace}' if namespace else '-A'}"
+        return f"kubectl get failoverrecords {f'-n {quote(namespace)}' if namespace else '-A'}"
 
     def context(self, request: Request) -> dict[str, Any]:
         query, now = request.query_params, store().now()

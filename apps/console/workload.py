@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from shlex import quote
 from typing import Any
 
 from rest_framework.request import Request
@@ -69,7 +70,7 @@ class WorkloadView(Page):
     def kubectl(self) -> str:
         binding, _ = self.refs()
         place = f"-n {binding.namespace} " if binding.namespace else ""
-        return f"kubectl get {KINDS[binding.kind].resource.singular} {place}{binding.name} -o yaml"
+        return f"kubectl get {KINDS[binding.kind].resource.singular} {place}{quote(binding.name)} -o yaml"
 
     def context(self, request: Request) -> dict[str, Any]:
         reading, now = store(), store().now()

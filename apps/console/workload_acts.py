@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Any, Final
 
 import orjson
@@ -74,7 +75,7 @@ class RevertPage(WorkloadAct):
             binding.metadata.name,
             effects=lambda: of_write(write),
             apply=apply,
-            kubectl=f"kubectl lifeboat revert {binding.metadata.name}{within}",
+            kubectl=f"kubectl lifeboat revert {quote(binding.metadata.name)}{within}",
             explanation="The workload returns to its clusters before its latest failover. A copy that is there only "
             "because of that failover leaves once the others are healthy.",
         )
@@ -99,7 +100,7 @@ class RebalancePage(WorkloadAct):
             binding.metadata.name,
             effects=lambda: of_write(lambda writer: writer.create(KINDS[WORKLOAD_REBALANCER], document)),
             apply=apply,
-            kubectl=f"kubectl create -f - <<< '{orjson.dumps(document).decode()}'",
+            kubectl=f"kubectl create -f - <<< {quote(orjson.dumps(document).decode())}",
             explanation="The scheduler decides as for a new workload, and does not prefer the present clusters. "
             "Copies that it no longer wants are removed at once: they do not wait until new ones are healthy.",
         )

@@ -21,7 +21,7 @@ def delete_line(refs: Sequence[Ref]) -> str:
     lines = []
     for (kind, namespace), group in groupby(sorted(refs[:MOST_NAMED]), key=lambda ref: (ref.kind, ref.namespace)):
         within = f" -n {namespace}" if namespace else ""
-        lines.append(f"kubectl delete {resource_name(kind)}{within} {' '.join(ref.name for ref in group)}")
+        lines.append(f"kubectl delete {resource_name(kind)}{within} {' '.join(shlex.quote(ref.name) for ref in group)}")
     more = len(refs) - MOST_NAMED
     return " && ".join(lines) + (f" (and {more} more)" if more > 0 else "")
 
@@ -31,7 +31,8 @@ def write_line(document: dict[str, Any], *, is_new: bool) -> str:
     verb = "create" if is_new else "replace"
     text = shlex.quote(json.dumps(edited(document), ensure_ascii=False))
     if len(text) > LONGEST:
-        return f"kubectl {verb} -f {document.get('metadata', {}).get('name') or 'object'}.yaml"
+        name = document.get("metadata", {}).get("name") or "object"
+        return f"kubectl {verb} -f {shlex.quote(f'{name}.yaml')}"
     return f"kubectl {verb} -f - <<< {text}"
 
 
