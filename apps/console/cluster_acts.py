@@ -61,7 +61,7 @@ class ClusterAct(ActPage):
 
     def created(self, request: Request, spec: dict[str, Any], reason: str, *, act: str) -> str:
         """Create an order and return the page where its progress is shown. Raises StatusError."""
-        self.writer(request, reason, act=act).create(KINDS[self.kind], self.order(spec, reason))
+        self.created_once(self.writer(request, reason, act=act), KINDS[self.kind], self.order(spec, reason))
         return self.back
 
     def refusal(self, spec: dict[str, Any]) -> str:

@@ -207,8 +207,7 @@ class StartPage(ActPage):
 
         def apply(reason: str) -> str:
             written = {**document, "spec": {**document["spec"], "reason": reason}}
-            made = self.writer(request, reason, act="Drill").create(KINDS[DRILL], written)
-            return f"/drills/{made.stored.metadata.name}"
+            return f"/drills/{self.created_once(self.writer(request, reason, act='Drill'), KINDS[DRILL], written)}"
 
         is_real = values["mode"] == DRAIN
         return Act(

@@ -9,6 +9,9 @@ An act is a page of its own, in two steps that work without JavaScript:
 
 Afterwards the browser is sent to the page where the act can be watched.
 
+A form is done once. It has a number of its own (`once`), and what an act creates (`created_once`) is named after it: a
+double click, or a browser that sends the form again, finds the object and leads to the same page.
+
     class DrainPage(ActPage):
         form_class = DrainForm                        # or None: the act has no parameters
 
@@ -24,6 +27,8 @@ at which the act can be watched. Errors of the API (StatusError) are shown on th
 
 from __future__ import annotations
 
+import re
+import secrets
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -39,9 +44,11 @@ from apps.objects.configuration import configuration
 from apps.objects.confirmation import REASON_LENGTH, THRESHOLD
 from apps.objects.store import store
 from apps.objects.writer import Author, Writer
-from controlplane.apimachinery.errors import StatusError
+from controlplane.apimachinery.errors import AlreadyExists, StatusError
+from controlplane.kind import Kind
 
 MANAGER: Final = "lifeboat-console"  # field manager of the writes
+_ONCE: Final = re.compile(r"[0-9a-f]{8}")  # the number of a form
 
 
 class Effects(NamedTuple):
@@ -126,6 +133,20 @@ class ActPage(Page):
         author = Author(request.user.get_username(), f"{act}: {reason}"[:200], MANAGER)
         return Writer(store(), configuration().settings(), author)
 
+    def created_once(self, writer: Writer, kind: Kind, document: dict[str, Any]) -> str:
+        """Create an object whose document has a generateName, and return its name. A form that is sent again creates
+        nothing, also while its first request is under way. Raises StatusError."""
+        once = _once(self.request._request.POST)
+        if not once:  # it was not sent by our form
+            return str(writer.create(kind, document).stored.metadata.name)
+        metadata = dict(document["metadata"])
+        name = f"{metadata.pop('generateName')}{once}"
+        try:
+            writer.create(kind, {**document, "metadata": {**metadata, "name": name}})
+        except AlreadyExists:
+            return name
+        return name
+
     def _shown(
         self, request: Request, form: forms.Form | None, act: Act, effects: Effects, *, status: int = 200, **more: Any
     ) -> HttpResponseBase:
@@ -140,6 +161,7 @@ class ActPage(Page):
             "kubectl": act.kubectl,
             "back": self.back,
             "reason_length": REASON_LENGTH,
+            "once": _once(more.get("sent", {})) or secrets.token_hex(4),
         }
         return self.show(request, {**shown, **more}, status=status)
 
@@ -154,6 +176,12 @@ class ActPage(Page):
 
     def _values(self, form: forms.Form | None) -> dict[str, Any]:
         return {} if form is None else form.cleaned_data
+
+
+def _once(sent: Any) -> str:
+    """Return the number of the form that was sent; "": it has none."""
+    once = sent.get("once", "")
+    return once if _ONCE.fullmatch(once) else ""
 
 
 def _pairs(name: str, value: Any) -> list[tuple[str, Any]]:

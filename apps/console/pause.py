@@ -10,7 +10,7 @@ from apps.api import fleet_status
 from apps.api.authorization import Attributes
 from apps.console.guard import Act, ActPage, Effects
 from apps.objects.store import store
-from controlplane.apimachinery.errors import NotFound
+from controlplane.apimachinery.errors import AlreadyExists, NotFound
 from controlplane.apimachinery.meta import Ref
 from controlplane.insight.situation import pauses_fleet
 from controlplane.kinds import EVICTION_HOLD, KINDS
@@ -37,7 +37,11 @@ class PausePage(ActPage):
                 "metadata": {"name": NAME},
                 "spec": {"reason": reason, "who": user},
             }
-            self.writer(request, reason, act="Pause").create(KINDS[EVICTION_HOLD], document)
+            try:
+                self.writer(request, reason, act="Pause").create(KINDS[EVICTION_HOLD], document)
+            except AlreadyExists:
+                if not _is_paused_by(user, reason):  # by this form, which was sent twice
+                    raise
             return "/"
 
         return Act(
@@ -51,6 +55,12 @@ class PausePage(ActPage):
             "finish their move. Resume lets the queue go on from its first item.",
             is_destructive=False,
         )
+
+
+def _is_paused_by(user: str, reason: str) -> bool:
+    ref = Ref(EVICTION_HOLD, "", NAME)
+    hold = store().get([ref]).get(ref)
+    return hold is not None and pauses_fleet(hold) and (hold.spec.who, hold.spec.reason) == (user, reason)
 
 
 def _effects_of_pause() -> Effects:

@@ -92,7 +92,7 @@ class RebalancePage(WorkloadAct):
         document = rebalancer(binding)
 
         def apply(reason: str) -> str:
-            self.writer(request, reason, act="Rebalance").create(KINDS[WORKLOAD_REBALANCER], document)
+            self.created_once(self.writer(request, reason, act="Rebalance"), KINDS[WORKLOAD_REBALANCER], document)
             return self.back
 
         return Act(
