@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
-import yaml
 from django import forms
 from django.http import HttpResponseBase, HttpResponseRedirect
 from rest_framework.request import Request
@@ -23,7 +22,7 @@ from apps.failover import what_if_runs
 from apps.objects.store import store
 from apps.objects.what_if import effects_of, is_small, readable_status, status_of
 from apps.objects.widgets import SelectOne, SelectSeveral
-from controlplane.apimachinery.errors import NotFound
+from controlplane.apimachinery.errors import NotFound, StatusError
 from controlplane.apimachinery.meta import Ref
 from controlplane.insight.change_sentence import change_sentence
 from controlplane.insight.changes import (
@@ -38,6 +37,7 @@ from controlplane.insight.effects import LISTS, Affected, Effects
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.cluster import EFFECTS, NO_EXECUTE, Cluster, Taint
 from controlplane.kinds.what_if import FINISHED, RESOURCE, RUNNING, WhatIfStatus
+from controlplane.wire.body import decode_value
 
 SHOWN: Final = 100  # workloads of each table
 GROUPS: Final = {  # field of Effects → title, badge, what it means
@@ -91,9 +91,9 @@ class QuestionForm(forms.Form):
         if not text:
             return None
         try:
-            document = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise forms.ValidationError(f"This is not YAML: {error}") from None
+            document = decode_value("application/yaml", text.encode(errors="replace"))
+        except StatusError as error:
+            raise forms.ValidationError(error.message) from None
         if not isinstance(document, dict):
             raise forms.ValidationError("Write one policy, with apiVersion, kind, metadata and spec.")
         return document
