@@ -14,7 +14,7 @@ from apps.api import fleet_status
 from apps.console.changes import lines_of
 from apps.console.cluster_acts import ACTS
 from apps.console.object_links import binding_url
-from apps.console.page import Page, offset_of
+from apps.console.page import Page, offset_of, within
 from apps.objects.configuration import configuration
 from apps.objects.models import Event as EventRow
 from apps.objects.store import store
@@ -72,7 +72,7 @@ class ClustersPage(Page):
         status = fleet_status.read().status
         text, state = self.query.get("q", "").strip().lower(), self.query.get("state", "")
         found = [one for one in status.members if _matches(one, text, state)]
-        begin = offset_of(self.query, CLUSTERS)
+        begin = within(offset_of(self.query, CLUSTERS), len(found), CLUSTERS)
         rows = found[begin : begin + CLUSTERS]
         chosen = {"q": text, "state": state}
         return {
@@ -188,7 +188,9 @@ class ClusterPage(Page):
     def _workloads(self) -> dict[str, Any]:
         """Return a page of what is placed on the cluster, and what would become of each if the cluster went down."""
         name, after = self.kwargs["name"], self.query.get("after", "")
-        targets = list(TargetCluster.objects.filter(cluster=name, binding__gt=after).order_by("binding")[: PAGE + 1])
+        targets = _targets(name, after)
+        if not targets and after:  # the workloads from here on have left the cluster since the link was shown
+            after, targets = "", _targets(name, "")
         shown = targets[:PAGE]
         bindings = store().get([Ref.parse(one.binding) for one in shown])
         answers = store().rows(BindingReadiness, "key", [one.binding for one in shown])
@@ -199,6 +201,10 @@ class ClusterPage(Page):
             "after": shown[-1].binding if len(targets) > PAGE else "",
             "is_first": not after,
         }
+
+
+def _targets(cluster: str, after: str) -> list[TargetCluster]:
+    return list(TargetCluster.objects.filter(cluster=cluster, binding__gt=after).order_by("binding")[: PAGE + 1])
 
 
 def _first(rows: Mapping[str, Sequence[Any]], key: str) -> Any:

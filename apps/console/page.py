@@ -189,6 +189,11 @@ def offset_of(query: QueryDict, size: int) -> int:
     return int(text) // size * size if text.isdecimal() and len(text) < 8 else 0
 
 
+def within(offset: int, count: int, size: int) -> int:
+    """Return the first row of a page, or of the last page if the list has become shorter and ends before the row."""
+    return min(offset, max(0, count - 1) // size * size)
+
+
 def frame(page: Page, request: Request) -> dict[str, Any]:
     """Return the variables that `console/base.html` needs."""
     now: datetime = store().now()

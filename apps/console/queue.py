@@ -14,7 +14,7 @@ from apps.api import fleet_status
 from apps.api.authorization import Attributes
 from apps.api.eviction_metrics import pace_of
 from apps.console.object_links import binding_url
-from apps.console.page import Page, namespaced_attributes, offset_of
+from apps.console.page import Page, namespaced_attributes, offset_of, within
 from apps.failover.destinations import destinations
 from apps.failover.queue import stopped_by, tier_of
 from apps.failover.queue_page import (
@@ -92,6 +92,9 @@ class QueueView(Page):
         fleet, tier, now = tier_of(situation, settings, now=store().now())
         pace = pace_of(tier.rate, settings, counts.clusters)
         page = read_page(store(), pace, choice, offset=offset, now=now)
+        if not page.items and offset:  # the queue has become shorter since the link was shown
+            offset = within(offset, page.in_all, PAGE)
+            page = read_page(store(), pace, choice, offset=offset, now=now)
         stopped = stopped_by(tier)
         return {
             "now": now,

@@ -87,23 +87,26 @@ class ReadinessPage(Page):
 
     def _listed(self) -> dict[str, Any]:
         """Return a page of the rows that match the filters, and their number."""
-        rows: list[Any] = list(self._rows().filter(key__gt=self.query.get("after", ""))[: PAGE + 1])
+        after = self.query.get("after", "")
+        rows: list[Any] = list(self._rows().filter(key__gt=after)[: PAGE + 1])
+        if not rows and after:  # the bindings from here on are gone, or have other verdicts, since the link was shown
+            after, rows = "", list(self._rows()[: PAGE + 1])
         return {
-            "counted": self._counted(rows),
+            "counted": self._counted(rows, after),
             "rows": [_line(row) for row in rows[:PAGE]],
             "next_page": self._url(after=rows[PAGE - 1].key) if len(rows) > PAGE else "",
-            "first_page": self._url() if self.query.get("after") else "",
+            "first_page": self._url() if after else "",
             "csv": self._url(path="/readiness.csv"),
         }
 
-    def _counted(self, rows: Sequence[Any]) -> str:
+    def _counted(self, rows: Sequence[Any], after: str) -> str:
         """Return the number of bindings that match the filters, in words. `rows`: those of this page, and one more.
 
         There is no table of the bindings of a cluster in a namespace: more than one page of them are not counted.
         """
         if not self.chosen.keys() >= {"cluster", "namespace"}:
             number = answers(**self.chosen)
-        elif self.query.get("after") or len(rows) > PAGE:
+        elif after or len(rows) > PAGE:
             return f"more than {PAGE} bindings"
         else:
             number = len(rows)

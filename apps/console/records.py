@@ -71,7 +71,10 @@ class RecordsPage(Page):
     def context(self, request: Request) -> dict[str, Any]:
         query, now = request.query_params, store().now()
         choice = choice_of(query)
-        page = begun_page(choice, before=_before(query.get("before", "")))
+        before = _before(query.get("before", ""))
+        page = begun_page(choice, before=before)
+        if before is not None and not page.failovers and page.after is None:  # the change log lost what was older
+            page = begun_page(choice)
         records, missing = records_of(page, most_changes=MOST_CHANGES)
         found = lanes(records, turned_at=probe_turns(store(), records), now=now)
         took = {record.metadata.name: record.status.durations.total for record in records}

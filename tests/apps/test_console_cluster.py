@@ -242,3 +242,16 @@ def test_a_drain_is_stopped_and_resumed_and_a_maintenance_ended_from_the_page(ro
     assert not live(drain.ref).spec.stop
     assert not store().list(MAINTENANCE_WINDOW)
     assert root.get("/orders/drains/nothing/explode", HTTP_ACCEPT=HTML).status_code == 404
+
+
+def test_a_page_beyond_the_last_workload_or_cluster_does_not_say_that_there_is_none(root: Client) -> None:
+    stored(cluster("member1"), cluster("member2"), *(binding(name, "member1") for name in ("api", "web")))
+
+    for url in ("/clusters/member1?after=work.karmada.io/ResourceBinding:shop/zzz", "/clusters/member1?after=zzz"):
+        shown = page(root, url)
+        assert "/bindings/shop/web" in shown
+        assert "Nothing is placed on this cluster" not in shown
+    shown = page(root, "/clusters?offset=500")
+    assert "2 of 2 clusters" in shown
+    assert ">member2<" in shown
+    assert "Nothing is placed on this cluster" in page(root, "/clusters/member2?after=zzz")

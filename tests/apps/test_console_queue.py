@@ -271,3 +271,13 @@ def test_a_text_of_a_user_or_a_member_is_no_html_on_the_page(root: Client) -> No
 
     assert harm not in body + listed
     assert "&lt;script&gt;alert(&quot;x&quot;)" in listed
+
+
+def test_a_page_beyond_the_end_of_the_queue_shows_its_last_page(root: Client) -> None:
+    in_queue(*(f"b{number:03}" for number in range(50)))
+
+    shown = text(root, "/queue?offset=120")
+    assert "41 to 50 of 50" in shown
+    assert "The queue is empty" not in shown
+    assert "41 to 50 of 50" in text(root, "/queue?offset=9999999&cluster=member1")
+    assert "No item matches this filter" in text(root, "/queue?offset=120&cluster=member9")

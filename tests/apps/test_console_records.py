@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from html import unescape
 
 from django.test import Client
 
-from apps.failover.begun import FailoverChoice, begun_page
+from apps.failover.begun import PAGE, FailoverChoice, begun_page
 from apps.objects.store import store
 from controlplane.apimachinery.meta import Ref
 from controlplane.engine.decision import Decision, Save
 from controlplane.engine.state import Actor
+from controlplane.kinds.binding import TargetCluster
 from controlplane.kinds.rows import Observation
 from tests.apps.pages import found, stored
 from tests.apps.statements import statements
@@ -126,3 +128,32 @@ def test_a_long_list_costs_as_many_statements_as_a_short_one(root: Client) -> No
 
     assert "member1 : 32 failovers" in shown
     assert len(for_all) == len(for_two)
+
+
+def test_a_page_beyond_the_oldest_failover_shows_the_newest_ones(root: Client) -> None:
+    names = outage("web")
+
+    body = root.get("/records?before=1", HTTP_ACCEPT=HTML).content.decode()
+
+    assert f'href="/records/{names["web"]}"' in body
+    assert "No failover is on record" not in body
+
+
+def test_failovers_of_a_cluster_are_found_behind_a_page_of_later_ones_of_the_same_workloads(root: Client) -> None:
+    names = outage(*(f"b{number:02}" for number in range(PAGE + 1)))
+    stored(cluster("member2"))
+    for name in names:
+        ref = Ref("work.karmada.io/ResourceBinding", "shop", name)
+        changed(found(ref), found(ref).with_spec(clusters=(TargetCluster("member2"),)))
+        evicted(ref, "member2")
+
+    body = root.get("/records?cluster=member1", HTTP_ACCEPT=HTML).content.decode()
+    assert "No failover" not in body
+    admin = text(root, "/admin/failovers/?cluster=member1")
+    assert "look at older ones" in admin
+    assert "Older failovers" in admin
+    older = re.search(r'href="(/records\?cluster=member1&amp;before=\d+)">Older', body)
+    assert older is not None, body
+    body = root.get(unescape(older[1]), HTTP_ACCEPT=HTML).content.decode()
+
+    assert f'href="/records/{names["b20"]}"' in body

@@ -188,3 +188,13 @@ def test_a_long_list_is_pages_of_a_hundred_and_costs_as_many_queries_as_a_short_
 
 
 SETTINGS = 3  # queries that a process makes twice a second at most
+
+
+def test_a_page_beyond_the_last_binding_shows_the_first_ones(root: Client) -> None:
+    answers(answer("api"), answer("web", NO_REFUGE))
+
+    assert listed(page(root, "/readiness?after=zzz")) == ["api", "web"]
+    shown = page(root, f"/readiness?after=zzz&verdict={BLOCKED}&cluster=member1&namespace=shop")
+    assert listed(shown) == ["web"]
+    assert counted(shown) == 1
+    assert "First page" not in shown
