@@ -51,6 +51,9 @@ class ClusterAct(ActPage):
     def back(self) -> str:  # type: ignore[override]  # depends on the URL
         return f"/clusters/{self.kwargs['name']}"
 
+    def basis(self) -> str:
+        return self.cluster().metadata.uid  # a cluster that has joined again under its name is another one
+
     def cluster(self) -> Cluster:
         """Return the cluster of the URL. Raises NotFound."""
         ref = Ref(CLUSTER, "", self.kwargs["name"])

@@ -99,6 +99,17 @@ class ActPage(Page):
     def attributes(self, request: Request) -> Attributes:
         return self.asked(request)
 
+    def basis(self) -> str:
+        """Return what names the state that the act is about, for example the uid of its object; "": nothing does.
+
+        If it changes after the page was shown, nothing is done and the dry run is shown again. Raises StatusError.
+        """
+        return ""
+
+    def is_stale(self, seen: str, values: dict[str, Any]) -> bool:
+        """Test whether the state that the act is about is no longer the one whose `basis` the reader has seen."""
+        return seen != self.basis()
+
     def first_values(self, request: Request) -> dict[str, Any]:
         """Return the values with which the form is shown first."""
         return {}
@@ -117,7 +128,8 @@ class ActPage(Page):
             return self.show(request, {"form": form, "back": self.back}, status=422)
         act = self.act(request, self._values(form))
         effects = act.effects()
-        problems = _problems(sent, act, effects)
+        stale = "basis" in sent and self.is_stale(sent["basis"], self._values(form))
+        problems = _problems(sent, act, effects, stale=stale)
         if not problems:
             try:
                 watch = act.apply(sent["reason"].strip())
@@ -161,6 +173,7 @@ class ActPage(Page):
             "kubectl": act.kubectl,
             "back": self.back,
             "reason_length": REASON_LENGTH,
+            "basis": self.basis(),
             "once": _once(more.get("sent", {})) or secrets.token_hex(4),
         }
         return self.show(request, {**shown, **more}, status=status)
@@ -189,8 +202,13 @@ def _pairs(name: str, value: Any) -> list[tuple[str, Any]]:
     return [(name, each) for each in value] if isinstance(value, list) else [(name, value)]
 
 
-def _problems(sent: Any, act: Act, effects: Effects) -> dict[str, str]:
+def _problems(sent: Any, act: Act, effects: Effects, *, stale: bool) -> dict[str, str]:
     """Return why the act is not done yet, by the field of the page that each problem concerns."""
     if effects.refused:
         return {"act": effects.refused}
+    if stale:
+        return {
+            "act": "Nothing was done: what the act is about was changed or replaced since you looked. Check the dry run "
+            "again and confirm it."
+        }
     return confirmation.problems(sent, subject=act.subject, concerned=effects.concerned, threshold=act.threshold)

@@ -14,6 +14,7 @@ from controlplane.apimachinery.errors import AlreadyExists, NotFound
 from controlplane.apimachinery.meta import Ref
 from controlplane.insight.situation import pauses_fleet
 from controlplane.kinds import EVICTION_HOLD, KINDS
+from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.rows import ON_HOLD
 
 RESOURCE: Final = KINDS[EVICTION_HOLD].resource
@@ -80,11 +81,20 @@ class ResumePage(ActPage):
     def asked(self, request: Request) -> Attributes:
         return Attributes(request.user, "delete", RESOURCE.group, RESOURCE.plural, name=self.kwargs["name"])
 
-    def act(self, request: Request, values: dict[str, Any]) -> Act:
+    def basis(self) -> str:
+        return self._hold().metadata.uid  # every pause has the same name
+
+    def _hold(self) -> EvictionHold:
+        """Return the hold of the URL. Raises NotFound."""
         ref = Ref(EVICTION_HOLD, "", self.kwargs["name"])
-        hold = store().get([ref]).get(ref)
-        if hold is None:
+        found: EvictionHold | None = store().get([ref]).get(ref)
+        if found is None:
             raise NotFound.of(RESOURCE.plural, ref.name, group=RESOURCE.group)
+        return found
+
+    def act(self, request: Request, values: dict[str, Any]) -> Act:
+        hold = self._hold()
+        ref = hold.ref
         if not pauses_fleet(hold):
             raise NotFound(f"EvictionHold {ref.name} holds a part of the fleet; delete it with kubectl or in the admin")
 

@@ -39,6 +39,10 @@ class WorkloadAct(ActPage):
     def back(self) -> str:  # type: ignore[override]  # depends on the URL
         return binding_url(self.ref)
 
+    def basis(self) -> str:
+        meta = self.binding().metadata
+        return f"{meta.uid}/{meta.generation}"  # a later failover, for example, changes the spec
+
     def binding(self) -> Binding:
         """Return the binding of the URL. Raises NotFound."""
         configuration().settings()  # reads the kinds that users have defined meanwhile

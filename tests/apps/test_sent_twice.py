@@ -54,6 +54,15 @@ def test_a_form_that_is_sent_again_creates_nothing_more_and_leads_to_the_same_pa
     assert len(store().list(kind)) == 1
 
 
+def test_rates_that_are_sent_again_are_set(root: Client) -> None:
+    fleet(1)
+    sent = form_at(root, "/queue/rates", {"rate": "5", "secondary": "1"})
+
+    answers = [root.post("/queue/rates", sent, HTTP_ACCEPT=HTML) for _ in range(2)]
+
+    assert [answer.status_code for answer in answers] == [303, 303]
+
+
 def test_two_requests_of_a_form_at_the_same_time_create_one_drain(root: Client) -> None:
     fleet(1)
     sent = form_at(root, "/clusters/member1/drain", {"rate": "1"})

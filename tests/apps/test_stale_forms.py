@@ -1,0 +1,115 @@
+"""A form that was shown before another operator changed what it is about does nothing, and shows the present state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+from django.test import Client
+from msgspec.structs import replace
+
+from apps.failover.steering import set_rates
+from apps.objects.configuration import configuration
+from apps.objects.store import store
+from apps.objects.writer import Author, Writer
+from controlplane.apimachinery.meta import Ref
+from controlplane.kind import KINDS
+from controlplane.kinds import CLUSTER, EVICTION_HOLD
+from controlplane.kinds.binding import TargetCluster
+from controlplane.kinds.workload_rebalancer import WORKLOAD_REBALANCER
+from tests.apps.guarded_acts import BINDING, fleet
+from tests.apps.pages import change, found, stored
+from tests.apps.test_console_queue import plain
+from tests.apps.test_sent_twice import form_at
+from tests.builders import objects
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+HTML = "text/html"
+PAUSE, MEMBER6 = Ref(EVICTION_HOLD, "", "pause"), Ref(CLUSTER, "", "member6")
+
+
+def writer() -> Writer:
+    return Writer(store(), configuration().settings(reread=True), Author("carol", "Test"))
+
+
+def paused(reason: str) -> None:
+    resource = KINDS[EVICTION_HOLD].resource
+    head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": "pause"}}
+    writer().create(KINDS[EVICTION_HOLD], {**head, "spec": {"reason": reason, "who": "carol"}})
+
+
+def paused_again() -> None:
+    writer().delete([PAUSE])
+    paused("the storage is corrupt")
+
+
+def joined_again() -> None:
+    old = found(MEMBER6)
+    change(old, replace(old, metadata=replace(old.metadata, finalizers=())))
+    writer().delete([MEMBER6])
+    made = objects.cluster("member6")
+    stored(replace(made, metadata=replace(made.metadata, uid="joined-again")))
+
+
+def stopped() -> None:
+    set_rates(writer(), rate=0, secondary=0)
+
+
+def moved() -> None:
+    old = found(BINDING)
+    change(old, old.with_spec(clusters=(TargetCluster("member2", 2),)))
+
+
+class Stale(NamedTuple):
+    """A form, what another operator does after it was shown, and whether that is in force."""
+
+    path: str
+    values: dict[str, str]
+    typed: str
+    other: Callable[[], None]
+    holds: Callable[[], bool]
+
+
+CASES: dict[str, Stale] = {
+    "resume": Stale("/resume/pause", {}, "", paused_again, lambda: found(PAUSE).spec.reason == "the storage is corrupt"),
+    "unjoin": Stale(
+        "/clusters/member6/unjoin",
+        {"copies": "delete"},
+        "member6",
+        joined_again,
+        lambda: found(MEMBER6) is not None and not found(MEMBER6).terminating,
+    ),
+    "rates": Stale(
+        "/queue/rates",
+        {"rate": "5", "secondary": "1"},
+        "",
+        stopped,
+        lambda: configuration().settings(reread=True).resource_eviction_rate == 0,
+    ),
+    "rebalance": Stale(
+        "/bindings/default/web0-deployment/rebalance",
+        {},
+        "",
+        moved,
+        lambda: not store().list(WORKLOAD_REBALANCER),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_form_about_an_earlier_state_does_nothing_until_it_is_confirmed_again(root: Client, name: str) -> None:
+    case = CASES[name]
+    fleet(1)
+    paused("a test of the network")
+    sent = {**form_at(root, case.path, case.values), "typed": case.typed}
+    case.other()
+
+    refused = root.post(case.path, sent, HTTP_ACCEPT=HTML)
+
+    assert refused.status_code == 422
+    assert "was changed or replaced since you looked" in plain(refused.content.decode())
+    assert case.holds()
+    again = {**form_at(root, case.path, case.values), "typed": case.typed}
+    assert root.post(case.path, again, HTTP_ACCEPT=HTML).status_code == 303
