@@ -221,9 +221,9 @@ def _time(name: str, text: str) -> datetime | None:
         return None
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):  # the first and the last hours of the calendar are not in every zone
         raise BadRequest(f'{name}: "{text}" is not a time; write it in UTC, as 2026-11-22T03:12:00Z') from None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def _before(text: str) -> int | None:

@@ -91,7 +91,7 @@ def begun_page(choice: FailoverChoice, *, before: int | None = None, limit: int 
 def binding_of(name: str) -> Ref | None:
     """Return the binding of a FailoverRecord by the record's name; None: the change log has no such failover."""
     version = name.rpartition(".")[2]
-    if not version.isdecimal() or int(version) > LAST:
+    if not version.isdecimal() or len(version) > len(str(LAST)) or int(version) > LAST:
         return None
     with binary_cursor() as cursor:
         row = cursor.run(_OF_VERSION, (int(version),)).fetchone()

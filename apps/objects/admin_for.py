@@ -23,7 +23,7 @@ from apps.objects import edits, history
 from apps.objects.access import check_grant, may
 from apps.objects.admin_guard import Question, confirmed, show_where_to_watch
 from apps.objects.admin_permissions import KindPermissions, allowed
-from apps.objects.changelist import PER_PAGE, CappedPaginator, RowsPage, choices, search_objects
+from apps.objects.changelist import PER_PAGE, CappedPaginator, RowsPage, choices, is_key, search_objects
 from apps.objects.conditions import conditions_of
 from apps.objects.edits import Document, Edited
 from apps.objects.examples import example_of
@@ -307,7 +307,7 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
     # Shared by the pages
 
     def _row(self, request: HttpRequest, object_id: str) -> Any:
-        row = self.get_queryset(request).filter(pk=object_id).first() if object_id.isdecimal() else None
+        row = self.get_queryset(request).filter(pk=object_id).first() if is_key(object_id) else None
         if row is None:
             raise Http404(f"no {self.opts.verbose_name} has the id {object_id}")
         if not self.has_view_permission(request, row):

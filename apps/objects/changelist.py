@@ -49,6 +49,11 @@ class RowsPage(ChangeList):
         self.is_capped, self.counted = self.paginator.is_capped, f"{COUNTED:,}"
 
 
+def is_key(text: str) -> bool:
+    """Test whether a part of a URL can be the key of a row. Python converts no number of thousands of digits."""
+    return text.isascii() and text.isdecimal() and len(text) < 20
+
+
 def search_objects(rows: QuerySet[Any], text: str) -> QuerySet[Any]:
     """Return the rows that match every word: a label (app=web), namespace/name, or a part of the name or namespace."""
     for word in text.split():

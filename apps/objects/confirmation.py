@@ -41,7 +41,7 @@ def problems(sent: Mapping[str, Any], *, subject: str, concerned: int, threshold
         many = f"{concerned} workloads are concerned, more than {threshold}: " if threshold >= 0 else ""
         found["typed"] = f"{many}type {subject} to confirm."
     seen = sent.get("concerned", "")
-    if not found and seen.isdigit() and concerned > int(seen) * WORSE:
+    if not found and seen.isdecimal() and len(seen) < 10 and concerned > int(seen) * WORSE:
         found["act"] = (
             f"Nothing was done: {concerned} workloads are concerned now, and {seen} were when you looked. "
             "Check the dry run again and confirm it."

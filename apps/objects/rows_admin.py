@@ -14,7 +14,7 @@ from django.urls import reverse
 
 from apps.objects.access import authorize, may
 from apps.objects.admin_permissions import may_read_path
-from apps.objects.changelist import PER_PAGE, CappedPaginator, RowsPage, search_log
+from apps.objects.changelist import PER_PAGE, CappedPaginator, RowsPage, is_key, search_log
 from apps.objects.masks import without_contents
 from apps.objects.widgets import Actions
 from apps.objects.yaml_text import difference, to_yaml
@@ -93,7 +93,7 @@ class ChangeLogAdmin(RowAdmin):
     ) -> HttpResponse:
         if object_id is None or not self.has_view_permission(request):
             raise PermissionDenied
-        change = self.get_queryset(request).filter(pk=object_id).first() if object_id.isdecimal() else None
+        change = self.get_queryset(request).filter(pk=object_id).first() if is_key(object_id) else None
         if change is None:
             raise Http404(f"change {object_id} is not in the change log; old changes are removed from it")
         shown = {
