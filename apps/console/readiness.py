@@ -14,9 +14,8 @@ from django.http import HttpResponse
 from rest_framework.request import Request
 
 from apps.api.authorization import Attributes
-from apps.api.permissions import Scope, resource_attributes
 from apps.console.object_links import api_url, binding_url
-from apps.console.page import Page
+from apps.console.page import Page, namespaced_attributes
 from apps.failover.models import BindingReadiness
 from apps.failover.readiness import stored_answers
 from apps.objects.configuration import configuration
@@ -54,8 +53,7 @@ class ReadinessPage(Page):
 
     def attributes(self, request: Request) -> Attributes:
         """Return what a request attempts: to list the bindings of all namespaces, or of the namespace of the filter."""
-        scope = Scope(namespace=request.query_params.get("namespace", "").strip())
-        return resource_attributes(request, self.resource, scope)
+        return namespaced_attributes(self, request, self.resource)
 
     def kubectl(self) -> str:
         return "kubectl get fleetreadinesses -o yaml"

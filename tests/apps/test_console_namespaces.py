@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from django.test import Client
+from django.contrib.auth import get_user_model
+from django.test import Client, RequestFactory
+from rest_framework.request import Request
 
+from apps.api.authorization import authorize
+from apps.console.stream import StreamView
 from apps.objects.access import access
 from apps.objects.default_roles import make_roles
 from apps.objects.store import store
@@ -27,8 +31,6 @@ GROUP = "rbac.authorization.k8s.io"
 @pytest.fixture
 def teammate(root: Client) -> Client:
     """A browser of an operator of the namespace shop."""
-    from django.contrib.auth import get_user_model  # here: Django is not set up while fixtures are collected
-
     user = get_user_model().objects.create_user("tina", password=PASSWORD)
     stored(namespace("shop"))
     make_roles(store())
@@ -79,6 +81,22 @@ def test_records_and_workloads_of_the_namespace_are_open_and_those_of_others_are
     assert status(teammate, f"/records/{name}?namespace=bank") == 403
     assert status(teammate, "/bindings/shop/web") == 200
     assert status(teammate, "/bindings/bank/web") == 403
+
+
+@pytest.mark.parametrize("path", ["/queue", "/records", "/readiness"])
+def test_a_page_of_the_namespace_is_live_and_its_stream_is_open_for_no_other(teammate: Client, path: str) -> None:
+    tina = get_user_model().objects.get(username="tina")
+
+    def opens(url: str, **more: str) -> bool:
+        request = Request(RequestFactory().get("/stream", {"page": url, **more}))
+        request.user = tina
+        return authorize(StreamView().attributes(request)).allowed
+
+    assert status(teammate, f"{path}?namespace=shop") == 200
+    assert opens(f"{path}?namespace=shop")
+    assert not opens(f"{path}?namespace=bank")
+    assert not opens(f"{path}?namespace=bank", namespace="shop")
+    assert not opens(path, namespace="shop")
 
 
 def test_a_record_of_another_namespace_is_not_found_under_this_one(root: Client) -> None:
