@@ -115,6 +115,9 @@ class ClusterAdmin(ObjectAdmin):
 
     def _change_all(self, request: HttpRequest, names: Sequence[str], act: TaintAct) -> HttpResponse | None:
         """Change the taints of clusters. Return the page that asks to confirm it; None: it is done, or refused."""
+        if not names:
+            self.message_user(request, "None of the chosen clusters exists any more.", messages.WARNING)
+            return None
         if not all(allowed(request, "update", Ref(CLUSTER, "", name)) for name in names):
             raise PermissionDenied
         by = edits.By(request.user.get_username(), dry_run=True)
@@ -124,6 +127,7 @@ class ClusterAdmin(ObjectAdmin):
             subject=names[0] if len(names) == 1 else act.verb,
             kubectl=" && ".join(f"kubectl lifeboat {act.verb} {name}" for name in names),
             trial=lambda: _together(_with_taints(name, act, by).preview for name in names),
+            chosen=names,
         )
         try:
             reason = confirmed(question, request, self._context(request))

@@ -89,6 +89,9 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
     def delete_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         """Show which objects were selected and ask for confirmation; when confirmed, delete them through apply."""
         refs = list(_refs(queryset.order_by(*self.ordering)))
+        if not refs:  # the form was sent again, or another user was faster
+            self.message_user(request, "None of the chosen objects exists any more.", messages.WARNING)
+            return None
         shown = [", ".join(map(str, refs[:SHOWN_NAMES])) + (" and more" if len(refs) > SHOWN_NAMES else "")]
         try:
             reason = self._confirmed_deletion(request, refs, f"Delete these {len(refs)} objects?", "delete", shown)
@@ -117,6 +120,7 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
             trial=lambda: edits.remove(refs[:_AT_ONCE], by).preview,
             facts=(*facts, finalized, *more),
             always=True,
+            chosen=map(str, refs),
         )
         return confirmed(question, request, self._context(request))
 

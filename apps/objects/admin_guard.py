@@ -7,6 +7,7 @@ once, except for deletions, which are always confirmed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 from django.contrib import messages
@@ -18,7 +19,7 @@ from django.utils.html import format_html, format_html_join
 from apps.objects.confirmation import REASON_LENGTH, THRESHOLD, problems
 from apps.objects.preview import Preview
 
-ANSWERS = ("reason", "typed", "concerned", "csrfmiddlewaretoken")
+ANSWERS = ("reason", "typed", "concerned", "chosen", "csrfmiddlewaretoken")
 WATCHED = (("Situation", "console:situation"), ("Queue", "console:queue"), ("Records", "console:records"))
 
 
@@ -29,6 +30,7 @@ class Question(NamedTuple):
     kubectl: a command that does the same.
     facts: what the page says besides the dry run.
     always: it is confirmed even if the dry run finds nothing.
+    chosen: the names of the objects, if a list chose them: "all that the filter finds" may be others a minute later.
     """
 
     title: str
@@ -38,6 +40,7 @@ class Question(NamedTuple):
     trial: Callable[[], Preview]
     facts: tuple[str, ...] = ()
     always: bool = False
+    chosen: Iterable[str] = ()
 
 
 def confirmed(question: Question, request: HttpRequest, context: dict[str, Any]) -> str | HttpResponse:
@@ -51,8 +54,11 @@ def confirmed(question: Question, request: HttpRequest, context: dict[str, Any])
     if not found.texts and not question.always:
         return ""
     wrong: dict[str, str] = {}
+    chosen = sha256("\0".join(sorted(question.chosen)).encode()).hexdigest()
     if "reason" in request.POST and "concerned" in request.POST:
         wrong = problems(request.POST, subject=subject, concerned=found.concerned, threshold=threshold)
+        if not wrong and request.POST.get("chosen", chosen) != chosen:
+            wrong = {"act": "Nothing was done: other objects are chosen now than when you looked. Check them again."}
         if not wrong:
             return request.POST["reason"].strip()
     shown = {
@@ -60,6 +66,7 @@ def confirmed(question: Question, request: HttpRequest, context: dict[str, Any])
         "question": question,
         "effects": [text.removeprefix("effects: ") for text in found.texts],
         "concerned": found.concerned,
+        "chosen": chosen,
         "subject": subject,
         "must_type": found.concerned > threshold,
         "threshold": threshold,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -19,10 +20,11 @@ from controlplane.kinds import CLUSTER, EVICTION_HOLD
 from controlplane.kinds.binding import TargetCluster
 from controlplane.kinds.workload_rebalancer import WORKLOAD_REBALANCER
 from tests.apps.guarded_acts import BINDING, fleet
-from tests.apps.pages import change, found, stored
+from tests.apps.pages import change, found, list_of, page_of, stored
 from tests.apps.test_console_queue import plain
 from tests.apps.test_sent_twice import form_at
 from tests.builders import objects
+from tests.builders.bare import template
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -113,3 +115,54 @@ def test_a_form_about_an_earlier_state_does_nothing_until_it_is_confirmed_again(
     assert case.holds()
     again = {**form_at(root, case.path, case.values), "typed": case.typed}
     assert root.post(case.path, again, HTTP_ACCEPT=HTML).status_code == 303
+
+
+def asked(client: Client, url: str, sent: dict[str, str]) -> dict[str, str]:
+    """Return the fields with which a browser would send the page of the admin that asks to confirm an action."""
+    page = client.post(url, sent).content.decode().partition('<form method="post" novalidate>')[2]
+    assert page, "nothing is asked"
+    return {**dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', page)), "reason": "not used"}
+
+
+def test_all_that_a_filter_finds_is_deleted_only_as_it_was_shown(root: Client) -> None:
+    first, *_ = made = stored(*(template(f"old-{number}") for number in range(2)))
+    url = f"{list_of('ConfigMap')}?q=old"
+    key = page_of(first).split("/")[-3]
+    sent = {"action": "delete_selected", "_selected_action": key, "select_across": "1", "index": "0"}
+    form = {**asked(root, url, sent), "typed": "delete"}
+    late = stored(template("old-but-needed"))[0]
+
+    refused = root.post(url, form).content.decode()
+
+    assert "other objects are chosen now than when you looked" in refused
+    assert "old-but-needed" in refused
+    assert found(late.ref) == late
+    assert found(first.ref) == first
+    done = root.post(url, {**asked(root, url, sent), "typed": "delete"}, follow=True).content.decode()
+    assert "Deleted: 3." in done
+    assert not any(found(one.ref) for one in (*made, late))
+
+
+def test_an_action_that_is_sent_again_says_that_nothing_is_left(root: Client) -> None:
+    key = page_of(stored(template("old"))[0]).split("/")[-3]
+    sent = {"action": "delete_selected", "_selected_action": key, "index": "0"}
+    form = {**asked(root, list_of("ConfigMap"), sent), "typed": "delete"}
+
+    done, again = (root.post(list_of("ConfigMap"), form, follow=True).content.decode() for _ in range(2))
+
+    assert "Deleted: 1." in done
+    assert "None of the chosen objects exists any more." in again
+
+
+def test_a_cluster_that_joined_meanwhile_is_not_cordoned_unseen(root: Client) -> None:
+    fleet(1)
+    key = page_of(found(MEMBER6)).split("/")[-3]
+    sent = {"action": "cordon", "_selected_action": key, "select_across": "1", "index": "0"}
+    form = asked(root, list_of(CLUSTER), sent)
+    late = stored(objects.cluster("member7"))[0]
+
+    refused = root.post(list_of(CLUSTER), form).content.decode()
+
+    assert "other objects are chosen now" in refused
+    assert found(late.ref) == late
+    assert not found(MEMBER6).spec.taints
