@@ -162,7 +162,7 @@ class ActPage(Page):
     def _shown(
         self, request: Request, form: forms.Form | None, act: Act, effects: Effects, *, status: int = 200, **more: Any
     ) -> HttpResponseBase:
-        hidden = [] if form is None else [pair for name in form.fields for pair in _pairs(name, form[name].value())]
+        hidden = [] if form is None else self.parameters(form)
         shown = {
             "title": act.name,
             "form": form,
@@ -177,6 +177,10 @@ class ActPage(Page):
             "once": _once(more.get("sent", {})) or secrets.token_hex(4),
         }
         return self.show(request, {**shown, **more}, status=status)
+
+    def parameters(self, form: forms.Form) -> list[tuple[str, Any]]:
+        """Return the fields and values that are sent with the confirmation, so that the same act is done."""
+        return [pair for name in form.fields for pair in _pairs(name, form[name].value())]
 
     def _has_values(self, request: Request) -> bool:
         return self.form_class is not None and any(name in request.query_params for name in self.form_class.base_fields)

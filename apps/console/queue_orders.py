@@ -73,6 +73,7 @@ class OrderPage(ActPage):
     title = "Order about evictions"
     form_class = OrderForm
     back = "/queue"
+    _keys: Sequence[str] = ()  # of the evictions that the page shows
 
     def asked(self, request: Request) -> Attributes:
         sent = request._request.POST or request.query_params
@@ -83,8 +84,15 @@ class OrderPage(ActPage):
         verb = sent.get("verb", HOLD).lower()
         return Attributes(request.user, "create", resource.group, resource.plural, verb, namespace)
 
+    def parameters(self, form: forms.Form) -> list[tuple[str, Any]]:
+        """Name the evictions that the page shows: those that a filter finds are others a minute later."""
+        if not form.cleaned_data["everything"]:
+            return super().parameters(form)
+        return [("verb", form.cleaned_data["verb"]), ("item", ",".join(map(_item, self._keys)))]
+
     def act(self, request: Request, values: dict[str, Any]) -> Act:
         verb, keys = values["verb"], keys_of(values)
+        self._keys = keys
         for ref in {Ref.parse(key.rpartition("|")[0]) for key in keys}:
             _check(request, verb, ref)
         user = request.user.get_username()
@@ -190,6 +198,13 @@ def _key(item: str) -> str:
         )
     ref = Ref(RESOURCE_BINDING, namespace, binding) if namespace else Ref(CLUSTER_RESOURCE_BINDING, "", binding)
     return eviction_key(ref, cluster)
+
+
+def _item(key: str) -> str:
+    """Return the namespace and name of an eviction by its key."""
+    binding, _, cluster = key.rpartition("|")
+    ref = Ref.parse(binding)
+    return f"{ref.namespace}/{ref.name}.{cluster}"
 
 
 def _check(request: Request, verb: str, ref: Ref) -> None:

@@ -15,16 +15,19 @@ from apps.objects.configuration import configuration
 from apps.objects.store import store
 from apps.objects.writer import Author, Writer
 from controlplane.apimachinery.meta import Ref
+from controlplane.eviction.operator_orders import SKIP
 from controlplane.kind import KINDS
 from controlplane.kinds import CLUSTER, EVICTION_HOLD
 from controlplane.kinds.binding import TargetCluster
+from controlplane.kinds.rows import EVICTED
 from controlplane.kinds.workload_rebalancer import WORKLOAD_REBALANCER
 from tests.apps.guarded_acts import BINDING, fleet
-from tests.apps.pages import change, found, list_of, page_of, stored
-from tests.apps.test_console_queue import plain
+from tests.apps.pages import change, found, in_queue, list_of, page_of, stored
+from tests.apps.test_console_queue import orders, plain, saved
 from tests.apps.test_sent_twice import form_at
 from tests.builders import objects
-from tests.builders.bare import template
+from tests.builders.bare import START, template
+from tests.builders.objects import eviction
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -115,6 +118,18 @@ def test_a_form_about_an_earlier_state_does_nothing_until_it_is_confirmed_again(
     assert case.holds()
     again = {**form_at(root, case.path, case.values), "typed": case.typed}
     assert root.post(case.path, again, HTTP_ACCEPT=HTML).status_code == 303
+
+
+def test_an_order_about_all_that_a_filter_finds_is_about_those_that_were_shown(root: Client) -> None:
+    in_queue("web", "db")
+    sent = form_at(root, "/queue/order", {"verb": SKIP, "everything": "yes", "cluster": "member1"})
+    saved(replace(eviction("db", "member1"), state=EVICTED, due_at=None, ended_at=START))
+    in_queue("api")
+
+    done = root.post("/queue/order", sent, HTTP_ACCEPT=HTML)
+
+    assert done.status_code == 303
+    assert [orders(name) for name in ("web", "db", "api")] == [[SKIP], [], []]
 
 
 def asked(client: Client, url: str, sent: dict[str, str]) -> dict[str, str]:
