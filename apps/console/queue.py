@@ -105,6 +105,7 @@ class QueueView(Page):
             "rate": f"{tier.rate:g}",
             "rates": (f"{settings.resource_eviction_rate:g}", f"{settings.secondary_resource_eviction_rate:g}"),
             "gate": settings.gate("Failover"),
+            "queued": counts.states[QUEUED],
             "ends_at": page.ends_at,
             "lines": _lines(page, situation, settings, stopped),
             "in_all": page.in_all,
@@ -142,7 +143,8 @@ def sections(counts: QueueCounts) -> list[tuple[str, int, str]]:
     states = counts.states
     return [
         ("moved", states[EVICTED], "evicted"),  # also those whose copies are still moving
-        ("queued", states[QUEUED] + states[RECOVERING], "queued"),
+        ("queued", states[QUEUED], "queued"),
+        ("moving", states[RECOVERING], "recovering"),
         ("held", states[HELD], "held"),
         ("off", states[ABANDONED], "abandoned"),
     ]

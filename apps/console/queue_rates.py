@@ -21,6 +21,7 @@ from controlplane.apimachinery.times import in_words
 from controlplane.clusters import eviction_tier
 from controlplane.kind import KINDS
 from controlplane.kinds import FAILOVER_CONFIGURATION
+from controlplane.kinds.rows import QUEUED
 from controlplane.settings import MAX_RATE, MIN_RATE, Settings
 
 RESOURCE = KINDS[FAILOVER_CONFIGURATION].resource
@@ -114,7 +115,9 @@ def effects(rate: float, secondary: float) -> Effects:
     ]
     if not counts.waiting:
         return Effects("No eviction waits, so no estimate changes.", lines=tuple(lines))
-    sentence = f"{counts.waiting} evictions wait. At {new:g}/s {_words(ends, fleet.now)}; at {fleet.tier.rate:g}/s "
+    queued = counts.states[QUEUED]
+    others = f"; the estimate is that of the {queued} queued ones" if queued < counts.waiting else ""
+    sentence = f"{counts.waiting} evictions wait{others}. At {new:g}/s {_words(ends, fleet.now)}; at {fleet.tier.rate:g}/s "
     return Effects(sentence + f"{_words(ended, fleet.now)}.", counts.waiting, tuple(lines))
 
 

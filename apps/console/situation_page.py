@@ -131,7 +131,8 @@ def sections(queue: QueueStatus) -> list[tuple[str, int, str]]:
         ("moved", queue.moved, "moved"),
         ("moving", queue.moving - queue.stuck, "moving"),
         ("stuck", queue.stuck, "stuck"),
-        ("queued", queue.queued + queue.recovering, "queued"),
+        ("queued", queue.queued, "queued"),
+        ("off", queue.recovering, "recovering"),
         ("held", queue.held, "held"),
     ]
 

@@ -19,7 +19,7 @@ from controlplane.engine.decision import Decision, Save
 from controlplane.engine.state import Actor
 from controlplane.eviction.operator_orders import EXPEDITE, HOLD, orders_by_cluster
 from controlplane.kinds.binding import GracefulEvictionTask
-from controlplane.kinds.rows import EVICTED, HELD, Judgement, eviction_key
+from controlplane.kinds.rows import EVICTED, HELD, RECOVERING, Judgement, eviction_key
 from tests.apps.pages import found, in_queue, stored
 from tests.apps.statements import statements
 from tests.builders import objects
@@ -281,3 +281,22 @@ def test_a_page_beyond_the_end_of_the_queue_shows_its_last_page(root: Client) ->
     assert "The queue is empty" not in shown
     assert "41 to 50 of 50" in text(root, "/queue?offset=9999999&cluster=member1")
     assert "No item matches this filter" in text(root, "/queue?offset=120&cluster=member9")
+
+
+def test_the_end_of_the_queue_is_not_said_of_evictions_that_are_held_or_recover(root: Client) -> None:
+    """Situation, the API and `lifeboat queue` count them apart from those that are queued."""
+    saved(*(eviction(f"queued{number}", "member1") for number in range(2)))
+    saved(replace(eviction("held", "member1"), state=HELD, reason="OnHold"))
+    saved(replace(eviction("back", "member1"), state=RECOVERING))
+    stored(objects.cluster("member2"), objects.cluster("member3"))
+
+    shown, body = text(root, "/queue"), root.get("/queue", HTTP_ACCEPT=HTML).content.decode()
+    situation = root.get("/", HTTP_ACCEPT=HTML).content.decode()
+
+    assert "4 evictions waiting, 2 of them queued, the last of these about" in shown
+    assert "2 queued 1 recovering 1 held" in shown
+    bar = 'aria-label="{}: queued 2, recovering 1, held 1"'
+    assert bar.format("evictions") in body
+    assert "queued 2, recovering 1, held 1" in situation
+    rates = text(root, "/queue/rates?rate=1&secondary=1")
+    assert "4 evictions wait; the estimate is that of the 2 queued ones. At 1/s the last takes place at" in rates
