@@ -87,6 +87,7 @@ class ActPage(Page):
     template_name = "console/guard.html"
     form_class: ClassVar[type[forms.Form] | None] = None
     back: str = "/"
+    _is_repeated = False
 
     def asked(self, request: Request) -> Attributes:
         """Return the right that the act needs."""
@@ -136,7 +137,11 @@ class ActPage(Page):
             except StatusError as error:
                 problems = {"act": error.message}
             else:
-                messages.success(request._request, f"{act.name}: done. Reason: {sent['reason'].strip()}")
+                if self._is_repeated:
+                    again = "this form was sent before, and was done once. To do it again, open its page again."
+                    messages.warning(request._request, f"{act.name}: {again}")
+                else:
+                    messages.success(request._request, f"{act.name}: done. Reason: {sent['reason'].strip()}")
                 return HttpResponseRedirect(watch, status=303)
         return self._shown(request, form, act, effects, status=422, problems=problems, sent=sent)
 
@@ -156,7 +161,7 @@ class ActPage(Page):
         try:
             writer.create(kind, {**document, "metadata": {**metadata, "name": name}})
         except AlreadyExists:
-            return name
+            self._is_repeated = True
         return name
 
     def _shown(

@@ -54,6 +54,19 @@ def test_a_form_that_is_sent_again_creates_nothing_more_and_leads_to_the_same_pa
     assert len(store().list(kind)) == 1
 
 
+def test_a_form_that_is_sent_again_later_is_not_called_done(root: Client) -> None:
+    """A browser may show the page again that it had, with the form that was sent before."""
+    path, values, _ = FORMS["drain"]
+    fleet(1)
+    sent = form_at(root, path, values)
+
+    first, again = (root.post(path, sent, HTTP_ACCEPT=HTML, follow=True).content.decode() for _ in range(2))
+
+    assert "Drain member1: done" in first
+    assert "Drain member1: done" not in again
+    assert "this form was sent before" in again
+
+
 def test_rates_that_are_sent_again_are_set(root: Client) -> None:
     fleet(1)
     sent = form_at(root, "/queue/rates", {"rate": "5", "secondary": "1"})
