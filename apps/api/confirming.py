@@ -62,7 +62,8 @@ def kubectl_line(request: Request, target: Target) -> str:
     """Return a command that does what a request asks. It is read from the request only when a person has to confirm."""
     if request.method == "DELETE":
         within = f" -n {target.namespace}" if target.namespace else ""
-        return f"kubectl delete {resource_name(target.kind.key)}{within} {shlex.quote(target.name) if target.name else '--all'}"
+        name = shlex.quote(target.name) if target.name else "--all"
+        return f"kubectl delete {resource_name(target.kind.key)}{within} {name}"
     if request.method == "PATCH":
         return _patch_line(request, target)
     document = bodies.decode(request.content_type, request.body).document

@@ -217,7 +217,7 @@ def _problems(sent: Any, act: Act, effects: Effects, *, stale: bool) -> dict[str
         return {"act": effects.refused}
     if stale:
         return {
-            "act": "Nothing was done: what the act is about was changed or replaced since you looked. Check the dry run "
-            "again and confirm it."
+            "act": "Nothing was done: what the act is about was changed or replaced since you looked. "
+            "Check the dry run again and confirm it."
         }
     return confirmation.problems(sent, subject=act.subject, concerned=effects.concerned, threshold=act.threshold)

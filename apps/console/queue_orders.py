@@ -107,7 +107,7 @@ class OrderPage(ActPage):
             verb.lower(),
             effects=lambda: effects(order_all(keys, verb, reason="dry run", by=user, dry_run=True), verb),
             apply=apply,
-            kubectl=command(filter_command(values) if values["everything"] else " ".join(quote(_path(key)) for key in keys), verb),
+            kubectl=command(filter_command(values) if values["everything"] else _paths(keys), verb),
             explanation=MEANINGS[verb],
             is_destructive=verb in (SKIP, EXPEDITE),
         )
@@ -178,6 +178,10 @@ def filter_command(values: dict[str, Any]) -> str:
     form = "'{range .items[*]}namespaces/{.metadata.namespace}/evictions/{.metadata.name} {end}'"
     selected = f" --field-selector {','.join(selectors)}" if selectors else ""
     return f"$(kubectl get evictions {where}{selected} -o jsonpath={form})"
+
+
+def _paths(keys: Sequence[str]) -> str:
+    return " ".join(quote(_path(key)) for key in keys)
 
 
 def _path(key: str) -> str:

@@ -117,8 +117,8 @@ def effects(rate: float, secondary: float) -> Effects:
         return Effects("No eviction waits, so no estimate changes.", lines=tuple(lines))
     queued = counts.states[QUEUED]
     others = f"; the estimate is that of the {queued} queued ones" if queued < counts.waiting else ""
-    sentence = f"{counts.waiting} evictions wait{others}. At {new:g}/s {_words(ends, fleet.now)}; at {fleet.tier.rate:g}/s "
-    return Effects(sentence + f"{_words(ended, fleet.now)}.", counts.waiting, tuple(lines))
+    sentence = f"{counts.waiting} evictions wait{others}. At {new:g}/s {_words(ends, fleet.now)}; "
+    return Effects(sentence + f"at {fleet.tier.rate:g}/s {_words(ended, fleet.now)}.", counts.waiting, tuple(lines))
 
 
 def rate_of(tier: eviction_tier.Tier, rate: float, secondary: float) -> float:

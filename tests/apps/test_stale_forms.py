@@ -32,6 +32,7 @@ from tests.builders.objects import eviction
 pytestmark = pytest.mark.django_db(transaction=True)
 
 HTML = "text/html"
+CORRUPT = "the storage is corrupt"
 PAUSE, MEMBER6 = Ref(EVICTION_HOLD, "", "pause"), Ref(CLUSTER, "", "member6")
 
 
@@ -47,7 +48,7 @@ def paused(reason: str) -> None:
 
 def paused_again() -> None:
     writer().delete([PAUSE])
-    paused("the storage is corrupt")
+    paused(CORRUPT)
 
 
 def joined_again() -> None:
@@ -78,7 +79,7 @@ class Stale(NamedTuple):
 
 
 CASES: dict[str, Stale] = {
-    "resume": Stale("/resume/pause", {}, "", paused_again, lambda: found(PAUSE).spec.reason == "the storage is corrupt"),
+    "resume": Stale("/resume/pause", {}, "", paused_again, lambda: found(PAUSE).spec.reason == CORRUPT),
     "unjoin": Stale(
         "/clusters/member6/unjoin",
         {"copies": "delete"},

@@ -75,13 +75,13 @@ def test_a_form_is_taken_from_a_browser_with_its_token_and_refused_without(fleet
 
 
 POLICY = "apiVersion: policy.karmada.io/v1alpha1\nkind: PropagationPolicy\nmetadata: {name: a, namespace: shop}\n"
-ALIASES = "a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 7))  # 9^6 values
+ALIASES = "a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 7))
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "nothing chosen": ({}, "Choose at least one change."),
     "a taint without a key": ({"tainted": "member1"}, "Write the key of the taint"),
     "no YAML": ({"policy": "a: [b"}, "the body is not YAML"),
     "a list": ({"policy": "- a"}, "Write one policy"),
-    "a list that contains itself": ({"policy": POLICY + "spec: &a {resourceSelectors: [*a]}"}, "an alias contains itself"),
+    "a list that contains itself": ({"policy": POLICY + "spec: &a {rules: [*a]}"}, "an alias contains itself"),
     "deeper than a body may be": ({"policy": "a: " + "[" * 5000}, "nested deeper than 100 levels"),
     "aliases of aliases": ({"policy": POLICY + ALIASES}, "unfold into more than 100000 values"),
     "a cluster that does not exist": ({"lost": ["member9"]}, "member9"),
