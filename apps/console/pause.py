@@ -38,10 +38,16 @@ class PausePage(ActPage):
                 "metadata": {"name": NAME},
                 "spec": {"reason": reason, "who": user},
             }
+            writer = self.writer(request, reason, act="Pause")
             try:
-                self.writer(request, reason, act="Pause").create(KINDS[EVICTION_HOLD], document)
+                writer.create(KINDS[EVICTION_HOLD], document)
             except AlreadyExists:
-                if not _is_paused_by(user, reason):  # by this form, which was sent twice
+                held = _pause_without_end()
+                if held is None:  # a hold of this name has expired, ends by itself, or holds a part of the fleet
+                    self.created_once(
+                        writer, KINDS[EVICTION_HOLD], {**document, "metadata": {"generateName": f"{NAME}-"}}
+                    )
+                elif (held.spec.who, held.spec.reason) != (user, reason):  # else this form was sent twice
                     raise
             return "/"
 
@@ -58,10 +64,13 @@ class PausePage(ActPage):
         )
 
 
-def _is_paused_by(user: str, reason: str) -> bool:
-    ref = Ref(EVICTION_HOLD, "", NAME)
-    hold = store().get([ref]).get(ref)
-    return hold is not None and pauses_fleet(hold) and (hold.spec.who, hold.spec.reason) == (user, reason)
+def _pause_without_end() -> EvictionHold | None:
+    """Return the hold with the usual name if it holds the whole fleet until it is deleted."""
+    ref, reading = Ref(EVICTION_HOLD, "", NAME), store()
+    hold: EvictionHold | None = reading.get([ref]).get(ref)
+    if hold is None or hold.spec.expires_at is not None or not hold.open(now=reading.now()):
+        return None
+    return hold if pauses_fleet(hold) else None
 
 
 def _effects_of_pause() -> Effects:

@@ -1,0 +1,51 @@
+"""The pause of the console stops all evictions, whatever holds there are already."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from apps.objects.store import store
+from controlplane.apimachinery.meta import Ref
+from controlplane.insight.situation import pauses_fleet
+from controlplane.kinds import EVICTION_HOLD
+from tests.apps.guarded_acts import fleet
+from tests.apps.pages import found, stored
+from tests.apps.test_console_queue import text
+from tests.apps.test_sent_twice import HTML, form_at
+from tests.builders import steering
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+HOLDS: dict[str, dict[str, Any]] = {  # as `lifeboat pause` makes them, all with the name pause
+    "expired": {"hours": -1},
+    "ends soon": {"hours": 1},
+    "of a cluster": {"clusters": ("member1",)},
+    "of a namespace": {"namespaces": ("shop",)},
+}
+
+
+@pytest.mark.parametrize("case", HOLDS)
+def test_a_pause_is_made_beside_a_hold_that_does_not_hold_all_evictions_until_it_is_deleted(
+    root: Client, case: str
+) -> None:
+    fleet(1)
+    fields = dict(HOLDS[case])
+    if hours := fields.pop("hours", 0):
+        fields["expires_at"] = store().now() + timedelta(hours=hours)
+    (before,) = stored(steering.hold("pause", **fields))
+    sent = form_at(root, "/pause", {})
+
+    answers = [root.post("/pause", sent, HTTP_ACCEPT=HTML) for _ in range(2)]
+
+    assert [answer.status_code for answer in answers] == [303, 303]
+    (made,) = (one for one in store().list(EVICTION_HOLD) if one.ref != before.ref)
+    assert pauses_fleet(made)
+    assert (made.spec.reason, made.spec.who, made.spec.expires_at) == ("disk swap", "root", None)
+    assert found(Ref(EVICTION_HOLD, "", "pause")) == before
+    shown = text(root, "/")
+    assert "paused by root" in shown
+    assert f"/resume/{made.metadata.name}" in root.get("/", HTTP_ACCEPT=HTML).content.decode()
