@@ -114,18 +114,22 @@ class ResumePage(ActPage):
         return Act(
             name="Resume evictions",
             subject="resume",
-            effects=lambda: _effects_of_resume(hold.spec.who or ref.name, hold.spec.reason),
+            effects=lambda: _effects_of_resume(hold),
             apply=apply,
             kubectl=f"kubectl lifeboat resume {ref.name}",
         )
 
 
-def _effects_of_resume(who: str, why: str) -> Effects:
-    queue = fleet_status.read().status.queue
+def _effects_of_resume(hold: EvictionHold) -> Effects:
+    status = fleet_status.read().status
+    queue, name = status.queue, hold.metadata.name
     held = sum(one.evictions for one in queue.held_by if one.reason == ON_HOLD)
     waiting = held + queue.queued
     rate = f"at {queue.rate:g}/s" if queue.rate > 0 else f"once evictions run again ({queue.why})"
-    lines = [f"Paused by {who}: {why}"]
+    lines = [f"Paused by {hold.spec.who or name}: {hold.spec.reason}"]
+    if others := [one for one in status.pauses if one.name != name]:
+        lines += (f"Still paused by {one.who or one.name}: {one.reason}" for one in others)
+        return Effects("No eviction goes on, because the fleet is paused by other holds as well.", lines=tuple(lines))
     if queue.rate > 0 and waiting:
         lines.append(f"The last of them leaves after about {max(1, round(waiting / queue.rate))} s.")
     sentence = (

@@ -13,7 +13,7 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.insight.situation import pauses_fleet
 from controlplane.kinds import EVICTION_HOLD
 from tests.apps.guarded_acts import fleet
-from tests.apps.pages import found, stored
+from tests.apps.pages import found, in_queue, stored
 from tests.apps.test_console_queue import text
 from tests.apps.test_sent_twice import HTML, form_at
 from tests.builders import steering
@@ -49,3 +49,15 @@ def test_a_pause_is_made_beside_a_hold_that_does_not_hold_all_evictions_until_it
     shown = text(root, "/")
     assert "paused by root" in shown
     assert f"/resume/{made.metadata.name}" in root.get("/", HTTP_ACCEPT=HTML).content.decode()
+
+
+def test_the_dry_run_of_resume_says_that_another_pause_goes_on(root: Client) -> None:
+    stored(steering.hold("pause", who="ann", reason="a test"), steering.hold("other", who="bob", reason="corrupt disks"))
+    in_queue("web")
+
+    both = text(root, "/resume/pause")
+    assert root.post("/resume/other", form_at(root, "/resume/other", {}), HTTP_ACCEPT=HTML).status_code == 303
+
+    assert "No eviction goes on, because the fleet is paused by other holds as well." in both
+    assert "Still paused by bob: corrupt disks" in both
+    assert "evictions go on" in text(root, "/resume/pause")
