@@ -430,13 +430,27 @@ class UnjoinPage(ClusterAct):
         return Act(
             f"Unjoin {name}",
             name,
-            effects=lambda: dry_run([change], request.user),
+            effects=lambda: refusable(dry_run([change], request.user), _annotated(cluster, copies)),
             apply=apply,
             kubectl=f"kubectl lifeboat unjoin {name}"
             + {"keep": " --keep", "delete": " --delete-copies"}.get(copies, ""),
             explanation="The cluster leaves the fleet. The deletion ends when nothing that Lifeboat manages is left.",
             threshold=-1,
         )
+
+
+def _annotated(cluster: Cluster, copies: str) -> str:
+    """Return why a deletion would not be refused for workloads on a cluster, although this was chosen; "": it would.
+
+    An annotation, for example of an earlier attempt, decides for every deletion that does not change it.
+    """
+    decided = cluster.metadata.annotations.get(UNJOIN_ANNOTATION, "")
+    if copies or not decided:
+        return ""
+    return (
+        f"the cluster has the annotation {UNJOIN_ANNOTATION}={decided}, which decides about its copies: choose keep or "
+        "delete here, or remove the annotation"
+    )
 
 
 def _with_unjoin(live: Cluster, copies: str) -> Cluster:

@@ -15,6 +15,7 @@ from apps.objects.models import ChangeLog
 from apps.objects.store import store
 from apps.objects.what_if import SMALL
 from controlplane.apimachinery.meta import Condition, Ref
+from controlplane.apimachinery.names import UNJOIN_ANNOTATION
 from controlplane.engine.decision import Decision, Save
 from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER, MAINTENANCE_WINDOW
@@ -24,7 +25,7 @@ from controlplane.kinds.drain import DRAIN
 from controlplane.kinds.failback import FAILBACK
 from controlplane.kinds.obstacle import BLOCKS, Obstacle
 from controlplane.kinds.rows import BindingReadiness, Collected, Observation, ProbeSpell
-from tests.apps.pages import lost_cluster, stored
+from tests.apps.pages import change, lost_cluster, stored
 from tests.apps.test_console_pages import HTML, page, queries
 from tests.apps.test_console_queue import text
 from tests.builders.bare import binding, cluster
@@ -255,3 +256,20 @@ def test_a_page_beyond_the_last_workload_or_cluster_does_not_say_that_there_is_n
     assert "2 of 2 clusters" in shown
     assert ">member2<" in shown
     assert "Nothing is placed on this cluster" in page(root, "/clusters/member2?after=zzz")
+
+
+def test_unjoin_does_not_delete_copies_that_were_to_prevent_it(root: Client) -> None:
+    """The annotation may be left from an earlier attempt. It decides for every deletion that does not change it."""
+    stored(ready("member1"), ready("member2"), binding("web", "member1"))
+    old = live()
+    change(old, old.with_meta(annotations={UNJOIN_ANNOTATION: "delete"}))
+    sent = {"reason": "it moves", "typed": "member1"}
+
+    shown = page(root, "/clusters/member1/unjoin?copies=")
+    refused = root.post("/clusters/member1/unjoin", {**sent, "copies": ""}, HTTP_ACCEPT=HTML)
+
+    assert f"the cluster has the annotation {UNJOIN_ANNOTATION}=delete" in shown
+    assert refused.status_code == 422
+    assert not live().terminating
+    page(root, "/clusters/member1/unjoin", {**sent, "copies": "keep"})
+    assert not store().get([MEMBER1]) or live().metadata.annotations[UNJOIN_ANNOTATION] == "keep"

@@ -52,7 +52,9 @@ def test_a_pause_is_made_beside_a_hold_that_does_not_hold_all_evictions_until_it
 
 
 def test_the_dry_run_of_resume_says_that_another_pause_goes_on(root: Client) -> None:
-    stored(steering.hold("pause", who="ann", reason="a test"), steering.hold("other", who="bob", reason="corrupt disks"))
+    stored(
+        steering.hold("pause", who="ann", reason="a test"), steering.hold("other", who="bob", reason="corrupt disks")
+    )
     in_queue("web")
 
     both = text(root, "/resume/pause")
