@@ -154,7 +154,8 @@ def _shown(request: HttpRequest, error: StatusError, *, away: bool = False) -> H
     """Return an error as a page for a browser, and as a Status for other clients."""
     if "text/html" not in request.headers.get("Accept", ""):
         return respond(error)
-    text = render_to_string("console/error.html", {"error": error, "away": away, "title": error.reason})
+    shown = {"error": error, "away": away, "wrote": request.method == "POST", "title": error.reason}
+    text = render_to_string("console/error.html", shown)
     response = HttpResponse(text, status=error.code)
     add_headers(response, error)
     return response

@@ -164,6 +164,7 @@ class Page(KubernetesView):
         if away and http.method == "GET" and "part" not in http.GET and (kept := KEPT.find(http)) is not None:
             return answer(kept.text_with(error.message), status=200)
         shown = {"error": error, "away": away, "title": error.reason, "navigation": navigation(http.path_info)}
+        shown["wrote"] = http.method == "POST"
         text = render_to_string("console/error.html", shown)
         response = answer(text, status=error.code)
         error_mapping.add_headers(response, error)
