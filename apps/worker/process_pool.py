@@ -65,6 +65,12 @@ class AsyncPool(asynpool.AsynPool):
     """Starts these processes."""
 
     Worker = PoolProcess
+    _processes: int
+
+    @property
+    def size(self) -> int:
+        """Return how many processes the pool has when it is complete."""
+        return self._processes
 
 
 class ProcessPool(prefork.TaskPool):

@@ -35,6 +35,7 @@ from apps.worker.leased_thread import LeasedThread
 from apps.worker.notices import Sender
 from apps.worker.nudges import KeptNudges
 from apps.worker.outside_world import world
+from apps.worker.process_pool import AsyncPool
 from apps.worker.tick_scheduler import TickScheduler
 from apps.worker.tick_times import TickTimes
 from apps.worker.turn import Turn
@@ -75,6 +76,7 @@ def run_turn(name: str) -> int:
 
     Returns how many objects were processed.
     So a group is still run when ticks stop. A process outside the pool sees no ticks and ends after the interval.
+    So does one of a pool that is smaller than the number of groups, or other groups would never be run.
     """
     group, _, shard = name.partition("/")
 
@@ -86,7 +88,8 @@ def run_turn(name: str) -> int:
     began = monotonic_seconds()
 
     def no_later_tick() -> bool:
-        return _tick_times.forked and turn.lease is not None and _tick_times.latest(name) <= began
+        keeps = _tick_times.forked and _tick_times.one_for_each and turn.lease is not None
+        return keeps and _tick_times.latest(name) <= began
 
     with tracing.span("turn", group=group, shard=int(shard)):
         return turn.run(
@@ -110,8 +113,12 @@ def _start_beat(**_: object) -> None:
 
 
 @worker_before_create_process.connect
-def _share_with_pool(**_: object) -> None:
-    """Keep the garbage collector of the pool away from what exists: it writes into objects, and so unshares pages."""
+def _share_with_pool(sender: AsyncPool, **_: object) -> None:
+    """Show the processes of the pool how many they are.
+
+    Keep their garbage collector away from what exists: it writes into objects, and so unshares pages.
+    """
+    _tick_times.pool_has(sender.size)
     gc.freeze()
 
 

@@ -14,13 +14,13 @@ MASS_SECONDS: Final = 5.0
 class TickTimes:
     """For each name the time of the last tick and of the last turn without a tick, shared with processes forked later.
 
-    The main process also writes there that it runs, and processes of the pool that all groups run, and how many copies
-    they evict. Times are monotonic seconds; 0: never.
+    The main process also writes there that it runs, and of how many processes its pool is; processes of the pool that
+    all groups run, and how many copies they evict. Times are monotonic seconds; 0: never.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
         self._index = {name: index for index, name in enumerate(names)}
-        self._times = memoryview(mmap.mmap(-1, 8 * (2 * len(names) + 6))).cast("d")
+        self._times = memoryview(mmap.mmap(-1, 8 * (2 * len(names) + 7))).cast("d")
         self._count = len(names)
         self.main = os.getpid()
 
@@ -37,6 +37,10 @@ class TickTimes:
     def latest(self, name: str) -> float:
         """Return when a tick of that name was last received."""
         return self._times[self._index[name]]
+
+    def latest_without_tick(self, name: str) -> float:
+        """Return when the last turn without a tick began in this worker."""
+        return self._times[self._count + self._index[name]]
 
     def claim_without_tick(self, name: str, now: float, *, after: float) -> bool:
         """Return True if the caller may take a turn without a tick, and record that turn.
@@ -61,6 +65,15 @@ class TickTimes:
     def main_runs(self, now: float) -> None:
         """Record that the main process runs."""
         self._times[2 * self._count + 1] = now
+
+    def pool_has(self, processes: int) -> None:
+        """Record how many processes the pool has."""
+        self._times[2 * self._count + 6] = processes
+
+    @property
+    def one_for_each(self) -> bool:
+        """Test whether the pool has a process for each name."""
+        return self._times[2 * self._count + 6] >= self._count
 
     def main_stopped(self, now: float, *, after: float) -> bool:
         """Test whether the main process has recorded nothing for `after` seconds. False: it never recorded anything."""

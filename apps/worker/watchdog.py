@@ -91,7 +91,10 @@ class Watchdog:
             self._stopped = None
 
     def run_free_group(self) -> None:
-        """Take a turn with the first group whose lease is free. Each process starts the search at another group."""
+        """Take a turn with a group whose lease is free: the one whose last turn without a tick is longest ago.
+
+        Of groups without such a turn, each process prefers another one.
+        """
         now, names = monotonic_seconds(), tick_names()
         if self._tick_times.all_ran_within(SHARED_SECONDS, now):
             return
@@ -100,7 +103,7 @@ class Watchdog:
             self._tick_times.all_run(now)
             return
         first = os.getpid() % len(names)
-        for name in names[first:] + names[:first]:
+        for name in sorted(names[first:] + names[:first], key=self._tick_times.latest_without_tick):
             if name in held:
                 continue
             if self._tick_times.claim_without_tick(name, monotonic_seconds(), after=QUIET_SECONDS):

@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from apps.failover.bucket import RedisBucket
+from apps.objects.models import Lease
 from apps.worker.groups import tick_names
 from apps.worker.watchdog import QUIET_SECONDS
 from controlplane.eviction.rate import TakeTokens
@@ -65,6 +66,22 @@ def test_a_worker_runs_without_beat_and_without_redis(tmp_path: Path) -> None:
         wanted = workloads(running, "web")
 
         until(lambda: bindings(running) == wanted, within=WITHIN)
+
+
+@pytest.mark.parametrize("ticks", [True, False], ids=["with ticks", "without ticks"])
+def test_a_pool_that_is_smaller_than_the_number_of_groups_runs_all_of_them(
+    tmp_path: Path, broker: dict[str, Any], ticks: bool
+) -> None:
+    with stack(tmp_path, broker["url"] if ticks else "redis://127.0.0.1:1/0") as running:
+        arguments = ["-m", "celery", "-A", "config", "worker", "--without-gossip", "--without-mingle"]
+        running.processes.start(
+            "worker", [*arguments, "--loglevel=INFO", "--concurrency=1"], says=" ready." if ticks else "Cannot connect"
+        )
+        if ticks:
+            running.processes.beat()
+
+        groups = {name.partition("/")[0] for name in tick_names()}
+        until(lambda: groups <= set(Lease.objects.values_list("name", flat=True)), within=WITHIN)
 
 
 def test_a_worker_whose_main_process_alone_is_asked_to_end_gives_its_leases_back(
