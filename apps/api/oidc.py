@@ -144,7 +144,10 @@ def _login(claims: Mapping[str, Any], token: str) -> TokenUser | None:
 
 
 def caller_of_claims(claims: Mapping[str, Any]) -> Caller | None:
-    """Return the user of verified claims with its groups; None: a claim is missing, or the name is not allowed."""
+    """Return the user of verified claims with its groups; None: a claim is missing, or the name is not allowed.
+
+    None as well if a claim that is used is no Unicode text, as "\\ud800" of JSON: it could be stored nowhere.
+    """
     if any(str(claims.get(name, "")) != value for name, value in settings.OIDC_REQUIRED_CLAIMS.items()):
         return None
     if settings.OIDC_USERNAME_CLAIM == "email" and claims.get("email_verified", True) is not True:
@@ -159,7 +162,14 @@ def caller_of_claims(claims: Mapping[str, Any]) -> Caller | None:
     allowed = [group for group in dict.fromkeys(groups) if not group.startswith(RESERVED)]
     identifier = claims.get("jti")
     extra = {CREDENTIAL_ID: (f"JTI={identifier}",)} if isinstance(identifier, str) else {}
-    return Caller(username, (*allowed, AUTHENTICATED), str(claims.get("sub", "")), extra)
+    uid = str(claims.get("sub", ""))
+    if not _is_unicode("".join((username, *allowed, uid, str(identifier)))):
+        return None
+    return Caller(username, (*allowed, AUTHENTICATED), uid, extra)
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _configuration(issuer: str) -> dict[str, Any]:

@@ -188,3 +188,22 @@ def test_a_provider_that_hangs_costs_other_users_nothing(trusting: Server, provi
 
 def _with_unknown_key(provider: Provider) -> str:
     return jwt.encode({"iss": provider.issuer}, provider.keys["one"], algorithm="RS256", headers={"kid": "other"})
+
+
+@pytest.mark.parametrize("claim", ["name", "groups", "sub", "jti"])
+def test_a_claim_that_is_no_unicode_text_keeps_no_refusal_from_the_audit(
+    trusting: Server, provider: Provider, claim: str
+) -> None:
+    odd = {claim: ["night\ud800"] if claim == "groups" else "eva\ud800"}
+    namespace = f"odd-{claim}"
+
+    answer = trusting.client(provider.token(**odd)).delete(config_maps(f"{namespace}-first"))
+    trusting.client(provider.token()).delete(config_maps(namespace))
+
+    assert answer.status in (401, 403)
+    until(lambda: namespace in refused_in(trusting), within=20)
+
+
+def refused_in(server: Server) -> set[str]:
+    """Return the namespaces of the requests whose refusal the audit has."""
+    return {row[0] for row in server.sql("SELECT namespace FROM objects_auditevent WHERE code = 403")}
