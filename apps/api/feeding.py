@@ -16,8 +16,9 @@ from apps.api.watch_events import Event, in_version, shown
 from apps.api.watch_hub import BOOKMARK_SECONDS, CHUNK, CatchUp, Tailer, Watcher
 from apps.objects import change_log
 from apps.objects.apply import binary_cursor
+from apps.objects.encryption import SealError
 from apps.objects.listing import Logged, read_changes
-from controlplane.apimachinery.errors import Expired, StatusError
+from controlplane.apimachinery.errors import Expired, InternalError, StatusError
 from controlplane.wire.table import Beside
 from controlplane.wire.watch import ADDED, error_frame
 
@@ -164,7 +165,10 @@ class Feeding:
 
 
 def _history(kind: str, since: int, until: int) -> list[Logged]:
-    """Return the next changes after a version. Raises Expired if some of them are no longer in the log."""
+    """Return the next changes after a version.
+
+    Raises Expired if some of them are no longer in the log, and InternalError if this process lacks a key for one.
+    """
     try:
         with binary_cursor() as cursor:
             found = read_changes(cursor, [kind], since, until, limit=CHUNK)
@@ -172,6 +176,8 @@ def _history(kind: str, since: int, until: int) -> list[Logged]:
         if since < oldest:
             raise Expired(f"too old resource version: {since} ({oldest})")
         return found
+    except SealError as error:
+        raise InternalError(str(error)) from error
     finally:
         close_old_connections()
 

@@ -27,6 +27,8 @@ from apps.api.watch_events import Event
 from apps.objects import change_log
 from apps.objects.arrays import BinaryCursor, register_arrays
 from apps.objects.definitions import definitions
+from apps.objects.encryption import KINDS as SEALED
+from apps.objects.encryption import SealError
 from apps.objects.instruments import STREAMS
 from apps.objects.listing import Logged, read_changes
 from apps.objects.notifications import listening, received
@@ -381,16 +383,30 @@ class Tailer:
         if newest < position or position < floor:
             return self._lose(position, newest)
         while position < newest and not self._stopping.is_set():
-            kinds = frozenset(list(self._audiences))
-            if kinds:
-                kinds |= {DEFINITION}
-            changes = read_changes(cursor, kinds, position, newest, limit=CHUNK) if kinds else []
+            kinds, changes = self._changes(cursor, position, newest)
             if any(change.kind == DEFINITION for change in changes):
                 _read_definitions()  # before the changes are handed out, because objects may have another form now
             until = changes[-1].version if len(changes) == CHUNK else newest
             self._give(Batch(position, until, kinds, changes))
             position = until
         return position
+
+    def _changes(self, cursor: BinaryCursor, position: int, newest: int) -> tuple[frozenset[str], list[Logged]]:
+        """Return the kinds that are watched and can be read, and their changes after a position.
+
+        A change with a Secret that this process has no key for concerns only the streams of such kinds: they read it
+        themselves, and end with the error.
+        """
+        kinds = frozenset(list(self._audiences))
+        if not kinds:
+            return kinds, []
+        kinds |= {DEFINITION}
+        try:
+            return kinds, read_changes(cursor, kinds, position, newest, limit=CHUNK)
+        except SealError as error:
+            log_.error("watches of %s end: %s", " and ".join(sorted(SEALED)), error)
+            kinds -= SEALED
+            return kinds, read_changes(cursor, kinds, position, newest, limit=CHUNK)
 
     def _give(self, batch: Batch) -> None:
         done: Future[None] = Future()
