@@ -30,7 +30,8 @@ from controlplane.controllers.collection import Collection
 from controlplane.controllers.execution import Execution
 from controlplane.controllers.probes import Probes
 from controlplane.controllers.work_status import WorkStatus
-from controlplane.engine.run import Failure, World, mark_due_at_start, run_batch
+from controlplane.engine.failure import Failure
+from controlplane.engine.run import World, mark_due_at_start, run_batch
 from controlplane.interpret import INTERPRETERS
 from controlplane.interpret.customized import Question
 from controlplane.kinds import CLUSTER

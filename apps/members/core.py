@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from apps.members.answers import Answers
@@ -19,7 +20,8 @@ from controlplane.clusters.questions import Target, endpoint_of
 from controlplane.controllers.reads.member_access import credentials
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.controllers.work_status import WorkStatus
-from controlplane.engine.state import State
+from controlplane.engine.apart import apart
+from controlplane.engine.state import State, Unreadable
 from controlplane.settings import MemberSettings
 
 log = logging.getLogger(__name__)
@@ -134,10 +136,13 @@ def wanted(state: State) -> dict[Key, Target]:
     listed = state.list(kinds.CLUSTER)
     keep_clusters({item.metadata.name for item in listed})
     clusters = {item.metadata.name: item for item in listed if item.ready == "True"}
-    secrets = credentials(state, clusters.values())
-    targets = {
-        name: endpoint_of(cluster, secrets.get(name)) for name, cluster in clusters.items() if cluster.called_directly
-    }
+    called = [cluster for cluster in clusters.values() if cluster.called_directly]
+    targets: dict[str, Target] = {}
+    for part, secrets in apart(called, partial(credentials, state)):
+        if isinstance(secrets, Unreadable):
+            log.error("cluster %s is not watched: %s", ", ".join(one.metadata.name for one in part), secrets)
+        else:
+            targets |= {one.metadata.name: endpoint_of(one, secrets.get(one.metadata.name)) for one in part}
     return {
         (cluster, api_version, kind): targets[cluster]
         for cluster, api_version, kind in state.kinds_on_members()

@@ -13,7 +13,7 @@ from apps.objects.configuration import Configuration
 from apps.objects.refusal import cause
 from apps.objects.store import DjangoStore
 from apps.worker.failures import keep
-from controlplane.engine.run import Failure
+from controlplane.engine.failure import Failure
 from controlplane.interpret.customized import Question
 from controlplane.settings import Settings
 

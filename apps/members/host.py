@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from controlplane.engine.run import Failure
+from controlplane.engine.failure import Failure
 from controlplane.engine.state import Claim, Store
 from controlplane.interpret.customized import Question
 from controlplane.settings import Settings

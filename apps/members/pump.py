@@ -17,18 +17,19 @@ from apps.members.host import Host
 from apps.objects.instruments import ERRORS, RECONCILED, expect, phase
 from controlplane.clusters.questions import Answer, Compare, Ensure, Observe, Question
 from controlplane.controllers.reads.member_controller import MemberController
+from controlplane.engine.apart import apart
 from controlplane.engine.decision import NOTHING, Decision
+from controlplane.engine.failure import Failure
 from controlplane.engine.run import (
     ANSWER_ROUNDS,
     CLAIM_SECONDS,
     FAN_OUT_CHUNK,
     RETRY_AFTER_FAILURE,
-    Failure,
     decide_with_answers,
     put_off,
     questions_of,
 )
-from controlplane.engine.state import Actor, Claim, Claims, Unstorable
+from controlplane.engine.state import Actor, Claim, Claims, Unreadable, Unstorable
 from controlplane.engine.unstorable import apply_decisions
 from controlplane.interpret import InterpretationFailed, Unanswered
 from controlplane.settings import Settings
@@ -156,12 +157,10 @@ class Pump:
         for claim in claimed.claims:
             if claim.ref.kind not in controller.keys:
                 settings = self.host.settings(reread=True)  # the change of settings may be the reason
-                refs, cursor = controller.expand_all(self.store, [claim.ref], after=claim.cursor, limit=FAN_OUT_CHUNK)
-                self.store.advance([claim], refs, cursor=cursor)
+                self._expand(claim)
         claims = [claim for claim in claimed.claims if claim.ref.kind in controller.keys]
         with phase(controller.name, "load"):
-            snapshots = controller.load(self.store, [claim.ref for claim in claims]) if claims else []
-        asked = [Asked(claim, claimed.now, snapshot) for claim, snapshot in zip(claims, snapshots, strict=True)]
+            asked = self._loaded(claims, claimed.now) if claims else []
         open_ = [item for item in asked if item.snapshot is not None]
         for _ in range(ANSWER_ROUNDS):
             for item in open_:
@@ -172,6 +171,27 @@ class Pump:
             open_ = [item for item in open_ if isinstance(item.error, Unanswered)]
             if not open_ or not self.host.interpret(questions_of([item.error for item in open_])):
                 break
+        return asked
+
+    def _expand(self, claim: Claim) -> None:
+        """Make the next objects due that a fan-out concerns. If they cannot be read, it is tried again later."""
+        try:
+            refs, cursor = self.controller.expand_all(self.store, [claim.ref], after=claim.cursor, limit=FAN_OUT_CHUNK)
+        except Unreadable as error:
+            log.error("%s: %s is tried again later: %s", self.controller.name, claim.ref, error)
+            ERRORS.labels(self.controller.name).inc()
+            self._put_off([claim])
+        else:
+            self.store.advance([claim], refs, cursor=cursor)
+
+    def _loaded(self, claims: Sequence[Claim], now: datetime) -> list[Asked]:
+        """Return claimed objects with what was loaded; one that cannot be read fails alone."""
+        asked: list[Asked] = []
+        for part, loaded in apart(claims, lambda some: self.controller.load(self.store, [one.ref for one in some])):
+            if isinstance(loaded, Unreadable):
+                asked += [Asked(claim, now, None, error=loaded) for claim in part]
+            else:
+                asked += [Asked(claim, now, snapshot) for claim, snapshot in zip(part, loaded, strict=True)]
         return asked
 
     def _put_off(self, claims: Sequence[Claim]) -> None:
@@ -302,7 +322,7 @@ class Pump:
         writes = [
             (
                 request.claim,
-                NOTHING if request.snapshot is None else decision_or_retry(request, request.error or next(decided)),
+                NOTHING if _is_gone(request) else decision_or_retry(request, request.error or next(decided)),
             )
             for request in batch
         ]
@@ -346,6 +366,10 @@ class Pump:
 
 def _time() -> float:
     return asyncio.get_running_loop().time()
+
+
+def _is_gone(request: Asked) -> bool:
+    return request.snapshot is None and request.error is None
 
 
 def _is_claimed(request: Asked, now: datetime) -> bool:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from apps.objects.secret_fields import HELD, LAST_APPLIED, annotations_of, is_secret, secrets
 from config import env
 from controlplane.apimachinery.meta import Object
+from controlplane.engine.state import Unreadable
 from controlplane.kinds import WORK
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
@@ -35,7 +36,7 @@ Change = Callable[[str], str]
 Form = TypeVar("Form", str, bytes)
 
 
-class SealError(Exception):
+class SealError(Unreadable):
     """Secrets cannot be encrypted or decrypted with the keys of LIFEBOAT_ENCRYPTION_KEYS."""
 
 

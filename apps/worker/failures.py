@@ -14,7 +14,7 @@ from django.conf import settings as django_settings
 
 from apps.objects.instruments import ERRORS
 from controlplane.clusters.questions import Target
-from controlplane.engine.run import Failure
+from controlplane.engine.failure import Failure
 from controlplane.kinds.template import Template
 
 log = logging.getLogger(__name__)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
@@ -14,10 +13,22 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.engine import cascade
+from controlplane.engine.apart import apart
 from controlplane.engine.controller import Controller
 from controlplane.engine.decision import NOTHING, Decision, Event, Put
+from controlplane.engine.failure import Failure, failure_events, failure_of
 from controlplane.engine.merge import EXISTS
-from controlplane.engine.state import Actor, Claim, Claims, HeldLease, LeaseLost, Outcome, Store, Unstorable
+from controlplane.engine.state import (
+    Actor,
+    Claim,
+    Claims,
+    HeldLease,
+    LeaseLost,
+    Outcome,
+    Store,
+    Unreadable,
+    Unstorable,
+)
 from controlplane.engine.unstorable import apply_decisions, without_steps
 from controlplane.interpret.customized import InterpretationFailed, Question, Unanswered
 from controlplane.kinds import FAILOVER_CONFIGURATION, INTERPRETER_CUSTOMIZATION
@@ -34,19 +45,6 @@ UNANSWERED_WAIT = timedelta(seconds=1)  # until an object is decided again whose
 
 
 _READ_WITH_SETTINGS = (FAILOVER_CONFIGURATION, INTERPRETER_CUSTOMIZATION)
-
-
-class Failure(msgspec.Struct, frozen=True):
-    """A decision that raised an exception or could not be stored, with its arguments for `make replay`."""
-
-    controller: str
-    ref: Ref
-    snapshot: Any
-    error: str
-    trace: str
-    now: datetime
-    settings: Settings | None = None
-    answer: Any = None
 
 
 class Report(msgspec.Struct, frozen=True, gc=False):
@@ -122,13 +120,17 @@ def run_batch(
     keyed: list[Claim] = []
     for claim in claimed.claims:
         (keyed if claim.ref.kind in controller.keys else origins).append(claim)
-    _continue_fan_outs(
-        controller, store, settings, origins, now=claimed.now, world=world, lease=lease, has_time=has_time
-    )
+    turn: Any = {"now": claimed.now, "world": world, "lease": lease}
+    failures = _continue(controller, store, settings, origins, has_time=has_time, **turn)
+    outcomes: list[Outcome] = []
+    decide = partial(_decide, controller, store, settings, following=following, **turn)
     try:
-        failures, outcomes = _decide(
-            controller, store, settings, keyed, now=claimed.now, world=world, lease=lease, following=following
-        )
+        for part, done in apart(keyed, decide):
+            if isinstance(done, Unreadable):
+                failures += _put_off_unread(controller, store, settings, part, done, **turn)
+            else:
+                failures += done[0]
+                outcomes += done[1]
     except LeaseLost:
         store.release(keyed)  # the new holder of the lease need not wait until these claims expire
         raise
@@ -148,38 +150,60 @@ def _unbundled(controller: Controller, store: Store, claimed: Claims) -> Report:
     return Report(controller.name, len(claimed.claims))
 
 
-def _continue_fan_outs(
+def _continue(
     controller: Controller,
     store: Store,
     settings: Settings,
-    origins: Iterable[Claim],
+    origins: Sequence[Claim],
     *,
-    now: datetime,
-    world: World,
-    lease: HeldLease | None,
     has_time: Callable[[], bool],
-) -> None:
-    """Make the next chunk of each fan-out due, or decide it; see `run_batch`."""
-    fan_outs = _fan_outs(controller, origins)
+    **turn: Any,
+) -> list[Failure]:
+    """Continue each fan-out by a chunk, in order. Return the failures.
+
+    Origins that belong to the same fan-out and are at the same cursor continue together.
+    """
+    failures: list[Failure] = []
+    together: dict[tuple[str, str], list[Claim]] = {}
+    for claim in origins:
+        together.setdefault((controller.fan_out_of(claim.ref), claim.cursor), []).append(claim)
+    fan_outs = list(together.values())
+    limit = DECIDED_CHUNK if controller.decides_in_fan_out else FAN_OUT_CHUNK
+    chunk = partial(_decide_chunk, controller, store, settings, **turn)
     for number, joined in enumerate(fan_outs):
         if number and not has_time():
             store.release([claim for later in fan_outs[number:] for claim in later])
             break
-        limit = DECIDED_CHUNK if controller.decides_in_fan_out else FAN_OUT_CHUNK
-        refs, cursor = controller.expand_all(
-            store, [claim.ref for claim in joined], after=joined[0].cursor, limit=limit
-        )
+        about = [claim.ref for claim in joined]
+        try:
+            refs, cursor = controller.expand_all(store, about, after=joined[0].cursor, limit=limit)
+        except Unreadable as error:
+            failures += _put_off_unread(controller, store, settings, joined, error, **turn)
+            continue
         if controller.decides_in_fan_out:
-            refs = _decide_chunk(controller, store, settings, refs, now=now, world=world, lease=lease)
+            refs = [ref for part, due in apart(refs, chunk) for ref in (part if isinstance(due, Unreadable) else due)]
         store.advance(joined, refs, cursor=cursor)
+    return failures
 
 
-def _fan_outs(controller: Controller, origins: Iterable[Claim]) -> list[list[Claim]]:
-    """Return claimed origins in order, joined if they belong to the same fan-out and are at the same cursor."""
-    joined: dict[tuple[str, str], list[Claim]] = {}
-    for claim in origins:
-        joined.setdefault((controller.fan_out_of(claim.ref), claim.cursor), []).append(claim)
-    return list(joined.values())
+def _put_off_unread(
+    controller: Controller,
+    store: Store,
+    settings: Settings,
+    claims: Sequence[Claim],
+    error: Unreadable,
+    *,
+    now: datetime,
+    world: World,
+    lease: HeldLease | None,
+) -> list[Failure]:
+    """Report objects about which nothing can be decided, because what it depends on cannot be read; try again later."""
+    failures = [failure_of(controller.name, claim.ref, None, error, settings, now=now, answer=None) for claim in claims]
+    for failure in failures:
+        world.report(failure)
+    later = Decision(wake_at=now + RETRY_AFTER_FAILURE)
+    store.apply([(claim, later) for claim in claims], by=Actor(controller.name, controller=True), lease=lease)
+    return failures
 
 
 def _decide_chunk(
@@ -226,7 +250,7 @@ def _decide(
     world: World,
     lease: HeldLease | None,
     following: Sequence[Controller] = (),
-) -> tuple[list[Failure], Sequence[Outcome]]:
+) -> tuple[list[Failure], list[Outcome]]:
     """Load, ask, decide and apply for the claimed objects; return the failures and what became of the decisions."""
     if not claims:
         return [], []
@@ -253,10 +277,10 @@ def _decide(
             later = put_off(error, getattr(snapshot, "subject", None), now=now)
             rest = error.rest if isinstance(error, NameTaken) and controller.creates_separately else NOTHING
             return replace(rest, events=(*rest.events, *later.events), wake_at=later.wake_at)
-        failure = _failure(controller.name, claim.ref, snapshot, error, settings, now=now, answer=answer)
+        failure = failure_of(controller.name, claim.ref, snapshot, error, settings, now=now, answer=answer)
         failures.append(failure)
         world.report(failure)
-        return Decision(wake_at=now + RETRY_AFTER_FAILURE, events=_failure_events(snapshot, failure))
+        return Decision(wake_at=now + RETRY_AFTER_FAILURE, events=failure_events(snapshot, failure))
 
     for (claim, snapshot), result, own in zip(present, results, decided, strict=True):
         if isinstance(result, Exception) or isinstance(own, Exception):
@@ -426,22 +450,6 @@ def put_off(error: Unanswered | InterpretationFailed | NameTaken, about: Any, *,
 def failure_reason(error: InterpretationFailed) -> str:
     """Return the reason of the Event about a failed rule, for example GetReplicasFailed."""
     return f"{OPERATIONS[error.operation][1]}Failed"
-
-
-def _failure(
-    controller: str, ref: Ref, snapshot: Any, error: Exception, settings: Settings, *, now: datetime, answer: Any
-) -> Failure:
-    trace = "".join(traceback.format_exception(error))
-    return Failure(controller, ref, snapshot, f"{type(error).__name__}: {error}", trace, now, settings, answer)
-
-
-def _failure_events(snapshot: Any, failure: Failure) -> tuple[Event, ...]:
-    """Return the Event about a failure; no Event if the snapshot names no object (`subject`) to attach it to."""
-    about = getattr(snapshot, "subject", None)
-    if about is None:
-        return ()
-    message = f"{failure.controller} could not decide about {failure.ref}: {failure.error}"
-    return (Event(about, "ControllerFailed", message, warning=True),)
 
 
 def run_until_idle(

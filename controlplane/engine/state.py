@@ -22,6 +22,10 @@ class LeaseLost(Exception):
     """Another process has taken the lease under which a batch was to be written. Nothing of the batch was written."""
 
 
+class Unreadable(Exception):
+    """A stored object cannot be read, for example because this process lacks the key of a Secret."""
+
+
 class Unstorable(Exception):
     """The store cannot hold a value in a decision, for example a number that is too large or a text that is too long.
 

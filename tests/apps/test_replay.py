@@ -16,7 +16,7 @@ from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.clusters.questions import Ensure, Target
 from controlplane.controllers.cluster_status import ClusterStatusSnapshot
 from controlplane.controllers.execution import ExecutionSnapshot
-from controlplane.engine.run import Failure
+from controlplane.engine.failure import Failure
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.template import Template
 from controlplane.settings import Settings

@@ -21,9 +21,10 @@ from controlplane.controllers.works import Works
 from controlplane.engine.cascade import followers, with_following
 from controlplane.engine.controller import Controller
 from controlplane.engine.decision import Decision, Delete, Guard, Put
+from controlplane.engine.failure import Failure
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.routing import OwnershipError
-from controlplane.engine.run import Failure, Report, World, run_batch
+from controlplane.engine.run import Report, World, run_batch
 from controlplane.engine.state import Actor, Claim, Complete, HeldLease, Outcome, State, Unstorable
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.policy import ClusterAffinity, Placement, ReplicaSchedulingStrategy

@@ -23,7 +23,8 @@ from controlplane.controllers.work_status import WorkStatus
 from controlplane.engine import run
 from controlplane.engine.cascade import followers
 from controlplane.engine.controller import Controller
-from controlplane.engine.run import Failure, World, run_batch
+from controlplane.engine.failure import Failure
+from controlplane.engine.run import World, run_batch
 from controlplane.engine.state import LeaseLost
 from controlplane.eviction.rate import Bucket, TakeTokens, Tokens, take_tokens
 from controlplane.settings import Settings

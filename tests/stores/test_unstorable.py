@@ -22,7 +22,8 @@ from controlplane.clusters.questions import Answer, Question
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.engine.controller import Ownership
 from controlplane.engine.decision import Decision, Event, Put, Save
-from controlplane.engine.run import RETRY_AFTER_FAILURE, Failure, Report, World, run_batch
+from controlplane.engine.failure import Failure
+from controlplane.engine.run import RETRY_AFTER_FAILURE, Report, World, run_batch
 from controlplane.engine.state import Actor, Unstorable
 from controlplane.engine.unstorable import apply_decisions
 from controlplane.kinds import EVENT, RESOURCE_BINDING

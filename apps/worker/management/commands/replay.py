@@ -14,7 +14,7 @@ from apps.worker.failures import load
 from controlplane.controllers import CONTROLLERS
 from controlplane.engine.controller import Controller
 from controlplane.engine.decision import Decision
-from controlplane.engine.run import Failure
+from controlplane.engine.failure import Failure
 from controlplane.settings import Settings
 
 
