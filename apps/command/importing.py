@@ -36,6 +36,7 @@ from controlplane.apimachinery.names import OBSERVE_ANNOTATION, UNJOIN_ANNOTATIO
 app = typer.Typer()
 PANEL: Final = "Taking over"
 WORKS: Final = "/apis/work.karmada.io/v1alpha1/works"
+WORKS_OF: Final = "karmada-es-"  # and the name of the cluster: the namespace of its Works
 LOOK_SECONDS: Final = 1.0
 MOST_LINES: Final = 20
 # How the message of a compared Work begins, and the column that counts it.
@@ -156,11 +157,12 @@ def _shown(clusters: dict[str, int]) -> str:
 
 
 def _undo(run: Run, items: list[Item], *, seconds: float) -> None:
-    """Delete templates, policies and clusters that were imported, as long as all clusters are observed.
+    """Delete templates, policies and clusters that were imported, as long as all their clusters are observed.
 
     Then wait until their bindings have gone, because an import that finds one of them would not write its placement.
     """
-    for name in _names(items):
+    going = removable(items)
+    for name in dict.fromkeys((*_names(items), *_clusters_with(run, {item.identity for item in going}))):
         try:
             found = run.api.get(paths.cluster(name))
         except Refused as error:
@@ -173,7 +175,6 @@ def _undo(run: Run, items: list[Item], *, seconds: float) -> None:
                 code=exit_codes.REFUSED,
                 advice=f"lifeboat observe {name}",
             )
-    going = removable(items)
     run.rows(("Kind", "To remove"), list(Counter(item.kind for item in going).items()))
     served, removed = Discovery(run.api), 0
     found_at = [served.path(*item.identity) for item in going]
@@ -199,6 +200,22 @@ def _undo(run: Run, items: list[Item], *, seconds: float) -> None:
     run.done(
         f"{removed} objects removed; Namespaces, definitions and credentials of clusters are left", {"removed": removed}
     )
+
+
+def _clusters_with(run: Run, templates: set[Identity]) -> list[str]:
+    """Return the clusters for which Lifeboat has a Work with one of these objects. The source need not know them."""
+    works = run.api.items(WORKS).get("items") or []
+    return [work["metadata"]["namespace"].removeprefix(WORKS_OF) for work in works if templates & _carried(work)]
+
+
+def _carried(work: Document) -> set[Identity]:
+    """Return the objects that a Work brings to its cluster."""
+    found = set()
+    for manifest in (work["spec"].get("workload") or {}).get("manifests") or ():
+        about = manifest.get("metadata") or {}
+        place = about.get("namespace", ""), about.get("name", "")
+        found.add((manifest.get("apiVersion", ""), manifest.get("kind", ""), *place))
+    return found
 
 
 def _still_there(run: Run, served: Discovery, bindings: set[Identity]) -> int:
@@ -266,7 +283,7 @@ Compared = tuple[str, str, str, str]  # cluster, object, column, message
 
 def _compared(run: Run, names: Sequence[str]) -> list[Compared]:
     """Return the comparison of each Work of the clusters."""
-    wanted = {f"karmada-es-{name}": name for name in names}
+    wanted = {f"{WORKS_OF}{name}": name for name in names}
     works = run.api.items(WORKS).get("items") or []
     return [_verdict(wanted[place], work) for work in works if (place := work["metadata"]["namespace"]) in wanted]
 

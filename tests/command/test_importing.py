@@ -1,0 +1,49 @@
+"""`lifeboat import`: what an undo does not remove."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from tests.api.server import Client, Server
+from tests.api.test_failback import join
+from tests.builders.documents import CLUSTERS, deployment
+from tests.command.conftest import DO, Lifeboat
+
+WORKS = "/apis/work.karmada.io/v1alpha1/namespaces"
+OBSERVE = "failover.lifeboat.io/observe"
+
+
+def test_an_undo_removes_no_template_that_is_on_a_cluster_which_is_written_to(
+    lifeboat: Lifeboat, api: Client, server: Server, namespace: str, tmp_path: Path
+) -> None:
+    """The source need not have that cluster: the file was cut off, or the cluster came later."""
+    cluster, template = join(api, server, f"{namespace}-a"), deployment("web")
+    deployments = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+    created = api.post(deployments, template)
+    assert created.status == 201, created.body
+    template["metadata"]["namespace"] = namespace
+    api.post("/api/v1/namespaces", {"metadata": {"name": f"karmada-es-{cluster}"}})
+    work = {"metadata": {"name": "web"}, "spec": {"workload": {"manifests": [template]}}}
+    made = api.post(f"{WORKS}/karmada-es-{cluster}/works", work)
+    assert made.status == 201, made.body
+    resource = {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": namespace, "name": "web"}
+    binding = {
+        "apiVersion": "work.karmada.io/v1alpha2",
+        "kind": "ResourceBinding",
+        "metadata": {"name": "web-deployment", "namespace": namespace},
+        "spec": {"resource": resource},
+    }
+    file = tmp_path / "karmada.yaml"
+    file.write_text(yaml.safe_dump_all([template, binding]))
+
+    refused = lifeboat("import", "--file", str(file), "--undo", "--timeout", "1s", *DO)
+
+    assert refused.exit_code != 0
+    assert f"lifeboat observe {cluster}" in refused.stderr
+    assert api.get(f"{deployments}/web").status == 200
+    observed = api.patch(f"{CLUSTERS}/{cluster}", {"metadata": {"annotations": {OBSERVE: "true"}}})
+    assert observed.status == 200, observed.body
+    assert lifeboat("import", "--file", str(file), "--undo", "--timeout", "1s", *DO).exit_code == 0
+    assert api.get(f"{deployments}/web").status == 404
