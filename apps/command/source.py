@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -125,13 +126,31 @@ def _files_of(path: Path) -> Iterator[Path]:
 def _documents(file: Path) -> Iterator[Document]:
     try:
         documents: list[Any] = list(yaml.load_all(file.read_text(), Loader=_Loader))
-    except (OSError, yaml.YAMLError) as error:
-        raise usage(f"{file} cannot be read: {error}") from None
-    for document in documents:
-        for one in (document or {}).get("items") or [document] if isinstance(document, dict) else ():
-            if not (isinstance(one, dict) and one.get("kind") and (one.get("metadata") or {}).get("name")):
+        json.dumps(documents)  # as they will be sent: without loops and binary values
+    except yaml.MarkedYAMLError as error:  # its text quotes the line of the error, which may be one of a Secret
+        where = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise usage(f"{file} is not valid YAML: {error.problem}{where}") from None
+    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
+        raise usage(f"{file} cannot be read: {type(error).__name__} {error}") from None
+    for document in filter(None, documents):
+        listed = document.get("items") if isinstance(document, dict) else None
+        for one in listed if isinstance(listed, list) else [document]:
+            if not _is_object(one):
                 raise usage(f"{file} has a document that is no object of Kubernetes")
             yield one
+
+
+def _is_object(document: Any) -> bool:
+    """Test whether a document has what identifies an object, and its other metadata have their types."""
+    if not isinstance(document, dict) or not isinstance(metadata := document.get("metadata"), dict):
+        return False
+    names = document.get("apiVersion"), document.get("kind"), metadata.get("name")
+    maps = metadata.get("labels"), metadata.get("annotations")
+    return (
+        all(isinstance(name, str) and name for name in names)
+        and isinstance(metadata.get("namespace", ""), str)
+        and all(isinstance(one, dict | None) for one in maps)
+    )
 
 
 class _Loader(yaml.SafeLoader):

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from apps.command import exit_codes
+from apps.command.errors import CommandError
 from apps.command.import_plan import DEFINITION, TOKEN_SECRET, bindings_of, planned, removable
 from apps.command.source import Files
 
@@ -151,3 +153,46 @@ def test_an_undo_removes_bound_secrets_and_leaves_credentials_and_definitions(tm
 
     assert [item.title for item in going] == ["Secret lab/bound", "Cluster member1"]
     assert {identity[3] for identity in bindings_of(going, items)} == {"bound-secret"}
+
+
+GROUP, WORK = "cluster.karmada.io/v1alpha1", "work.karmada.io/v1alpha2"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"apiVersion: {GROUP}\nkind: Cluster\nmetadata: {{name: member1}}",
+        f"apiVersion: {DEFINITION[0]}\nkind: {DEFINITION[1]}\nmetadata: {{name: boats}}\nspec: {{}}",
+        f"apiVersion: {WORK}\nkind: ResourceBinding\nmetadata: {{name: web}}\nspec: {{resource: }}",
+        "apiVersion: v1\nkind: Namespace\nmetadata: [shop]",
+        "apiVersion: v1\nkind: Namespace\nmetadata: {name: 5}",
+        "apiVersion: v1\nkind: Namespace\nmetadata: &own {name: shop, labels: *own}",
+        "kind: List\nitems: 5",
+        "[" * 5000,
+        "kind: \udcff",
+    ],
+    ids=["no-spec", "no-group", "no-resource", "list", "number", "loop", "items", "deep", "not-utf-8"],
+)
+def test_a_file_with_half_an_object_is_a_usage_error(text: str, tmp_path: Path) -> None:
+    (tmp_path / "half.yaml").write_bytes(text.encode(errors="surrogateescape"))
+
+    with pytest.raises(CommandError) as raised:
+        planned(Files([tmp_path]))
+
+    assert raised.value.code == exit_codes.USAGE
+
+
+def test_the_message_about_a_broken_file_has_nothing_of_a_secret(tmp_path: Path) -> None:
+    (tmp_path / "broken.yaml").write_text('kind: Secret\nstringData: {password: "correct-horse: x')
+
+    with pytest.raises(CommandError) as raised:
+        Files([tmp_path])
+
+    assert "line 2" in raised.value.message
+    assert "horse" not in raised.value.message
+
+
+def test_an_empty_list_is_nothing_to_import(tmp_path: Path) -> None:
+    (tmp_path / "none.yaml").write_text("apiVersion: v1\nkind: List\nitems: []\nmetadata: {resourceVersion: ''}")
+
+    assert planned(Files([tmp_path])) == []
