@@ -17,6 +17,7 @@ from rest_framework import exceptions
 
 from apps.api.health import HEALTH
 from apps.objects.decision_log import log_refusal
+from apps.objects.encryption import SealError
 from apps.objects.refusal import LOCKED, POOL_EMPTY, READ_ONLY, cause, sqlstate
 from controlplane.apimachinery import errors
 from controlplane.apimachinery.errors import StatusError
@@ -71,7 +72,7 @@ def status_error(error: BaseException) -> StatusError:
         log.warning("refused by the database: %s", error)
         return errors.Invalid(f"the database cannot store this: {error}")
     log.error("request failed", exc_info=error)
-    return _own_error()
+    return errors.InternalError(error.message) if isinstance(error, SealError) else _own_error()
 
 
 def is_away(error: BaseException | None) -> bool:

@@ -177,7 +177,7 @@ def _history(kind: str, since: int, until: int) -> list[Logged]:
             raise Expired(f"too old resource version: {since} ({oldest})")
         return found
     except SealError as error:
-        raise InternalError(str(error)) from error
+        raise InternalError(error.message) from error
     finally:
         close_old_connections()
 

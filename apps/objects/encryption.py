@@ -37,7 +37,14 @@ Form = TypeVar("Form", str, bytes)
 
 
 class SealError(Unreadable):
-    """Secrets cannot be encrypted or decrypted with the keys of LIFEBOAT_ENCRYPTION_KEYS."""
+    """Secrets cannot be encrypted or decrypted with the keys of LIFEBOAT_ENCRYPTION_KEYS.
+
+    `message`: the same without the name of the object, for those who may not read it.
+    """
+
+    def __init__(self, message: str, *, about: str = "") -> None:
+        super().__init__(f"{about}: {message}" if about else message)
+        self.message = message
 
 
 def keys(text: str) -> tuple[Fernet, ...]:
@@ -95,14 +102,22 @@ def rotated(text: str) -> str:
 
 
 def converted(text: Form, change: Change) -> Form:
-    """Return a stored document with `change` applied to every encrypted value; the same text if nothing changes."""
+    """Return a stored document with `change` applied to every encrypted value; the same text if nothing changes.
+
+    Raises SealError with the name of the object if `change` does.
+    """
     raw = text.encode() if isinstance(text, str) else text
     if _MARK not in raw:
         return text
     document = orjson.loads(raw)
     result = document
-    for path in secrets(document):
-        result = _replaced(result, path, lambda secret: _changed(secret, change))
+    try:
+        for path in secrets(document):
+            result = _replaced(result, path, lambda secret: _changed(secret, change))
+    except SealError as error:
+        metadata = document["metadata"]
+        place = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
+        raise SealError(error.message, about=f"{document['kind']} {place}") from None
     if result == document:
         return text
     written = orjson.dumps(result)

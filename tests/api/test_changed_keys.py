@@ -35,6 +35,8 @@ def test_a_secret_with_a_key_that_a_process_does_not_have_ends_no_watch_of_other
             failed = unreadable.next()
             assert (failed["type"], failed["object"]["code"]) == ("ERROR", 500)
             assert KEYS in failed["object"]["message"]
+            read = api.get(f"{secrets}/login")
+            assert (read.status, KEYS in read.document["message"]) == (500, True)
             with pytest.raises(EOFError):
                 unreadable.next()
         restarted.delete(f"{secrets}/login")

@@ -148,8 +148,10 @@ def test_the_keys_can_be_changed_without_any_watch_event(filled: DjangoStore, se
     assert (filled.current_version(), text_of(*SECRET), stored(filled, CARRIER)) == before
     assert len([one for one in filled.changes(0) if one.ref == SECRET]) == 2
     settings.ENCRYPTION_KEYS = old
-    with pytest.raises(SealError, match="LIFEBOAT_ENCRYPTION_KEYS"):
+    with pytest.raises(SealError, match=r"Secret default/login: .* LIFEBOAT_ENCRYPTION_KEYS"):
         filled.get([SECRET])
+    with pytest.raises(SealError, match=r"Work karmada-es-member1/login-work: .* LIFEBOAT_ENCRYPTION_KEYS"):
+        filled.get([CARRIER])
 
 
 def test_rotating_twice_changes_nothing_the_second_time(
