@@ -86,8 +86,9 @@ _CLAIM = f"""
     )
     SELECT claimed.*, clock_timestamp() FROM (SELECT 1) AS one LEFT JOIN claimed ON true"""
 _RELEASE = f"""
-    UPDATE objects_due d SET lease_until = NULL, due_at = coalesce(%s, clock_timestamp())
-    FROM unnest(%s, %s, %s, %s) AS w(controller, kind, namespace, name) WHERE {_SAME}"""
+    UPDATE objects_due d SET lease_until = NULL,
+        due_at = CASE WHEN d.seq = w.seq THEN coalesce(%s, clock_timestamp()) ELSE d.due_at END
+    FROM unnest(%s, %s, %s, %s, %s) AS w(controller, kind, namespace, name, seq) WHERE {_SAME}"""
 _EXTEND = f"""
     UPDATE objects_due d SET lease_until = clock_timestamp() + %s * interval '1 second'
     FROM unnest(%s, %s, %s, %s, %s) AS w(controller, kind, namespace, name, ends)
@@ -296,9 +297,12 @@ def claim(
 
 
 def release(cursor: BinaryCursor, claims: Sequence[Claim], *, due_at: datetime | None) -> None:
-    """Give claims back: their rows are due at `due_at`; None: now. The caller holds the write lock."""
+    """Give claims back: their rows are due at `due_at`; None: now. The caller holds the write lock.
+
+    A row that was marked meanwhile keeps its due time.
+    """
     ordered = sorted(claims, key=lambda claim: (claim.controller, claim.ref))
-    cursor.run(_RELEASE, (due_at, *_keys(ordered)))
+    cursor.run(_RELEASE, (due_at, *_keys(ordered), bigints([claim.seq for claim in ordered])))
 
 
 def extend(cursor: BinaryCursor, claims: Sequence[tuple[Claim, datetime]], *, lease_seconds: float) -> datetime:

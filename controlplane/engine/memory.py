@@ -447,7 +447,8 @@ class MemoryStore:
             self.due_changed.add(claim.controller)
             rows = self.due.get(claim.controller, {})
             if (due := rows.get(claim.ref)) is not None:
-                rows[claim.ref] = replace(due, lease_until=None, due_at=due_at or self.now())
+                at = (due_at or self.now()) if due.seq == claim.seq else due.due_at
+                rows[claim.ref] = replace(due, lease_until=None, due_at=at)
 
     def advance(self, claims: Sequence[Claim], refs: Collection[Ref], *, cursor: str | None) -> None:
         self.mark(claims[0].controller, refs)

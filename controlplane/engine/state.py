@@ -268,7 +268,10 @@ class Store(State, Protocol):
         """
 
     def release(self, claims: Sequence[Claim], *, due_at: datetime | None = None) -> None:
-        """Give claims back unfinished. Their objects are due at once, or at `due_at`."""
+        """Give claims back unfinished. Their objects are due at once, or at `due_at`.
+
+        An object that was marked meanwhile is due as it was marked.
+        """
 
     def mark(self, controller: str, refs: Collection[Ref], *, due_at: datetime | None = None) -> None:
         """Make objects due for a controller at `due_at`; None: now. An object that is due earlier stays so."""

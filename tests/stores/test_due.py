@@ -235,6 +235,16 @@ class TestFinishing:
 
         assert set(due_refs(store)) == {WEB, API}
 
+    def test_what_was_marked_meanwhile_is_not_left_alone(self, store: Any) -> None:
+        """A user has corrected what the controller could not load."""
+        create(store, binding("web"))
+        claims = claim(store)
+        store.mark("placer", [WEB])
+
+        store.release(claims, due_at=store.now() + timedelta(seconds=100))
+
+        assert [one.ref for one in claim(store)] == [WEB]
+
     def test_released_claims_can_be_left_alone_for_a_while(self, ground: Ground) -> None:
         store = ground.store
         store.mark("placer", [WEB])
