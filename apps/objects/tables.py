@@ -19,6 +19,7 @@ from apps.objects.row_model import row_models
 from apps.objects.write_lock import AT, BASE
 from controlplane.apimachinery.as_written import plain
 from controlplane.apimachinery.meta import Object, Ref
+from controlplane.engine.state import Unreadable
 from controlplane.kind import KINDS, decode
 from controlplane.kinds import rows
 from controlplane.kinds.template import Template
@@ -337,7 +338,13 @@ def row_table(type_: type) -> RowTable:
 
 
 def read(kind: str, doc: str) -> Any:
-    """Return the object of a stored document, decrypted. An object of an unknown kind is a Template."""
+    """Return the object of a stored document, decrypted. An object of an unknown kind is a Template.
+
+    Raises Unreadable if it cannot be decrypted, or is no document of its kind as this release knows it.
+    """
     doc = opened(kind, doc)
     known = KINDS.get(kind)
-    return decode(known, doc) if known is not None else Template.fold(msgspec.json.decode(doc))
+    try:
+        return decode(known, doc) if known is not None else Template.fold(msgspec.json.decode(doc))
+    except msgspec.MsgspecError as error:
+        raise Unreadable(f"a stored {kind} is no document of its kind: {error}") from error

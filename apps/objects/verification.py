@@ -11,19 +11,17 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-import msgspec
 from django.db import connection, transaction
 
 from apps.objects import due
 from apps.objects.apply import binary_cursor
 from apps.objects.arrays import shown, texts
 from apps.objects.definitions import definitions
-from apps.objects.encryption import SealError
 from apps.objects.statements import index_keys, joined, label_keys
 from apps.objects.store import DjangoStore
 from apps.objects.tables import SEPARATOR, ChildTable, ObjectTable, object_table, object_tables, read
 from controlplane.apimachinery.meta import Object, Ref
-from controlplane.engine.state import Actor, Mark
+from controlplane.engine.state import Actor, Mark, Unreadable
 from controlplane.estimate.quota import use_of
 from controlplane.kind import KINDS
 from controlplane.kinds import RESOURCE_BINDING
@@ -128,7 +126,7 @@ def _row(record: Sequence[Any], names: Sequence[str]) -> _Row:
     ref, columns = Ref(kind, namespace, name), dict(zip(names, values, strict=True))
     try:
         obj: Object = read(kind, doc)
-    except (msgspec.MsgspecError, SealError, ValueError, TypeError, KeyError) as error:
+    except (Unreadable, ValueError, TypeError, KeyError) as error:
         return _Row(number, ref, columns, None, f"{type(error).__name__}: {error}")
     return _Row(number, ref, columns, obj)
 

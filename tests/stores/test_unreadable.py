@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from cryptography.fernet import Fernet
+from django.db import connection
 
 from apps.members.core import wanted
 from apps.members.database import DatabaseHost
@@ -37,15 +38,19 @@ from tests.stores.grounds import PLACER, Placer, create
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-class Careful(Placer):
-    """Places every binding, and looks at the Secret of its name first."""
+class Placed(Placer):
+    """Places every binding."""
+
+    def decide(self, snapshot: Binding, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+        return Decision(changes=(Put(snapshot.with_spec(clusters=(TargetCluster("member2", 1),)), snapshot),))
+
+
+class Careful(Placed):
+    """The same, and looks at the Secret of its name first."""
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Any]:
         state.get([Ref("Secret", "default", ref.name) for ref in refs])
         return super().load(state, refs)
-
-    def decide(self, snapshot: Binding, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
-        return Decision(changes=(Put(snapshot.with_spec(clusters=(TargetCluster("member2", 1),)), snapshot),))
 
 
 class Sweeper(Careful):
@@ -110,6 +115,24 @@ def test_the_others_are_decided_and_it_is_looked_at_again_later(settings: Any) -
     due = store.next_due(["placer"])
     assert due is not None
     assert due > store.now()
+
+
+def test_a_document_that_another_version_wrote_costs_no_other_object_its_decision() -> None:
+    """A later release was started for a while, or a person changed the row."""
+    store = DjangoStore(controllers=[controller := Placed()])
+    create(store, *map(binding, ("a", "bad", "z")))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE resources_binding SET doc = jsonb_set(doc::jsonb, '{spec}', '[]')::text WHERE name = 'bad'"
+        )
+
+    report = run(controller, store)
+
+    refs = [Ref(RESOURCE_BINDING, "shop", name) for name in ("a", "z")]
+    assert [one.spec.target("member2") is not None for one in store.get(refs).values()] == [True, True]
+    assert [one.ref.name for one in report.failures] == ["bad"]
+    assert "ResourceBinding" in report.failures[0].error
+    assert claimed(store) == []
 
 
 def test_a_fan_out_decides_about_the_others(settings: Any) -> None:
