@@ -62,7 +62,9 @@ _UNKNOWN = (
     "answer. Start Redis again; if the database was restored from a backup, run: manage.py restored"
 )
 _CONFIRM = "UPDATE objects_origin SET confirmed = true WHERE id = 1 AND held_since IS NOT NULL"
-_RELEASE = "UPDATE objects_origin SET held_since = NULL, held_for = '', confirmed = false WHERE id = 1"
+_RELEASE = """
+    UPDATE objects_origin SET held_since = NULL, held_for = '', confirmed = false
+    WHERE id = 1 AND confirmed AND held_since = %s"""
 
 
 class OriginUnknown(Unusable):
@@ -165,10 +167,13 @@ def unprepared(settings: Settings) -> int:
         return due.count_due(cursor, [name for name in restored.PREPARING if settings.runs(name)])
 
 
-def release() -> None:
-    """End the pause of writes to members."""
+def release(confirmed: RestoreHold) -> bool:
+    """End the pause of writes to members that was confirmed. Return whether it was still this one.
+
+    The database may have been restored again meanwhile. That needs a confirmation of its own.
+    """
     with binary_cursor() as cursor:
-        cursor.run(_RELEASE)
+        return cursor.run(_RELEASE, (confirmed.since,)).rowcount > 0
 
 
 def _judged(state: State, seen: Remembered) -> Finding:

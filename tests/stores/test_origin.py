@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 
 import pytest
 import redis
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection
 from msgspec.structs import replace
 from redis.backoff import NoBackoff
@@ -20,12 +21,16 @@ from apps.objects.refusal import cause
 from apps.objects.store import DjangoStore
 from apps.worker import restored
 from controlplane.apimachinery.meta import Ref
+from controlplane.engine.decision import Decision
 from controlplane.engine.restored import GAP, VersionMark
 from controlplane.settings import Settings
 from tests.builders.bare import template
-from tests.stores.grounds import controllers, create
+from tests.processes import until
+from tests.stores.grounds import USER, controllers, create
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+WITHIN = 30.0
 
 
 @pytest.fixture
@@ -176,7 +181,7 @@ def test_only_a_person_ends_the_hold(store: DjangoStore) -> None:
     assert held.confirmed
     assert origin.confirm(), "a command that was interrupted is given again"
 
-    origin.release()
+    assert origin.release(held)
     assert origin.held() is None
     assert not origin.confirm()
 
@@ -214,3 +219,28 @@ def test_objects_keep_their_versions(store: DjangoStore) -> None:
 
     assert store.get([Ref("ConfigMap", "shop", "a")]) == before
     assert store.current_version() >= 8 * GAP
+
+
+def test_a_confirmation_does_not_hold_for_a_restore_that_is_found_while_it_waits(store: DjangoStore) -> None:
+    """A standby took over for example, and the connections of the command were made again."""
+    origin.declare_restored("a restore")
+    store.mark("works", [Ref("ConfigMap", "shop", "a")])
+
+    def confirm() -> None:
+        try:
+            call_command("restored", "--confirm", "--wait", str(WITHIN), stdout=StringIO())
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as executor:
+        confirming = executor.submit(confirm)
+        until(lambda: (found := origin.held()) is not None and found.confirmed, within=WITHIN)
+        origin.declare_restored("another restore")
+        claims = store.claim("works", limit=1, shards=1, shard=0, lease_seconds=60).claims
+        store.apply([(one, Decision()) for one in claims], by=USER)
+        with pytest.raises(CommandError, match="restored again"):
+            confirming.result(WITHIN)
+
+    held = origin.held()
+    assert held is not None
+    assert (held.why, held.confirmed) == ("another restore", False)

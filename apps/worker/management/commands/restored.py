@@ -67,7 +67,10 @@ class Command(BaseCommand):
                 self.stdout.write(f"note: cluster {cluster.metadata.name} is not Ready: Ready is {cluster.ready}")
         origin.confirm()
         self._wait_for_works(wait_seconds)
-        origin.release()
+        if not origin.release(held):
+            raise CommandError(
+                "the database was restored again, or confirmed by another command, while this one waited: see --status"
+            )
         self.stdout.write("confirmed: the restored state is written to members from now on")
 
     def _wait_for_works(self, seconds: float) -> None:
