@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 import yaml
 
-from apps.command import exit_codes, paths
-from apps.command.errors import CommandError, Document, usage
+from apps.command import exit_codes, manifests, paths
+from apps.command.errors import CommandError, Document
 from apps.command.options import command
 from apps.command.reading import PANEL
 from apps.command.run import Run
@@ -35,14 +35,14 @@ def interpret(
     ] = None,
 ) -> None:
     """Say what an object means: its replicas, health, dependencies and more, and which rule says it."""
-    spec: Document = {"object": _read(file)}
+    spec: Document = {"object": manifests.document(file)}
     if operation:
         spec["operations"] = operation
     if replicas is not None:
         spec["replicas"] = replicas
     for field, path in (("customization", customization), ("observed", observed), ("items", items)):
         if path is not None:
-            spec[field] = _read(path)
+            spec[field] = manifests.document(path)
     body = {"apiVersion": "failover.lifeboat.io/v1alpha1", "kind": "Interpretation", "spec": spec}
     found = run.api.post(paths.failover("interpretations"), body)
     if not run.show(found):
@@ -60,15 +60,3 @@ def _print(run: Run, result: Document) -> None:
     elif result.get("rule"):
         text = yaml.safe_dump(result.get("result"), sort_keys=False, default_flow_style=False).removesuffix("...\n")
         run.say("\n".join(f"  {line}" for line in text.rstrip().splitlines()))
-
-
-def _read(path: Path) -> Any:
-    try:
-        found = yaml.safe_load(path.read_text())
-    except FileNotFoundError:
-        raise CommandError(f"there is no file {path}", code=exit_codes.NOT_FOUND) from None
-    except (OSError, UnicodeError, yaml.YAMLError) as error:
-        raise usage(f"{path} is not one document of YAML or JSON: {error}") from None
-    if found is None:
-        raise usage(f"{path} is empty")
-    return found

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import quote
 
-import yaml
-
-from apps.command import exit_codes
+from apps.command import exit_codes, manifests
 from apps.command.api import Api
-from apps.command.errors import CommandError, Document, Refused, usage
+from apps.command.errors import CommandError, Document, Refused
+from apps.command.shapes import Field, check
 
 Identity = tuple[str, str, str, str]  # apiVersion, kind, namespace, name
 
@@ -82,14 +80,14 @@ class ControlPlane:
         if path is None:
             return []
         items = self._api.items(path).get("items") or []
-        return [{**item, "apiVersion": api_version, "kind": kind} for item in items]
+        return [checked({**item, "apiVersion": api_version, "kind": kind}, self.name) for item in items]
 
     def read(self, identity: Identity) -> Document | None:
         path = self._served.path(*identity)
         if path is None:
             return None
         try:
-            return self._api.get(path)
+            return checked(self._api.get(path), self.name)
         except Refused as error:
             if error.http != 404:
                 raise
@@ -124,43 +122,57 @@ def _files_of(path: Path) -> Iterator[Path]:
 
 
 def _documents(file: Path) -> Iterator[Document]:
-    try:
-        documents: list[Any] = list(yaml.load_all(file.read_text(), Loader=_Loader))
-        json.dumps(documents)  # as they will be sent: without loops and binary values
-    except yaml.MarkedYAMLError as error:  # its text quotes the line of the error, which may be one of a Secret
-        where = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise usage(f"{file} is not valid YAML: {error.problem}{where}") from None
-    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
-        raise usage(f"{file} cannot be read: {type(error).__name__} {error}") from None
-    for document in filter(None, documents):
-        listed = document.get("items") if isinstance(document, dict) else None
-        for one in listed if isinstance(listed, list) else [document]:
-            if not _is_object(one):
-                raise usage(f"{file} has a document that is no object of Kubernetes")
-            yield one
+    for number, document in enumerate(manifests.documents(file), start=1):
+        place = f"{file}, document {number}"
+        check(document, _LIST, place=place)
+        if "items" not in document:
+            yield checked(document, place)
+            continue
+        for index, one in enumerate(document["items"] or ()):
+            yield checked(one, f"{place}, items[{index}]")
 
 
-def _is_object(document: Any) -> bool:
-    """Test whether a document has what identifies an object, and its other metadata have their types."""
-    if not isinstance(document, dict) or not isinstance(metadata := document.get("metadata"), dict):
-        return False
-    names = document.get("apiVersion"), document.get("kind"), metadata.get("name")
-    maps = metadata.get("labels"), metadata.get("annotations")
-    return (
-        all(isinstance(name, str) and name for name in names)
-        and isinstance(metadata.get("namespace", ""), str)
-        and all(isinstance(one, dict | None) for one in maps)
-    )
-
-
-class _Loader(yaml.SafeLoader):
-    """Reads times as texts, as JSON has them."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    key: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:timestamp"]
-    for key, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+_LIST: Final = (Field("items", list),)
+_HEAD: Final = (
+    *(Field("apiVersion", str, True), Field("kind", str, True), Field("metadata", dict, True)),
+    *(Field("metadata.name", str, True), Field("metadata.namespace", str)),
+    *(Field("metadata.labels", dict), Field("metadata.annotations", dict), Field("metadata.finalizers", list)),
+)
+_BINDING: Final = (
+    *(Field("spec", dict, True), Field("spec.resource", dict, True), Field("spec.resource.apiVersion", str, True)),
+    *(Field("spec.resource.kind", str, True), Field("spec.resource.name", str, True)),
+    *(Field("spec.resource.namespace", str), Field("spec.clusters", list), Field("spec.clusters[]", dict)),
+    *(Field("spec.clusters[].name", str, True), Field("spec.clusters[].replicas", int)),
+)
+_READ: Final = {
+    ("cluster.karmada.io/v1alpha1", "Cluster"): (
+        Field("spec", dict, True),
+        *(
+            Field(f"spec.{ref}{path}", type_, bool(path))
+            for ref in ("secretRef", "impersonatorSecretRef")
+            for path, type_ in (("", dict), (".namespace", str), (".name", str))
+        ),
+    ),
+    ("work.karmada.io/v1alpha2", "ResourceBinding"): _BINDING,
+    ("work.karmada.io/v1alpha2", "ClusterResourceBinding"): _BINDING,
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): (
+        Field("spec", dict, True),
+        Field("spec.group", str, True),
+    ),
+    ("batch/v1", "Job"): (
+        *(Field("spec", dict), Field("spec.template", dict), Field("spec.template.metadata", dict)),
+        Field("spec.template.metadata.labels", dict),
+    ),
 }
+
+
+def checked(document: Any, place: str) -> Document:
+    """Return an object that has the fields which an import reads. Raises CommandError that names the field."""
+    check(document, _HEAD, place=place)
+    found: Document = document
+    fields = _READ.get((found["apiVersion"], found["kind"]), ())
+    check(found, fields, place=f"{place}, {found['kind']} {found['metadata']['name']}")
+    return found
 
 
 def _identity(document: Document) -> Identity:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
-import yaml
 
-from apps.command import exit_codes
-from apps.command.errors import CommandError, Document, usage
+from apps.command import manifests
+from apps.command.errors import Document, usage
 from apps.command.options import command
 from apps.command.preview import ask, show
 from apps.command.reading import PANEL
@@ -71,13 +70,9 @@ def _tainted(text: str) -> Document:
 
 def _edits(path: Path) -> list[Document]:
     """Return the changes that the documents of a file make."""
-    try:
-        documents: list[Any] = [one for one in yaml.safe_load_all(path.read_text()) if one]
-    except FileNotFoundError:
-        raise CommandError(f"there is no file {path}", code=exit_codes.NOT_FOUND) from None
-    except (OSError, yaml.YAMLError) as error:
-        raise usage(f"{path} is not a manifest: {error}") from None
     changes: list[Document] = []
+    if not (documents := manifests.documents(path)):
+        raise usage(f"{path} is empty")
     for one in documents:
         kind = one.get("kind") if isinstance(one, dict) else None
         if kind in _POLICIES:
@@ -85,5 +80,6 @@ def _edits(path: Path) -> list[Document]:
         elif kind == _SETTINGS:
             changes.append({"type": "GateOrRateChanged", "configuration": one.get("spec") or {}})
         else:
-            raise usage(f"{path}: what if knows {', '.join((*_POLICIES, _SETTINGS))}, not {kind}")
+            known = ", ".join((*_POLICIES, _SETTINGS))
+            raise usage(f"{path}: what if knows {known}, not {kind or 'a document without a kind'}")
     return changes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import orjson
@@ -12,6 +11,7 @@ from yaml.constructor import ConstructorError
 from yaml.nodes import MappingNode, ScalarNode
 
 from controlplane.apimachinery.errors import BadRequest, TooLarge, UnsupportedMediaType
+from controlplane.apimachinery.yaml_rules import key_text, resolve_as_kubernetes
 from controlplane.wire.negotiate import media_type_of
 
 Document = dict[str, Any]
@@ -167,33 +167,12 @@ class _Loader(yaml.CSafeLoader):
             seen.add(key_node.value)
         self.flatten_mapping(node)
         return {
-            _key_text(self.construct_object(key_node)): self.construct_object(value_node, deep=deep)
+            key_text(self.construct_object(key_node)): self.construct_object(value_node, deep=deep)
             for key_node, value_node in node.value
         }
 
 
-def _key_text(key: Any) -> str:
-    if isinstance(key, bool):
-        return "true" if key else "false"
-    return "null" if key is None else str(key)
-
-
-_NUMBER_TAGS = {
-    "tag:yaml.org,2002:int": re.compile(
-        r"^(?:[-+]?0b[01_]+|[-+]?0o?[0-7_]+|[-+]?(?:0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+)$"
-    ),
-    "tag:yaml.org,2002:float": re.compile(
-        r"^(?:[-+]?(?:[0-9][0-9_]*)(?:\.[0-9_]*)?(?:[eE][-+]?[0-9]+)?|[-+]?\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?"
-        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
-    ),
-}
-_OURS = frozenset((*_NUMBER_TAGS, "tag:yaml.org,2002:timestamp"))
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _OURS]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}
-for _tag, _pattern in _NUMBER_TAGS.items():  # integers first, because the pattern of floats matches them too
-    _Loader.add_implicit_resolver(_tag, _pattern, list("-+.0123456789"))
+resolve_as_kubernetes(_Loader)
 
 
 def _from_yaml(raw: bytes, duplicates: list[str], max_depth: int) -> Any:
