@@ -13,6 +13,7 @@ import msgspec
 import yaml
 from cryptography import x509
 
+from controlplane.apimachinery.yaml_rules import problem
 from controlplane.clusters.questions import Target
 
 NAME: Final = "lifeboat"
@@ -68,7 +69,9 @@ def read(path: Path, named: str = "") -> Access:
             _inline(user, "client-key", path.parent),
             bool(cluster.get("insecure-skip-tls-verify", False)),
         )
-    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError, StopIteration) as error:
+    except yaml.YAMLError as error:  # its text quotes the line of the error, which may have the token
+        raise Unusable(f"{path} is not valid YAML: {problem(error)}") from None
+    except (OSError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise Unusable(f"{path} has no usable context: {type(error).__name__} {error}") from error
 
 
@@ -117,7 +120,9 @@ def _pair(folder: Path, text: str) -> Path:
 
 
 def _named(config: dict[str, Any], part: str, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(item for item in config[part] if item["name"] == name)
+    found: dict[str, Any] | None = next((item for item in config[part] if item["name"] == name), None)
+    if found is None:
+        raise ValueError(f"{part} has no entry {name}")
     return found
 
 

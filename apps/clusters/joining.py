@@ -17,6 +17,7 @@ from controlplane import kinds
 from controlplane.apimachinery.errors import AlreadyExists
 from controlplane.apimachinery.meta import Object, Ref, kind_key
 from controlplane.apimachinery.names import CLUSTER_NAMESPACE, CREDENTIALS_ANNOTATION, impersonation_secret_name
+from controlplane.apimachinery.yaml_rules import problem
 from controlplane.engine.decision import Put
 from controlplane.kinds import KINDS
 from controlplane.kinds.cluster import PULL, PUSH, Cluster, SecretReference
@@ -71,12 +72,16 @@ def from_kubeconfig(name: str, path: Path) -> Member:
             _inline(cluster, "certificate-authority", path.parent),
             bool(cluster.get("insecure-skip-tls-verify", False)),
         )
-    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
+    except yaml.YAMLError as error:  # its text quotes the line of the error, which may have the token
+        raise JoinError(f"{path} is not valid YAML: {problem(error)}") from None
+    except (OSError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise JoinError(f"{path}: no usable current context: {type(error).__name__} {error}") from error
 
 
 def _named(config: dict[str, Any], part: str, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(item for item in config[part] if item["name"] == name)
+    found: dict[str, Any] | None = next((item for item in config[part] if item["name"] == name), None)
+    if found is None:
+        raise ValueError(f"{part} has no entry {name}")
     return found
 
 

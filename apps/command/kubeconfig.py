@@ -3,14 +3,41 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from apps.command import exit_codes
-from apps.command.errors import CommandError
+from apps.command import exit_codes, manifests
+from apps.command.errors import CommandError, usage
+from apps.command.shapes import Field, check
 
 DEFAULT_FILE = "~/.kube/config"
+SCHEMES: Final = ("https://", "http://")
+_TEXTS: Final = {
+    "contexts[].context": ("cluster", "user", "namespace"),
+    "clusters[].cluster": ("server", "certificate-authority", "certificate-authority-data"),
+    "users[].user": (
+        *("token", "tokenFile", "username", "password"),
+        *("client-certificate", "client-certificate-data", "client-key", "client-key-data"),
+    ),
+}
+
+
+def _fields() -> Iterator[Field]:
+    yield Field("current-context", str)
+    for content, texts in _TEXTS.items():
+        entry = content.partition(".")[0]
+        yield from (Field(entry.removesuffix("[]"), list), Field(entry, dict), Field(f"{entry}.name", str, needed=True))
+        yield Field(content, dict)
+        yield from (Field(f"{content}.{name}", str) for name in texts)
+    yield Field("users[].user.exec", dict)
+
+
+KUBECONFIG: Final = tuple(_fields())
+"""What is read of a kubeconfig."""
+
+_ENTRY: Final = re.compile(r"\S*\{.*", re.DOTALL)  # with it the library quotes a user, with the token
 
 
 class Access(NamedTuple):
@@ -33,7 +60,6 @@ def read(file: Path | None, context: str) -> Access:
     it is not valid.
     """
     # Imported here because these packages take longer to import than all the rest, and `--help` does not need them.
-    import yaml
     from kubernetes.client import Configuration
     from kubernetes.client.rest import RESTClientObject
     from kubernetes.config import ConfigException, kube_config
@@ -45,6 +71,10 @@ def read(file: Path | None, context: str) -> Access:
             code=exit_codes.NOT_FOUND,
             advice="name one with --kubeconfig or KUBECONFIG; manage.py kubeconfig writes one",
         )
+    for one in place.split(os.pathsep):
+        if Path(one).is_file():
+            for document in manifests.documents(Path(one)):
+                check(document, KUBECONFIG, place=f"kubeconfig {one}")
     configuration = type.__call__(Configuration)  # not the defaults that other code of this process may have set
     try:
         kube_config.load_kube_config(place, context or None, configuration, persist_config=False)
@@ -52,12 +82,18 @@ def read(file: Path | None, context: str) -> Access:
     except ConfigException as error:
         known = _known_contexts(kube_config, ConfigException, place)
         raise CommandError(
-            f"kubeconfig {place}: {error}",
+            f"kubeconfig {place}: {_ENTRY.sub('an entry', str(error))}",
             code=exit_codes.NOT_FOUND,
             advice=f"its contexts: {', '.join(known)}" if known else "",
         ) from None
-    except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
-        raise CommandError(f"kubeconfig {place} is not valid: {error}", code=exit_codes.USAGE) from None
+    except (OSError, ValueError) as error:
+        raise usage(f"kubeconfig {place} is not valid: {error}") from None
+    except AttributeError:  # raised by the library for an auth-provider whose own library is not there
+        raise usage(
+            f"kubeconfig {place}: the auth-provider of its user cannot be used; write exec or a token"
+        ) from None
+    if not str(configuration.host).startswith(SCHEMES):
+        raise usage(f'kubeconfig {place}: the server of the cluster is "{configuration.host}"; write https://HOST:PORT')
     chosen = next((one for one in contexts if one["name"] == context), current)
     namespace = chosen["context"].get("namespace") or "default"
     return Access(

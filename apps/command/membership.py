@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-import yaml
 
-from apps.command import exit_codes, impersonator, kubeconfig, paths, registration
+from apps.command import exit_codes, impersonator, kubeconfig, manifests, paths, registration
 from apps.command.api import Api
 from apps.command.errors import CommandError, Document, Refused, usage
+from apps.command.kubeconfig import KUBECONFIG, SCHEMES
 from apps.command.kubectl import Attempt
 from apps.command.options import command
 from apps.command.preview import preview
 from apps.command.progress import gone
 from apps.command.run import Run
+from apps.command.shapes import check
 from apps.command.taints import PANEL, Cluster
 from controlplane.apimachinery.names import (
     CLUSTER_NAMESPACE,
@@ -105,21 +106,17 @@ def _check_is_not_leaving(run: Run, name: str) -> None:
 def _member(file: Path, context: str) -> tuple[str, bool, dict[str, str]]:
     """Return address, whether TLS is not verified, and the data of the Secret, from the kubeconfig of a member."""
     try:
-        config = yaml.safe_load(file.read_text())
-        chosen = _entry(config, "contexts", context or config["current-context"])["context"]
-        cluster = _entry(config, "clusters", chosen["cluster"])["cluster"]
-        user = _entry(config, "users", chosen["user"])["user"]
-        token = user.get("token") or (Path(user["tokenFile"]).read_text().strip() if "tokenFile" in user else "")
+        cluster, user = _chosen(file, context)
+        token = user.get("token") or (Path(user["tokenFile"]).read_text().strip() if user.get("tokenFile") else "")
         encoded = base64.b64encode(token.encode()).decode()
         authority = cluster.get("certificate-authority-data") or _encoded(cluster, file.parent)
-        server, insecure = cluster["server"], bool(cluster.get("insecure-skip-tls-verify", False))
+        server, insecure = cluster.get("server") or "", bool(cluster.get("insecure-skip-tls-verify"))
     except FileNotFoundError as error:
         raise CommandError(f"there is no file {error.filename}", code=exit_codes.NOT_FOUND) from None
-    except yaml.MarkedYAMLError as error:  # its text quotes the line of the error, which may have the token
-        where = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise usage(f"{file} is not valid YAML: {error.problem}{where}") from None
-    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError, AttributeError, StopIteration) as error:
-        raise usage(f"{file} has no usable context: {type(error).__name__} {error}") from None
+    except (OSError, UnicodeError) as error:
+        raise usage(f"{file} names a file that cannot be read: {error}") from None
+    if not server.startswith(SCHEMES):
+        raise usage(f'{file}: the server of its cluster is "{server}"; write https://HOST:PORT')
     if not token:
         raise usage(
             f"the user of {file} has no token, and Lifeboat needs one",
@@ -129,13 +126,29 @@ def _member(file: Path, context: str) -> tuple[str, bool, dict[str, str]]:
     return server, insecure, data
 
 
-def _entry(config: dict[str, Any], part: str, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(one for one in config[part] if one["name"] == name)
-    return found
+def _chosen(file: Path, context: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return cluster and user of a context of a kubeconfig, "" for the current one. Raises CommandError."""
+    config = manifests.document(file)
+    check(config, KUBECONFIG, place=str(file))
+
+    def entry(part: str, field: str, name: str) -> dict[str, Any]:
+        named = [one for one in config.get(part) or () if one.get("name") == name]
+        if not named:
+            raise usage(f'{file}: {part} has no entry "{name}"')
+        if named[0].get(field) is None:
+            raise usage(f'{file}: the entry "{name}" of {part} has no field {field}')
+        found: dict[str, Any] = named[0][field]
+        return found
+
+    if not (name := context or config.get("current-context") or ""):
+        raise usage(f"{file} has no current-context", advice="name a context with --cluster-context")
+    chosen = entry("contexts", "context", name)
+    cluster = entry("clusters", "cluster", chosen.get("cluster") or "")
+    return cluster, entry("users", "user", chosen.get("user") or "")
 
 
 def _encoded(cluster: dict[str, Any], folder: Path) -> str:
-    if "certificate-authority" not in cluster:
+    if not cluster.get("certificate-authority"):
         return ""
     return base64.b64encode((folder / cluster["certificate-authority"]).read_bytes()).decode()
 
