@@ -93,7 +93,7 @@ class QuestionForm(forms.Form):
         try:
             document = decode_value("application/yaml", text.encode(errors="replace"))
         except StatusError as error:
-            raise forms.ValidationError(error.message) from None
+            raise forms.ValidationError(f"This is not YAML: {error.message}") from None
         if not isinstance(document, dict):
             raise forms.ValidationError("Write one policy, with apiVersion, kind, metadata and spec.")
         return document

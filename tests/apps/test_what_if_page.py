@@ -79,7 +79,11 @@ ALIASES = "a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "nothing chosen": ({}, "Choose at least one change."),
     "a taint without a key": ({"tainted": "member1"}, "Write the key of the taint"),
-    "no YAML": ({"policy": "a: [b"}, "the body is not YAML"),
+    "no YAML": ({"policy": "a: [b"}, "This is not YAML"),
+    "a key twice": ({"policy": "a: 1\na: 2"}, "This is not YAML"),
+    "a number that is none": ({"policy": "a: !!int x"}, "This is not YAML"),
+    "bytes": ({"policy": "kind: PropagationPolicy\nspec: !!binary aGk="}, "This is not YAML"),
+    "an alias in itself": ({"policy": "a: &a [*a]"}, "This is not YAML"),
     "a list": ({"policy": "- a"}, "Write one policy"),
     "a list that contains itself": ({"policy": POLICY + "spec: &a {rules: [*a]}"}, "an alias contains itself"),
     "deeper than a body may be": ({"policy": "a: " + "[" * 5000}, "nested deeper than 100 levels"),
@@ -146,3 +150,13 @@ def test_a_write_about_too_many_bindings_is_answered_with_their_number(
 
     assert found.startswith("effects: 4 bindings are on cluster member1; ask for the effects with lifeboat whatif")
     assert len(asked) < 12
+
+
+def test_a_time_in_a_policy_is_a_text_as_kubectl_reads_it(fleet: Client) -> None:
+    policy = (
+        "apiVersion: policy.karmada.io/v1alpha1\nkind: PropagationPolicy\n"
+        "metadata: {name: a, namespace: shop, creationTimestamp: 2026-01-01T00:00:00Z}\n"
+        "spec: {resourceSelectors: [{apiVersion: apps/v1, kind: Deployment}], placement: {}}"
+    )
+
+    assert fleet.post("/what-if", {"policy": policy, "effect": "NoExecute"}, HTTP_ACCEPT=HTML).status_code == 303
