@@ -11,8 +11,8 @@ from urllib.parse import urlencode
 import urllib3
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
-from apps.command import exit_codes
-from apps.command.errors import CommandError, Document, Refused
+from apps.command import answers, exit_codes
+from apps.command.errors import CommandError, Document, Refused, code_of
 from apps.command.kubeconfig import Access
 from apps.command.kubectl import APPLY, FIELD_MANAGER, MERGE, Attempt
 from controlplane import __version__
@@ -93,9 +93,9 @@ class Api:
             for chunk in answer.stream(amt=None, decode_content=True):
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in filter(None, lines):
-                    event = self._read(line)
+                    event = answers.decoded(line, self.server)
                     if event["type"] == "ERROR":
-                        raise Refused(event["object"], int(event["object"].get("code") or 500))
+                        raise Refused(event["object"], code_of(event["object"]))
                     if event["type"] == "DELETED":
                         return
                     yield event["object"]
@@ -106,24 +106,31 @@ class Api:
 
     def _pages(self, part: str, path: str, query: Mapping[str, Any], *, accept: str) -> Document:
         found = self._document("GET", path, query={"limit": PAGE, **query}, accept=accept)
+        found[part] = self._part(found, part)
         while token := (found.get("metadata") or {}).pop("continue", ""):
             page = self._document("GET", path, query={"limit": PAGE, **query, "continue": token}, accept=accept)
-            found.setdefault(part, []).extend(page.get(part) or ())
+            found[part].extend(self._part(page, part))
             found["metadata"] = page["metadata"]
         found.get("metadata", {}).pop("remainingItemCount", None)
         return found
 
     def _document(self, method: str, path: str, **more: Any) -> Document:
-        return self._read(self._ask(method, path, **more).data)
-
-    def _read(self, raw: bytes) -> Document:
         """Return the document that the API has sent. Raises CommandError for anything else, as a proxy may send it."""
-        if (document := _object(raw)) is None:
-            raise CommandError(
-                f"{self.server} does not answer as a Kubernetes API: {raw[:80].decode(errors='replace')}",
-                code=exit_codes.UNREACHABLE,
-            )
-        return document
+        found = answers.decoded(self._ask(method, path, **more).data, self.server)
+        if f"{path}/".startswith(("/api/", "/apis/")):
+            answers.check_kind(found, self.server, status=method == "DELETE")
+        return found
+
+    def _part(self, found: Document, part: str) -> list[Document]:
+        """Return the objects of a page. Go writes an empty list as null."""
+        if part not in found:
+            raise answers.strange(self.server, f"it has no field {part}")
+        inner = found.get(part) or []
+        if not isinstance(inner, list):
+            raise answers.strange(self.server, f"its field {part} is no list")
+        for one in inner:
+            answers.check_parts(one, self.server)
+        return inner
 
     def _ask(
         self,
@@ -174,14 +181,5 @@ class Api:
 
 
 def _status(raw: bytes) -> Document:
-    found = _object(raw)
+    found = answers.as_object(raw)
     return {"message": raw[:300].decode(errors="replace").strip()} if found is None else found
-
-
-def _object(raw: bytes) -> Document | None:
-    """Return the object that a text in JSON is; None: it is none."""
-    try:
-        found = json.loads(raw)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None

@@ -39,18 +39,29 @@ class Refused(CommandError):
 
     @property
     def causes(self) -> list[Document]:
-        details = self.status.get("details") or {}
-        return [cause for cause in details.get("causes") or () if isinstance(cause, dict)]
+        causes = self._details.get("causes")
+        return [cause for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
+
+    @property
+    def _details(self) -> Document:
+        """The details of a Status; of another answer, which may have any text there, none."""
+        details = self.status.get("details")
+        return details if isinstance(details, dict) else {}
 
     def lines(self) -> list[str]:
         """Return the message of the Status. A Status with causes is a heading, and a line for each cause."""
         causes = self.causes
         if not causes:
             return super().lines()
-        details = self.status.get("details") or {}
-        subject = " ".join(filter(None, (details.get("kind"), details.get("name"))))
+        subject = " ".join(str(self._details[name]) for name in ("kind", "name") if self._details.get(name))
         heading = f"error: the API refuses {subject or 'the request'}:"
         return [heading, *(f"  {cause.get('field') or 'it'}: {cause.get('message', '')}" for cause in causes)]
+
+
+def code_of(status: Document) -> int:
+    """Return the HTTP code in a Status; 500: it has none."""
+    code = status.get("code")
+    return code if isinstance(code, int) and code else 500
 
 
 def _code(http: int) -> ExitCode:

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 
-from apps.command import exit_codes, manifests, paths
+from apps.command import exit_codes, manifests, output, paths
 from apps.command.errors import CommandError, Document
 from apps.command.options import command
 from apps.command.reading import PANEL
@@ -58,5 +57,5 @@ def _print(run: Run, result: Document) -> None:
     if result.get("error"):
         run.say(f"  failed: {result['error']}")
     elif result.get("rule"):
-        text = yaml.safe_dump(result.get("result"), sort_keys=False, default_flow_style=False).removesuffix("...\n")
+        text = output.yaml_text(result.get("result")).removesuffix("...\n")
         run.say("\n".join(f"  {line}" for line in text.rstrip().splitlines()))

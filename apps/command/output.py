@@ -65,8 +65,22 @@ def structured(document: Any, how: str) -> str:
     """Return a document as JSON or YAML."""
     if how == Output.JSON:
         return json.dumps(document, indent=2, ensure_ascii=False)
-    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)
-    return text.rstrip("\n")
+    return yaml_text(document, width=120).rstrip("\n")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes every mapping as an object, also those of answers."""
+
+
+_Dumper.add_multi_representer(dict, yaml.SafeDumper.represent_dict)
+
+
+def yaml_text(document: Any, *, width: int = 80) -> str:
+    """Return a document as YAML, in blocks."""
+    made = yaml.dump(
+        document, Dumper=_Dumper, width=width, sort_keys=False, allow_unicode=True, default_flow_style=False
+    )
+    return str(made)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, now: datetime) -> Table:
