@@ -206,6 +206,7 @@ def _chosen(run: Run, names: Sequence[str], *, cluster: str) -> list[Document]:
 
 def _named(run: Run, text: str) -> Document:
     namespace, _, name = text.rpartition("/")
+    paths.named(name)
     for path in (
         paths.failover("evictions", name, namespace=namespace or run.namespace),
         *([] if namespace else [paths.failover("clusterevictions", name)]),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
-from urllib.parse import quote
 
 from apps.command import exit_codes, manifests
 from apps.command.api import Api
 from apps.command.errors import CommandError, Document, Refused
+from apps.command.paths import named
 from apps.command.shapes import Field, check
 
 Identity = tuple[str, str, str, str]  # apiVersion, kind, namespace, name
@@ -40,8 +40,8 @@ class Discovery:
         if found is None:
             return None
         plural, namespaced = found
-        within = f"/namespaces/{quote(namespace, safe='')}" if namespaced and namespace else ""
-        return f"{_root(api_version)}{within}/{plural}" + (f"/{quote(name, safe='')}" if name else "")
+        within = f"/namespaces/{named(namespace)}" if namespaced and namespace else ""
+        return f"{_root(api_version)}{within}/{plural}" + (f"/{named(name)}" if name else "")
 
     def _kinds(self, api_version: str) -> dict[str, tuple[str, bool]]:
         if api_version not in self._resources:

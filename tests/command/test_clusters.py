@@ -6,13 +6,14 @@ import base64
 import json
 from pathlib import Path
 
+import pytest
 import yaml
 
 from apps.simulator.members import start_fleet_process
 from tests.api.server import Client, Server
 from tests.api.test_failback import join
 from tests.api.test_unjoin import place
-from tests.builders.documents import CLUSTERS
+from tests.builders.documents import CLUSTERS, cluster
 from tests.command.conftest import DO, Lifeboat
 
 UNSCHEDULABLE = "cluster.karmada.io/unschedulable"
@@ -221,3 +222,16 @@ def test_a_cluster_in_use_is_not_unjoined_unless_its_copies_are_decided_about(
     assert (slow.exit_code, "continues on the server" in slow.stderr) == (8, True), slow.stderr
     again = lifeboat("join", name, "--pull")
     assert (again.exit_code, "is being deleted" in again.stderr) == (3, True)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/..", "%2e"])
+def test_a_name_that_is_an_address_of_others_changes_nothing(lifeboat: Lifeboat, api: Client, name: str) -> None:
+    assert api.post(CLUSTERS, cluster("stays")).status in (201, 409)
+
+    for command, *options in (("unjoin", "--no-wait"), ("cordon",), ("fence",), ("resume",), ("hold",)):
+        if name or command != "resume":  # without a name, resume ends the only pause
+            done = lifeboat(command, name, *options, *DO)
+            assert (done.exit_code, "is not the name of an object" in done.stderr) == (2, True), done.stderr
+
+    assert "deletionTimestamp" not in api.get(f"{CLUSTERS}/stays").document["metadata"]
+    assert lifeboat("queue", "-n", name or ".").exit_code == 2
