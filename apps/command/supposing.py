@@ -7,8 +7,8 @@ from typing import Annotated, Final
 
 import typer
 
-from apps.command import manifests
-from apps.command.errors import Document, usage
+from apps.command import exit_codes, manifests
+from apps.command.errors import CommandError, Document, usage
 from apps.command.options import command
 from apps.command.preview import ask, show
 from apps.command.reading import PANEL
@@ -58,6 +58,8 @@ def whatif(
     found = ask(run, changes)
     if not run.show(found):
         show(run, found)
+    if refused := found["status"]["effects"].get("refused"):
+        raise CommandError(f"not all of this can happen: {refused[0]}", code=exit_codes.REFUSED)
 
 
 def _tainted(text: str) -> Document:

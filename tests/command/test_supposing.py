@@ -50,7 +50,7 @@ def test_what_if_takes_any_change_and_refuses_what_is_none(
     edited, other = tmp_path / "policy.yaml", tmp_path / "other.yaml"
     edited.write_text(yaml.safe_dump(policy("p", metadata={"namespace": namespace})))
     other.write_text("kind: Deployment\n")
-    every = ("--lost", placed, "--cordon", placed, "--taint", f"{placed}:gone:NoExecute", "--region", "mars")
+    every = ("--lost", placed, "--cordon", placed, "--taint", f"{placed}:gone:NoExecute")
 
     done = lifeboat("whatif", *every, "-f", str(edited))
 
@@ -59,6 +59,16 @@ def test_what_if_takes_any_change_and_refuses_what_is_none(
     assert (lifeboat("whatif").exit_code, lifeboat("whatif", "-f", str(other)).exit_code) == (2, 2)
     assert lifeboat("whatif", "--taint", "gone:NoExecute").exit_code == 2
     assert lifeboat("whatif", "-f", str(tmp_path / "none")).exit_code == 4
+
+
+@pytest.mark.parametrize(
+    "wrong", [("none",), ("--region", "mars"), ("--provider", "none"), ("--drain", "none"), ("--failback", "none")]
+)
+def test_what_if_about_what_does_not_exist_is_refused(lifeboat: Lifeboat, placed: str, wrong: tuple[str, ...]) -> None:
+    done = lifeboat("whatif", "--cordon", placed, *wrong)
+
+    assert (done.exit_code, done.stdout.startswith("Refused: there is no cluster ")) == (3, True)
+    assert wrong[-1] in done.stderr
 
 
 @pytest.mark.parametrize(

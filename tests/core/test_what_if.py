@@ -277,3 +277,9 @@ def test_a_change_that_names_no_cluster_is_refused() -> None:
 
 def test_the_sentence_counts_what_there_is() -> None:
     assert sentence_of(moves=43, without_place=2, namespaces=5) == "moves 43, 2 without a place, 5 namespaces"
+
+
+def test_the_loss_of_a_region_or_provider_without_clusters_is_refused() -> None:
+    found = asked(change=ClustersLost(regions=("north", "nroth"), providers=("",)))
+
+    assert found.refused == ("there is no cluster of region nroth", "there is no cluster of provider ")

@@ -105,6 +105,7 @@ class _Supposing:
             case ClustersLost():
                 for name in self._known(change.names):
                     self._lose(name)
+                self._check_groups(change)
                 for name in lost_clusters(change, self._snapshot.clusters):
                     self._lose(name)
             case ClustersDrained(names, rate):
@@ -141,6 +142,13 @@ class _Supposing:
         wrong = [name for name in names if name not in self._clusters]
         self._refused += [f"there is no cluster {name}" for name in wrong]
         return [name for name in names if name in self._clusters]
+
+    def _check_groups(self, change: ClustersLost) -> None:
+        """Refuse a region or provider that has no cluster: a wrong name must not read as a loss without effects."""
+        regions = {one.spec.region for one in self._clusters.values()}
+        providers = {one.spec.provider for one in self._clusters.values()}
+        for what, names, known in (("region", change.regions, regions), ("provider", change.providers, providers)):
+            self._refused += [f"there is no cluster of {what} {name}" for name in names if name not in known - {""}]
 
     def _lose(self, name: str) -> None:
         """Let a cluster stop answering: Ready changes once this has lasted for as long as the settings demand."""
