@@ -9,6 +9,7 @@ from typing import Final
 from apps.command.errors import usage
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+LONGEST_SECONDS: Final = 3650 * 86400  # times that far away can still be written
 _SHAPE: Final = re.compile(r"(?:\d+[smhd])+")
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 
@@ -17,6 +18,8 @@ def seconds(text: str, *, option: str) -> int:
     """Return the seconds of a duration such as 90s, 10m or 1h30m. Raises CommandError that names the option."""
     if not _SHAPE.fullmatch(text) or (total := _sum(text)) <= 0:
         raise usage(f'{option}: "{text}" is not a duration; write for example 90s, 10m, 1h30m or 2d')
+    if total > LONGEST_SECONDS:
+        raise usage(f'{option}: "{text}" is longer than {LONGEST_SECONDS // 86400}d')
     return total
 
 

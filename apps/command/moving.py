@@ -20,9 +20,10 @@ app = typer.Typer()
 PANEL: Final = "Moving"
 _API_VERSION: Final = "failover.lifeboat.io/v1alpha1"
 _FOR_MANIFESTS: Final = "; set spec.dryRun to false"  # advice of a plan that is no use here: the command asks
+HIGHEST_RATE: Final = 1_000_000.0  # JSON has no infinite number
 _SHOWN: Final = 10  # planned returns that are listed without -o wide
 
-Rate = Annotated[float, typer.Option(min=0.001, help="Maximum number of bindings per second.")]
+Rate = Annotated[float, typer.Option(min=0.001, max=HIGHEST_RATE, help="Maximum number of bindings per second.")]
 Wait = Annotated[bool, typer.Option(help="Show the progress until the end.")]
 Timeout = Annotated[str, typer.Option(help="How long to wait for the end.")]
 

@@ -9,6 +9,7 @@ import typer
 
 from apps.command import exit_codes, manifests
 from apps.command.errors import CommandError, Document, usage
+from apps.command.moving import HIGHEST_RATE
 from apps.command.options import command
 from apps.command.preview import ask, show
 from apps.command.reading import PANEL
@@ -33,7 +34,9 @@ def whatif(
     region: Annotated[Several, typer.Option("--region", help="All clusters of this region stop answering.")] = None,
     provider: Annotated[Several, typer.Option("--provider", help="Clusters of this provider stop answering.")] = None,
     drain: Annotated[Several, typer.Option("--drain", help="This cluster is drained.")] = None,
-    rate: Annotated[float, typer.Option(min=0.001, help="Bindings per second of --drain and --failback.")] = 0.5,
+    rate: Annotated[
+        float, typer.Option(min=0.001, max=HIGHEST_RATE, help="Bindings per second of --drain and --failback.")
+    ] = 0.5,
     cordon: Annotated[Several, typer.Option("--cordon", help="This cluster is cordoned.")] = None,
     taint: Annotated[Several, typer.Option("--taint", help="CLUSTER:KEY=VALUE:EFFECT is added.")] = None,
     failback: Annotated[Several, typer.Option("--failback", help="Workloads that left this cluster return.")] = None,

@@ -163,7 +163,12 @@ def test_every_way_not_to_reach_the_api_is_explained(lifeboat: Lifeboat, server:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["clusters", "--no-such-option"], ["no-such-command"], ["queue", "--rate", "-1"]]
+    "arguments",
+    [
+        *(["clusters", "--no-such-option"], ["no-such-command"], ["queue", "--rate", "-1"]),
+        *(["record", "--since", "99999999999d"], ["pause", "--for", "99999999999d", "--dry-run", "--reason", "a"]),
+        *(["whatif", "--drain", "a", "--rate", "inf"], ["drain", "a", "--rate", "inf", "--dry-run"]),
+    ],
 )
 def test_a_wrong_option_is_a_usage_error(lifeboat: Lifeboat, arguments: list[str]) -> None:
     assert lifeboat(*arguments).exit_code == 2
