@@ -70,7 +70,7 @@ def _binding(run: Run, found: Document) -> None:
     for one in found.get("prospects") or ():
         after = one.get("after_seconds", one.get("afterSeconds"))
         when = "" if after is None else f" {durations.brief(after)} after the taint"
-        moves = f"moves{when} to {one['refuge']}" if one["moves"] else f"stays: {one.get('refuge') or 'see below'}"
+        moves = f"moves{when}: {one['refuge']}" if one["moves"] else f"stays: {one.get('refuge') or 'see below'}"
         run.say(f"  if {one['cluster']} fails: {moves}")
         if waits := one.get("waits_for", one.get("waitsFor")):
             run.say(f"    then waits for {waits}")

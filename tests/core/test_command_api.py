@@ -133,3 +133,13 @@ def test_no_command_ends_with_a_trace_because_a_field_of_an_answer_is_missing(ca
 
 def test_a_list_that_go_writes_as_null_is_empty() -> None:
     assert api('{"kind": "ClusterList", "items": null}').items("/apis/a/v1/clusters")["items"] == []
+
+
+def test_readiness_says_where_a_workload_moves_in_a_sentence(tmp_path: Path) -> None:
+    prospect = {"cluster": "member1", "moves": True, "afterSeconds": 300, "refuge": "all replicas fit: member2:3"}
+    document = {"kind": "Readiness", "binding": "RB:shop/web", "ready": True, "prospects": [prospect]}
+
+    with answering(tmp_path, 200, document) as kubeconfig:
+        done = CliRunner().invoke(app, ["readiness", "web", "--kubeconfig", kubeconfig])
+
+    assert "if member1 fails: moves 5m after the taint: all replicas fit: member2:3" in done.stdout
