@@ -89,3 +89,22 @@ def test_values_without_secrets_stay_as_they_are() -> None:
     kept: Sequence[Any] = [cluster(), (1, 2), Ref("x", "", "y"), {"kind": "ConfigMap", "data": {"a": "b"}}]
 
     assert [without_secrets(one) for one in kept] == kept
+
+
+@pytest.mark.parametrize("content", [b"x", b"", b"garbage\n", b"cnone\nnone\n."])
+def test_a_file_that_is_no_decision_is_named(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "other.pickle"
+    file.write_bytes(content)
+
+    with pytest.raises(CommandError, match=r"other\.pickle has no decision that this version of Lifeboat has kept"):
+        call_command("replay", str(file))
+
+
+def test_a_kubeconfig_for_an_address_that_nothing_can_ask_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="'here' is no address; write https://HOST:PORT"):
+        call_command("kubeconfig", "--server", "here", "--user", "root", "--out", str(tmp_path / "kubeconfig"))
+
+
+def test_a_token_for_longer_than_times_can_be_stored_is_refused() -> None:
+    with pytest.raises(CommandError, match="'999999999' is more than 99999 days"):
+        call_command("token", "create", "--user", "root", "--days", "999999999")

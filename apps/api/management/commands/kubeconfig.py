@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,20 @@ from apps.api.kubeconfig import kubeconfig, write_private
 from apps.api.management.commands.token import days, user_of
 
 
+def address(text: str) -> str:
+    """Return an address of the API. Raises ArgumentTypeError unless it is one that kubectl can ask."""
+    if not text.startswith(("https://", "http://")):
+        raise ArgumentTypeError(f"{text!r} is no address; write https://HOST:PORT")
+    return text
+
+
 class Command(BaseCommand):
     help = "Write a kubeconfig (mode 0600) with a new token of the user. If the file exists, its token is revoked."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--server", required=True, help="https URL of the API; kubectl sends no token over http")
+        parser.add_argument(
+            "--server", type=address, required=True, help="https URL of the API; kubectl sends no token over http"
+        )
         users = parser.add_mutually_exclusive_group(required=True)
         users.add_argument("--user", help="name of the user")
         users.add_argument("--agent", metavar="CLUSTER", help="the agent of this Pull cluster, with rights for it only")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
-from typing import Any
+from typing import Any, Final
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
@@ -12,11 +12,15 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from apps.api import agents, tokens
 from apps.api.models import Token
 
+MOST_DIGITS: Final = 5  # of days; a time later than the year 9999 cannot be stored
+
 
 def days(text: str) -> int:
     """Return a number of days. Raises ArgumentTypeError unless it is a whole number of 0 or more."""
     if not text.isdecimal():
         raise ArgumentTypeError(f"{text!r} is not a whole number of days; 0 means until revoked")
+    if len(text.lstrip("0")) > MOST_DIGITS:
+        raise ArgumentTypeError(f"{text!r} is more than {'9' * MOST_DIGITS} days; 0 means until revoked")
     return int(text)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pdb
+import pickle
 import traceback
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,10 @@ class Command(BaseCommand):
             failure = load(options["file"])
         except OSError as error:
             raise CommandError(f"{options['file']}: {error.strerror}") from error
+        except (pickle.UnpicklingError, EOFError, ImportError, AttributeError, TypeError, ValueError, IndexError):
+            raise CommandError(f"{options['file']} has no decision that this version of Lifeboat has kept") from None
+        if not isinstance(failure, Failure):
+            raise CommandError(f"{options['file']} has something else than a decision")
         self.stdout.write(f"controller {failure.controller}, object {failure.ref}, at {failure.now}")
         self.stdout.write(f"it failed with: {failure.error}")
         controller = next((item for item in CONTROLLERS if item.name == failure.controller), None)
