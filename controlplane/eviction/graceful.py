@@ -330,10 +330,11 @@ def with_copies_restored(
             tasks.append(task)
             continue
         replicas = _replicas_to_restore(binding, task, targets)
-        if binding.workload and not replicas and _needed_until_healthy(binding, task, clusters):
+        whole = not binding.workload or bool(binding.spec.components)  # such a copy has no number of replicas
+        if not whole and not replicas and _needed_until_healthy(binding, task, clusters):
             tasks.append(task)
             continue
-        if replicas or not binding.workload:
+        if whole or replicas:
             targets.append(TargetCluster(task.from_cluster, replicas))
             tasks += _surplus(binding, task, replicas)
         cleared.append(ClearedTask(task, f"{why} and no other cluster was found"))

@@ -7,7 +7,14 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition
 from controlplane.eviction.graceful import scheduling_found_nothing, with_copies_restored
-from controlplane.kinds.binding import APPLICATION_FAILURE, SCHEDULED, Binding, GracefulEvictionTask
+from controlplane.kinds.binding import (
+    APPLICATION_FAILURE,
+    SCHEDULED,
+    TAINT_UNTOLERATED,
+    Binding,
+    Component,
+    GracefulEvictionTask,
+)
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, NEVER
 from tests.builders.placements import by_weight
 from tests.core.test_graceful import PLACES, UP, cleared, moving, task
@@ -100,6 +107,22 @@ def test_replicas_that_stay_beside_a_restored_part_have_no_grace_period() -> Non
 
     (rest,) = after.spec.graceful_eviction_tasks
     assert (rest.replicas, rest.grace_period_seconds) == (2, None)
+
+
+@pytest.mark.parametrize(("reason", "left"), [(TAINT_UNTOLERATED, []), (APPLICATION_FAILURE, ["member1"])])
+@pytest.mark.parametrize("on", [{}, {"member2": 0}], ids=["the only copy", "one of two copies"])
+def test_a_set_of_components_goes_back_as_a_copy_with_replicas_does(
+    on: dict[str, int], reason: str, left: list[str]
+) -> None:
+    one = moving(task(reason=reason, replicas=None), on=on, member1="Healthy", **dict.fromkeys(on, "Healthy"))
+    one = one.with_spec(components=(Component("jobs", 1), Component("tasks", 2)), replicas=0)
+
+    after, undone = with_copies_restored(
+        scheduled(one, "False", seen=False), {**PLACES, "member1": UP}, unhealthy_on=left
+    )
+
+    assert [target.name for target in after.spec.clusters] == [*on, "member1"]
+    assert (after.spec.graceful_eviction_tasks, len(undone)) == ((), 1)
 
 
 def test_a_copy_that_is_healthy_again_does_not_go_back_if_others_have_its_place() -> None:
