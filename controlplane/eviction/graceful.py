@@ -16,6 +16,7 @@ from controlplane.apimachinery.times import later
 from controlplane.kinds.binding import (
     APPLICATION_FAILURE,
     HEALTHY,
+    IN_PART,
     PARTLY_RESTORED,
     SCHEDULED,
     TAINT_UNTOLERATED,
@@ -25,6 +26,7 @@ from controlplane.kinds.binding import (
     GracefulEvictionTask,
     TargetCluster,
 )
+from controlplane.kinds.binding.origin import placed_again
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.settings import Settings
 
@@ -201,11 +203,25 @@ def _resource_health(binding: Binding, task: GracefulEvictionTask, clusters: Map
     A Directly task stays then: it keeps new copies from starting while the old one may run, if the workload is scaled
     up again.
     """
-    current = binding.status.scheduler_observed_generation == binding.metadata.generation
-    targets = binding.spec.clusters
+    current, targets = is_scheduled(binding), binding.spec.clusters
     if current and not targets:
         return binding.scaled_to_zero and task.purge_mode != DIRECTLY
     return current and all(not unhealthy_reason(binding, target, task, clusters) for target in targets)
+
+
+def is_scheduled(binding: Binding) -> bool:
+    """Test whether the scheduler has processed the latest change of a binding, so that its targets are those it wants.
+
+    They are too if the change is refused, for example a scale-up by a quota, and all evicted copies are placed again
+    since they left.
+    """
+    if binding.status.scheduler_observed_generation == binding.metadata.generation:
+        return True
+    scheduled = condition(binding.status.conditions, SCHEDULED)
+    if scheduled is None or scheduled.status != "False":
+        return False
+    tasks = [task for task in binding.spec.graceful_eviction_tasks if task.reason not in IN_PART]
+    return all(placed_again(binding, task.from_cluster) for task in tasks)
 
 
 def _scheduled_back(binding: Binding, task: GracefulEvictionTask, clusters: Mapping[str, ClusterState] | None) -> bool:
@@ -279,7 +295,7 @@ def _waiting_task(
     reasons = [why for cluster in binding.spec.clusters if (why := unhealthy_reason(binding, cluster, task, clusters))]
     if not binding.spec.clusters and not binding.scaled_to_zero:
         reasons = ["no cluster was found for the copy"]
-    elif binding.status.scheduler_observed_generation < binding.metadata.generation:
+    elif not is_scheduled(binding):
         reasons.append("the scheduler has not processed the latest change")
     state = WAITING_WORKLOAD if remaining and not reasons else STUCK
     if source is not None and not source.ready:
@@ -358,11 +374,12 @@ def _reason_to_restore(
 ) -> str:
     """Return why a copy of a binding without another cluster becomes a target again; "": it does not.
 
+    It does not if it was placed again since it left. Then a later change is refused, which is no reason to go back.
     A copy that only followed an unhealthy part of its application is not in `unhealthy_on`. It was healthy all the
     time, and a restored one would follow again. A person clears a task with purge mode Never.
     """
     name = task.from_cluster
-    if state is None or state.evicting:
+    if state is None or state.evicting or placed_again(binding, name):
         return ""
     if task.reason == TAINT_UNTOLERATED:
         return "the cluster recovered"

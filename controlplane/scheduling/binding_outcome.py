@@ -51,13 +51,16 @@ def refused(binding: Binding, outcome: Refused, *, part: tuple[TargetCluster, ..
     """Return the binding with the reason why it has no result.
 
     Its targets stay [placement-is-kept]. `part`: the targets that fit and replace them [refuge-first]. None: there are
-    none. The part that a quota allows has all replicas that were evicted, so it counts as the last result.
+    none. The part that a quota allows has all replicas that were evicted, so it counts as the last result, and the
+    evictions as processed. The generation that it makes does not.
     """
     kept = binding if part is None else binding.with_spec(clusters=part)
     unscheduled = Condition(SCHEDULED, "False", outcome.reason, outcome.message[:MESSAGE_LIMIT])
-    last = to_seconds(now) if part is not None and outcome.reason == QUOTA_EXCEEDED else kept.status.last_scheduled_time
-    return kept.with_status(
-        conditions=with_condition(kept.status.conditions, unscheduled, now=now), last_scheduled_time=last
+    reported = kept.with_status(conditions=with_condition(kept.status.conditions, unscheduled, now=now))
+    if part is None or outcome.reason != QUOTA_EXCEEDED:
+        return reported
+    return reported.with_status(
+        last_scheduled_time=to_seconds(now), scheduler_observed_generation=binding.metadata.generation
     )
 
 

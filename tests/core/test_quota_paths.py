@@ -281,6 +281,13 @@ class Outage:
         self.story.pass_seconds(seconds)
         return self.story.placed("web")
 
+    def healthy(self, *names: str) -> None:
+        """Let members report that the copies are healthy, and nothing else."""
+        old = self.story.binding("web")
+        items = tuple(AggregatedStatusItem(name, applied=True, health="Healthy") for name in names)
+        self.story.store.put(old.with_status(aggregated_status=items), old)
+        self.story.pass_seconds(10)
+
     def scheduled(self) -> str:
         found = condition(self.story.binding("web").status.conditions, SCHEDULED)
         return "" if found is None else found.reason
@@ -320,9 +327,9 @@ def test_a_failover_moves_the_replicas_of_a_workload_whose_growth_a_quota_refuse
 
 def test_a_second_failover_of_a_workload_whose_growth_a_quota_refuses_moves_as_many_replicas() -> None:
     """The task of the first eviction is still there, but its replicas are placed again."""
-    outage = Outage(
-        binding("web", placement(how=AGGREGATED), on={"member1": 1, "member2": 3}, replicas=4, cpu="1"), cpu="4"
-    )
+    web = binding("web", placement(how=AGGREGATED), on={"member1": 1, "member2": 3}, replicas=4, cpu="1")
+    outage = Outage(web, cpu="4")
+    outage.healthy()  # so that the first task stays
     outage.scale(8)
 
     first = outage.lose("member1")
@@ -330,6 +337,38 @@ def test_a_second_failover_of_a_workload_whose_growth_a_quota_refuses_moves_as_m
 
     assert sum(first.values()) == sum(second.values()) == 4
     assert outage.story.leaving("web")[0] == "member1"
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["scaled-before", "scaled-after"])
+@pytest.mark.parametrize("where", [ONE_COPY, placement(how=AGGREGATED)], ids=["duplicated", "divided"])
+def test_a_refused_growth_keeps_no_old_copy_beside_the_new_ones(where: Placement, before: bool) -> None:
+    """Neither while the cluster is lost, nor when it recovers: the task has a new placement and runs to its end."""
+    outage = Outage(binding("web", where, on={"member1": 4}, replicas=4, cpu="1"), cpu="5")
+    for step in ("scale", "lose") if before else ("lose", "scale"):
+        outage.scale(8) if step == "scale" else outage.lose("member1")
+    placed = outage.story.placed("web")
+    assert outage.story.leaving("web") == ["member1"]
+
+    outage.story.untaint("member1")
+    outage.story.pass_seconds(60)
+    assert outage.story.leaving("web") == ["member1"]
+    outage.healthy(*placed)
+
+    assert (outage.story.leaving("web"), outage.story.placed("web")) == ([], placed)
+    assert outage.scheduled() == "QuotaExceeded"
+    assert outage.story.events("CopyNotRestored") == []
+
+
+def test_replicas_that_are_not_placed_again_keep_the_old_copy_although_all_targets_are_healthy() -> None:
+    web = binding("web", placement("member1", "member2", how=DYNAMIC), on={"member1": 4, "member2": 2}, replicas=6)
+    outage = Outage(web.with_spec(replica_requirements=ReplicaRequirements(resource_request={"cpu": "8"})), cpu="48")
+    outage.story.ready("member1", "False")
+
+    outage.lose("member1")
+    outage.healthy("member2")
+
+    assert sum(outage.story.placed("web").values()) < 6
+    assert outage.story.leaving("web") == ["member1"]
 
 
 def test_growth_between_two_evictions_of_a_binding_needs_room_in_the_quota() -> None:

@@ -2,7 +2,8 @@
 
 Controllers that evict copies write the origin into the annotation `failover.lifeboat.io/before-failover`:
 
-    {"clusters": {"member1": 1, "member2": 2}, "left": {"member1": "2026-…Z"}, "placement": "…"}
+    {"clusters": {"member1": 1, "member2": 2}, "left": {"member1": "2026-…Z"}, "placement": "…",
+     "generations": {"member1": 7}}
 
 They do so in the same write that evicts the copy. The origin stays the same in later failovers. It becomes invalid when
 the placement changes, when a reschedule is requested, or when a user places the binding by hand [edits-by-hand].
@@ -29,12 +30,14 @@ ANY = "*"  # the index value of bindings that have left any cluster
 class Origin(Struct, frozen=True):
     """`clusters`: replicas by cluster before the first failover. `left`: the clusters it has left, and when.
 
-    Clusters that it came to by a failover, and has left as well, are in `left` only.
+    Clusters that it came to by a failover, and has left as well, are in `left` only. `generations`: those with
+    which the binding left the clusters that it has eviction tasks for. They stay valid if the placement changes.
     """
 
     clusters: dict[str, int]
     left: dict[str, Annotated[datetime, Meta(tz=True)]]
     placement: str  # digest of the placement at that time
+    generations: dict[str, int] = {}
 
     @property
     def since(self) -> datetime:
@@ -88,7 +91,8 @@ def with_departures(new: Binding, old: Binding, *, now: datetime) -> Binding:
         {target.name: target.replicas for target in old.spec.clusters}, {}, _digest(old.spec.placement)
     )
     left = {name: to_seconds(now) for name in gone}
-    return _with(new, Origin(origin.clusters, {**departures(old), **left}, origin.placement))
+    generations = {**_generations(old), **dict.fromkeys(gone, new.metadata.generation)}
+    return _with(new, Origin(origin.clusters, {**departures(old), **left}, origin.placement, generations))
 
 
 def with_return(binding: Binding) -> Binding:
@@ -97,7 +101,25 @@ def with_return(binding: Binding) -> Binding:
     Its origin is removed once it has returned to all clusters.
     """
     origin = origin_of(binding)
-    return _with(binding, origin and Origin(origin.clusters, departures(binding), origin.placement))
+    known = _generations(binding)
+    return _with(binding, origin and Origin(origin.clusters, departures(binding), origin.placement, known))
+
+
+def placed_again(binding: Binding, cluster: str) -> bool:
+    """Test whether the scheduler has given a binding all its replicas again since it left a cluster.
+
+    False if it is not known with which generation the binding left.
+    """
+    left_with = _generations(binding).get(cluster)
+    return left_with is not None and left_with <= binding.status.scheduler_observed_generation
+
+
+def _generations(binding: Binding) -> dict[str, int]:
+    """Return the generations with which a binding left the clusters that it has tasks for, as far as they are known."""
+    stored = _stored(binding)
+    if stored is None or not binding.spec.graceful_eviction_tasks:
+        return {}
+    return {name: number for name, number in stored.generations.items() if binding.spec.task(name) is not None}
 
 
 def left_clusters(binding: Binding) -> list[str]:
