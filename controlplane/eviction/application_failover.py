@@ -106,8 +106,10 @@ def decide_application_failover(
     left = dict(moves or {})
     if left and _all_targets_healthy(binding):
         settled = later(max(left.values()), toleration)
-        left = {} if now > settled else left
-        wakes += [settled + timedelta(microseconds=1)] if left else []
+        if now > settled:
+            left = {name: at for name, at in left.items() if _may_go_back(binding, name)}
+        else:
+            wakes.append(settled + timedelta(microseconds=1))
     found = ApplicationFailoverDecision(binding, unhealthy_since, min(wakes, default=None), left=left)
     return _with_evictions(found, due, behaviour, settings, find_refuge=find_refuge, now=now)
 
@@ -146,6 +148,13 @@ def _all_targets_healthy(binding: Binding) -> bool:
     """Test whether every target is reported as healthy, so that the version is not broken."""
     health = {item.cluster_name: item.health for item in binding.status.aggregated_status}
     return bool(binding.spec.clusters) and all(health.get(cluster.name) == HEALTHY for cluster in binding.spec.clusters)
+
+
+def _may_go_back(binding: Binding, cluster: str) -> bool:
+    """Test whether the copy on a cluster that was left goes back if no other cluster is found
+    [recovered-clusters-cancel]."""
+    task = binding.spec.task(cluster)
+    return task is not None and task.reason == APPLICATION_FAILURE and task.suppress_deletion is None
 
 
 def state_to_preserve(

@@ -374,6 +374,23 @@ def test_a_copy_that_is_healthy_again_stays_if_no_other_cluster_was_found() -> N
     assert "the copy is healthy again" in story.events("EvictionTaskCleared")[0].message
 
 
+@pytest.mark.parametrize("mode", [GRACEFULLY, DIRECTLY])
+def test_it_also_goes_back_if_the_other_copies_have_been_healthy_for_long(mode: str) -> None:
+    """The other copy says that the version works, but nothing of the copy that still waits for a cluster."""
+    both = (TargetCluster("member1", 2), TargetCluster("member2", 2))
+    one = app(mode).with_spec(placement=duplicated("member1", "member2", least=2, most=2), clusters=both)
+    behaviour = ApplicationFailoverBehavior(DecisionConditions(60), mode, 3600 if mode == GRACEFULLY else None)
+    story = UnhealthyMembers(one.with_spec(failover=FailoverBehavior(application=behaviour)))
+    story.report("member1", "Unhealthy")
+    story.pass_seconds(300)
+    assert (story.placed("web"), story.leaving("web")) == ({"member2": 2}, ["member1"])
+
+    story.report("member1", "Healthy")
+    story.pass_seconds(GATE_OFF.graceful_eviction_timeout)
+
+    assert (story.placed("web"), story.leaving("web")) == ({"member1": 2, "member2": 2}, [])
+
+
 def test_copies_that_were_removed_directly_start_again_after_a_while_if_no_other_cluster_was_found() -> None:
     story = _everywhere_unhealthy(DIRECTLY)
 
