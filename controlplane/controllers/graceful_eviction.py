@@ -24,7 +24,6 @@ from controlplane.kinds import BINDINGS, CLUSTER, COMPANIONS, FAILOVER_CONFIGURA
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.federated_quota import ENFORCEMENT_GATE
-from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.rows import Observation, UnhealthyCopies
 from controlplane.kinds.template import Template
 from controlplane.propagation.bindings import binding_ref, template_ref
@@ -192,20 +191,16 @@ def _within_quotas(
 ) -> tuple[tuple[Event, ...], tuple[QuotaGuard, ...]]:
     """Return an Event if a quota has no room for the restored copies, and the guards of their write if it has room.
 
-    A copy with a task of purge mode Gracefully goes on running under it, which is not counted [federated-quotas].
-    Directly removes the copy, so its return is no growth, as if it was placed again elsewhere.
+    Replicas that were evicted and are not placed again are no growth. If there is no room for more, the copy on the
+    recovered cluster goes on running under its task, which is not counted [federated-quotas].
     """
     old = snapshot.subject
     if restored is old or not settings.gate(ENFORCEMENT_GATE):
         return (), ()
     room = snapshot.quotas.room()
-    returning = [
-        old.spec.task(target.name) for target in restored.spec.clusters if old.spec.target(target.name) is None
-    ]
-    removed = any(task is not None and task.purge_mode == DIRECTLY for task in returning)
-    exceeded = room.take(old, restored, reserved=() if removed else None)
+    exceeded = room.take(old, restored, reserved=())
     if exceeded is None:
-        return (), room.guards(old, restored, reserved=() if removed else None)
+        return (), room.guards(old, restored, reserved=())
     message = f"the copies on recovered clusters do not become targets again: {exceeded}"
     return (Event(old, "CopyNotRestored", message, warning=True),), ()
 

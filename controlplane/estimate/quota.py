@@ -70,12 +70,12 @@ def evicted_replicas(binding: Binding, reserved: Collection[CapacityReservation]
     reservations. `reserved`: the refuge reservations of the binding. `leaving`: targets that the binding is still to be
     evicted from.
     """
-    tasks = [task for task in binding.spec.graceful_eviction_tasks if task.reason in EVICTED]
+    tasks = [task for task in _evicted(binding) if not origin.placed_again(binding, task.from_cluster)]
     if not tasks:
         return 0
     last_result = binding.status.last_scheduled_time
-    waiting = [task for task in tasks if _made_after(task, last_result)]
-    unsure = [task for task in tasks if _made_with(task, last_result, reserved)]
+    waiting = [task for task in tasks if _made_after(task, last_result) or origin.is_noted(binding, task.from_cluster)]
+    unsure = [task for task in tasks if task not in waiting and _made_with(task, last_result, reserved)]
     staying = [target for target in binding.spec.clusters if target.name in leaving]
     count = len if binding.spec.components else _sum_of_replicas
     # What is reserved for targets that are still to be left is no sign that the copy of an unsure task is not placed.
@@ -83,6 +83,11 @@ def evicted_replicas(binding: Binding, reserved: Collection[CapacityReservation]
     return min(
         count(waiting) + more, max(count(reserved), count(_before_failover(binding)) - count(binding.spec.clusters))
     )
+
+
+def _evicted(binding: Binding) -> list[GracefulEvictionTask]:
+    """Return the tasks of copies that the scheduler places again."""
+    return [task for task in binding.spec.graceful_eviction_tasks if task.reason in EVICTED]
 
 
 def _before_failover(binding: Binding) -> list[TargetCluster]:
@@ -123,7 +128,7 @@ def replicas_before(binding: Binding, evicted: int) -> int:
         return 0
     if spec.placement is not None and spec.placement.divided:
         return evicted + _replicas(spec)
-    return max([task.replicas or 0 for task in spec.graceful_eviction_tasks if task.reason in EVICTED])
+    return max([task.replicas or 0 for task in _evicted(binding)])
 
 
 def _use(spec: ResourceBindingSpec, count: int) -> Use:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from controlplane.controllers.reads.namespace_quotas import room_in_quota
 from controlplane.estimate.quota import evicted_replicas, replicas_before, use_of_evicted
+from controlplane.eviction.purge import with_task
 from controlplane.kinds.binding import (
     APPLICATION_FAILURE,
     DRAINED,
@@ -19,13 +20,15 @@ from controlplane.kinds.binding import (
     Component,
     GracefulEvictionTask,
     ReplicaRequirements,
+    origin,
 )
 from controlplane.kinds.federated_quota import FederatedResourceQuota
-from controlplane.kinds.policy import Placement
+from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, Placement
 from controlplane.kinds.rows import CapacityReservation
 from tests.builders.objects import START, binding
-from tests.builders.placements import by_weight
-from tests.core.test_federated_quotas import EVERYWHERE, quota
+from tests.builders.placements import by_weight, duplicated
+from tests.core.test_application_failover import UnhealthyMembers, app
+from tests.core.test_federated_quotas import EVERYWHERE, ON, quota
 
 AT = START + timedelta(seconds=60)
 TAINTED = GracefulEvictionTask("member1", replicas=4, reason=TAINT_UNTOLERATED, creation_timestamp=AT)
@@ -79,6 +82,38 @@ def test_replicas_that_left_lost_clusters_wait_for_a_place(case: str) -> None:
 
     assert evicted_replicas(one, reserved, leaving) == expected
     assert use_of_evicted(one, reserved, leaving) == ({"cpu": expected * 1000} if expected > 0 else {})
+
+
+@pytest.mark.parametrize(("observed", "waiting"), [(-1, 4), (0, 0), (1, 0)])
+@pytest.mark.parametrize("reason", [TAINT_UNTOLERATED, APPLICATION_FAILURE])
+def test_the_generation_that_left_says_whether_a_result_of_the_same_second_was_before(
+    reason: str, observed: int, waiting: int
+) -> None:
+    """`observed`: the generation of the last complete result, counted from that which left."""
+    old = binding("web", EVERYWHERE, on={"member1": 4, "member2": 3}, replicas=7, cpu="1")
+    left = with_task(old, "member1", mode="Gracefully", reason=reason, producer="", message="", now=AT)
+    left = origin.with_departures(left, old, now=AT)
+    one = left.with_status(last_scheduled_time=AT, scheduler_observed_generation=left.metadata.generation + observed)
+
+    assert evicted_replicas(one, ()) == waiting
+
+
+@pytest.mark.parametrize("mode", [GRACEFULLY, DIRECTLY])
+@pytest.mark.parametrize("others", [True, False], ids=["another cluster", "no other cluster"])
+def test_an_unhealthy_copy_is_placed_again_in_a_namespace_over_its_quota(mode: str, others: bool) -> None:
+    one = app(mode).with_spec(replica_requirements=ReplicaRequirements(resource_request={"cpu": "1"}))
+    if not others:
+        one = one.with_spec(placement=duplicated("member1", least=1, most=1))
+    story = UnhealthyMembers(quota(cpu="1"), one, settings=ON)
+    story.report("member1", "Unhealthy")
+    story.pass_seconds(62)
+    assert story.leaving("web") == ([] if others else ["member1"])
+
+    story.report("member1", "Unhealthy" if mode == DIRECTLY else "Healthy")
+    story.pass_seconds(ON.graceful_eviction_timeout)
+
+    assert list(story.placed("web").values()) == [2]
+    assert story.leaving("web") == []
 
 
 def test_sets_of_components_wait_for_a_place_as_replicas_do() -> None:

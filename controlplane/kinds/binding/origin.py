@@ -114,6 +114,11 @@ def placed_again(binding: Binding, cluster: str) -> bool:
     return left_with is not None and left_with <= binding.status.scheduler_observed_generation
 
 
+def is_noted(binding: Binding, cluster: str) -> bool:
+    """Test whether it is known with which generation a binding left a cluster that it has a task for."""
+    return cluster in _generations(binding)
+
+
 def _generations(binding: Binding) -> dict[str, int]:
     """Return the generations with which a binding left the clusters that it has tasks for, as far as they are known."""
     stored = _stored(binding)
