@@ -20,8 +20,9 @@ from controlplane import interpret
 from controlplane.apimachinery.meta import condition, to_seconds
 from controlplane.apimachinery.names import LEFTOVER_ANNOTATION, REDUCED_ANNOTATION
 from controlplane.eviction.directly import DIRECTLY_WAITING
-from controlplane.eviction.graceful import ClusterState, unhealthy_reason
+from controlplane.eviction.graceful import ClusterState, is_scheduled, unhealthy_reason
 from controlplane.kinds.binding import OVERRIDES_APPLIED, Binding, GracefulEvictionTask, TargetCluster
+from controlplane.kinds.binding.origin import placed_again
 from controlplane.kinds.cluster import EVICTING_EFFECTS, READY, Cluster
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.work import APPLIED, APPLIED_FAILED, CLEANUP_FAILED, REPLICAS_KEPT, Work
@@ -178,16 +179,16 @@ def _all_healthy(
 ) -> bool:
     """Test whether these targets are healthy and the scheduler has processed the binding's latest generation.
 
-    The scheduler does not process attached bindings (those without a placement). `cluster`: the one that loses its
-    copy.
+    The scheduler does not process attached bindings (those without a placement). If it has placed the copy of the
+    cluster again, it does not matter that a later change is refused. `cluster`: the one that loses its copy.
     """
     states = {
         name: ClusterState(ready=state.answers, evicting=state.has_taint(*EVICTING_EFFECTS), observed_at=None)
         for name, state in clusters.items()
     }
     task = GracefulEvictionTask(from_cluster=cluster)
-    generation = binding.metadata.generation
-    scheduled = binding.spec.placement is None or binding.status.scheduler_observed_generation == generation
+    seen = binding.status.scheduler_observed_generation == binding.metadata.generation
+    scheduled = binding.spec.placement is None or seen or (placed_again(binding, cluster) and is_scheduled(binding))
     return scheduled and all(not unhealthy_reason(binding, target, task, states) for target in targets)
 
 

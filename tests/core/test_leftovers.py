@@ -22,7 +22,8 @@ from controlplane.eviction.leftovers import (
     with_reduction_time,
     without_leftover_mark,
 )
-from controlplane.kinds.binding import AggregatedStatusItem, Binding, BindingSnapshot
+from controlplane.eviction.purge import with_task
+from controlplane.kinds.binding import SCHEDULED, AggregatedStatusItem, Binding, BindingSnapshot, origin
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY
 from controlplane.kinds.work import (
@@ -203,6 +204,21 @@ def seen(one: Binding) -> Binding:
     return one.with_status(scheduler_observed_generation=one.metadata.generation)
 
 
+def refused_later(one: Binding) -> Binding:
+    """The binding after a user has asked for more than fits."""
+    conditions = (Condition(SCHEDULED, "False", "QuotaExceeded"),)
+    return one.with_spec(replicas=9).with_status(conditions=conditions)
+
+
+def moved(*, placed: bool) -> Binding:
+    """A binding that left member1 in a failover. `placed`: the scheduler has placed all its replicas again."""
+    old = binding("web", duplicated(), on={"member1": 2})
+    left = with_task(old, "member1", mode=GRACEFULLY, reason="", producer="", message="", now=START)
+    gone = origin.with_departures(left, old, now=START)
+    now_on = gone.with_spec(clusters=GONE.spec.clusters).with_status(aggregated_status=GONE.status.aggregated_status)
+    return (seen(now_on) if placed else now_on).with_spec(graceful_eviction_tasks=())
+
+
 REMOVED, KEPT = LateRemoval(wanted=False, may_go=True), LateRemoval(wanted=False, may_go=False)
 WANTED_ELSEWHERE = (BindingSnapshot("default", "parent", GONE.spec.clusters),)
 PENDING = GONE.with_meta(generation=2)
@@ -221,6 +237,11 @@ PARTS = AggregatedStatusItem("member2", {"readyReplicas": 1}, applied=True, heal
         (GONE, {"needed": True}, KEPT),
         (GONE, {"needed": True, "overdue": False}, REMOVED),
         (PENDING, {}, KEPT),
+        (refused_later(GONE), {}, KEPT),  # it is not known whether it was placed again since it left
+        (refused_later(moved(placed=False)), {}, KEPT),
+        (refused_later(moved(placed=True)), {}, REMOVED),
+        (refused_later(unwell(moved(placed=True))), {}, KEPT),
+        (moved(placed=True).with_spec(replicas=9), {}, KEPT),  # the scheduler has not looked at it yet
         (PENDING.with_spec(placement=None, required_by=WANTED_ELSEWHERE), {}, REMOVED),
         (GONE.with_status(aggregated_status=(PARTS,)), {}, KEPT),
         (seen(GONE.with_spec(clusters=())), {}, KEPT),

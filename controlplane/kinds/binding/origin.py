@@ -31,7 +31,7 @@ class Origin(Struct, frozen=True):
     """`clusters`: replicas by cluster before the first failover. `left`: the clusters it has left, and when.
 
     Clusters that it came to by a failover, and has left as well, are in `left` only. `generations`: those with
-    which the binding left the clusters that it has eviction tasks for. They stay valid if the placement changes.
+    which the binding left the clusters that it is not on. They stay valid if the placement changes.
     """
 
     clusters: dict[str, int]
@@ -115,16 +115,16 @@ def placed_again(binding: Binding, cluster: str) -> bool:
 
 
 def is_noted(binding: Binding, cluster: str) -> bool:
-    """Test whether it is known with which generation a binding left a cluster that it has a task for."""
+    """Test whether it is known with which generation a binding left a cluster."""
     return cluster in _generations(binding)
 
 
 def _generations(binding: Binding) -> dict[str, int]:
-    """Return the generations with which a binding left the clusters that it has tasks for, as far as they are known."""
+    """Return the generations with which a binding left the clusters that it is not on, as far as they are known."""
     stored = _stored(binding)
-    if stored is None or not binding.spec.graceful_eviction_tasks:
+    if stored is None:
         return {}
-    return {name: number for name, number in stored.generations.items() if binding.spec.task(name) is not None}
+    return {name: number for name, number in stored.generations.items() if binding.spec.target(name) is None}
 
 
 def left_clusters(binding: Binding) -> list[str]:
