@@ -255,7 +255,7 @@ class _BatchScheduler:
         reason = needs_scheduling(binding, self.fleet)
         if reason is None:
             rows = freed(_reservations_of(snapshot), self._reserved(snapshot), spec.clusters, binding)
-            changes = _writes(binding_outcome.caught_up(binding), binding, rows)
+            changes = _writes(binding_outcome.caught_up(binding, now=self.now), binding, rows)
             return Decision(changes=changes, reason="ResultStands") if changes else NOTHING
         if (decision := self._confirmed(snapshot, reason)) is not None:
             return decision

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from controlplane.apimachinery.meta import Condition, to_seconds, with_condition
+from controlplane.apimachinery.meta import Condition, condition, to_seconds, with_condition
 from controlplane.engine.decision import Drop, Save
 from controlplane.estimate.request import Asked, decoded, encoded
 from controlplane.kinds.binding import SCHEDULED, Binding, TargetCluster
@@ -20,6 +20,7 @@ from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
 
 MESSAGE_LIMIT: Final = 1024
 SUCCESS: Final = "Success"
+_SCHEDULED: Final = Condition(SCHEDULED, "True", SUCCESS, "Binding has been scheduled successfully.")
 
 
 def placed(binding: Binding, outcome: Placed, *, asked_again: bool, now: datetime) -> Binding:
@@ -34,9 +35,8 @@ def placed(binding: Binding, outcome: Placed, *, asked_again: bool, now: datetim
     noted = moved
     if annotations.get(APPLIED_PLACEMENT) != applied:
         noted = moved.with_meta(annotations={**annotations, APPLIED_PLACEMENT: applied})
-    scheduled = Condition(SCHEDULED, "True", SUCCESS, "Binding has been scheduled successfully.")
     reported = noted.with_status(
-        conditions=with_condition(noted.status.conditions, scheduled, now=now),
+        conditions=with_condition(noted.status.conditions, _SCHEDULED, now=now),
         scheduler_observed_generation=noted.metadata.generation,
         scheduler_observed_affinity_name=outcome.affinity_name,
     )
@@ -64,9 +64,16 @@ def refused(binding: Binding, outcome: Refused, *, part: tuple[TargetCluster, ..
     )
 
 
-def caught_up(binding: Binding) -> Binding:
-    """Return the binding with its current generation as the observed one. The result itself stays."""
-    return binding.with_status(scheduler_observed_generation=binding.metadata.generation)
+def caught_up(binding: Binding, *, now: datetime) -> Binding:
+    """Return the binding with its current generation as the observed one. The result itself stays.
+
+    A change that was refused is undone then, or the copies went back, so the binding counts as scheduled again.
+    """
+    seen = binding.with_status(scheduler_observed_generation=binding.metadata.generation)
+    before = condition(binding.status.conditions, SCHEDULED)
+    if before is None or before.status == "True":
+        return seen
+    return seen.with_status(conditions=with_condition(binding.status.conditions, _SCHEDULED, now=now))
 
 
 def capacity_reservations(

@@ -32,7 +32,7 @@ from controlplane.scheduling.ledger import live
 from controlplane.scheduling.question import reschedule_asked
 from controlplane.scheduling.trigger import APPLIED_PLACEMENT
 from tests.builders.objects import START, cluster
-from tests.builders.placements import DYNAMIC
+from tests.builders.placements import DYNAMIC, placement
 from tests.core.desk import Desk, pending
 
 
@@ -74,6 +74,25 @@ def test_copies_stay_where_a_new_placement_fits_nowhere() -> None:
     said = condition(desk.binding("web").status.conditions, SCHEDULED)
     assert said is not None
     assert "1 ClusterAffinity" in said.message
+
+
+@pytest.mark.parametrize(
+    ("refused", "reason"),
+    [({"replicas": 99}, "Unschedulable"), ({"placement": placement("nowhere", how=DYNAMIC)}, "NoClusterFit")],
+    ids=["scale-up", "policy"],
+)
+def test_a_binding_counts_as_scheduled_again_once_a_refused_change_is_undone(
+    refused: dict[str, Any], reason: str
+) -> None:
+    desk = Desk(cluster("a", room=9), pending("web", placement(how=DYNAMIC), replicas=4))
+    before = desk.binding("web")
+    desk.change(before.with_spec(**refused))
+    assert desk.said("web") == ("False", reason)
+
+    undone = {name: getattr(before.spec, name) for name in refused}
+    desk.change(desk.binding("web").with_spec(**undone))
+
+    assert (desk.said("web"), desk.places("web")) == (("True", "Success"), {"a": 4})
 
 
 def test_fifteen_workloads_share_ten_and_five_and_the_sixteenth_waits() -> None:
