@@ -80,20 +80,12 @@ def evicted_replicas(binding: Binding, reserved: Collection[CapacityReservation]
     count = len if binding.spec.components else _sum_of_replicas
     # What is reserved for targets that are still to be left is no sign that the copy of an unsure task is not placed.
     more = min(count(unsure), max(0, count(reserved) - count(staying)))
-    return min(
-        count(waiting) + more, max(count(reserved), count(_before_failover(binding)) - count(binding.spec.clusters))
-    )
+    return min(count(waiting) + more, max(count(reserved), origin.had(binding) - count(binding.spec.clusters)))
 
 
 def _evicted(binding: Binding) -> list[GracefulEvictionTask]:
     """Return the tasks of copies that the scheduler places again."""
     return [task for task in binding.spec.graceful_eviction_tasks if task.reason in EVICTED]
-
-
-def _before_failover(binding: Binding) -> list[TargetCluster]:
-    """Return the targets that a binding had before its failover; []: its placement was changed since."""
-    known = origin.origin_of(binding)
-    return [] if known is None else [TargetCluster(name, replicas) for name, replicas in known.clusters.items()]
 
 
 def _sum_of_replicas(ones: Collection[GracefulEvictionTask | TargetCluster | CapacityReservation]) -> int:

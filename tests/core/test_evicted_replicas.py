@@ -20,15 +20,18 @@ from controlplane.kinds.binding import (
     Component,
     GracefulEvictionTask,
     ReplicaRequirements,
+    TargetCluster,
     origin,
 )
 from controlplane.kinds.federated_quota import FederatedResourceQuota
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, Placement
 from controlplane.kinds.rows import CapacityReservation
-from tests.builders.objects import START, binding
-from tests.builders.placements import by_weight, duplicated
+from tests.builders.objects import START, binding, cluster
+from tests.builders.placements import DYNAMIC, by_weight, duplicated, placement
+from tests.core.fleet_story import Story
 from tests.core.test_application_failover import UnhealthyMembers, app
 from tests.core.test_federated_quotas import EVERYWHERE, ON, quota
+from tests.core.test_quota_paths import Outage
 
 AT = START + timedelta(seconds=60)
 TAINTED = GracefulEvictionTask("member1", replicas=4, reason=TAINT_UNTOLERATED, creation_timestamp=AT)
@@ -114,6 +117,48 @@ def test_an_unhealthy_copy_is_placed_again_in_a_namespace_over_its_quota(mode: s
 
     assert list(story.placed("web").values()) == [2]
     assert story.leaving("web") == []
+
+
+@pytest.mark.parametrize(("first", "then", "last"), [(6, 3, 4), (3, 6, 6)], ids=["scaled-down", "scaled-up"])
+def test_the_replicas_before_the_last_failover_count_and_not_those_before_an_earlier_one(
+    first: int, then: int, last: int
+) -> None:
+    """A part of them is placed at once, which ends the reservations, and the rest later. More is growth."""
+    web = binding("web", placement(how=DYNAMIC), on={"member1": first}, replicas=first, cpu="1")
+    outage = Outage(web, cpu="9")
+    for name in ("member3", "member4"):
+        with_room(outage.story, name, 0)
+    outage.lose("member1")
+    outage.healthy("member2")
+    outage.scale(then)
+    limit = outage.story.store.objects[quota().ref]
+    outage.story.store.put(limit.with_spec(overall={"cpu": "3"}), limit)
+    with_room(outage.story, "member3", 1)
+    outage.story.ready("member2", "False")
+    assert outage.lose("member2") == {"member3": 1}
+
+    if last != then:
+        outage.scale(last)
+    with_room(outage.story, "member3", 9)
+    outage.story.pass_seconds(10)
+
+    assert outage.story.placed("web") == {"member3": then}
+
+
+def test_replicas_of_two_failovers_that_wait_together_are_counted_together() -> None:
+    old = binding("web", EVERYWHERE, on={"member1": 4, "member2": 3}, replicas=7, cpu="1")
+    for name in ("member1", "member2"):
+        left = with_task(old, name, mode="Gracefully", reason=TAINT_UNTOLERATED, producer="", message="", now=AT)
+        old = origin.with_departures(left, old, now=AT)
+
+    assert evicted_replicas(old, ()) == 7
+    assert evicted_replicas(old.with_spec(clusters=(TargetCluster("member3", 2),)), ()) == 5
+
+
+def with_room(story: Story, name: str, room: int) -> None:
+    """Let a cluster report how much is free."""
+    old = story.cluster(name)
+    story.store.put(old.with_status(resource_summary=cluster(name, room=room).status.resource_summary), old)
 
 
 def test_sets_of_components_wait_for_a_place_as_replicas_do() -> None:

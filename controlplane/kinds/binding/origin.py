@@ -3,7 +3,7 @@
 Controllers that evict copies write the origin into the annotation `failover.lifeboat.io/before-failover`:
 
     {"clusters": {"member1": 1, "member2": 2}, "left": {"member1": "2026-…Z"}, "placement": "…",
-     "generations": {"member1": 7}}
+     "generations": {"member1": 7}, "had": 3}
 
 They do so in the same write that evicts the copy. The origin stays the same in later failovers. It becomes invalid when
 the placement changes, when a reschedule is requested, or when a user places the binding by hand [edits-by-hand].
@@ -31,13 +31,15 @@ class Origin(Struct, frozen=True):
     """`clusters`: replicas by cluster before the first failover. `left`: the clusters it has left, and when.
 
     Clusters that it came to by a failover, and has left as well, are in `left` only. `generations`: those with
-    which the binding left the clusters that it is not on. They stay valid if the placement changes.
+    which the binding left the clusters that it is not on. They stay valid if the placement changes. `had`: replicas, or
+    copies of a workload with components, before it left the last cluster, with those that were not placed again then.
     """
 
     clusters: dict[str, int]
     left: dict[str, Annotated[datetime, Meta(tz=True)]]
     placement: str  # digest of the placement at that time
     generations: dict[str, int] = {}
+    had: int = 0
 
     @property
     def since(self) -> datetime:
@@ -92,7 +94,7 @@ def with_departures(new: Binding, old: Binding, *, now: datetime) -> Binding:
     )
     left = {name: to_seconds(now) for name in gone}
     generations = {**_generations(old), **dict.fromkeys(gone, new.metadata.generation)}
-    return _with(new, Origin(origin.clusters, {**departures(old), **left}, origin.placement, generations))
+    return _with(new, Origin(origin.clusters, {**departures(old), **left}, origin.placement, generations, _had(old)))
 
 
 def with_return(binding: Binding) -> Binding:
@@ -100,9 +102,11 @@ def with_return(binding: Binding) -> Binding:
 
     Its origin is removed once it has returned to all clusters.
     """
-    origin = origin_of(binding)
+    origin, stored = origin_of(binding), _stored(binding)
+    if origin is None or stored is None:
+        return _with(binding, None)
     known = _generations(binding)
-    return _with(binding, origin and Origin(origin.clusters, departures(binding), origin.placement, known))
+    return _with(binding, Origin(origin.clusters, departures(binding), origin.placement, known, stored.had))
 
 
 def placed_again(binding: Binding, cluster: str) -> bool:
@@ -112,6 +116,24 @@ def placed_again(binding: Binding, cluster: str) -> bool:
     """
     left_with = _generations(binding).get(cluster)
     return left_with is not None and left_with <= binding.status.scheduler_observed_generation
+
+
+def had(binding: Binding) -> int:
+    """Return how many replicas, or copies of a workload with components, a binding had before it left the last cluster;
+    0: its origin is invalid."""
+    stored = _valid(binding)
+    if stored is None:
+        return 0
+    return stored.had or (len(stored.clusters) if binding.spec.components else sum(stored.clusters.values()))
+
+
+def _had(binding: Binding) -> int:
+    """Return how many a binding has, with those that it has lost in a failover and that are not placed again yet."""
+    spec = binding.spec
+    placed = len(spec.clusters) if spec.components else sum([target.replicas for target in spec.clusters])
+    left, tasks = _generations(binding), spec.graceful_eviction_tasks
+    waits = any(task.from_cluster in left and not placed_again(binding, task.from_cluster) for task in tasks)
+    return max(placed, had(binding)) if waits else placed
 
 
 def is_noted(binding: Binding, cluster: str) -> bool:
