@@ -7,7 +7,7 @@ A placed binding loses a cluster only for a complete new result, or because it a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.reads.binding_groups import applications, workload_groups
+from controlplane.controllers.reads.binding_rows import row_of_each
 from controlplane.controllers.reads.concerned_bindings import cluster_changed, concerned_bindings
 from controlplane.controllers.reads.namespace_quotas import (
     NO_QUOTAS,
@@ -33,13 +34,14 @@ from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding, TargetCluster
 from controlplane.kinds.binding.colocation_index import placed_with_others
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.federated_quota import ENFORCEMENT_GATE
-from controlplane.kinds.rows import CapacityReservation, FleetNames, PlacementHint, PlacementNote, Row
+from controlplane.kinds.rows import CapacityReservation, FleetNames, PlacementHint, PlacementNote
 from controlplane.propagation.bindings import template_of
 from controlplane.scheduling import binding_outcome, placement_explanation
 from controlplane.scheduling.batch import Batch, Item, growth, ignores_capacity, may_depend_on_capacity
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.colocation import Applications
 from controlplane.scheduling.departures import left_for_taints
+from controlplane.scheduling.evicted_copies import as_many_copies
 from controlplane.scheduling.half_evicted import targets_to_leave
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY, live
 from controlplane.scheduling.note import Notes, detail_of, summary_of
@@ -124,7 +126,7 @@ class Scheduler(Controller):
         clusters = tuple(state.list(CLUSTER))
         groups = workload_groups(state, found.values())
         parts = applications(state, found.values())
-        notes, hints = _by_key(state, PlacementNote, found), _by_key(state, PlacementHint, found)
+        notes, hints = row_of_each(state, PlacementNote, found), row_of_each(state, PlacementHint, found)
         quotas = namespace_quotas(state, found) if enforcing else NO_QUOTAS
         return [
             SchedulerSnapshot(
@@ -209,11 +211,6 @@ class Scheduler(Controller):
         return concerned_bindings(state, origins, after=after, limit=limit)
 
 
-def _by_key(state: State, type_: type[Row], refs: Iterable[Ref]) -> dict[str, Any]:
-    """Return the rows of a type that belong to these bindings, by reference as text."""
-    return {row.key: row for rows in state.rows(type_, "key", [str(ref) for ref in refs]).values() for row in rows}
-
-
 class _BatchScheduler:
     """Decides the bindings of a batch one after the other. The next binding misses the capacity that one has taken."""
 
@@ -248,9 +245,8 @@ class _BatchScheduler:
         """
         binding = snapshot.subject
         spec = binding.spec
-        if spec.placement is None or spec.scheduling_suspended or binding.metadata.deletion_timestamp is not None:
-            return NOTHING
-        if spec.other_scheduler:
+        not_ours = spec.placement is None or spec.scheduling_suspended or bool(spec.other_scheduler)
+        if not_ours or binding.metadata.deletion_timestamp is not None:
             return NOTHING
         reason = needs_scheduling(binding, self.fleet)
         if reason is None:
@@ -338,20 +334,27 @@ class _BatchScheduler:
     def _place(self, binding: Binding, item: Item, reserved: Sequence[CapacityReservation]) -> tuple[Question, Verdict]:
         """Return the question of a binding and the verdict on it. A result that exceeds a quota is a refusal.
 
-        Its part is the result for the replicas that the binding had before its evictions, which quotas allow. What the
+        Its part has the replicas and copies that the binding had before its evictions, which quotas allow. What the
         result takes of quotas is missing to the next bindings of the batch. `reserved`: what evictions have reserved
         for the binding, which is no growth [federated-quotas].
         """
         question, verdict, exceeded = self._within_quotas(binding, item, reserved)
         if exceeded is None:
             return question, verdict
-        part, before = None, replicas_before(binding, evicted_replicas(binding, reserved, item.leaving))
-        if 0 < before < binding.spec.replicas:
+        part, evicted, found = None, evicted_replicas(binding, reserved, item.leaving), verdict.outcome
+        if 0 < (before := replicas_before(binding, evicted)) < binding.spec.replicas:
             fewer = replace(item, spec=replace(item.spec, replicas=before))
             _, smaller, too_many = self._within_quotas(binding, fewer, reserved)
-            if too_many is None and isinstance(smaller.outcome, Refused):
+            found = smaller.outcome
+            if too_many is None and isinstance(found, Refused):
                 return question, smaller
-            part = smaller.outcome.clusters if too_many is None and isinstance(smaller.outcome, Placed) else None
+            part = found.clusters if too_many is None and isinstance(found, Placed) else None
+        if part is None and isinstance(found, Placed):
+            part = as_many_copies(binding, found, evicted, bundled=question.bundled)
+            after = binding.with_spec(clusters=part or binding.spec.clusters)
+            if self.quotas.take(binding, after, reserved=reserved, leaving=item.leaving) is not None:
+                part = None
+            self.batch.take(question, part or (), item.uncounted)
         refusal = Refused(QUOTA_EXCEEDED, f"{DENIED}{exceeded}", retry=True, part=part)
         return question, replace(verdict, outcome=refusal)
 

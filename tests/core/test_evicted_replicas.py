@@ -24,7 +24,7 @@ from controlplane.kinds.binding import (
     origin,
 )
 from controlplane.kinds.federated_quota import FederatedResourceQuota
-from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, Placement
+from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, ClusterAffinityTerm, Placement
 from controlplane.kinds.rows import CapacityReservation
 from tests.builders.objects import START, binding, cluster
 from tests.builders.placements import DYNAMIC, by_weight, duplicated, placement
@@ -34,6 +34,7 @@ from tests.core.test_federated_quotas import EVERYWHERE, ON, quota
 from tests.core.test_quota_paths import Outage
 
 AT = START + timedelta(seconds=60)
+BUNDLED = {"MultiplePodTemplatesScheduling": True}
 TAINTED = GracefulEvictionTask("member1", replicas=4, reason=TAINT_UNTOLERATED, creation_timestamp=AT)
 
 
@@ -159,6 +160,30 @@ def with_room(story: Story, name: str, room: int) -> None:
     """Let a cluster report how much is free."""
     old = story.cluster(name)
     story.store.put(old.with_status(resource_summary=cluster(name, room=room).status.resource_summary), old)
+
+
+@pytest.mark.parametrize(("scaled", "limit"), [(2, "2"), (5, "2"), (2, "1")], ids=["as-it-was", "growth", "over-quota"])
+@pytest.mark.parametrize("parts", [(), (Component("jobs", 1, ReplicaRequirements(resource_request={"cpu": "2"})),)])
+def test_a_copy_that_may_go_to_more_clusters_than_it_was_on_goes_to_as_many(
+    scaled: int, limit: str, parts: tuple[Component, ...]
+) -> None:
+    """The affinity group after the lost one has three clusters."""
+    terms = (
+        ClusterAffinityTerm(affinity_name="primary", cluster_names=("member1",)),
+        ClusterAffinityTerm(affinity_name="backup", cluster_names=("member2", "member3", "member4")),
+    )
+    web = binding("web", placement(groups=terms), on={"member1": 2}, replicas=2, cpu="1").with_spec(components=parts)
+    outage = Outage(web, cpu=limit)
+    outage.story.settings = replace(
+        outage.story.settings, feature_gates={**outage.story.settings.feature_gates, **BUNDLED}
+    )
+    if scaled != 2 and not parts:
+        outage.scale(scaled)
+
+    placed = outage.lose("member1")
+
+    assert placed == {"member2": 0 if parts else 2}
+    assert outage.scheduled() == "QuotaExceeded"
 
 
 def test_sets_of_components_wait_for_a_place_as_replicas_do() -> None:
