@@ -66,11 +66,12 @@ def evicted_replicas(binding: Binding, reserved: Collection[CapacityReservation]
     """Return how many replicas, or sets of components, were evicted and are not placed again yet.
 
     Copies leave lost clusters, clusters where they are unhealthy, and clusters that a Drain empties. The result is at
-    most what the evictions have reserved, or what the binding has less than before its failover. A refusal ends the
-    reservations. `reserved`: the refuge reservations of the binding. `leaving`: targets that the binding is still to be
-    evicted from.
+    most what the binding has less than before its last eviction. If that is not known, it is at most what the evictions
+    have reserved, until a refusal ends the reservations. `reserved`: the refuge reservations of the binding. `leaving`:
+    targets that the binding is still to be evicted from.
     """
-    tasks = [task for task in _evicted(binding) if not origin.placed_again(binding, task.from_cluster)]
+    waits = origin.waits(binding)  # also a copy whose new copy was evicted then
+    tasks = [task for task in _evicted(binding) if waits or not origin.placed_again(binding, task.from_cluster)]
     if not tasks:
         return 0
     last_result = binding.status.last_scheduled_time
@@ -80,7 +81,8 @@ def evicted_replicas(binding: Binding, reserved: Collection[CapacityReservation]
     count = len if binding.spec.components else _sum_of_replicas
     # What is reserved for targets that are still to be left is no sign that the copy of an unsure task is not placed.
     more = min(count(unsure), max(0, count(reserved) - count(staying)))
-    return min(count(waiting) + more, max(count(reserved), origin.had(binding) - count(binding.spec.clusters)))
+    had = origin.had(binding)
+    return min(count(waiting) + more, max(0, had - count(binding.spec.clusters)) if had else count(reserved))
 
 
 def _evicted(binding: Binding) -> list[GracefulEvictionTask]:

@@ -25,8 +25,8 @@ from controlplane.kinds.binding import (
     Binding,
     GracefulEvictionTask,
     TargetCluster,
+    origin,
 )
-from controlplane.kinds.binding.origin import placed_again
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.settings import Settings
 
@@ -221,7 +221,7 @@ def is_scheduled(binding: Binding) -> bool:
     if scheduled is None or scheduled.status != "False":
         return False
     tasks = [task for task in binding.spec.graceful_eviction_tasks if task.reason not in IN_PART]
-    return all(placed_again(binding, task.from_cluster) for task in tasks)
+    return not origin.waits(binding) and all(origin.placed_again(binding, task.from_cluster) for task in tasks)
 
 
 def _scheduled_back(binding: Binding, task: GracefulEvictionTask, clusters: Mapping[str, ClusterState] | None) -> bool:
@@ -379,7 +379,7 @@ def _reason_to_restore(
     time, and a restored one would follow again. A person clears a task with purge mode Never.
     """
     name = task.from_cluster
-    if state is None or state.evicting or placed_again(binding, name):
+    if state is None or state.evicting or (origin.placed_again(binding, name) and not origin.waits(binding)):
         return ""
     if task.reason == TAINT_UNTOLERATED:
         return "the cluster recovered"

@@ -6,7 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition
+from controlplane.estimate.quota import evicted_replicas
 from controlplane.eviction.graceful import scheduling_found_nothing, with_copies_restored
+from controlplane.eviction.purge import with_task
 from controlplane.kinds.binding import (
     APPLICATION_FAILURE,
     SCHEDULED,
@@ -14,9 +16,12 @@ from controlplane.kinds.binding import (
     Binding,
     Component,
     GracefulEvictionTask,
+    TargetCluster,
+    origin,
 )
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, NEVER
-from tests.builders.placements import by_weight
+from tests.builders.objects import START, binding
+from tests.builders.placements import by_weight, duplicated
 from tests.core.test_graceful import PLACES, UP, cleared, moving, task
 
 
@@ -222,6 +227,41 @@ def test_scheduling_still_to_come_is_neither_empty_nor_failed() -> None:
     one = moving(task(), on={}).with_status(scheduler_observed_generation=1)
 
     assert not scheduling_found_nothing(one)
+
+
+REFUSED = (Condition(SCHEDULED, "False", "Unschedulable"),)
+
+
+def placed_elsewhere() -> Binding:
+    """Return a binding that left member1 and has all its replicas on member2, which are not healthy yet."""
+    old = binding("web", duplicated(), on={"member1": 2})
+    left = origin.with_departures(evicted(old, "member1"), old, now=START)
+    moved = left.with_spec(clusters=(TargetCluster("member2", 2),))
+    return moved.with_status(scheduler_observed_generation=moved.metadata.generation)
+
+
+def evicted(one: Binding, name: str) -> Binding:
+    return with_task(one, name, mode=GRACEFULLY, reason=TAINT_UNTOLERATED, producer="", message="", now=START)
+
+
+def test_a_copy_that_was_placed_again_does_not_go_back_because_a_later_change_is_refused() -> None:
+    one = placed_elsewhere().with_spec(replicas=9).with_status(conditions=REFUSED)
+
+    assert with_copies_restored(one, {**PLACES, "member1": UP}) == (one, ())
+
+
+@pytest.mark.parametrize("task_is_over", [True, False])
+def test_a_copy_whose_new_copy_was_evicted_as_well_goes_back(task_is_over: bool) -> None:
+    moved = placed_elsewhere()
+    lost = origin.with_departures(evicted(moved, "member2"), moved, now=START)
+    if task_is_over:
+        lost = lost.with_spec(graceful_eviction_tasks=lost.spec.graceful_eviction_tasks[:1])
+    places = {**PLACES, "member1": UP, "member2": PLACES["member1"]}
+
+    after, _ = with_copies_restored(lost.with_status(conditions=REFUSED), places)
+
+    assert [(target.name, target.replicas) for target in after.spec.clusters] == [("member1", 2)]
+    assert evicted_replicas(lost, ()) == 2
 
 
 # With the controllers

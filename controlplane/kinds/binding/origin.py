@@ -118,13 +118,20 @@ def placed_again(binding: Binding, cluster: str) -> bool:
     return left_with is not None and left_with <= binding.status.scheduler_observed_generation
 
 
+def waits(binding: Binding) -> bool:
+    """Test whether a binding has left a cluster since the last complete result of the scheduler.
+
+    The task may be gone. For example, the new copy was evicted as well, and gracePeriodSeconds ended its task.
+    """
+    seen = binding.status.scheduler_observed_generation
+    return any(number > seen for number in _generations(binding).values())
+
+
 def had(binding: Binding) -> int:
     """Return how many replicas, or copies of a workload with components, a binding had before it left the last cluster;
-    0: its origin is invalid."""
+    0: that is not known, or its origin is invalid."""
     stored = _valid(binding)
-    if stored is None:
-        return 0
-    return stored.had or (len(stored.clusters) if binding.spec.components else sum(stored.clusters.values()))
+    return 0 if stored is None else stored.had
 
 
 def _had(binding: Binding) -> int:
