@@ -11,7 +11,7 @@ import numpy as np
 from controlplane.apimachinery.meta import Condition, condition, to_seconds, with_condition
 from controlplane.engine.decision import Drop, Save
 from controlplane.estimate.request import Asked, decoded, encoded
-from controlplane.kinds.binding import SCHEDULED, Binding, TargetCluster
+from controlplane.kinds.binding import SCHEDULED, Binding, TargetCluster, origin
 from controlplane.kinds.rows import CapacityReservation, eviction_key
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.ledger import Ledger
@@ -51,17 +51,23 @@ def refused(binding: Binding, outcome: Refused, *, part: tuple[TargetCluster, ..
     """Return the binding with the reason why it has no result.
 
     Its targets stay [placement-is-kept]. `part`: the targets that fit and replace them [refuge-first]. None: there are
-    none. The part that a quota allows has all replicas that were evicted, so it counts as the last result, and the
-    evictions as processed. The generation that it makes does not.
+    none. A part with all replicas that were evicted counts as the last result, and the evictions as processed. The
+    generation that it makes does not. The part that a quota allows always has all of them.
     """
     kept = binding if part is None else binding.with_spec(clusters=part)
     unscheduled = Condition(SCHEDULED, "False", outcome.reason, outcome.message[:MESSAGE_LIMIT])
     reported = kept.with_status(conditions=with_condition(kept.status.conditions, unscheduled, now=now))
-    if part is None or outcome.reason != QUOTA_EXCEEDED:
+    if part is None or (outcome.reason != QUOTA_EXCEEDED and not _has_all_evicted(binding, part)):
         return reported
     return reported.with_status(
         last_scheduled_time=to_seconds(now), scheduler_observed_generation=binding.metadata.generation
     )
+
+
+def _has_all_evicted(binding: Binding, part: Iterable[TargetCluster]) -> bool:
+    """Test whether a part has as many replicas as the binding had before its last eviction."""
+    before = origin.had(binding)
+    return 0 < before <= sum([target.replicas for target in part])
 
 
 def caught_up(binding: Binding, *, now: datetime) -> Binding:

@@ -9,7 +9,8 @@ import pytest
 
 from controlplane.engine.decision import Drop, Save
 from controlplane.estimate.request import Asked, encoded, request_from
-from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.eviction.purge import with_task
+from controlplane.kinds.binding import Binding, TargetCluster, origin
 from controlplane.kinds.rows import CapacityReservation
 from controlplane.scheduling.binding_outcome import (
     capacity_reservations,
@@ -118,3 +119,17 @@ def test_only_the_part_that_a_quota_allows_counts_as_the_last_result(
 
     assert new.status.last_scheduled_time == (later if counts else START)
     assert new.spec.clusters == (part or old.spec.clusters)
+
+
+@pytest.mark.parametrize(("replicas", "counts"), [(1, False), (2, True), (3, True)])
+def test_a_part_with_all_replicas_that_were_evicted_counts_too(replicas: int, counts: bool) -> None:
+    """A user has asked for more than fits. This is no reason to keep the old copy [recovered-clusters-cancel]."""
+    old = binding("web", by_room(), on={"member1": 2}, replicas=2)
+    left = with_task(old, "member1", mode="Gracefully", reason="", producer="", message="", now=START)
+    left = origin.with_departures(left, old, now=START).with_spec(replicas=4)
+    part = (TargetCluster("member2", replicas),)
+
+    new = refused(left, Refused(UNSCHEDULABLE, "no room", retry=True), part=part, now=LATER)
+
+    assert new.status.last_scheduled_time == (LATER if counts else None)
+    assert origin.placed_again(new, "member1") is counts
