@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from apps.command.errors import Document, usage
+from apps.command.errors import Document
 from apps.command.source import Identity, Source
 from controlplane.apimachinery.names import (
     CLUSTER_PROPAGATION_POLICY_ID_LABEL,
@@ -42,11 +42,6 @@ _KEPT: Final = ("name", "namespace", "labels", "annotations")
 _IDS: Final = {
     "PropagationPolicy": PROPAGATION_POLICY_ID_LABEL,
     "ClusterPropagationPolicy": CLUSTER_PROPAGATION_POLICY_ID_LABEL,
-}
-_REQUIRED: Final = {  # of `spec`, or of what a binding is about
-    CLUSTER: ("spec",),
-    DEFINITION: ("group",),
-    **dict.fromkeys(BINDINGS, ("apiVersion", "kind", "name")),
 }
 _SECRETS: Final = ("secretRef", "impersonatorSecretRef")
 
@@ -89,19 +84,6 @@ def planned(source: Source) -> list[Item]:
     ]
 
 
-def _require_fields(document: Document) -> None:
-    """Raise a usage error that names the object if it lacks a field from which the plan is made."""
-    spec = document.get("spec")
-    found = spec if isinstance(spec, dict) else {}
-    resource, clusters = found.get("resource"), found.get("clusters") or []
-    values = {**(resource if isinstance(resource, dict) else {}), "group": found.get("group"), "spec": found}
-    missing = [field for field in _REQUIRED[document["apiVersion"], document["kind"]] if not values.get(field)]
-    if not all(isinstance(one, dict) and one.get("name") for one in clusters):
-        missing.append("clusters[].name")
-    if missing:
-        raise usage(f"{_item(document).title} cannot be imported: it has no {missing[0]}, or one of another type")
-
-
 def _namespaces(source: Source) -> Iterator[Item]:
     for document in source.listed(*NAMESPACE):
         if not document["metadata"]["name"].startswith(_OWN_NAMESPACES):
@@ -110,7 +92,6 @@ def _namespaces(source: Source) -> Iterator[Item]:
 
 def _definitions(source: Source) -> Iterator[Item]:
     for document in source.listed(*DEFINITION):
-        _require_fields(document)
         if not str(document["spec"]["group"]).endswith(_OWN_GROUPS):
             yield _item(document)
 
@@ -118,7 +99,6 @@ def _definitions(source: Source) -> Iterator[Item]:
 def _clusters(source: Source) -> Iterator[Item]:
     """Yield each cluster after the Secrets that it names. All clusters are observed at first."""
     for document in source.listed(*CLUSTER):
-        _require_fields(document)
         for field in _SECRETS:
             ref = document["spec"].get(field) or {}
             if ref:
@@ -151,7 +131,6 @@ def _secret(source: Source, namespace: str, name: str, *, of: str) -> Item:
 
 
 def _binding(document: Document) -> Item:
-    _require_fields(document)
     item = _item(document)
     spec = {**item.document["spec"], "resource": {**document["spec"]["resource"], "uid": "", "resourceVersion": ""}}
     metadata = {**item.document["metadata"], "finalizers": document["metadata"].get("finalizers") or []}

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -15,6 +16,7 @@ from controlplane.eviction.application_failover import (
 )
 from controlplane.eviction.state_preservation import PreservedState
 from controlplane.kinds.binding import AggregatedStatusItem, Binding, TargetCluster
+from controlplane.kinds.binding.origin import with_departures
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.policy import (
     DIRECTLY,
@@ -266,22 +268,37 @@ def test_a_version_that_became_healthy_counts_from_the_start() -> None:
     assert _moves(story) != third
 
 
-def _everywhere_unhealthy(mode: str = GRACEFULLY) -> UnhealthyMembers:
-    """Return a fleet in which a workload has left both clusters that it may run on: its refuge was lost meanwhile."""
-    one = app(mode).with_spec(placement=duplicated("member1", "member2", least=1, most=2))
-    before = one.with_spec(clusters=(TargetCluster("member1", 2), TargetCluster("member2", 2)))
+def without_refuge(
+    before: Binding, *left: str, others: Sequence[object] = (), settings: Settings = GATE_OFF
+) -> UnhealthyMembers:
+    """Return a fleet in which a workload has left clusters as unhealthy: its refuge was lost meanwhile.
+
+    Its copies on other clusters are healthy. `others`: what else there is.
+    """
     behaviour = before.spec.failover.application if before.spec.failover else None
     assert behaviour is not None
-    left = ("member1", "member2")
-    items = tuple(AggregatedStatusItem(name, applied=True, health="Unhealthy") for name in left)
+    items = tuple(
+        AggregatedStatusItem(target.name, applied=True, health="Unhealthy" if target.name in left else "Healthy")
+        for target in before.spec.clusters
+    )
     after = before.with_status(aggregated_status=items)
     for name in left:
         after = with_application_task(after, before, name, behaviour, PreservedState(), now=START)
-    story = UnhealthyMembers(after)
+    after = with_departures(after, before, now=START)
+    story = UnhealthyMembers(*others, after, settings=settings)
     row = UnhealthyCopies(str(after.ref), {}, workload_version(None), dict.fromkeys(left, START))
     story.save(row)
     story.pass_seconds(1)
-    assert (story.placed("web"), story.leaving("web")) == ({}, ["member1", "member2"])
+    assert story.leaving("web") == list(left)
+    return story
+
+
+def _everywhere_unhealthy(mode: str = GRACEFULLY) -> UnhealthyMembers:
+    """Return a fleet in which a workload has left both clusters that it may run on."""
+    one = app(mode).with_spec(placement=duplicated("member1", "member2", least=1, most=2))
+    both = one.with_spec(clusters=(TargetCluster("member1", 2), TargetCluster("member2", 2)))
+    story = without_refuge(both, "member1", "member2")
+    assert story.placed("web") == {}
     return story
 
 
@@ -380,8 +397,7 @@ def test_it_also_goes_back_if_the_other_copies_have_been_healthy_for_long(mode: 
     both = (TargetCluster("member1", 2), TargetCluster("member2", 2))
     one = app(mode).with_spec(placement=duplicated("member1", "member2", least=2, most=2), clusters=both)
     behaviour = ApplicationFailoverBehavior(DecisionConditions(60), mode, 3600 if mode == GRACEFULLY else None)
-    story = UnhealthyMembers(one.with_spec(failover=FailoverBehavior(application=behaviour)))
-    story.report("member1", "Unhealthy")
+    story = without_refuge(one.with_spec(failover=FailoverBehavior(application=behaviour)), "member1")
     story.pass_seconds(300)
     assert (story.placed("web"), story.leaving("web")) == ({"member2": 2}, ["member1"])
 

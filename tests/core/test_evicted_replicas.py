@@ -29,7 +29,7 @@ from controlplane.kinds.rows import CapacityReservation
 from tests.builders.objects import START, binding, cluster
 from tests.builders.placements import DYNAMIC, by_weight, duplicated, placement
 from tests.core.fleet_story import Story
-from tests.core.test_application_failover import UnhealthyMembers, app
+from tests.core.test_application_failover import UnhealthyMembers, app, without_refuge
 from tests.core.test_federated_quotas import EVERYWHERE, ON, quota
 from tests.core.test_quota_paths import Outage
 
@@ -106,11 +106,14 @@ def test_the_generation_that_left_says_whether_a_result_of_the_same_second_was_b
 @pytest.mark.parametrize("others", [True, False], ids=["another cluster", "no other cluster"])
 def test_an_unhealthy_copy_is_placed_again_in_a_namespace_over_its_quota(mode: str, others: bool) -> None:
     one = app(mode).with_spec(replica_requirements=ReplicaRequirements(resource_request={"cpu": "1"}))
-    if not others:
+    if others:
+        story = UnhealthyMembers(quota(cpu="1"), one, settings=ON)
+        story.report("member1", "Unhealthy")
+        story.pass_seconds(62)
+    else:
         one = one.with_spec(placement=duplicated("member1", least=1, most=1))
-    story = UnhealthyMembers(quota(cpu="1"), one, settings=ON)
-    story.report("member1", "Unhealthy")
-    story.pass_seconds(62)
+        story = without_refuge(one, "member1", others=(quota(cpu="1"),), settings=ON)
+        story.pass_seconds(61)
     assert story.leaving("web") == ([] if others else ["member1"])
 
     story.report("member1", "Unhealthy" if mode == DIRECTLY else "Healthy")

@@ -27,26 +27,19 @@ def evicted(where: Placement, mode: str, reason: str) -> Binding:
     return origin.with_departures(new, old, now=START).with_status(conditions=(failed,))
 
 
-@pytest.mark.parametrize("reason", [TAINT_UNTOLERATED, APPLICATION_FAILURE])
+@pytest.mark.parametrize(
+    ("mode", "reason"),
+    [(DIRECTLY, TAINT_UNTOLERATED), (DIRECTLY, APPLICATION_FAILURE), (GRACEFULLY, TAINT_UNTOLERATED)],
+)
 @pytest.mark.parametrize("where", [ONE_COPY, placement(how=DYNAMIC)], ids=["duplicated", "divided"])
 @pytest.mark.parametrize("limit", ["1", "2"], ids=["over-its-quota", "taken-by-another"])
-def test_a_copy_that_was_removed_directly_goes_back_although_the_quota_is_full(
-    limit: str, where: Placement, reason: str
+def test_a_copy_that_is_placed_nowhere_else_goes_back_although_the_quota_is_full(
+    limit: str, where: Placement, mode: str, reason: str
 ) -> None:
-    one = evicted(where, DIRECTLY, reason)
+    one = evicted(where, mode, reason)
     place = Place(GracefulEviction(), cluster("member1"), cluster("member2"), quota(cpu=limit), taken(2), one)
 
     place.work()
     place.work(seconds=2)
 
     assert place.places(one) == {"member1": 2}
-
-
-def test_a_copy_that_runs_under_its_task_waits_for_room_in_the_quota() -> None:
-    one = evicted(ONE_COPY, GRACEFULLY, TAINT_UNTOLERATED)
-    place = Place(GracefulEviction(), cluster("member1"), cluster("member2"), quota(cpu="2"), taken(2), one)
-
-    place.work()
-    place.work(seconds=2)
-
-    assert place.places(one) == {}
