@@ -281,11 +281,11 @@ def claim(
     if rows[0][0] is None:
         return Claims(rows[0][6], ())
     rows.sort(key=lambda row: (row[5], row[3]))
-    own, bundled, bundles = dict[Ref, Claim](), dict[Ref, Claim](), list[Claim]()
+    own, bundled, bundles, more = dict[Ref, Claim](), dict[Ref, Claim](), list[Claim](), False
     for kind, namespace, name, seq, cursor_text, *_ in rows:
         claim = Claim(controller, Ref(kind, namespace, name), seq, cursor_text)
         refs = _references.decode(cursor_text) if kind == BUNDLE else (claim.ref,)
-        if 0 < len(own) + len(bundled) > limit - len(refs) and not lease_seconds:
+        if more := 0 < len(own) + len(bundled) > limit - len(refs) and not lease_seconds:
             break
         if kind == BUNDLE:
             bundles.append(claim)
@@ -293,7 +293,7 @@ def claim(
         else:
             own[claim.ref] = claim
     claims = (*own.values(), *(claim for ref, claim in bundled.items() if ref not in own))
-    return Claims(max(row[6] for row in rows), claims, tuple(bundles))
+    return Claims(max(row[6] for row in rows), claims, tuple(bundles), more)
 
 
 def release(cursor: BinaryCursor, claims: Sequence[Claim], *, due_at: datetime | None) -> None:

@@ -39,7 +39,7 @@ from controlplane.wire.managed_fields import differ_in_times_only, track
 
 Document = dict[str, Any]
 
-ATTEMPTS: Final = 30  # of a write that names no version; each attempt lost against another write
+ATTEMPTS: Final = 100  # of a write that names no version; each attempt lost against another write
 NAME_ATTEMPTS: Final = 8  # to find a free generated name
 # Parts of metadata that clients cannot set; an update keeps the stored values.
 _SERVER_FIELDS = (

@@ -175,7 +175,7 @@ class Turn:
                 has_time=lambda: monotonic_seconds() - began < self.lease_seconds / FAN_OUT_SHARE,
                 following=followers(controller, CONTROLLERS, settings),
             )
-            if COLLECT_FROM <= report.claimed < limit:
+            if COLLECT_FROM <= report.claimed < limit and not report.more:
                 self._collects_until[controller.name] = began + COLLECT_SECONDS
             return report
         except (LeaseLost, OperationalError):

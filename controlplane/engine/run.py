@@ -48,7 +48,10 @@ _READ_WITH_SETTINGS = (FAILOVER_CONFIGURATION, INTERPRETER_CUSTOMIZATION)
 
 
 class Report(msgspec.Struct, frozen=True, gc=False):
-    """Counts of one batch: objects claimed, fan-outs continued, decisions stored and lost; and its failures."""
+    """Counts of one batch: objects claimed, fan-outs continued, decisions stored and lost; and its failures.
+
+    `more`: the batch has fewer objects than it may have, but others are due.
+    """
 
     controller: str
     claimed: int = 0
@@ -56,6 +59,7 @@ class Report(msgspec.Struct, frozen=True, gc=False):
     stored: int = 0
     lost: int = 0
     failures: tuple[Failure, ...] = ()
+    more: bool = False
 
 
 class World(msgspec.Struct, frozen=True):
@@ -137,7 +141,8 @@ def run_batch(
     if claimed.bundles:
         store.advance(claimed.bundles, (), cursor=None)
     lost = len([outcome for outcome in outcomes if outcome.lost])
-    return Report(controller.name, len(claimed.claims), len(origins), len(outcomes) - lost, lost, tuple(failures))
+    counts = len(claimed.claims), len(origins), len(outcomes) - lost, lost
+    return Report(controller.name, *counts, tuple(failures), claimed.more)
 
 
 def _unbundled(controller: Controller, store: Store, claimed: Claims) -> Report:
@@ -147,7 +152,7 @@ def _unbundled(controller: Controller, store: Store, claimed: Claims) -> Report:
     """
     store.advance(claimed.bundles, [claim.ref for claim in claimed.claims if claim.bundled], cursor=None)
     store.release([claim for claim in claimed.claims if not claim.bundled])
-    return Report(controller.name, len(claimed.claims))
+    return Report(controller.name, len(claimed.claims), more=True)
 
 
 def _continue(

@@ -196,11 +196,13 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
 
     bundles: due rows that name several objects each (`Watch.bundled`). These objects are among `claims`. The rows stay
     until `Store.advance` ends them, which is done when all of `claims` have ended.
+    more: a bundle is due that would make the batch too large.
     """
 
     now: datetime
     claims: tuple[Claim, ...]
     bundles: tuple[Claim, ...] = ()
+    more: bool = False
 
 
 class HeldLease(msgspec.Struct, frozen=True, gc=False):
