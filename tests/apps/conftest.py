@@ -27,6 +27,7 @@ def _client(*, superuser: bool) -> Client:
     from django.contrib.auth import get_user_model  # here: Django is not set up while fixtures are collected
 
     from apps.objects.access import access
+    from apps.objects.configuration import configuration
     from apps.objects.default_roles import make_roles
     from apps.objects.store import store
     from apps.objects.writer import Author, Writer
@@ -41,6 +42,7 @@ def _client(*, superuser: bool) -> Client:
         for role in ("lifeboat:viewer", "view"):
             writer.create(KINDS[CLUSTER_ROLE_BINDING], _bound(role, to="clerk"))
         access().policy(reread=True)
+    configuration().settings(reread=True)  # those of the test before are kept for half a second
     client = Client()
     client.force_login(user)
     return client
