@@ -65,12 +65,16 @@ def use_of_evicted(binding: Binding, reserved: Collection[CapacityReservation], 
 def evicted_replicas(binding: Binding, reserved: Collection[CapacityReservation], leaving: Collection[str] = ()) -> int:
     """Return how many replicas, or sets of components, were evicted and are not placed again yet.
 
-    Copies leave lost clusters, clusters where they are unhealthy, and clusters that a Drain empties. The result is at
-    most what the binding has less than before its last eviction. If that is not known, it is at most what the evictions
-    have reserved, until a refusal ends the reservations. `reserved`: the refuge reservations of the binding. `leaving`:
-    targets that the binding is still to be evicted from.
+    Copies leave lost clusters, clusters where they are unhealthy, and clusters that a Drain empties. The result is
+    what the binding has less than before its last eviction, also if the tasks have ended, for example because the lost
+    clusters were removed. If that is not known, it is at most what the evictions have reserved, until a refusal ends
+    the reservations. `reserved`: the refuge reservations of the binding. `leaving`: targets that the binding is still
+    to be evicted from.
     """
-    waits = origin.waits(binding)  # also a copy whose new copy was evicted then
+    count = len if binding.spec.components else _sum_of_replicas
+    waits, had = origin.waits(binding), origin.had(binding)
+    if waits and had:
+        return max(0, had - count(binding.spec.clusters))
     tasks = [task for task in _evicted(binding) if waits or not origin.placed_again(binding, task.from_cluster)]
     if not tasks:
         return 0
@@ -78,10 +82,8 @@ def evicted_replicas(binding: Binding, reserved: Collection[CapacityReservation]
     waiting = [task for task in tasks if _made_after(task, last_result) or origin.is_noted(binding, task.from_cluster)]
     unsure = [task for task in tasks if task not in waiting and _made_with(task, last_result, reserved)]
     staying = [target for target in binding.spec.clusters if target.name in leaving]
-    count = len if binding.spec.components else _sum_of_replicas
     # What is reserved for targets that are still to be left is no sign that the copy of an unsure task is not placed.
     more = min(count(unsure), max(0, count(reserved) - count(staying)))
-    had = origin.had(binding)
     return min(count(waiting) + more, max(0, had - count(binding.spec.clusters)) if had else count(reserved))
 
 
@@ -122,7 +124,8 @@ def replicas_before(binding: Binding, evicted: int) -> int:
         return 0
     if spec.placement is not None and spec.placement.divided:
         return evicted + _replicas(spec)
-    return max([task.replicas or 0 for task in _evicted(binding)])
+    copies = [task.replicas or 0 for task in _evicted(binding)] or [target.replicas for target in spec.clusters]
+    return max(copies or origin.replicas_of_copies(binding), default=0)
 
 
 def _use(spec: ResourceBindingSpec, count: int) -> Use:

@@ -9,6 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.controllers.reads.namespace_quotas import room_in_quota
+from controlplane.engine.decision import Decision, Delete
+from controlplane.engine.state import Actor
 from controlplane.estimate.quota import evicted_replicas, replicas_before, use_of_evicted
 from controlplane.eviction.purge import with_task
 from controlplane.kinds.binding import (
@@ -149,14 +151,44 @@ def test_the_replicas_before_the_last_failover_count_and_not_those_before_an_ear
     assert outage.story.placed("web") == {"member3": then}
 
 
-def test_replicas_of_two_failovers_that_wait_together_are_counted_together() -> None:
+@pytest.mark.parametrize("ended", [False, True], ids=["both tasks are left", "the first task has ended"])
+def test_replicas_of_two_failovers_that_wait_together_are_counted_together(*, ended: bool) -> None:
     old = binding("web", EVERYWHERE, on={"member1": 4, "member2": 3}, replicas=7, cpu="1")
     for name in ("member1", "member2"):
         left = with_task(old, name, mode="Gracefully", reason=TAINT_UNTOLERATED, producer="", message="", now=AT)
         old = origin.with_departures(left, old, now=AT)
+        if ended and name == "member1":
+            old = old.with_spec(graceful_eviction_tasks=())
 
     assert evicted_replicas(old, ()) == 7
     assert evicted_replicas(old.with_spec(clusters=(TargetCluster("member3", 2),)), ()) == 5
+
+
+@pytest.mark.parametrize("scaled", [4, 6], ids=["as-it-was", "growth"])
+@pytest.mark.parametrize("where", [duplicated(least=1, most=1), placement(how=DYNAMIC)], ids=["duplicated", "divided"])
+def test_replicas_wait_for_a_place_also_when_the_lost_cluster_is_removed_from_the_fleet(
+    where: Placement, scaled: int
+) -> None:
+    """The task ends with the cluster. The quota was lowered below what runs."""
+    web = binding("web", where, on={"member1": 4}, replicas=4, cpu="1")
+    outage = Outage(web, cpu="2")
+    story = outage.story
+    outage.lose("member2", "member3", "member4", "member1")  # no other cluster is left
+    old = story.binding("web")
+    left = with_task(old, "member1", mode=GRACEFULLY, reason=TAINT_UNTOLERATED, producer="", message="", now=story.now)
+    story.store.put(origin.with_departures(left, old, now=story.now), old)
+    story.pass_seconds(10)
+    assert (story.placed("web"), story.leaving("web")) == ({}, ["member1"])
+    story.store.apply([(None, Decision(changes=(Delete(story.cluster("member1")),)))], by=Actor("operator"))
+    story.pass_seconds(10)
+    assert (story.placed("web"), story.leaving("web")) == ({}, [])
+    if scaled != 4:
+        outage.scale(scaled)
+
+    story.untaint("member3")
+    story.pass_seconds(600)
+
+    assert story.placed("web") == {"member3": 4}
 
 
 def with_room(story: Story, name: str, room: int) -> None:
@@ -202,6 +234,7 @@ def test_sets_of_components_wait_for_a_place_as_replicas_do() -> None:
     [
         (evicting(), 4, 4),  # each copy has all replicas
         (evicting().with_spec(placement=None), 4, 4),
+        (evicting().with_spec(graceful_eviction_tasks=()), 4, 3),
         (evicting(by_weight(member1=4, member2=3)), 4, 7),
         (evicting(by_weight(member1=4, member2=3)), 0, 0),
         (evicting(by_weight(member1=4, member2=3)), -1, 0),  # less is reserved than the next eviction needs

@@ -138,9 +138,13 @@ def _had(binding: Binding) -> int:
     """Return how many a binding has, with those that it has lost in a failover and that are not placed again yet."""
     spec = binding.spec
     placed = len(spec.clusters) if spec.components else sum([target.replicas for target in spec.clusters])
-    left, tasks = _generations(binding), spec.graceful_eviction_tasks
-    waits = any(task.from_cluster in left and not placed_again(binding, task.from_cluster) for task in tasks)
-    return max(placed, had(binding)) if waits else placed
+    return max(placed, had(binding)) if waits(binding) else placed
+
+
+def replicas_of_copies(binding: Binding) -> list[int]:
+    """Return how many replicas each copy had before the first failover; empty if the origin is invalid."""
+    stored = _valid(binding)
+    return [] if stored is None else list(stored.clusters.values())
 
 
 def is_noted(binding: Binding, cluster: str) -> bool:
