@@ -22,7 +22,7 @@ from controlplane.apimachinery.names import LEFTOVER_ANNOTATION, REDUCED_ANNOTAT
 from controlplane.eviction.directly import DIRECTLY_WAITING
 from controlplane.eviction.graceful import ClusterState, is_scheduled, unhealthy_reason
 from controlplane.kinds.binding import OVERRIDES_APPLIED, Binding, GracefulEvictionTask, TargetCluster
-from controlplane.kinds.binding.origin import placed_again
+from controlplane.kinds.binding.origin import placed_without
 from controlplane.kinds.cluster import EVICTING_EFFECTS, READY, Cluster
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.work import APPLIED, APPLIED_FAILED, CLEANUP_FAILED, REPLICAS_KEPT, Work
@@ -179,8 +179,8 @@ def _all_healthy(
 ) -> bool:
     """Test whether these targets are healthy and the scheduler has processed the binding's latest generation.
 
-    The scheduler does not process attached bindings (those without a placement). If it has placed the copy of the
-    cluster again, it does not matter that a later change is refused. `cluster`: the one that loses its copy.
+    The scheduler does not process attached bindings (those without a placement). If it has placed all replicas without
+    the copy of the cluster, it does not matter that a later change is refused. `cluster`: the one that loses its copy.
     """
     states = {
         name: ClusterState(ready=state.answers, evicting=state.has_taint(*EVICTING_EFFECTS), observed_at=None)
@@ -188,7 +188,7 @@ def _all_healthy(
     }
     task = GracefulEvictionTask(from_cluster=cluster)
     seen = binding.status.scheduler_observed_generation == binding.metadata.generation
-    scheduled = binding.spec.placement is None or seen or (placed_again(binding, cluster) and is_scheduled(binding))
+    scheduled = binding.spec.placement is None or seen or (placed_without(binding, cluster) and is_scheduled(binding))
     return scheduled and all(not unhealthy_reason(binding, target, task, states) for target in targets)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition
-from controlplane.apimachinery.names import LEFTOVER_ANNOTATION, REDUCED_ANNOTATION
+from controlplane.apimachinery.names import BEFORE_FAILOVER_ANNOTATION, LEFTOVER_ANNOTATION, REDUCED_ANNOTATION
 from controlplane.eviction.directly import DIRECTLY_WAITING
 from controlplane.eviction.leftovers import (
     LateRemoval,
@@ -219,6 +220,22 @@ def moved(*, placed: bool) -> Binding:
     return (seen(now_on) if placed else now_on).with_spec(graceful_eviction_tasks=())
 
 
+def given_up(*, placed: bool, known: bool = True) -> Binding:
+    """A binding that was on member1 and member3, lost member3, and then went to member2 only.
+
+    `known`: it is noted with which generation it left member3.
+    """
+    old = binding("web", duplicated(), on={"member1": 2, "member3": 2})
+    left = with_task(old, "member3", mode=GRACEFULLY, reason="", producer="", message="", now=START)
+    gone = origin.with_departures(left, old, now=START)
+    now_on = gone.with_spec(clusters=GONE.spec.clusters).with_status(aggregated_status=GONE.status.aggregated_status)
+    if not known:
+        noted = json.loads(now_on.metadata.annotations[BEFORE_FAILOVER_ANNOTATION])
+        text = json.dumps({key: value for key, value in noted.items() if key not in ("generations", "had")})
+        now_on = now_on.with_meta(annotations={BEFORE_FAILOVER_ANNOTATION: text})
+    return (seen(now_on) if placed else now_on).with_spec(graceful_eviction_tasks=())
+
+
 REMOVED, KEPT = LateRemoval(wanted=False, may_go=True), LateRemoval(wanted=False, may_go=False)
 WANTED_ELSEWHERE = (BindingSnapshot("default", "parent", GONE.spec.clusters),)
 PENDING = GONE.with_meta(generation=2)
@@ -242,6 +259,11 @@ PARTS = AggregatedStatusItem("member2", {"readyReplicas": 1}, applied=True, heal
         (refused_later(moved(placed=True)), {}, REMOVED),
         (refused_later(unwell(moved(placed=True))), {}, KEPT),
         (moved(placed=True).with_spec(replicas=9), {}, KEPT),  # the scheduler has not looked at it yet
+        (refused_later(given_up(placed=True)), {}, REMOVED),
+        (refused_later(unwell(given_up(placed=True))), {}, KEPT),
+        (refused_later(given_up(placed=False)), {}, KEPT),
+        (refused_later(given_up(placed=True, known=False)), {}, KEPT),
+        (given_up(placed=True).with_spec(replicas=9), {}, KEPT),
         (PENDING.with_spec(placement=None, required_by=WANTED_ELSEWHERE), {}, REMOVED),
         (GONE.with_status(aggregated_status=(PARTS,)), {}, KEPT),
         (seen(GONE.with_spec(clusters=())), {}, KEPT),

@@ -118,6 +118,19 @@ def placed_again(binding: Binding, cluster: str) -> bool:
     return left_with is not None and left_with <= binding.status.scheduler_observed_generation
 
 
+def placed_without(binding: Binding, cluster: str) -> bool:
+    """Test whether the scheduler has given a binding all its replicas again since it left or gave up a cluster.
+
+    It gives up a cluster that was not evicted, for example the second one of an affinity group, when it places copies
+    that were. False if it is not known with which generations the binding left its clusters.
+    """
+    stored = _stored(binding)
+    if stored is None:
+        return False
+    away = [name for name in {**stored.left, **stored.generations} if binding.spec.target(name) is None]
+    return all(placed_again(binding, name) for name in ([cluster] if cluster in away else away))
+
+
 def waits(binding: Binding) -> bool:
     """Test whether a binding has left a cluster since the last complete result of the scheduler.
 
