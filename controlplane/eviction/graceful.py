@@ -17,6 +17,7 @@ from controlplane.kinds.binding import (
     APPLICATION_FAILURE,
     HEALTHY,
     IN_PART,
+    MOVED,
     PARTLY_RESTORED,
     SCHEDULED,
     TAINT_UNTOLERATED,
@@ -213,14 +214,14 @@ def is_scheduled(binding: Binding) -> bool:
     """Test whether the scheduler has processed the latest change of a binding, so that its targets are those it wants.
 
     They are too if the change is refused, for example a scale-up by a quota, and all evicted copies are placed again
-    since they left.
+    since they left. A Failback or a revert places the copies itself that it moves.
     """
     if binding.status.scheduler_observed_generation == binding.metadata.generation:
         return True
     scheduled = condition(binding.status.conditions, SCHEDULED)
     if scheduled is None or scheduled.status != "False":
         return False
-    tasks = [task for task in binding.spec.graceful_eviction_tasks if task.reason not in IN_PART]
+    tasks = [task for task in binding.spec.graceful_eviction_tasks if task.reason not in IN_PART | MOVED]
     return not origin.waits(binding) and all(origin.placed_again(binding, task.from_cluster) for task in tasks)
 
 

@@ -17,6 +17,7 @@ from controlplane.kinds.binding import (
     APPLICATION_FAILURE,
     DRAINED,
     FAILED_BACK,
+    REVERTED,
     TAINT_UNTOLERATED,
     Binding,
     Component,
@@ -268,3 +269,28 @@ def test_bindings_that_wait_for_room_are_due_when_a_quota_may_have_more(
     old: FederatedResourceQuota | None, new: FederatedResourceQuota | None, more: bool
 ) -> None:
     assert list(room_in_quota(old, new)) == ([quota().ref] if more else [])
+
+
+@pytest.mark.parametrize("reason", [FAILED_BACK, REVERTED])
+@pytest.mark.parametrize("before", [True, False], ids=["scaled-before", "scaled-after"])
+@pytest.mark.parametrize("where", [duplicated(least=1, most=1), placement(how=DYNAMIC)], ids=["duplicated", "divided"])
+def test_a_refused_growth_keeps_no_copy_that_a_failback_or_a_revert_has_replaced(
+    where: Placement, reason: str, *, before: bool
+) -> None:
+    """Their targets are complete as they are: no replica waits for the scheduler."""
+    outage = Outage(binding("web", where, on={"member1": 4}, replicas=4, cpu="1"), cpu="5")
+    story = outage.story
+    for step in ("scale", "return") if before else ("return", "scale"):
+        if step == "scale":
+            outage.scale(8)
+            continue
+        old = story.binding("web")
+        left = with_task(old, "member1", mode=GRACEFULLY, reason=reason, producer="", message="", now=story.now)
+        story.store.put(origin.with_return(left.with_spec(clusters=(TargetCluster("member2", 4),))), old)
+        story.work()
+    assert (story.placed("web"), story.leaving("web")) == ({"member2": 4}, ["member1"])
+
+    outage.healthy("member2")
+
+    assert (story.placed("web"), story.leaving("web")) == ({"member2": 4}, [])
+    assert outage.scheduled() == "QuotaExceeded"

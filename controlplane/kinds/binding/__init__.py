@@ -74,6 +74,7 @@ FAILED_BACK, PARTLY_FAILED_BACK = (
 )  # a whole copy, or part of its replicas
 REVERTED, PARTLY_REVERTED = "Reverted", "RevertedInPart"
 PARTLY_RESTORED = "RestoredInPart"  # the copy is a target again, and other clusters have got a part of its replicas
+MOVED = frozenset({FAILED_BACK, REVERTED})  # the write that made the task has placed the copy again
 IN_PART = frozenset({PARTLY_FAILED_BACK, PARTLY_REVERTED, PARTLY_RESTORED})
 
 
