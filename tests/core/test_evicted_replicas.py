@@ -192,6 +192,33 @@ def test_replicas_wait_for_a_place_also_when_the_lost_cluster_is_removed_from_th
     assert story.placed("web") == {"member3": 4}
 
 
+@pytest.mark.parametrize("ended", [False, True], ids=["the task is left", "the task has ended"])
+@pytest.mark.parametrize("scaled", [4, 6], ids=["as-it-was", "growth"])
+@pytest.mark.parametrize("how", [{}, {"how": DYNAMIC}], ids=["duplicated", "divided"])
+def test_replicas_wait_for_a_place_also_when_a_person_lets_them_go_to_other_clusters(
+    how: dict[str, Any], scaled: int, *, ended: bool
+) -> None:
+    """No cluster that the policy names is left, so its edit is what rescues the workload."""
+    outage = Outage(binding("web", placement("member1", **how), on={"member1": 4}, replicas=4, cpu="1"), cpu="2")
+    story = outage.story
+    outage.lose("member1")
+    old = story.binding("web")
+    left = with_task(old, "member1", mode=GRACEFULLY, reason=TAINT_UNTOLERATED, producer="", message="", now=story.now)
+    story.store.put(origin.with_departures(left, old, now=story.now), old)
+    story.pass_seconds(10)
+    if ended:
+        old = story.binding("web")
+        story.store.put(old.with_spec(graceful_eviction_tasks=()), old)
+    if scaled != 4:
+        outage.scale(scaled)
+
+    old = story.binding("web")
+    story.store.put(old.with_spec(placement=placement("member1", "member3", **how)), old)
+    story.pass_seconds(10)
+
+    assert story.placed("web") == {"member3": 4}
+
+
 def with_room(story: Story, name: str, room: int) -> None:
     """Let a cluster report how much is free."""
     old = story.cluster(name)

@@ -31,8 +31,9 @@ class Origin(Struct, frozen=True):
     """`clusters`: replicas by cluster before the first failover. `left`: the clusters it has left, and when.
 
     Clusters that it came to by a failover, and has left as well, are in `left` only. `generations`: those with
-    which the binding left the clusters that it is not on. They stay valid if the placement changes. `had`: replicas, or
-    copies of a workload with components, before it left the last cluster, with those that were not placed again then.
+    which the binding left the clusters that it is not on. `had`: replicas, or copies of a workload with components,
+    before it left the last cluster, with those that were not placed again then. Both stay valid if the placement
+    changes.
     """
 
     clusters: dict[str, int]
@@ -142,8 +143,11 @@ def waits(binding: Binding) -> bool:
 
 def had(binding: Binding) -> int:
     """Return how many replicas, or copies of a workload with components, a binding had before it left the last cluster;
-    0: that is not known, or its origin is invalid."""
-    stored = _valid(binding)
+    0: that is not known, or a user has placed the binding by hand since.
+
+    It stays valid if the placement changes: a user may have let replicas go to other clusters that find no place.
+    """
+    stored = None if manual_placement.mark_applies(binding) else _stored(binding)
     return 0 if stored is None else stored.had
 
 
@@ -155,8 +159,8 @@ def _had(binding: Binding) -> int:
 
 
 def replicas_of_copies(binding: Binding) -> list[int]:
-    """Return how many replicas each copy had before the first failover; empty if the origin is invalid."""
-    stored = _valid(binding)
+    """Return how many replicas each copy had before the first failover; empty if that is not known."""
+    stored = _stored(binding)
     return [] if stored is None else list(stored.clusters.values())
 
 
