@@ -11,6 +11,7 @@ from controlplane.admission.admit import admit_create, admit_update
 from controlplane.apimachinery.as_written import ABSENT_FLAG, ABSENT_LIST, ABSENT_MAP, ABSENT_TEXT
 from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.errors import Invalid
+from controlplane.clusters.comparing import changed_paths
 from controlplane.kind import KINDS
 from controlplane.kinds.policy import ResourceSelector
 from controlplane.kinds.template import Template
@@ -93,7 +94,29 @@ def test_a_template_with_changed_content_is_another_one_with_another_generation(
     assert changed.spec["enabled"] is True
     assert changed.metadata.generation == made.metadata.generation + 1
     assert beside.content["values"]["enabled"] is True
+    assert all(one.has_other_content_than(made) for one in (changed, beside, made.with_content({})))
     assert made.with_content({"values": {"enabled": 1}, "spec": {"enabled": 1.0}}) is made
+
+
+def test_an_edit_of_a_template_gets_a_generation() -> None:
+    made = release(spec={"enabled": 1})
+    changed = {**API, "metadata": {"name": "web"}, "spec": {"enabled": True}}
+
+    edited = admit_update(KINDS["apps.example.org/Release"], changed, made, **GIVEN).object
+
+    assert edited.metadata.generation == made.metadata.generation + 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "paths"),
+    [
+        ({"spec": {"enabled": 1}}, {"spec": {"enabled": True}}, [("spec", "enabled")]),
+        ({"spec": {"args": [0, 1]}}, {"spec": {"args": [False, 1.0]}}, [("spec", "args[0]")]),
+        ({"spec": {"enabled": 1}}, {"spec": {"enabled": 1.0}}, []),
+    ],
+)
+def test_a_comparison_with_a_member_shows_it(before: Any, after: Any, paths: list[tuple[str, ...]]) -> None:
+    assert list(changed_paths(before, after)) == paths
 
 
 def test_a_work_of_a_user_gets_a_generation_so_that_it_is_applied() -> None:
