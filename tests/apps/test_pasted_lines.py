@@ -7,15 +7,22 @@ import subprocess
 from html import unescape
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import pytest
 from django.test import Client
+from msgspec.structs import replace
 
 from apps.objects.kubectl_lines import delete_line, write_line
 from controlplane.apimachinery.meta import Ref
 from controlplane.kinds import CLUSTER
-from tests.apps.guarded_acts import fleet
+from controlplane.kinds.binding import TargetCluster
+from controlplane.kinds.cluster import Taint
+from controlplane.kinds.template import Template
+from tests.apps.guarded_acts import BINDING, MEMBER1, fleet
+from tests.apps.pages import change, found, stored
+from tests.apps.test_records import evicted
+from tests.builders.bare import meta
 
 HOSTILE = "x'; touch pwned; $(touch pwned) #"
 TAINT = {"key": "example.com/a", "effect": "NoSchedule"}
@@ -54,6 +61,49 @@ def test_a_line_runs_nothing_that_a_link_brings_along(
 
     assert files == []
     assert said.startswith("<"), said  # kubectl was called
+
+
+def hostile_fleet() -> None:
+    """Store a cluster with a taint, a workload that has left member1, and a role, all with such a text as name."""
+    fleet(1)
+    tainted = found(MEMBER1)
+    change(tainted, tainted.with_spec(taints=(Taint(HOSTILE, "NoSchedule"),)))
+    web = found(BINDING)
+    named = replace(web, metadata=replace(web.metadata, name=HOSTILE, uid="hostile"))
+    (made,) = stored(named.with_spec(resource=replace(web.spec.resource, name=HOSTILE)))
+    evicted(made.ref)
+    left = found(made.ref)
+    change(left, left.with_spec(clusters=(TargetCluster("member2", 2),)))
+    stored(Template("rbac.authorization.k8s.io/v1", "ClusterRole", meta(HOSTILE, ""), {"rules": []}))
+
+
+NAME, BINDINGS = quote(HOSTILE, safe=""), "/apis/work.karmada.io/v1alpha2/namespaces/default/resourcebindings"
+NAMED: dict[str, tuple[str, str]] = {  # with the method and the path of a request
+    "untaint": ("GET", f"/clusters/member1/untaint?{urlencode({'key': HOSTILE, 'effect': 'NoSchedule'})}"),
+    "workload": ("GET", f"/bindings/default/{NAME}"),
+    "revert": ("GET", f"/bindings/default/{NAME}/revert"),
+    "rebalance": ("GET", f"/bindings/default/{NAME}/rebalance"),
+    "a deletion in the API": ("DELETE", f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{NAME}"),
+    "an action in the API": ("POST", f"{BINDINGS}/{NAME}/revert"),
+}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("case", NAMED)
+def test_a_line_takes_the_name_of_a_stored_object_as_one_word(root: Client, tmp_path: Path, case: str) -> None:
+    hostile_fleet()
+    method, path = NAMED[case]
+    page = root.generic(method, path, content_type="application/json", headers={"Accept": "text/html"})
+    pattern = r'<code id="kubectl">(.*?)</code>|the same with kubectl: (.*?)</p>'
+    shown = re.search(pattern, page.content.decode(), re.DOTALL)
+    assert shown is not None, page.content.decode()
+
+    said, *files = run(unescape(shown[1] or shown[2]), tmp_path)
+
+    assert files == []
+    assert said.startswith("<"), said
+    if case != "rebalance":  # its line has the name in a document
+        assert HOSTILE in said
 
 
 LINES: dict[str, Any] = {

@@ -170,6 +170,19 @@ def test_an_action_that_is_sent_again_says_that_nothing_is_left(root: Client) ->
     assert "None of the chosen objects exists any more." in again
 
 
+def test_clusters_that_have_left_meanwhile_are_not_called_cordoned(root: Client) -> None:
+    fleet(1)
+    key = page_of(found(MEMBER6)).split("/")[-3]
+    form = asked(root, list_of(CLUSTER), sent := {"action": "cordon", "_selected_action": key, "index": "0"})
+    old = found(MEMBER6)
+    change(old, replace(old, metadata=replace(old.metadata, finalizers=())))
+    writer().delete([MEMBER6])
+
+    answers = [root.post(list_of(CLUSTER), fields, follow=True).content.decode() for fields in (form, sent)]
+
+    assert all("None of the chosen clusters exists any more." in answer for answer in answers)
+
+
 def test_a_cluster_that_joined_meanwhile_is_not_cordoned_unseen(root: Client) -> None:
     fleet(1)
     key = page_of(found(MEMBER6)).split("/")[-3]
