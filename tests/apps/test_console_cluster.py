@@ -11,6 +11,7 @@ from django.test import Client
 from msgspec.structs import replace
 
 from apps.api.expiries import certificate_expiry, token_expiry
+from apps.console.page import within
 from apps.objects.models import ChangeLog
 from apps.objects.store import store
 from apps.objects.what_if import SMALL
@@ -256,6 +257,7 @@ def test_a_page_beyond_the_last_workload_or_cluster_does_not_say_that_there_is_n
     assert "2 of 2 clusters" in shown
     assert ">member2<" in shown
     assert "Nothing is placed on this cluster" in page(root, "/clusters/member2?after=zzz")
+    assert [within(*sizes, 50) for sizes in ((100, 100), (100, 101), (50, 50), (50, 0))] == [50, 100, 0, 0]
 
 
 def test_unjoin_does_not_delete_copies_that_were_to_prevent_it(root: Client) -> None:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
+from controlplane.kinds.binding import TargetCluster, origin
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.policy import Toleration
 from controlplane.scheduling.cluster_arrays import Fleet
@@ -52,6 +53,15 @@ def test_a_binding_that_has_left_no_cluster_has_no_departures() -> None:
     fleet = Fleet.of([cluster("a", taints=[no_execute(at=BEFORE)])], settings=Settings())
 
     assert left_for_taints(binding("web", placement(), on={"a": 1}), fleet) == ()
+
+
+def test_a_return_to_one_cluster_keeps_what_is_known_of_the_other() -> None:
+    gone = away(placement(), was={"a": 1, "b": 2}, now={})
+
+    back = origin.with_return(gone.with_spec(clusters=(TargetCluster("a", 1),)))
+
+    assert [origin.is_noted(back, name) for name in "ab"] == [False, True]
+    assert origin.had(back) == 3
 
 
 @pytest.mark.parametrize(("requested_at", "left"), [(BEFORE, ("a",)), (START, ("a",)), (AFTER, ())])

@@ -7,13 +7,17 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import ObjectMeta, condition
-from controlplane.eviction.graceful import ClusterState, assess_tasks
+from controlplane.apimachinery.meta import Condition, ObjectMeta, condition
+from controlplane.eviction.graceful import ClusterState, assess_tasks, is_scheduled
 from controlplane.kinds.binding import (
+    PARTLY_FAILED_BACK,
+    SCHEDULED,
     TAINT_UNTOLERATED,
     AggregatedStatusItem,
     Binding,
     GracefulEvictionTask,
+    TargetCluster,
+    origin,
 )
 from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY
@@ -200,6 +204,30 @@ def test_a_stuck_task_reports_a_change_that_the_scheduler_has_not_processed(
     (found,) = assess_tasks(one, HOLD, clusters=PLACES, now=LATE).overdue
 
     assert found.waits_for == waits_for
+
+
+def refused_growth(*more: GracefulEvictionTask) -> Binding:
+    """A workload that left member1, was placed on member2, and whose later growth was refused."""
+    old = moving(on={"member1": 2}, member2="Unhealthy")
+    left = old.with_spec(clusters=(), graceful_eviction_tasks=(task(), *more))
+    placed = origin.with_departures(left, old, now=START).with_spec(clusters=(TargetCluster("member2", 2),))
+    seen = placed.with_status(scheduler_observed_generation=placed.metadata.generation)
+    return seen.with_spec(replicas=9).with_status(conditions=(Condition(SCHEDULED, "False", "QuotaExceeded"),))
+
+
+def test_a_stuck_task_does_not_wait_for_the_scheduler_if_a_later_growth_is_refused() -> None:
+    (found,) = assess_tasks(refused_growth(), HOLD, clusters=PLACES, now=LATE).overdue
+
+    assert found.waits_for == "member2: health is Unhealthy"
+
+
+def test_a_refused_growth_is_processed_once_all_evicted_copies_are_placed_again() -> None:
+    """Replicas that leave a target in part are not placed again. The task of the last cluster may have ended."""
+    partly = refused_growth(task("member2", reason=PARTLY_FAILED_BACK))
+    left = refused_growth().with_spec(clusters=(), graceful_eviction_tasks=(task(), task("member2")))
+    ended = origin.with_departures(left, refused_growth(), now=START).with_spec(graceful_eviction_tasks=(task(),))
+
+    assert [is_scheduled(one) for one in (refused_growth(), partly, ended)] == [True, True, False]
 
 
 @pytest.mark.parametrize(
