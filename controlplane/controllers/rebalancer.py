@@ -51,6 +51,9 @@ def _rebalancer_changed(old: WorkloadRebalancer | None, new: WorkloadRebalancer 
         yield new.ref
 
 
+_REQUEST = ("spec.reschedule_triggered_at", "status.last_scheduled_time")
+
+
 class Rebalancer(Controller):
     """Key: a WorkloadRebalancer. Writes its status and `spec.rescheduleTriggeredAt` of the bindings.
 
@@ -62,7 +65,7 @@ class Rebalancer(Controller):
     keys: ClassVar[tuple[str, ...]] = (WORKLOAD_REBALANCER,)
     watches: ClassVar[tuple[Watch, ...]] = (Watch(WORKLOAD_REBALANCER, _rebalancer_changed),)
     owns: ClassVar[Ownership] = Ownership(
-        {WORKLOAD_REBALANCER: ("status", "delete"), **dict.fromkeys(BINDINGS, ("spec.reschedule_triggered_at",))}
+        {WORKLOAD_REBALANCER: ("status", "delete"), **dict.fromkeys(BINDINGS, _REQUEST)}
     )
     batch: ClassVar[int] = 1
 
@@ -171,16 +174,18 @@ def _selection_progress(rebalancer: WorkloadRebalancer, snapshot: RebalancerSnap
 def _reschedule_requests(snapshot: RebalancerSnapshot) -> Iterator[Put]:
     """Yield the writes that make the scheduler choose again. A binding with a later request is left as it is.
 
-    Times have whole seconds. A binding that was scheduled in the second of the request gets the next second, because a
-    request counts only if it is later than the result.
+    The request has the time at which the rebalancer was created, which tools compare. Times have whole seconds, and a
+    request counts only if it is later than the result. So a binding that was scheduled in this second counts as
+    scheduled in the second before.
     """
     created = snapshot.subject.metadata.creation_timestamp
     assert created is not None, "a stored rebalancer has a creation time"
     for _, binding in sorted(snapshot.bindings.items()):  # the scheduler decides in this order, as previews do
         triggered, last = binding.spec.reschedule_triggered_at, binding.status.last_scheduled_time
         if triggered is None or triggered < created:
-            requested = created + timedelta(seconds=1) if last == created else created
-            yield Put(binding.with_spec(reschedule_triggered_at=requested), binding)
+            before = created - timedelta(seconds=1) if last == created else last
+            asked = binding.with_spec(reschedule_triggered_at=created).with_status(last_scheduled_time=before)
+            yield Put(asked, binding)
 
 
 def _order(result: ObservedWorkload) -> tuple[str, str, str, str]:

@@ -27,7 +27,7 @@ def placed(binding: Binding, outcome: Placed, *, asked_again: bool, now: datetim
     """Return the binding with its result. If nothing changes, the same object is returned.
 
     `asked_again`: a reschedule was requested. Then lastScheduledTime is set even if the targets stay the same. It is
-    never earlier than the request, which may be of the next second, so that a request is answered once.
+    never earlier than the request, so that a request is answered once.
     """
     assert binding.spec.placement is not None, "only a binding with a placement is placed"
     moved = binding.with_spec(clusters=outcome.clusters)

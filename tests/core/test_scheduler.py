@@ -283,7 +283,7 @@ def test_what_cannot_be_spread_is_tried_again_soon_and_then_more_slowly() -> Non
 )
 @pytest.mark.parametrize("at_once", [True, False], ids=["with the request", "after the answer"])
 def test_a_request_of_the_next_second_is_answered_once(change: dict[str, Any], at_once: bool) -> None:
-    """A rebalancer asks for the next second if the binding was scheduled in the second of its creation."""
+    """The clock of who writes the request, for example a person's, may be ahead."""
     desk = Desk(cluster("a"), cluster("b"), pending("web", Placement(replica_scheduling=DYNAMIC), replicas=2))
     asked = START + timedelta(seconds=1)
 
