@@ -178,6 +178,12 @@ def owns(known: Owners, identity: Identity, policy: str, rule: str) -> bool:
     return known.get(identity, Ownership()).by.get(policy) == rule
 
 
+def _waived(known: Owners, identity: Identity) -> bool:
+    """Test whether a user has removed this taint. That ends with the conditions for which the policy adds it: a new
+    outage adds the taint again, however soon it begins [taint-ownership]."""
+    return known.get(identity, Ownership()).waived
+
+
 def _unwindowed(policy: ClusterTaintPolicy, cluster: Cluster, known: Owners, *, moving: bool) -> list[Want]:
     spec, conditions, name = policy.spec, cluster.status.conditions, owner(policy)
     if match(spec.remove_on_conditions, conditions, empty=False):
@@ -186,7 +192,10 @@ def _unwindowed(policy: ClusterTaintPolicy, cluster: Cluster, known: Owners, *, 
     return [
         Want(taint.key, taint.effect, taint.value, name, rule_of(spec, taint), flapping=_by_flapping(spec))
         for taint in spec.taints
-        if owns(known, (taint.key, taint.effect), name, rule_of(spec, taint))
+        if (
+            owns(known, (taint.key, taint.effect), name, rule_of(spec, taint))
+            and (adding or not _waived(known, (taint.key, taint.effect)))
+        )
         or (adding and (moving or taint.effect not in EVICTING_EFFECTS))
     ]
 
@@ -266,6 +275,8 @@ def _windowed(
             return None, None
         due = _end(max(began, counting_since), taint.add_on_match_seconds, window, sight)
         return (want, None) if sight.until >= due else (None, _look(due, now=now))
+    if _waived(known, (taint.key, taint.effect)):
+        return None, None
     due = _end(began, taint.remove_on_mismatch_seconds, window, sight)
     return (want, _look(due, now=now)) if owned and sight.until < due else (None, None)
 

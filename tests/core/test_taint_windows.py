@@ -14,9 +14,9 @@ from controlplane.engine.decision import Decision, Delete
 from controlplane.engine.state import Actor
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import MatchWindow, Observation
-from controlplane.kinds.taint_policy import TaintToAdd
+from controlplane.kinds.taint_policy import PolicyTaint, TaintToAdd
 from tests.builders.objects import START, cluster
-from tests.core.test_taints import fleet, policy, shown, windowed
+from tests.core.test_taints import KEY, NOT_READY, fleet, policy, shown, windowed
 
 
 def test_a_taint_goes_when_the_mismatch_has_lasted_its_window() -> None:
@@ -42,6 +42,36 @@ def test_a_short_recovery_keeps_the_taint_and_its_time() -> None:
     story.pass_seconds(300)
 
     assert before in story.cluster("member1").spec.taints
+
+
+def test_a_taint_a_person_takes_off_comes_back_in_the_next_outage_however_soon_that_begins() -> None:
+    story = fleet(windowed())
+    story.ready("member1", "False")
+    story.pass_seconds(300)
+    story.untaint("member1")
+    story.pass_seconds(60)
+
+    story.ready("member1", "True")
+    story.pass_seconds(60)
+    story.ready("member1", "False")
+    story.pass_seconds(299)
+    assert "down:NoExecute" not in shown(story)
+    story.pass_seconds(1)
+    assert "down:NoExecute" in shown(story)
+
+
+def test_without_windows_a_taint_a_person_takes_off_comes_back_when_its_conditions_begin_again() -> None:
+    story = fleet(policy(add_on_conditions=NOT_READY, taints=(PolicyTaint(KEY, "NoExecute"),)))
+    story.ready("member1", "False")
+    assert "not-ready:NoExecute" in shown(story)
+
+    story.untaint("member1")
+    story.pass_seconds(3600)
+    assert "not-ready:NoExecute" not in shown(story)
+
+    story.ready("member1", "True")
+    story.ready("member1", "False")
+    assert "not-ready:NoExecute" in shown(story)
 
 
 def test_a_short_failure_adds_nothing_and_restarts_the_window() -> None:
