@@ -118,6 +118,18 @@ def observed_until(row: Observation | None, settings: Settings, *, now: datetime
     return now if row is None or row.observed_at is None else min(now, row.observed_at + holds_for(settings))
 
 
+def unobserved(row: Observation, settings: Settings, *, since: datetime, now: datetime) -> timedelta:
+    """Return for how long a cluster was not observed between a time and now."""
+    until = observed_until(row, settings, now=now)
+    ends = [*(spell.since for spell in row.history[1:]), until]
+    gaps = [
+        min(end, until) - max(spell.since, since)
+        for spell, end in zip(row.history, ends, strict=False)
+        if spell.status == probe_history.UNOBSERVED
+    ]
+    return sum((gap for gap in (*gaps, now - max(until, since)) if gap > timedelta(0)), timedelta(0))
+
+
 def without_gap(
     row: Observation, settings: Settings, *, now: datetime, heard_until: datetime | None = None
 ) -> Observation:

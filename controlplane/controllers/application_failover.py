@@ -5,7 +5,7 @@ The policy sets it in `spec.failover.application` [application-failover]. The Fa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,10 +14,12 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.reads.binding_groups import applications, workload_groups
+from controlplane.controllers.reads.bindings_on_clusters import works_of
 from controlplane.engine.controller import Controller, Ownership, cursor_after, page
 from controlplane.engine.decision import Decision, Drop, Event, Put, Save
 from controlplane.engine.state import ReservedCapacity, State, Watch
 from controlplane.eviction.application_failover import (
+    NOT_PROBED,
     ApplicationFailoverDecision,
     decide_application_failover,
     workload_version,
@@ -34,10 +36,11 @@ from controlplane.eviction.refuge import Reservation
 from controlplane.eviction.scheduler_dry_run import SchedulerDryRun
 from controlplane.insight.failure_outlook import Situation, dry_run_of
 from controlplane.kinds import BINDINGS, CLUSTER, RESOURCE_BINDING
-from controlplane.kinds.binding import Binding
+from controlplane.kinds.binding import UNHEALTHY, Binding
 from controlplane.kinds.binding.colocation_index import application
 from controlplane.kinds.binding.origin import with_departures
-from controlplane.kinds.rows import CapacityReservation, UnhealthyCopies
+from controlplane.kinds.rows import CapacityReservation, Observation, UnhealthyCopies
+from controlplane.propagation.aggregation import aggregated
 from controlplane.propagation.bindings import template_ref
 from controlplane.scheduling.batch import may_depend_on_capacity
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY
@@ -53,7 +56,9 @@ class ApplicationFailoverSnapshot(msgspec.Struct, frozen=True):
     """A binding with what is stored about its unhealthy copies, and the other parts of its application.
 
     `situation` None: no copy of the binding may be evicted now, so that the scheduler is not asked. `dry_run`: the one
-    of the batch, so that two bindings do not count on the same capacity; None: `decide` makes one.
+    of the batch, so that two bindings do not count on the same capacity; None: `decide` makes one. `observations`: of
+    the clusters of its unhealthy copies. `outdated`: clusters whose copies are not unhealthy by the reports in their
+    Works, which the status of the binding does not have yet.
     """
 
     subject: Binding
@@ -63,6 +68,8 @@ class ApplicationFailoverSnapshot(msgspec.Struct, frozen=True):
     moves: ClustersLeft = {}  # the clusters that each part was evicted from
     situation: Situation | None = None
     dry_run: SchedulerDryRun | None = None
+    observations: Mapping[str, Observation] = NOT_PROBED
+    outdated: Collection[str] = ()
 
     @property
     def may_leave(self) -> bool:
@@ -140,8 +147,16 @@ class ApplicationFailover(Controller):
         if not asking:
             return snapshots
         situation = _situation(state, asking, parts)
+        observations, outdated = _observations(state, asking), _outdated(state, asking)
         return [
-            replace(snapshot, situation=situation) if snapshot is not None and snapshot.may_leave else snapshot
+            replace(
+                snapshot,
+                situation=situation,
+                observations=observations,
+                outdated=outdated.get(str(snapshot.subject.ref), ()),
+            )
+            if snapshot is not None and snapshot.may_leave
+            else snapshot
             for snapshot in snapshots
         ]
 
@@ -186,7 +201,16 @@ class ApplicationFailover(Controller):
             stored = UnhealthyCopies(stored.key)  # the health of another version says nothing about this one
         refuge = _refuge(snapshot, settings, now=now)
         find = None if refuge is None else refuge.find
-        found = decide_application_failover(old, stored.since, settings, moves=stored.moves, find_refuge=find, now=now)
+        found = decide_application_failover(
+            old,
+            stored.since,
+            settings,
+            moves=stored.moves,
+            find_refuge=find,
+            observations=snapshot.observations,
+            outdated=snapshot.outdated,
+            now=now,
+        )
         follow = clusters_to_follow_from(found.binding, snapshot.parts, snapshot.moves)
         new, missing, held = with_following_tasks(found.binding, follow, settings, find_refuge=find, now=now)
         missing, held = found.missing | missing, found.held | held
@@ -225,6 +249,24 @@ def _situation(state: State, bindings: Sequence[Binding], parts: Mapping[str, Se
         applications=parts,
         groups=workload_groups(state, bindings),
     )
+
+
+def _observations(state: State, bindings: Iterable[Binding]) -> dict[str, Observation]:
+    """Return the observations of the clusters of these bindings."""
+    names = sorted({target.name for binding in bindings for target in binding.spec.clusters})
+    return {name: row for name, rows in state.rows(Observation, "key", names).items() for row in rows}
+
+
+def _outdated(state: State, bindings: Iterable[Binding]) -> dict[str, frozenset[str]]:
+    """Return by binding the clusters whose copies are not unhealthy by the last report in their Works.
+
+    The status of the binding is written later than the Works: after an outage it may be as old as the outage is long.
+    """
+    found = works_of(state, {binding.ref: binding for binding in bindings})
+    return {
+        name: frozenset(item.cluster_name for item in aggregated(own) if item.health != UNHEALTHY)
+        for name, own in found.items()
+    }
 
 
 def _refuge(snapshot: ApplicationFailoverSnapshot, settings: Settings, *, now: datetime) -> ApplicationRefuge | None:

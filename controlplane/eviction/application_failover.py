@@ -1,7 +1,8 @@
 """Application failover: a copy that is unhealthy for too long is evicted, whatever the state of its cluster.
 
 It does not depend on the Failover gate [application-failover]. Since when a copy is unhealthy is stored in a row, so a
-restart of the control plane does not restart the time.
+restart of the control plane does not restart the time. Time in which its cluster was not observed does not count: the
+copy may have become healthy meanwhile.
 
 A version of a workload that was evicted from two clusters stays where it is: the version itself seems to be broken, and
 further moves would not help [broken-release]. A new version may move again. So may a version all of whose copies stay
@@ -11,7 +12,7 @@ healthy for longer than the toleration time after its last move.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
@@ -19,11 +20,20 @@ from msgspec.structs import replace
 
 from controlplane import interpret
 from controlplane.apimachinery.times import later
+from controlplane.clusters import health
 from controlplane.eviction.purge import with_task
 from controlplane.eviction.refuge import Refuge
 from controlplane.eviction.state_preservation import PreservedState, read_state
-from controlplane.kinds.binding import APPLICATION_FAILURE, HEALTHY, UNHEALTHY, UNKNOWN, Binding
+from controlplane.kinds.binding import (
+    APPLICATION_FAILURE,
+    HEALTHY,
+    UNHEALTHY,
+    UNKNOWN,
+    AggregatedStatusItem,
+    Binding,
+)
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, NEVER, ApplicationFailoverBehavior
+from controlplane.kinds.rows import Observation
 from controlplane.kinds.template import Template
 from controlplane.settings import Settings
 
@@ -33,6 +43,7 @@ NAMESPACED, CLUSTER_SCOPED = (
 )
 DEFAULT_TOLERATION_SECONDS = 300
 MAX_CLUSTERS_LEFT = 2  # clusters that one version is evicted from
+NOT_PROBED: Mapping[str, Observation] = {}
 
 FindRefuge = Callable[[Binding, str], Refuge]
 """Finds the refuge of a copy on a cluster. The binding has the tasks of the copies that are evicted with it."""
@@ -69,12 +80,16 @@ def decide_application_failover(
     *,
     moves: Mapping[str, datetime] | None = None,
     find_refuge: FindRefuge | None = None,
+    observations: Mapping[str, Observation] = NOT_PROBED,
+    outdated: Collection[str] = (),
     now: datetime,
 ) -> ApplicationFailoverDecision:
     """Return what application failover does about a binding now.
 
     `since`: since when each copy is unhealthy. `moves`: when copies of the present version of the
     workload left which cluster. `find_refuge` None: the scheduler is not asked, and copies leave without a refuge.
+    `observations`: of the clusters of unhealthy copies; without one the cluster counts as observed. `outdated`: the
+    clusters from which a newer report has arrived than the status of the binding has.
     """
     behaviour = None if binding.spec.failover is None else binding.spec.failover.application
     if behaviour is None or not binding.spec.propagate_deps:
@@ -92,17 +107,14 @@ def decide_application_failover(
         name = item.cluster_name
         if item.reported_health in (HEALTHY, UNKNOWN):
             unhealthy_since.pop(name, None)
-        if (
-            item.reported_health != UNHEALTHY
-            or binding.spec.target(name) is None
-            or binding.spec.task(name) is not None
-        ):
+        if not _may_leave(binding, item):
             continue
-        ends = later(unhealthy_since.setdefault(name, now), toleration)
-        if now > ends:
-            due += [name] if name not in due else []
-        else:
-            wakes.append(max(ends, now) + timedelta(microseconds=1))
+        observed = observations.get(name)
+        ends = _tolerated_until(unhealthy_since.setdefault(name, now), toleration, observed, settings, now=now)
+        if now <= ends:
+            wakes.append(ends + timedelta(microseconds=1))
+        elif name not in outdated and name not in due:
+            due.append(name)
     left = dict(moves or {})
     if left and _all_targets_healthy(binding):
         settled = later(max(left.values()), toleration)
@@ -112,6 +124,31 @@ def decide_application_failover(
             wakes.append(settled + timedelta(microseconds=1))
     found = ApplicationFailoverDecision(binding, unhealthy_since, min(wakes, default=None), left=left)
     return _with_evictions(found, due, behaviour, settings, find_refuge=find_refuge, now=now)
+
+
+def _may_leave(binding: Binding, item: AggregatedStatusItem) -> bool:
+    """Test whether a copy is a target that is unhealthy and not evicted yet."""
+    name = item.cluster_name
+    unhealthy = item.reported_health == UNHEALTHY
+    return unhealthy and binding.spec.target(name) is not None and binding.spec.task(name) is None
+
+
+def _tolerated_until(
+    since: datetime, toleration: float, observed: Observation | None, settings: Settings, *, now: datetime
+) -> datetime:
+    """Return until when an unhealthy copy is tolerated, as far as is known now.
+
+    Time in which its cluster was not observed does not count, and a report from before such a time is not enough: the
+    watches of the members have to begin again first.
+    """
+    if observed is None or observed.observed_at is None:
+        return later(since, toleration)
+    wait = health.holds_for(settings)
+    if health.observed_until(observed, settings, now=now) < now:
+        return now + wait
+    ends = later(since, toleration + health.unobserved(observed, settings, since=since, now=now).total_seconds())
+    resumed_at = observed.resumed_at
+    return ends if resumed_at is None or resumed_at <= since else max(ends, resumed_at + wait)
 
 
 def _with_evictions(
@@ -146,8 +183,8 @@ def _with_evictions(
 
 def _all_targets_healthy(binding: Binding) -> bool:
     """Test whether every target is reported as healthy, so that the version is not broken."""
-    health = {item.cluster_name: item.health for item in binding.status.aggregated_status}
-    return bool(binding.spec.clusters) and all(health.get(cluster.name) == HEALTHY for cluster in binding.spec.clusters)
+    known = {item.cluster_name: item.health for item in binding.status.aggregated_status}
+    return bool(binding.spec.clusters) and all(known.get(cluster.name) == HEALTHY for cluster in binding.spec.clusters)
 
 
 def _may_go_back(binding: Binding, cluster: str) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref
+from controlplane.kinds.rows import UnhealthyCopies
 from tests.simulation.manifests import NGINX
 from tests.simulation.member import UP
 from tests.simulation.stories import apply, joined, placed, running
@@ -67,6 +68,12 @@ def becomes_unhealthy(world: Simulation, home: str) -> None:
     world.fault(home, UP)
 
 
+def becomes_healthy(world: Simulation, home: str) -> None:
+    """From now on its pods are ready again; the member tells."""
+    world.members[home].objects[WORKLOAD].since = world.now - timedelta(days=1)
+    world.fault(home, UP)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_what_an_unhealthy_workload_needs_and_what_stands_beside_it_leave_with_it(seed: int) -> None:
     world, home = online(seed, SERVER, SERVICE)
@@ -109,3 +116,32 @@ def test_a_healthy_part_with_pods_follows_only_where_the_policy_says_so(
     others = {"database-statefulset", *BESIDE}
     assert where(world, others) == {name: {refuge if follows else home} for name in others}
     assert world.failures == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_copy_that_became_healthy_during_an_outage_of_ours_stays(seed: int) -> None:
+    """What it reported before the outage is all that is known when the workers are back."""
+    world, home = online(seed, SERVER)
+    becomes_unhealthy(world, home)
+    world.run(70)
+    assert world.store.rows(UnhealthyCopies, "key", [str(part("server-deployment"))])
+
+    world.stall(300)
+    world.at(80, lambda: becomes_healthy(world, home))
+    world.run(500)
+
+    assert set(placed(world, part("server-deployment"))) == {home}
+    assert running(world, "server") == {home: 2}
+    assert world.failures == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_copy_that_stays_unhealthy_leaves_after_an_outage_of_ours(seed: int) -> None:
+    world, home = online(seed, SERVER)
+    becomes_unhealthy(world, home)
+    world.run(70)
+
+    world.stall(300)
+    world.run(420)
+
+    assert home not in placed(world, part("server-deployment"))
