@@ -220,7 +220,9 @@ def _check_page(
         if binding is not None and binding.spec.target(name) is not None:
             if len(departures) >= most:
                 return DrainFindings(tuple(departures), tuple(staying), last, more=True)
-            refuge, state = drain_refuge(binding, cluster, dry_run, snapshot.holds, settings, now=now)
+            refuge, state = drain_refuge(
+                binding, cluster, dry_run, snapshot.holds, settings, clusters=snapshot.clusters, now=now
+            )
             if refuge.found:
                 departures.append(Departure(binding, dry_run.reserve(binding, refuge, now=now), state.labels))
             else:

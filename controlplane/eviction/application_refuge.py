@@ -40,7 +40,7 @@ class ApplicationRefuge:
         result = self._dry_run.place_or_refuse(before, leaving, lost=False, now=self._now)
         result = _without_unhealthy(before, result, leaving)
         ready = asked is not None and asked.ready == "True"
-        refuge = refuge_from(before, leaving, result, self._settings, source_ready=ready)
+        refuge = refuge_from(before, leaving, result, self._settings, source_ready=ready, clusters=self._clusters)
         if refuge.found:
             self._last = refuge
         return refuge

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from controlplane.eviction.holds import Holds
@@ -15,17 +16,24 @@ from controlplane.settings import Settings
 
 
 def drain_refuge(
-    binding: Binding, cluster: Cluster, dry_run: SchedulerDryRun, holds: Holds, settings: Settings, *, now: datetime
+    binding: Binding,
+    cluster: Cluster,
+    dry_run: SchedulerDryRun,
+    holds: Holds,
+    settings: Settings,
+    *,
+    clusters: Mapping[str, Cluster],
+    now: datetime,
 ) -> tuple[Refuge, PreservedState]:
     """Return the refuge of a copy that a Drain would move away, and the state that it takes along.
 
-    Without a refuge the copy stays; `Refuge.why` is the reason.
+    Without a refuge the copy stays; `Refuge.why` is the reason. `clusters`: all clusters by name.
     """
     name = cluster.metadata.name
     state = preserved_state(binding, name, settings)
     obstacle = _obstacle(binding, cluster, state, holds, settings, now=now)
     result = DryRunResult(refused=obstacle) if obstacle else dry_run.place_or_refuse(binding, {name}, lost=False)
-    return refuge_from(binding, {name}, result, settings, source_ready=True), state
+    return refuge_from(binding, {name}, result, settings, source_ready=True, clusters=clusters), state
 
 
 def _obstacle(

@@ -150,7 +150,8 @@ class Planner:
             row, self._queue.rows.get(row.binding, ())
         )
         result = self._dry_run(binding, leaving)
-        refuge = refuge_from(binding, leaving, result, self._settings, source_ready=cluster.ready == "True")
+        ready, clusters = cluster.ready == "True", self._queue.clusters
+        refuge = refuge_from(binding, leaving, result, self._settings, source_ready=ready, clusters=clusters)
         if not refuge.found:
             return Obstacle(NO_REFUGE, refuge.why)
         state = preserved_state(binding, row.cluster, self._settings)

@@ -5,7 +5,7 @@ The scheduler is asked by a dry run. This module decides whether the answer is g
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 import msgspec
@@ -15,6 +15,7 @@ from controlplane import interpret
 from controlplane.engine.decision import CapacityGuard
 from controlplane.estimate.request import NOTHING_ASKED, Asked, Bundle
 from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import CapacityReservation
 from controlplane.scheduling.batch import may_depend_on_capacity
 from controlplane.scheduling.binding_outcome import refuge_reservations
@@ -22,6 +23,8 @@ from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.rehearsal import Rehearsal
 from controlplane.settings import Settings
+
+NOT_READ: Mapping[str, Cluster] = {}
 
 
 class DryRunResult(msgspec.Struct, frozen=True):
@@ -50,13 +53,20 @@ class Refuge(msgspec.Struct, frozen=True):
 
 
 def refuge_from(
-    binding: Binding, leaving: Collection[str], answer: DryRunResult, settings: Settings, *, source_ready: bool
+    binding: Binding,
+    leaving: Collection[str],
+    answer: DryRunResult,
+    settings: Settings,
+    *,
+    source_ready: bool,
+    clusters: Mapping[str, Cluster] = NOT_READ,
 ) -> Refuge:
     """Return whether the answer of a dry run is a refuge for the copies on the clusters that are left.
 
     Divided: all lost replicas fit. If the source is not Ready and the setting eviction.partial_refuge is on, it is
     enough that some fit. Duplicated: there is a new cluster for each lost copy, or the minimum of the user's spread
-    constraint is still met; the setting eviction.require_full_replacement demands the former.
+    constraint is still met; the setting eviction.require_full_replacement demands the former. Copies that would not
+    start now do not count (`_idle`). `clusters`: by name; clusters that are missing here can be reached.
 
     There is no refuge while scheduling is suspended. A binding of another scheduler always has one: its old copy stays
     until that scheduler has placed a new one.
@@ -65,28 +75,70 @@ def refuge_from(
         return Refuge(False, "its scheduling is suspended, so no scheduler may place it again")
     if answer.other:
         return Refuge(True, f"scheduler {answer.other} has to place it again")
-    divided = _divided(binding)
+    divided, idle = _divided(binding), _idle(binding, answer.clusters or answer.part, clusters)
     if answer.refused:
-        held = sum(target.replicas for target in binding.spec.clusters if target.name not in leaving)
-        additional = sum(one.replicas for one in answer.part) - held
+        additional = _additional(binding, leaving, answer.part, idle)
         if divided and settings.eviction.partial_refuge and not source_ready and additional > 0:
             why = f"{additional} replicas fit, the others stay pending: {answer.refused}"
             return Refuge(True, why, answer.part, answer.asked)
         return Refuge(False, answer.refused)
     named, found = ", ".join(map(_target_text, answer.clusters)), (answer.clusters, answer.asked, answer.rehearsal)
     if divided:
-        return Refuge(True, f"all replicas fit: {named}", *found)
+        additional = _additional(binding, leaving, answer.clusters, idle)
+        waiting = [item.name for item in answer.clusters if item.name in idle and _grows(binding, item)]
+        if not waiting:
+            return Refuge(True, f"all replicas fit: {named}", *found)
+        if settings.eviction.partial_refuge and not source_ready and additional > 0:
+            return Refuge(True, f"{additional} replicas can start, the others wait: {_idle_text(idle)}", *found)
+        return Refuge(False, f"replicas would be added on {', '.join(waiting)}: {_idle_text(idle)}")
     before = {cluster.name for cluster in binding.spec.clusters}
     lost = [name for name in sorted(leaving) if name in before]
-    new = [item.name for item in answer.clusters if item.name not in before]
+    usable = [item.name for item in answer.clusters if item.name not in idle]
+    new = [name for name in usable if name not in before]
     if len(new) >= len(lost):
         return Refuge(True, f"a replacement for each lost copy: {named}", *found)
     least = spread_minimum(binding)
-    if not settings.eviction.require_full_replacement and 0 < least <= len(answer.clusters):
+    if not settings.eviction.require_full_replacement and 0 < least <= len(usable):
         why = f"the spread constraint still has its minimum of {least} clusters: {named}"
         return Refuge(True, why, *found)
     short = f"{len(lost)} copies are lost ({', '.join(lost)}) and only {len(new)} other clusters fit"
-    return Refuge(False, short if new else f"no other cluster fits for the copy on {', '.join(lost)}")
+    short = short if new else f"no other cluster fits for the copy on {', '.join(lost)}"
+    return Refuge(False, f"{short}; {_idle_text(idle)}" if idle else short)
+
+
+def _idle(binding: Binding, targets: Iterable[TargetCluster], clusters: Mapping[str, Cluster]) -> dict[str, str]:
+    """Return by cluster why the copy of a target does not work or would not start now.
+
+    A copy on a cluster that cannot be reached may be dead, and a new copy does not start there. While dispatching is
+    suspended, existing copies work, but new ones are not sent and existing ones do not grow.
+    """
+    found = dict[str, str]()
+    for item in targets:
+        cluster = clusters.get(item.name)
+        if cluster is not None and not cluster.answers:
+            found[item.name] = f"cluster {item.name} cannot be reached"
+        elif binding.spec.dispatching_suspended(item.name) and _grows(binding, item):
+            found[item.name] = f"dispatching to {item.name} is suspended"
+    return found
+
+
+def _grows(binding: Binding, item: TargetCluster) -> bool:
+    """Test whether a target is new, or has more replicas than now."""
+    held = binding.spec.target(item.name)
+    return held is None or item.replicas > held.replicas
+
+
+def _additional(
+    binding: Binding, leaving: Collection[str], targets: Iterable[TargetCluster], idle: Collection[str]
+) -> int:
+    """Return how many replicas more than now start on clusters that are not left."""
+    held = {target.name: target.replicas for target in binding.spec.clusters if target.name not in leaving}
+    after = sum(min(item.replicas, held.get(item.name, 0)) if item.name in idle else item.replicas for item in targets)
+    return after - sum(held.values())
+
+
+def _idle_text(idle: Mapping[str, str]) -> str:
+    return ", ".join(idle.values())
 
 
 def _divided(binding: Binding) -> bool:

@@ -30,13 +30,14 @@ def destinations(
     `dry_run_of`.
     """
     dry_run, found = dry_run_of(situation, settings, fleet), dict[str, Refuge]()
-    ready = {cluster.metadata.name: cluster.ready == "True" for cluster in situation.clusters}
+    clusters = {cluster.metadata.name: cluster for cluster in situation.clusters}
     for row in rows:
         binding = bindings.get(Ref.parse(row.binding))
         if binding is None or binding.spec.target(row.cluster) is None:
             continue
         leaving = clusters_left_together(row, rows_by_binding.get(row.binding, ()))
         result = dry_run.place_or_refuse(binding, leaving)
-        source_ready = ready.get(row.cluster, False)
-        found[row.key] = refuge_from(binding, leaving, result, settings, source_ready=source_ready)
+        source = clusters.get(row.cluster)
+        ready = source is not None and source.ready == "True"
+        found[row.key] = refuge_from(binding, leaving, result, settings, source_ready=ready, clusters=clusters)
     return found

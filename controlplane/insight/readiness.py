@@ -15,10 +15,10 @@ from controlplane.apimachinery.names import DIRECTLY_UNREACHABLE_ANNOTATION
 from controlplane.clusters import eviction_tier
 from controlplane.clusters.tolerations import wait_seconds
 from controlplane.eviction.purge import purge_mode
-from controlplane.eviction.refuge import Refuge, refuge_from
+from controlplane.eviction.refuge import refuge_from
 from controlplane.eviction.state_preservation import preserved_state
 from controlplane.insight.failure_outlook import FailureOutlook, Situation
-from controlplane.kinds.binding import Binding
+from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.cluster import (
     NO_EXECUTE,
     Cluster,
@@ -99,10 +99,11 @@ def readiness(
         taints = outlook.taints(cluster)
         specific = [*outlook.undetected(cluster), *_taint_obstacles(binding, cluster, taints)]
         answer = outlook.dry_run.place_without(binding, {target.name})
-        refuge = refuge_from(binding, {target.name}, answer, settings, source_ready=False)
-        if not refuge.found and not binding.spec.scheduling_suspended:
+        refuge = refuge_from(binding, {target.name}, answer, settings, source_ready=False, clusters=outlook.clusters)
+        withheld = [*_dispatch_suspended(binding, target.name, answer.clusters)]
+        specific += withheld
+        if not refuge.found and not withheld and not _suspended_altogether(binding):
             specific.append(_no_refuge(target.name, refuge.why))
-        specific += _dispatch_suspended(binding, target.name, refuge)
         specific += [
             *_state_obstacles(binding, target.name, settings),
             *_hold_obstacles(binding, cluster, situation, now=now),
@@ -167,7 +168,7 @@ def _switched_off(settings: Settings) -> Iterator[Obstacle]:
 def _binding_obstacles(binding: Binding, settings: Settings) -> Iterator[Obstacle]:
     """Yield what prevents or impairs a move of the binding, apart from its clusters."""
     spec = binding.spec
-    if spec.suspension is not None and (spec.suspension.scheduling or spec.suspension.dispatching):
+    if spec.suspension is not None and _suspended_altogether(binding):
         what, where = (
             ("scheduling", "of the binding") if spec.suspension.scheduling else ("dispatching", "in the policy")
         )
@@ -207,6 +208,12 @@ def _binding_obstacles(binding: Binding, settings: Settings) -> Iterator[Obstacl
             "fence the cluster when it happens (lifeboat fence <name>), or annotate the policy with "
             f"{DIRECTLY_UNREACHABLE_ANNOTATION}: After=<seconds>",
         )
+
+
+def _suspended_altogether(binding: Binding) -> bool:
+    """Test whether scheduling is suspended, or dispatching to all clusters."""
+    suspension = binding.spec.suspension
+    return suspension is not None and bool(suspension.scheduling or suspension.dispatching)
 
 
 def _waits_for(binding: Binding, cluster: str, settings: Settings) -> str:
@@ -268,11 +275,11 @@ def _no_refuge(cluster: str, why: str) -> Obstacle:
     )
 
 
-def _dispatch_suspended(binding: Binding, cluster: str, refuge: Refuge) -> Iterator[Obstacle]:
-    """Yield an obstacle if dispatching to a new cluster is suspended."""
+def _dispatch_suspended(binding: Binding, cluster: str, refuge: Iterable[TargetCluster]) -> Iterator[Obstacle]:
+    """Yield an obstacle if dispatching to a new cluster is suspended. `refuge`: where the binding would be."""
     suspension = binding.spec.suspension
     withheld = None if suspension is None else suspension.dispatching_on_clusters
-    names = [item.name for item in refuge.clusters if binding.spec.target(item.name) is None]
+    names = [item.name for item in refuge if binding.spec.target(item.name) is None]
     suspended = [name for name in names if withheld is not None and name in withheld.cluster_names]
     if suspended:
         message = (

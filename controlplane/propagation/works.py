@@ -148,14 +148,6 @@ def render(
         labels = {**labels, **preserved}
     annotations = _recorded(annotations, labels, namespace)
     metadata = {**manifest["metadata"], "labels": labels, "annotations": annotations}
-    suspension = binding.spec.suspension
-    suspended = suspension is not None and (
-        suspension.dispatching is True
-        or (
-            suspension.dispatching_on_clusters is not None
-            and target.name in suspension.dispatching_on_clusters.cluster_names
-        )
-    )
     return Work(
         api_version=API_VERSION,
         kind=KIND,
@@ -171,7 +163,7 @@ def render(
         ),
         spec=WorkSpec(
             workload=Workload((({**manifest, "metadata": metadata}),)),
-            suspend_dispatching=suspended,
+            suspend_dispatching=binding.spec.dispatching_suspended(target.name),
             preserve_resources_on_deletion=binding.spec.preserve_resources_on_deletion is True,
         ),
     )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from controlplane.eviction.refuge import DryRunResult, Refuge, refuge_from, reserve_refuge
-from controlplane.kinds.binding import TargetCluster
+from controlplane.kinds.binding import BindingSuspension, TargetCluster
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.policy import SuspendClusters
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.question import question_of
@@ -67,6 +69,68 @@ def test_a_copy_leaves_for_another_one_or_while_the_minimum_is_met(
 
     assert (refuge.found, refuge.clusters) == (found, answer if found else ())
     assert refuge.why.startswith(why)
+
+
+DOWN = {"b": cluster("b", ready="False"), "c": cluster("c"), "d": cluster("d", ready="False")}
+TO_ALL, TO_C = BindingSuspension(dispatching=True), BindingSuspension(None, SuspendClusters(("c",)))
+
+
+@pytest.mark.parametrize(
+    ("answer", "clusters", "suspension", "found", "why"),
+    [
+        (on(b=2), {}, None, True, MINIMUM),
+        (on(b=2), DOWN, None, False, "cluster b cannot be reached"),  # its copy may be dead
+        (on(b=2, c=2), DOWN, None, True, REPLACED),
+        (on(b=2, d=2), DOWN, None, False, "cluster d cannot be reached"),
+        (on(c=2), {}, TO_ALL, False, "dispatching to c is suspended"),
+        (on(c=2), {}, TO_C, False, "dispatching to c is suspended"),
+        (on(d=2), {}, TO_C, True, REPLACED),
+        (on(b=2), {}, TO_ALL, True, MINIMUM),  # the copy on b works, and does not change
+    ],
+)
+def test_a_copy_that_would_not_start_replaces_none(
+    answer: tuple[TargetCluster, ...],
+    clusters: dict[str, Cluster],
+    suspension: BindingSuspension | None,
+    found: bool,
+    why: str,
+) -> None:
+    one = binding("web", duplicated(least=1, most=3), on={"a": 2, "b": 2}).with_spec(suspension=suspension)
+
+    refuge = refuge_from(one, {"a"}, DryRunResult(answer), Settings(), source_ready=True, clusters=clusters)
+
+    assert refuge.found is found
+    assert why in refuge.why
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_allowed", "source_ready", "found", "why"),
+    [
+        (on(b=2, c=4), True, True, True, "all replicas fit"),  # b keeps what it has
+        (on(b=4, c=2), True, True, False, "replicas would be added on b: cluster b cannot be reached"),
+        (on(b=4, c=2), True, False, True, "2 replicas can start, the others wait"),
+        (on(b=4, c=2), False, False, False, "replicas would be added on b"),
+        (on(b=6), True, False, False, "replicas would be added on b"),
+    ],
+)
+def test_replicas_that_would_not_start_have_no_place(
+    answer: tuple[TargetCluster, ...], is_allowed: bool, source_ready: bool, found: bool, why: str
+) -> None:
+    one = binding("web", by_room(), on={"a": 4, "b": 2}, replicas=6)
+    settings = Settings(eviction=EvictionSettings(partial_refuge=is_allowed))
+
+    refuge = refuge_from(one, {"a"}, DryRunResult(answer), settings, source_ready=source_ready, clusters=DOWN)
+
+    assert refuge.found is found
+    assert why in refuge.why
+
+
+@pytest.mark.parametrize(("part", "found"), [(on(b=5), False), (on(b=4, c=1), True)])
+def test_of_a_part_only_replicas_that_would_start_count(part: tuple[TargetCluster, ...], found: bool) -> None:
+    one = binding("web", by_room(), on={"a": 4, "b": 2}, replicas=6)
+    answer = DryRunResult(refused="no room for all", part=part)
+
+    assert refuge_from(one, {"a"}, answer, Settings(), source_ready=False, clusters=DOWN).found is found
 
 
 def test_more_clusters_than_the_minimum_are_enough() -> None:

@@ -50,7 +50,9 @@ def plan_drains(
             if pause:
                 outcome.stuck[name] = (PAUSED, pause)
                 continue
-            refuge, _ = drain_refuge(binding, cluster, dry_run, fleet.holds, fleet.settings, now=now)
+            refuge, _ = drain_refuge(
+                binding, cluster, dry_run, fleet.holds, fleet.settings, clusters=fleet.clusters, now=now
+            )
             if not refuge.found:
                 outcome.stuck[name] = _why_stuck(binding, name, fleet, refuge.why, now=now)
                 continue

@@ -158,6 +158,13 @@ class ResourceBindingSpec(Struct, frozen=True):
         """Whether scheduling is suspended, so that the targets must not change."""
         return self.suspension is not None and self.suspension.scheduling is True
 
+    def dispatching_suspended(self, cluster: str) -> bool:
+        """Whether the Work for a cluster is not sent to it, so that a copy there does not start and does not change."""
+        if self.suspension is None:
+            return False
+        withheld = self.suspension.dispatching_on_clusters
+        return self.suspension.dispatching is True or (withheld is not None and cluster in withheld.cluster_names)
+
     def target(self, cluster: str) -> TargetCluster | None:
         """Return the target on a cluster; None: the binding is not placed there."""
         for target in self.clusters:  # called thousands of times a second, so without a generator
