@@ -6,6 +6,7 @@ A Work holds the manifest that is applied to one member cluster. A copy is what 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
@@ -166,12 +167,13 @@ class Works(Controller):
             return _clean_up(snapshot, settings, now=now)
         if snapshot.template is None:
             return NOTHING  # controllers.policies deletes the binding
-        changes, orphan_check = _orphans(snapshot, now=now)
         sources = directly.directly_sources(
             binding, snapshot.stored, snapshot.clusters, settings, answered=snapshot.answered, now=now
         )
         waiting = any(source.waits for source in sources)
         run = OverrideRun(snapshot.overrides, snapshot.clusters)
+        prevented = _is_prevented(snapshot, snapshot.template, sources, run, now=now)
+        changes, orphan_check = _orphans(snapshot, prevented=prevented, now=now)
         changes += _work_updates(snapshot, snapshot.template, run, frozen=waiting, now=now)
         conditions, events = _conditions(snapshot, sources, run, now=now)
         again = directly.next_check_at(sources, binding, pause=SLOW_CHECK, now=now)
@@ -226,11 +228,35 @@ def _has_orphan(binding: Binding, held: Iterable[Work]) -> bool:
     return any(_cluster_of(work) not in kept for work in held)
 
 
-def _orphans(snapshot: WorksSnapshot, *, now: datetime) -> tuple[list[Put | Delete], timedelta | None]:
+def _is_prevented(
+    snapshot: WorksSnapshot,
+    template: Template,
+    sources: Iterable[directly.DirectlySource],
+    run: OverrideRun,
+    *,
+    now: datetime,
+) -> bool:
+    """Test whether an override policy prevents a new copy for which an old one is to be removed Directly.
+
+    The policy may be for a cluster on which the workload never was. Its failures are remembered by `run`.
+    """
+    held = [snapshot.stored[source.task.from_cluster] for source in sources if source.waits]
+    if not snapshot.overrides or all(work.metadata.deletion_timestamp is not None for work in held):
+        return False
+    common, before = works.rendering(snapshot.subject, template), len(run.failures)
+    for target in works.targets(snapshot.subject):
+        if target.name not in snapshot.stored and target.name in snapshot.clusters:
+            with suppress(OverrideFailed):
+                works.render(common, target, override=run, now=now)
+    return len(run.failures) > before
+
+
+def _orphans(snapshot: WorksSnapshot, *, prevented: bool, now: datetime) -> tuple[list[Put | Delete], timedelta | None]:
     """Return the changes of Works on clusters where no copy is wanted any more, and how long to wait for the next look.
 
     A Work is deleted, marked as a leftover, or stays for now: because a workload that needs it has still a copy there,
-    or because the copy may be the last healthy one. None: no Work waits.
+    because the copy may be the last healthy one, or because it is left Directly and no new copy can be made
+    (`prevented`). None: no Work waits for a look; a change of the override policy makes the binding due.
     """
     binding, changes, waits = snapshot.subject, list[Put | Delete](), list[timedelta]()
     kept = set(binding.clusters_kept())
@@ -240,7 +266,10 @@ def _orphans(snapshot: WorksSnapshot, *, now: datetime) -> tuple[list[Put | Dele
         cluster, task = snapshot.clusters.get(name), binding.spec.task(name)
         if cluster is not None and cluster.terminating and unjoin.keeps(cluster):
             continue  # controllers.unjoin releases the copy instead of removing it
-        at_once = _needs_no_wait(cluster) or (task is not None and task.purge_mode == DIRECTLY)
+        leaves_directly = task is not None and task.purge_mode == DIRECTLY
+        if leaves_directly and prevented and not _needs_no_wait(cluster):
+            continue
+        at_once = _needs_no_wait(cluster) or leaves_directly
         if not at_once and cluster is not None and cluster.ready != "True":
             changes += _mark_leftover(work)
         elif not at_once and name in snapshot.needed:

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane.apimachinery.meta import Ref
+from controlplane.apimachinery.meta import Ref, condition
+from controlplane.kinds.binding import OVERRIDES_APPLIED
 from tests.simulation.manifests import admitted
 from tests.simulation.outages import serving, taint, wait, wait_until_not_ready
-from tests.simulation.stories import binding, placed, running
+from tests.simulation.stories import apply, binding, placed, running
 from tests.simulation.world import Simulation
 
 POLICY = """
@@ -93,4 +94,44 @@ def test_a_copy_stays_while_all_that_would_be_left_is_a_cluster_that_cannot_be_r
 
     assert running(world)["member1"] == served
     assert "member2" in why_held(world)
+    assert world.failures == []
+
+
+OVERRIDE = """
+apiVersion: policy.karmada.io/v1alpha1
+kind: OverridePolicy
+metadata: {name: elsewhere, namespace: default}
+spec:
+  resourceSelectors:
+  - {apiVersion: apps/v1, kind: Deployment, name: nginx}
+  overrideRules:
+  - targetCluster: {clusterNames: [%s]}
+    overriders: {plaintext: [{path: %s, operator: replace, value: 600}]}
+"""
+OVERRIDE_REF = Ref("policy.karmada.io/OverridePolicy", "default", "elsewhere")
+WRONG, RIGHT = "/spec/strategy/missing/seconds", "/spec/progressDeadlineSeconds"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_copy_stays_while_an_override_policy_prevents_the_new_one(seed: int) -> None:
+    """The policy is for clusters on which the workload never was, so that it has not failed before."""
+    world = serving(*FOUR, seed=seed, policy=POLICY % ("null", ONE), replicas=2)
+    (home,) = placed(world)
+    others = ", ".join(name for name in FOUR if name != home)
+    apply(world, OVERRIDE % (others, WRONG))
+    wait(world, 5)
+
+    taint(world, home)
+    wait(world, 60)
+    assert running(world) == {home: 2}
+    failed = condition(binding(world).status.conditions, OVERRIDES_APPLIED)
+    assert failed is not None
+    assert failed.status == "False"
+
+    old = world.store.objects[OVERRIDE_REF]
+    corrected = admitted(OVERRIDE % (others, RIGHT), world.settings, now=world.now)
+    assert not world.store.put(old.with_spec(override_rules=corrected.spec.override_rules), old).lost
+    wait(world, 60)
+    assert list(running(world).values()) == [2]
+    assert home not in running(world)
     assert world.failures == []
