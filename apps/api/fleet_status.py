@@ -30,7 +30,7 @@ from controlplane.apimachinery.as_written import plain
 from controlplane.apimachinery.errors import NotFound
 from controlplane.apimachinery.meta import ObjectMeta, Ref, to_seconds
 from controlplane.controllers.readiness import ROUND
-from controlplane.controllers.reads.fleet_state import fleet_state
+from controlplane.controllers.reads.fleet_state import FLEET_ROW, QUEUE_ROW, fleet_states
 from controlplane.insight import readiness_row
 from controlplane.insight.situation import EVICTIONS, TARGETS, TASKS, Facts, Tally, Task, situation
 from controlplane.kinds import fleet_status
@@ -87,6 +87,7 @@ def fleet_facts() -> Facts:
         (last_due,) = cursor.fetchone() or (None,)
     rounds = reading.rows(ReadinessRound, "key", [ROUND]).get(ROUND, ())
     clusters = _clusters.read()
+    fleet, queue_row = fleet_states(reading, FLEET_ROW, QUEUE_ROW)
     return Facts(
         clusters=clusters,
         expiries=EXPIRIES.read(clusters),
@@ -94,7 +95,8 @@ def fleet_facts() -> Facts:
         oldest_tasks=tasks,
         tasks_read=TASKS_READ,
         last_due=last_due,
-        fleet=fleet_state(reading),
+        fleet=fleet,
+        queue_row=queue_row,
         holds=reading.list(kinds.EVICTION_HOLD),
         windows=reading.list(kinds.MAINTENANCE_WINDOW),
         prepared=_prepared(tallies, next(iter(rounds), None)),

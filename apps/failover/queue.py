@@ -21,11 +21,15 @@ from controlplane.settings import EvictionSettings, Settings
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """The items of the queue, waiting and ended ones, with the health of the fleet and the tier of the rate."""
+    """The items of the queue, waiting and ended ones, with the health of the fleet and the tier of the rate.
+
+    `tier`: with the rate at which evictions take place. `in_force`: with the rate at which they may.
+    """
 
     rows: tuple[Eviction, ...]
     fleet: eviction_tier.FleetHealth
     tier: eviction_tier.Tier
+    in_force: eviction_tier.Tier
     eviction: EvictionSettings
     now: datetime
 
@@ -51,7 +55,7 @@ class Queue(msgspec.Struct, frozen=True):
         """Return the figures of the queue. `tokens`: the tokens in the buckets now."""
         ageing, scope = self.eviction.ageing_seconds, self.eviction.bucket_scope
         return queue_figures(
-            self.rows, self.fleet, self.tier, ageing_seconds=ageing, scope=scope, tokens=tokens, now=self.now
+            self.rows, self.fleet, self.in_force, ageing_seconds=ageing, scope=scope, tokens=tokens, now=self.now
         )
 
 
@@ -65,13 +69,20 @@ class FleetTier(NamedTuple):
 
 def stopped_by(tier: eviction_tier.Tier) -> Stopped | None:
     """Return why nothing is evicted in a tier of the rate; None: evictions go on."""
-    return None if tier.rate > 0 else Stopped(tier.name, tier.why or "the rate of evictions is 0")
+    if tier.rate > 0:
+        return None
+    reason = "NoTokens" if tier.why.startswith(eviction_tier.NO_TOKENS) else tier.name
+    return Stopped(reason, tier.why or "the rate of evictions is 0")
 
 
 def tier_of(situation: Situation, settings: Settings, *, now: datetime) -> FleetTier:
-    """Return the health of the fleet and the tier of the eviction rate in a situation."""
+    """Return the health of the fleet and the tier of the eviction rate in a situation.
+
+    Its rate is 0 while evictions wait for the token buckets.
+    """
     fleet = eviction_tier.fleet_health(situation.clusters, maintained=situation.holds.maintained(now=now))
-    return FleetTier(fleet, eviction_tier.in_force(fleet, situation.fleet, settings), now)
+    tier = eviction_tier.in_force(fleet, situation.fleet, settings)
+    return FleetTier(fleet, eviction_tier.as_it_works(tier, situation.queue_row), now)
 
 
 def read_tier(store: DjangoStore, settings: Settings) -> FleetTier:
@@ -81,7 +92,9 @@ def read_tier(store: DjangoStore, settings: Settings) -> FleetTier:
 
 def read(store: DjangoStore, settings: Settings) -> Queue:
     """Return the queue as it is now: seven queries, whatever its length."""
-    fleet, tier, now = read_tier(store, settings)
+    situation, now = situation_of(store), store.now()
+    fleet, tier, _ = tier_of(situation, settings, now=now)
+    in_force = eviction_tier.in_force(fleet, situation.fleet, settings)
     by_state = store.rows(Eviction, "state", [QUEUED, HELD, RECOVERING, *ENDED])
     rows = tuple(row for some in by_state.values() for row in some if row.due_at is not None or row.state in ENDED)
-    return Queue(rows, fleet, tier, settings.eviction, now)
+    return Queue(rows, fleet, tier, in_force, settings.eviction, now)

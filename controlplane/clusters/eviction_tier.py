@@ -17,6 +17,7 @@ from controlplane.kinds.rows import FleetState
 from controlplane.settings import Settings
 
 NORMAL, SECONDARY, STOPPED, BLIND = "Normal", "Secondary", "Stopped", "Blind"
+NO_TOKENS = "no tokens"  # how the reason begins why evictions wait for the token buckets
 
 
 class FleetHealth(msgspec.Struct, frozen=True):
@@ -86,6 +87,16 @@ def in_force(health: FleetHealth, fleet: FleetState, settings: Settings) -> Tier
     if fleet.blind_since is not None and current.name != BLIND:
         return Tier(BLIND, 0, "the fleet was blind until now; evictions go on once its new health is stored")
     return current
+
+
+def as_it_works(current: Tier, queue: FleetState) -> Tier:
+    """Return a tier with the rate at which evictions take place, for users: 0 while the token buckets give no tokens.
+
+    Evictions themselves obey `in_force`, so that they ask the buckets again. `queue`: the row that
+    controllers.evictions stores about the queue.
+    """
+    last = queue.stops[-1] if queue.stops else None
+    return current if current.rate <= 0 or last is None or last.until is not None else Tier(current.name, 0, last.why)
 
 
 def clock_start(fleet: FleetState) -> datetime | None:

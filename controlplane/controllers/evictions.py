@@ -403,7 +403,8 @@ def _without_tokens(
     problem = answer.problem if answer is not None and snapshot.heads else ""
     if stops and stops[-1].until is None:
         return stops if problem else (*stops[:-1], replace(stops[-1], until=now))
-    return (*stops, Stop(now, f"no tokens: {problem}"))[-STOPS_KEPT:] if problem and plan.moves else stops
+    begun = Stop(now, f"{eviction_tier.NO_TOKENS}: {problem}")
+    return (*stops, begun)[-STOPS_KEPT:] if problem and plan.moves else stops
 
 
 def _queue_state(

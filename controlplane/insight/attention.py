@@ -64,6 +64,12 @@ def _of_fleet(queue: QueueStatus, pauses: Sequence[Pause], *, gate_is_on: bool) 
             "repair clusters, or raise unhealthyClusterThreshold in FailoverConfiguration/default",
             "kubectl get clusters",
         )
+    elif queue.why.startswith(eviction_tier.NO_TOKENS):
+        yield Attention(
+            *("NoTokens", BAD, f"Nothing is evicted: {queue.why}."),
+            "bring Redis back: each eviction needs a token from it (runbook LifeboatEvictionTokensUnavailable)",
+            "kubectl get events -A --field-selector reason=EvictionTokensUnavailable",
+        )
     if not gate_is_on:
         yield Attention(
             *("GateOff", WARN, "The feature gate Failover is off: no cluster failure evicts anything."),

@@ -38,6 +38,7 @@ class Situation(msgspec.Struct, frozen=True):
     clusters: Sequence[Cluster]
     policies: Sequence[ClusterTaintPolicy] = ()
     fleet: FleetState = FleetState("default")
+    queue_row: FleetState = FleetState("queue")  # what is stored about the eviction queue
     holds: Holds = Holds()
     reserved_capacity: ReservedCapacity = ReservedCapacity()  # capacity that no status counts yet
     applications: Mapping[str, Sequence[Binding]] = {}  # the bindings of each application

@@ -104,6 +104,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     tasks_read: int = 200
     last_due: datetime | None = None
     fleet: FleetState = FleetState("default")
+    queue_row: FleetState = FleetState("queue")
     holds: Sequence[EvictionHold] = ()
     windows: Sequence[MaintenanceWindow] = ()
     prepared: Prepared | None = None
@@ -114,7 +115,7 @@ def situation(facts: Facts, settings: Settings, *, now: datetime) -> FleetStatus
     """Return the state of the fleet at `now`."""
     maintained = {name for one in facts.windows if one.open(now=now) for name in one.spec.clusters}
     fleet = eviction_tier.fleet_health(facts.clusters, maintained=maintained)
-    tier = eviction_tier.in_force(fleet, facts.fleet, settings)
+    tier = eviction_tier.as_it_works(eviction_tier.in_force(fleet, facts.fleet, settings), facts.queue_row)
     members = _members(facts, maintained)
     pauses = tuple(_pause(one) for one in facts.holds if pauses_fleet(one) and one.open(now=now))
     queue = _queue(facts, fleet, tier, members, settings, paused=bool(pauses), now=now)
@@ -283,8 +284,10 @@ def _why(fleet: eviction_tier.FleetHealth, tier: eviction_tier.Tier, settings: S
     threshold = f"{settings.unhealthy_cluster_threshold * 100:g} %"
     share = f"{len(fleet.faulty)} of {fleet.total} faulty"
     if tier.name == eviction_tier.NORMAL:
-        return f"{share} ≤ {threshold}" if tier.rate > 0 else "resourceEvictionRate is 0"
-    return f"{share} > {threshold}" if tier.name in (eviction_tier.SECONDARY, eviction_tier.STOPPED) else tier.why
+        return f"{share} ≤ {threshold}" if tier.rate > 0 else tier.why or "resourceEvictionRate is 0"
+    if tier.name == eviction_tier.BLIND or tier.why.startswith(eviction_tier.NO_TOKENS):
+        return tier.why
+    return f"{share} > {threshold}"
 
 
 def _ends_at(facts: Facts, rate: float, settings: Settings, *, now: datetime) -> datetime | None:

@@ -19,7 +19,7 @@ from controlplane.engine.decision import Decision, Save
 from controlplane.engine.state import Actor
 from controlplane.eviction.operator_orders import EXPEDITE, HOLD, orders_by_cluster
 from controlplane.kinds.binding import GracefulEvictionTask
-from controlplane.kinds.rows import EVICTED, HELD, RECOVERING, Judgement, eviction_key
+from controlplane.kinds.rows import EVICTED, HELD, RECOVERING, FleetState, Judgement, Stop, eviction_key
 from tests.apps.pages import found, in_queue, stored
 from tests.apps.statements import statements
 from tests.builders import objects
@@ -90,6 +90,25 @@ def test_an_item_shows_where_its_copy_would_go(root: Client) -> None:
     saved(replace(eviction("web", "member1"), key=eviction_key(anywhere.ref, "member1"), binding=str(anywhere.ref)))
 
     assert "a replacement for each lost copy: member2" in text(root, "/queue")
+
+
+def test_while_redis_gives_no_tokens_the_pages_and_the_api_name_that(root: Client) -> None:
+    stored(objects.cluster("member1", ready="False"), objects.cluster("member2"), objects.cluster("member3"))
+    in_queue("web")
+    assert root.post("/queue/gate/on", {"reason": "ready", "typed": "failover"}).status_code == 303
+    item = "/apis/failover.lifeboat.io/v1alpha1/namespaces/shop/evictions"
+    before = text(root, "/queue")
+    stop = Stop(START, "no tokens: Redis grants no tokens")
+
+    saved(FleetState("queue", stops=(stop,)))
+
+    assert stop.why not in before
+    assert stop.why in text(root, "/queue")
+    status = root.get(item, HTTP_ACCEPT="application/json").json()["items"][0]["status"]
+    assert (status["estimate"], status["reason"]) == ("stopped", "NoTokens")
+    assert "estimatedAt" not in status
+    fleet = root.get("/apis/failover.lifeboat.io/v1alpha1/fleetstatuses/fleet", HTTP_ACCEPT="application/json").json()
+    assert f"Nothing is evicted: {stop.why}." in fleet["status"]["sentence"]
 
 
 def test_a_long_queue_costs_as_many_statements_as_a_short_one(root: Client) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from controlplane.controllers.reads.binding_groups import applications, workload_groups
-from controlplane.controllers.reads.fleet_state import fleet_state
+from controlplane.controllers.reads.fleet_state import FLEET_ROW, QUEUE_ROW, fleet_states
 from controlplane.controllers.reads.workload_labels import workload_labels
 from controlplane.engine.state import State
 from controlplane.eviction.holds import Holds
@@ -25,7 +25,8 @@ def situation_of(state: State, bindings: Sequence[Binding] = ()) -> Situation:
     """
     holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)))
     clusters, policies = state.list(CLUSTER), state.list(CLUSTER_TAINT_POLICY)
-    return with_bindings(state, Situation(clusters, policies, fleet_state(state), holds), bindings)
+    fleet, queue = fleet_states(state, FLEET_ROW, QUEUE_ROW)
+    return with_bindings(state, Situation(clusters, policies, fleet, queue, holds), bindings)
 
 
 def with_bindings(state: State, situation: Situation, bindings: Sequence[Binding]) -> Situation:
