@@ -71,7 +71,8 @@ def stopped_by(tier: eviction_tier.Tier) -> Stopped | None:
     """Return why nothing is evicted in a tier of the rate; None: evictions go on."""
     if tier.rate > 0:
         return None
-    reason = "NoTokens" if tier.why.startswith(eviction_tier.NO_TOKENS) else tier.name
+    reasons = {eviction_tier.NO_TOKENS: "NoTokens", eviction_tier.NOT_OBSERVED: "NotObserved"}
+    reason = next((word for begin, word in reasons.items() if tier.why.startswith(begin)), tier.name)
     return Stopped(reason, tier.why or "the rate of evictions is 0")
 
 

@@ -17,7 +17,8 @@ from controlplane.kinds.rows import FleetState
 from controlplane.settings import Settings
 
 NORMAL, SECONDARY, STOPPED, BLIND = "Normal", "Secondary", "Stopped", "Blind"
-NO_TOKENS = "no tokens"  # how the reason begins why evictions wait for the token buckets
+NO_TOKENS, NOT_OBSERVED = "no tokens", "not observed"
+"""How the reason begins why evictions wait: for the token buckets, or for observations of their clusters."""
 
 
 class FleetHealth(msgspec.Struct, frozen=True):
@@ -90,7 +91,8 @@ def in_force(health: FleetHealth, fleet: FleetState, settings: Settings) -> Tier
 
 
 def as_it_works(current: Tier, queue: FleetState) -> Tier:
-    """Return a tier with the rate at which evictions take place, for users: 0 while the token buckets give no tokens.
+    """Return a tier with the rate at which evictions take place, for users: 0 while all wait for tokens or
+    observations.
 
     Evictions themselves obey `in_force`, so that they ask the buckets again. `queue`: the row that
     controllers.evictions stores about the queue.

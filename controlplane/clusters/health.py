@@ -130,6 +130,23 @@ def unobserved(row: Observation, settings: Settings, *, since: datetime, now: da
     return sum((gap for gap in (*gaps, now - max(until, since)) if gap > timedelta(0)), timedelta(0))
 
 
+def may_have_recovered(cluster: Cluster, row: Observation | None, settings: Settings, *, now: datetime) -> bool:
+    """Test whether a cluster may have recovered while it was not observed.
+
+    That is so while it is not Ready and no process observes it, and after that, if it answers, until Ready and the
+    taints have followed its answers. A cluster that is not probed counts as observed.
+    """
+    pulled = cluster.spec.sync_mode == PULL
+    if row is None or row.observed_at is None or not (pulled or cluster.called_directly):
+        return False
+    if observed_until(row, settings, now=now) < now:
+        return cluster.ready != TRUE
+    if row.resumed_at is None or row.status != TRUE:
+        return False
+    follows = timedelta(seconds=settings.cluster_success_threshold + settings.cluster_monitor_period)
+    return now < row.resumed_at + follows
+
+
 def without_gap(
     row: Observation, settings: Settings, *, now: datetime, heard_until: datetime | None = None
 ) -> Observation:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.reads.binding_groups import applications, workload_groups
 from controlplane.controllers.reads.bindings_on_clusters import works_of
+from controlplane.controllers.reads.fleet_state import observations_of
 from controlplane.engine.controller import Controller, Ownership, cursor_after, page
 from controlplane.engine.decision import Decision, Drop, Event, Put, Save
 from controlplane.engine.state import ReservedCapacity, State, Watch
@@ -147,7 +148,8 @@ class ApplicationFailover(Controller):
         if not asking:
             return snapshots
         situation = _situation(state, asking, parts)
-        observations, outdated = _observations(state, asking), _outdated(state, asking)
+        names = {target.name for binding in asking for target in binding.spec.clusters}
+        observations, outdated = observations_of(state, sorted(names)), _outdated(state, asking)
         return [
             replace(
                 snapshot,
@@ -249,12 +251,6 @@ def _situation(state: State, bindings: Sequence[Binding], parts: Mapping[str, Se
         applications=parts,
         groups=workload_groups(state, bindings),
     )
-
-
-def _observations(state: State, bindings: Iterable[Binding]) -> dict[str, Observation]:
-    """Return the observations of the clusters of these bindings."""
-    names = sorted({target.name for binding in bindings for target in binding.spec.clusters})
-    return {name: row for name, rows in state.rows(Observation, "key", names).items() for row in rows}
 
 
 def _outdated(state: State, bindings: Iterable[Binding]) -> dict[str, frozenset[str]]:

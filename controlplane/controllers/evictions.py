@@ -27,6 +27,7 @@ from controlplane.controllers.reads.fleet_state import (
     cluster_health_changed,
     failover_configuration,
     fleet_states,
+    observations_of,
 )
 from controlplane.controllers.reads.workload_labels import workload_labels
 from controlplane.engine.controller import Controller, Inquiry, Ownership
@@ -51,6 +52,7 @@ from controlplane.kinds.rows import (
     CapacityReservation,
     Eviction,
     FleetState,
+    Observation,
     PlacementHint,
     Stop,
 )
@@ -97,6 +99,7 @@ class EvictionsSnapshot(msgspec.Struct, frozen=True):
     stops: tuple[Stop, ...] = ()  # times in which nothing was evicted
     plan: eviction_plan.EvictionPlan | None = None  # made by `ask`; None: `decide` makes it
     most: int = HEADS  # queue rows that were read at once, if there are so many
+    observations: Mapping[str, Observation] = {}  # of the clusters of the first rows
 
 
 class Evictions(Controller):
@@ -159,6 +162,7 @@ class Evictions(Controller):
             applications=applications(state, bindings.values()),
             groups=workload_groups(state, bindings.values()),
             most=most,
+            observations=observations_of(state, sorted({row.cluster for row in heads})),
         )
         return [snapshot if ref == FLEET else None for ref in refs]
 
@@ -209,7 +213,7 @@ class Evictions(Controller):
         tier = tier_of(snapshot, settings, now=now)
         plan = snapshot.plan or self._plan(snapshot, tier, settings, now=now)
         granted, short = _granted(plan.moves, answer, settings)
-        stops = _without_tokens(snapshot, plan, answer, now=now)
+        stops = _stops(snapshot, plan, answer, now=now)
         queue_state = _queue_state(snapshot, settings, self._digest_of(settings), stops=stops, now=now)
         return Decision(
             changes=(
@@ -291,9 +295,8 @@ def plan_of(
         return dry_run.reserve(binding, refuge, now=now)
 
     heads = snapshot.heads if tier.rate > 0 else ()
-    queue = eviction_plan.QueueHeads(
-        heads, snapshot.held or (), snapshot.bindings, snapshot.rows, clusters, clocks_from, snapshot.holds
-    )
+    about = snapshot.bindings, snapshot.rows, clusters, clocks_from, snapshot.holds, snapshot.observations
+    queue = eviction_plan.QueueHeads(heads, snapshot.held or (), *about)
     return eviction_plan.plan_evictions(
         queue, settings, tokens_for=tokens_for, dry_run=place_without, reserve=reserve, now=now
     )
@@ -392,19 +395,23 @@ def _evicted_row(move: eviction_plan.Move, *, now: datetime) -> Eviction:
     return ended_row(move.row, move.cause.key, because, now=now, state=EVICTED)
 
 
-def _without_tokens(
+def _stops(
     snapshot: EvictionsSnapshot, plan: eviction_plan.EvictionPlan, answer: rate.Tokens | None, *, now: datetime
 ) -> tuple[Stop, ...]:
-    """Return the stops with the time in which evictions wait because the token buckets cannot be reached.
+    """Return the stops with the time in which evictions wait because the token buckets cannot be reached, or because
+    it is not known whether their clusters have recovered.
 
-    The last stop is ended if the buckets answer again, or nothing waits any more.
+    The last stop is ended if neither is the case any more, or nothing waits.
     """
     stops = snapshot.last_look.stops
     problem = answer.problem if answer is not None and snapshot.heads else ""
+    unobserved = plan.unobserved if not plan.moves else ()
     if stops and stops[-1].until is None:
-        return stops if problem else (*stops[:-1], replace(stops[-1], until=now))
-    begun = Stop(now, f"{eviction_tier.NO_TOKENS}: {problem}")
-    return (*stops, begun)[-STOPS_KEPT:] if problem and plan.moves else stops
+        return stops if problem or unobserved else (*stops[:-1], replace(stops[-1], until=now))
+    if problem and plan.moves:
+        return (*stops, Stop(now, f"{eviction_tier.NO_TOKENS}: {problem}"))[-STOPS_KEPT:]
+    why = f"{eviction_tier.NOT_OBSERVED}: {', '.join(unobserved)} may have recovered while no process observed it"
+    return (*stops, Stop(now, why))[-STOPS_KEPT:] if unobserved else stops
 
 
 def _queue_state(
@@ -475,7 +482,7 @@ def _wake_at(
         wakes += [row.due_at for row in snapshot.heads if row.due_at is not None and row.due_at > now]
         wait = -1.0 if answer is None or answer.problem else answer.next_in
         more = short or not plan.exhausted or _has_unread_rows(snapshot, now=now)
-        if more and wait >= 0:
+        if more and wait >= 0 and (plan.moves or not plan.unobserved):
             wakes.append(now + max(rate.retry_delay(wait), timedelta(0) if granted else rate.SHORTEST_PAUSE))
     if (change := snapshot.holds.next_change(now=now)) is not None:
         wakes.append(change)

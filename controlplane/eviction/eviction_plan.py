@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.times import later
+from controlplane.clusters import health
 from controlplane.eviction import operator_orders
 from controlplane.eviction.eligibility import earliest_judgement, has_unjudged_taint
 from controlplane.eviction.holds import Holds
@@ -32,6 +33,7 @@ from controlplane.kinds.rows import (
     STATE_MISSING,
     Eviction,
     Judgement,
+    Observation,
     Stop,
 )
 from controlplane.settings import Settings
@@ -63,6 +65,7 @@ class EvictionPlan(msgspec.Struct, frozen=True):
     dropped: tuple[Eviction, ...] = ()
     held: tuple[Eviction, ...] = ()
     exhausted: bool = True  # False: some due rows wait for tokens and were not planned
+    unobserved: tuple[str, ...] = ()  # clusters whose due rows wait until it is known whether they have recovered
 
 
 class Obstacle(NamedTuple):
@@ -86,6 +89,7 @@ class QueueHeads(msgspec.Struct, frozen=True):
     clusters: Mapping[str, Cluster]
     clocks_from: datetime
     holds: Holds = Holds()
+    observations: Mapping[str, Observation] = {}  # of the clusters of these rows
 
 
 class Planner:
@@ -101,12 +105,14 @@ class Planner:
         self.saved: list[Eviction] = []
         self.dropped: list[Eviction] = []
         self.held: list[Eviction] = []
+        self.unobserved: dict[str, bool] = {}  # by cluster: whether it may have recovered while it was not observed
 
     def plan_row(self, row: Eviction) -> None:
         """Plan one row: move it, hold it, save it with a later due time, or drop it.
 
         A held row that nothing holds any more is queued again. It keeps its last hold reason until it is evicted. A
-        queued row stays as it is until all copies of its binding on tainted clusters are judged.
+        queued row stays as it is until all copies of its binding on tainted clusters are judged, and while its cluster
+        may have recovered in a time in which it was not observed.
         """
         binding, cluster = self._queue.bindings.get(Ref.parse(row.binding)), self._queue.clusters.get(row.cluster)
         checked = recheck(row, binding, cluster, clocks_from=self._queue.clocks_from, now=self._now)
@@ -116,7 +122,7 @@ class Planner:
         if isinstance(checked, Eviction):
             self.saved.append(checked)
             return
-        if row.state == QUEUED and self._waits_for_judgement(row, binding):
+        if row.state == QUEUED and (self._waits_for_judgement(row, binding) or self._may_have_recovered(cluster)):
             return
         outcome = self.check(row, binding, cluster)
         if isinstance(outcome, Obstacle):
@@ -135,6 +141,15 @@ class Planner:
         return len(binding.spec.clusters) > 1 and has_unjudged_taint(
             binding.spec, self._queue.clusters, self._queue.rows.get(row.binding, ())
         )
+
+    def _may_have_recovered(self, cluster: Cluster) -> bool:
+        """Test whether a cluster may have recovered in an outage of the control plane itself
+        [recovered-clusters-cancel]."""
+        name = cluster.metadata.name
+        if name not in self.unobserved:
+            row = self._queue.observations.get(name)
+            self.unobserved[name] = health.may_have_recovered(cluster, row, self._settings, now=self._now)
+        return self.unobserved[name]
 
     def take(self, row: Eviction, binding: Binding, cause: Judgement, refuge: Refuge, state: PreservedState) -> None:
         """Add a move to the plan and reserve the capacity of its refuge."""
@@ -198,7 +213,12 @@ def plan_evictions(
         else:
             planner.plan_row(row)
     return EvictionPlan(
-        tuple(planner.moves), tuple(planner.saved), tuple(planner.dropped), tuple(planner.held), exhausted=exhausted
+        tuple(planner.moves),
+        tuple(planner.saved),
+        tuple(planner.dropped),
+        tuple(planner.held),
+        exhausted=exhausted,
+        unobserved=tuple(sorted(name for name, waits in planner.unobserved.items() if waits)),
     )
 
 

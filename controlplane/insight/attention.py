@@ -70,6 +70,12 @@ def _of_fleet(queue: QueueStatus, pauses: Sequence[Pause], *, gate_is_on: bool) 
             "bring Redis back: each eviction needs a token from it (runbook LifeboatEvictionTokensUnavailable)",
             "kubectl get events -A --field-selector reason=EvictionTokensUnavailable",
         )
+    elif queue.why.startswith(eviction_tier.NOT_OBSERVED):
+        yield Attention(
+            *("NotObserved", BAD, f"Nothing is evicted: {queue.why}."),
+            "start the members process; evictions go on once the clusters that are still down have been heard",
+            "kubectl get clusters",
+        )
     if not gate_is_on:
         yield Attention(
             *("GateOff", WARN, "The feature gate Failover is off: no cluster failure evicts anything."),

@@ -285,7 +285,7 @@ def _why(fleet: eviction_tier.FleetHealth, tier: eviction_tier.Tier, settings: S
     share = f"{len(fleet.faulty)} of {fleet.total} faulty"
     if tier.name == eviction_tier.NORMAL:
         return f"{share} ≤ {threshold}" if tier.rate > 0 else tier.why or "resourceEvictionRate is 0"
-    if tier.name == eviction_tier.BLIND or tier.why.startswith(eviction_tier.NO_TOKENS):
+    if tier.name == eviction_tier.BLIND or tier.why.startswith((eviction_tier.NO_TOKENS, eviction_tier.NOT_OBSERVED)):
         return tier.why
     return f"{share} > {threshold}"
 

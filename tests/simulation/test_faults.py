@@ -44,6 +44,11 @@ COVERED: dict[str, tuple[str, ...]] = {
         "test_a_cluster_that_flaps_every_20_s_for_an_hour_is_counted_and_moves_no_workload",
         "test_what_a_policy_would_evict_from_a_flapping_cluster_is_held_until_it_is_calm",
     ),
+    "outage-of-our-own": (
+        "test_no_copy_is_evicted_from_a_cluster_that_recovered_during_our_outage",
+        "test_while_the_members_process_is_away_evictions_wait_and_the_reason_is_stored",
+        "test_a_copy_that_became_healthy_during_an_outage_of_ours_stays",
+    ),
     "restart-during-debounce": ("test_unobserved_time_counts_for_nothing",),
     "rotated-credential": (
         "test_a_member_that_refuses_all_logins_loses_nothing",

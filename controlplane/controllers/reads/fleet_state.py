@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from controlplane.apimachinery.meta import ObjectMeta, Ref
@@ -15,7 +15,7 @@ from controlplane.eviction.holds import Holds
 from controlplane.kinds import CLUSTER, FAILOVER_CONFIGURATION
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.configuration import NAME, FailoverConfiguration
-from controlplane.kinds.rows import FleetState
+from controlplane.kinds.rows import FleetState, Observation
 from controlplane.settings import Settings
 
 FLEET = Ref(FAILOVER_CONFIGURATION, "", NAME)
@@ -50,6 +50,12 @@ def fleet_states(state: State, *keys: str) -> list[FleetState]:
     """
     rows = state.rows(FleetState, "key", keys)
     return [next(iter(rows.get(key, ())), FleetState(key)) for key in keys]
+
+
+def observations_of(state: State, clusters: Sequence[str]) -> dict[str, Observation]:
+    """Return the observations of clusters by name. Makes one query, none without clusters."""
+    found = state.rows(Observation, "key", clusters) if clusters else {}
+    return {name: row for name, rows in found.items() for row in rows}
 
 
 def clusters_with_evicting_taints(state: State) -> list[str]:

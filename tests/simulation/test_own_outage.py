@@ -1,0 +1,86 @@
+"""The control plane itself is away, and evictions wait in its queue: what has recovered meanwhile is not evicted
+[outage-of-our-own]."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane.clusters import eviction_tier
+from controlplane.controllers.reads.fleet_state import QUEUE_ROW, fleet_states
+from controlplane.settings import GATES, Settings
+from tests.simulation.manifests import NGINX
+from tests.simulation.outages import wait, without
+from tests.simulation.stories import apply, copies_on, joined
+from tests.simulation.world import Simulation
+
+# The times of production, apart from the rate.
+LIVE = replace(Settings(), feature_gates={**GATES, "Failover": True}, resource_eviction_rate=0.2)
+OUTAGE = 600.0
+POLICY = """
+apiVersion: policy.karmada.io/v1alpha1
+kind: PropagationPolicy
+metadata: {name: everything}
+spec:
+  resourceSelectors: [{apiVersion: apps/v1, kind: Deployment}]
+  failover: {cluster: {purgeMode: %s}}
+  placement:
+    clusterAffinity: {clusterNames: [member1, member2, member3]}
+    spreadConstraints: [{spreadByField: cluster, minGroups: 1, maxGroups: 1}]
+"""
+
+
+def half_evicted(seed: int, mode: str) -> Simulation:
+    """Return a simulation in which some of twelve workloads have left member1, and others are queued."""
+    world = joined("member1", "member2", "member3", "member4", seed=seed, settings=LIVE)
+    world.run(60)
+    webs = ((NGINX % 1).replace("name: nginx\n  labels", f"name: web{number}\n  labels") for number in range(12))
+    apply(world, POLICY % mode, *webs)
+    wait(world, 60)
+    assert copies_on(world, "member1") == 12
+    world.fault("member1", "down")
+    while copies_on(world, "member1") > 8:
+        wait(world, 1)
+    return world
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("mode", ["Gracefully", "Directly"])
+def test_no_copy_is_evicted_from_a_cluster_that_recovered_during_our_outage(seed: int, mode: str) -> None:
+    world = half_evicted(seed, mode)
+    before = copies_on(world, "member1")
+
+    world.stall(OUTAGE)
+    world.after(60, lambda: world.fault("member1", "none"))
+    wait(world, OUTAGE + 300)
+
+    assert copies_on(world, "member1") == before
+    assert world.failures == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_cluster_that_is_still_down_after_our_outage_is_left(seed: int) -> None:
+    world = half_evicted(seed, "Gracefully")
+
+    world.stall(OUTAGE)
+    wait(world, OUTAGE + 300)
+
+    assert copies_on(world, "member1") == 0
+
+
+def test_while_the_members_process_is_away_evictions_wait_and_the_reason_is_stored() -> None:
+    world = half_evicted(0, "Gracefully")
+    with without(world, "probes"):
+        wait(world, 30)
+        before = copies_on(world, "member1")
+        wait(world, 300)
+
+        assert copies_on(world, "member1") == before > 0
+        (queue,) = fleet_states(world.store, QUEUE_ROW)
+        assert queue.stops[-1].until is None
+        assert queue.stops[-1].why.startswith(f"{eviction_tier.NOT_OBSERVED}: member1 may have recovered")
+    wait(world, 120)
+
+    assert copies_on(world, "member1") == 0
+    (queue,) = fleet_states(world.store, QUEUE_ROW)
+    assert queue.stops[-1].until is not None
