@@ -275,13 +275,24 @@ def _orphans(snapshot: WorksSnapshot, *, prevented: bool, now: datetime) -> tupl
         elif not at_once and name in snapshot.needed:
             waits.append(QUICK_CHECK)
         elif at_once or not _may_be_last(work, snapshot) or leftovers.may_be_removed(binding, name, snapshot.clusters):
-            changes.append(deleting(work, now=now))
+            changes += _removal(work, now=now)
         elif cluster is not None and cluster.terminating:
             waits.append(QUICK_CHECK)
         else:  # the other clusters may answer again before their copies run again
             changes += _mark_leftover(work)
             waits.append(SLOW_CHECK)
     return changes, min(waits, default=None)
+
+
+def _removal(work: Work, *, now: datetime) -> list[Put | Delete]:
+    """Return the writes that remove a copy from a cluster where it is not wanted any more, although its template stays.
+
+    `preserveResourcesOnDeletion` is about copies of a deleted template. A copy that has moved must not run on
+    [member-writes].
+    """
+    kept = work.spec.preserve_resources_on_deletion is True
+    changed = [Put(work.with_spec(preserve_resources_on_deletion=False), work)] if kept else []
+    return [*changed, deleting(work, now=now)]
 
 
 def _mark_leftover(work: Work) -> list[Put]:

@@ -83,12 +83,13 @@ def test_objects_of_a_member_are_kept_or_taken_over_as_the_policy_asks(fleet: Li
         propagates("kept", "member1", conflictResolution="Abort"),
         propagates("taken", "member1", conflictResolution="Overwrite"),
         propagates("stays", "member1", preserveResourcesOnDeletion=True),
+        propagates("moves", "member1", preserveResourcesOnDeletion=True),
         propagates("goes", "member1"),
-        *(config_map(name) for name in ("kept", "taken", "stays", "goes")),
+        *(config_map(name) for name in ("kept", "taken", "stays", "moves", "goes")),
         namespace=ns,
     )
     fleet.until(lambda: value(fleet, "member1", ns, "taken") == "first")
-    fleet.until(lambda: value(fleet, "member1", ns, "stays") and value(fleet, "member1", ns, "goes"))
+    fleet.until(lambda: all(value(fleet, "member1", ns, name) for name in ("stays", "moves", "goes")))
 
     def applied() -> Document:
         items = fleet.binding(ns, "kept-configmap").get("status", {}).get("aggregatedStatus") or ()
@@ -97,6 +98,9 @@ def test_objects_of_a_member_are_kept_or_taken_over_as_the_policy_asks(fleet: Li
     refused = fleet.until(applied)
     assert not refused.get("applied")
     assert value(fleet, "member1", ns, "kept") == "of the member"
+
+    fleet.patch(f"{POLICIES.format(ns)}/moves", {"spec": {"placement": on("member2")}})
+    fleet.until(lambda: value(fleet, "member2", ns, "moves") and value(fleet, "member1", ns, "moves") is None)
 
     for name in ("stays", "goes"):
         assert fleet.ask("DELETE", maps(name, ns)).status == 200

@@ -14,6 +14,7 @@ from controlplane.apimachinery.names import (
     WORK_FINALIZER,
     work_name,
 )
+from controlplane.clusters.questions import Discard
 from controlplane.controllers.binding_status import BindingStatus
 from controlplane.controllers.execution import Execution
 from controlplane.controllers.namespaces import Namespaces
@@ -403,6 +404,24 @@ def test_works_of_users_are_left_alone() -> None:
 
     assert story.store.objects[foreign.ref].metadata.deletion_timestamp is None
     assert works.BINDING_ANNOTATION not in story.store.objects[foreign.ref].metadata.annotations
+
+
+def test_a_copy_that_moves_does_not_run_on_although_copies_of_a_deleted_template_would_stay() -> None:
+    web = deployment()
+    called = [one.with_spec(api_endpoint=f"https://{one.metadata.name}") for one in MEMBERS]
+    story = Story(*called, policy("all", preserve_resources_on_deletion=True), web)
+    story.place(web, member1=3)
+    story.place(web, member2=3)
+
+    story.delete(web)
+
+    found, execution = story.works(), Execution()
+    for name, stays in (("member1", False), ("member2", True)):
+        assert found[name].metadata.deletion_timestamp is not None
+        (going,) = execution.load(story.store, [found[name].ref])
+        question = execution.question(going, Settings(), now=story.now)
+        assert isinstance(question, Discard)
+        assert question.release is stays
 
 
 def test_a_work_that_is_for_no_cluster_is_asked_about_nowhere() -> None:
