@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor
 from http import HTTPStatus
 from typing import Any
 
@@ -13,6 +12,7 @@ from msgspec.structs import replace
 from apps.clusters.client import MemberClient
 from apps.clusters.response_reader import TooMuch
 from apps.members.host import Host
+from apps.members.rules import Rules
 from apps.members.watches import CachedObject, Key, Watches
 from apps.objects.instruments import member_request
 from apps.objects.tracing import span
@@ -31,10 +31,10 @@ from controlplane.clusters.questions import (
     Question,
     retaining,
 )
-from controlplane.engine.run import ANSWER_ROUNDS
 from controlplane.interpret import InterpretationFailed, Unanswered
 from controlplane.settings import MemberSettings
 
+ROUNDS = 3  # how often a rule of a user is waited for; then the object is due again soon, and others get their turn
 DRY_RUN_SECONDS = 10.0  # for the whole comparison: the status of an object must not wait longer for it
 
 Document = dict[str, Any]
@@ -43,7 +43,7 @@ Asking = Probe | Collect | Ensure | Compare | Discard  # questions that are sent
 
 
 class Answers:
-    """The connections to members, in one event loop. `executor`: where the host answers questions to scripts.
+    """The connections to members, in one event loop.
 
     `changed` is called with Works whose objects changed on members, `read` with each kind that was listed there.
     """
@@ -52,13 +52,11 @@ class Answers:
         self,
         host: Host,
         settings: MemberSettings,
-        executor: Executor,
         *,
         changed: Callable[[list[Ref]], None],
         read: Callable[[Key], None],
     ) -> None:
-        self._host = host
-        self._executor = executor
+        self._rules = Rules(host.interpret)
         self._accepted: dict[Held, str] = {}  # differences that objects have after an apply
         self._changed: dict[Held, str] = {}  # differences that an apply would change, as members said
         self.client = MemberClient(settings)
@@ -70,9 +68,10 @@ class Answers:
         """End all watches and close all connections."""
         await self.watches.close()
         await self.client.close()
+        await self._rules.close()
 
     async def answer(self, question: Question) -> Answer:
-        """Return a member's answer to one question."""
+        """Return a member's answer to one question. Raises Unanswered if a rule of a user has to answer before."""
         if isinstance(question, Observe):
             return await self._observed(question)
         if isinstance(question, Probe):
@@ -131,27 +130,28 @@ class Answers:
 
     async def _retaining(self, manifest: Document, held: Document) -> Document:
         """Return a manifest with what the member keeps. Raises InterpretationFailed, and Unanswered after a while."""
-        for _ in range(ANSWER_ROUNDS):
+        for _ in range(ROUNDS):
             try:
                 return retaining(manifest, held)
             except Unanswered as error:
-                run = asyncio.get_running_loop().run_in_executor
-                await run(self._executor, self._host.interpret, error.questions)
+                await self._rules.ask(error.questions)
         return retaining(manifest, held)
 
     async def _ensure(self, question: Ensure, before: CachedObject | None) -> Answer:
-        """Return the member's answer to an apply. The rule of a user may say what the member's object keeps."""
+        """Return the member's answer to an apply. The rule of a user may say what the member's object keeps.
+
+        Raises Unanswered after a while: then nothing was applied.
+        """
         known = None if before is None else before.document
-        for _ in range(ANSWER_ROUNDS):
+        for _ in range(ROUNDS):
             try:
                 return await self.client.ensure(question, known)
             except Unanswered as error:
-                run = asyncio.get_running_loop().run_in_executor
-                await run(self._executor, self._host.interpret, error.questions)
-                waits_for = str(error)
+                unanswered = error
+                await self._rules.ask(error.questions)
             except InterpretationFailed as error:
                 return Answer(0, problem=str(error))
-        return Answer(0, problem=f"{waits_for}: no answer yet; it is tried again")
+        raise unanswered
 
     async def _cached(self, question: Ensure, answer: Answer, before: CachedObject | None) -> Answer:
         """Return the answer to an apply without its object, which is put into the watch cache.
@@ -167,7 +167,9 @@ class Answers:
             after = self.watches.cached(cluster, manifest)
             unchanged = before is not None and after is not None and before.version == after.version
             found = drift.differences(await self._retaining(manifest, held), held)
-        except (TooMuch, ValueError, TypeError, InterpretationFailed, Unanswered) as error:
+        except (InterpretationFailed, Unanswered):  # the next look at the object asks the rule again
+            return replace(answer, body=None)
+        except (TooMuch, ValueError, TypeError) as error:
             self.client.complain(cluster, f"answer to an apply: {error}")
             return replace(answer, body=None)
         key = (cluster, place_of(manifest))

@@ -42,7 +42,7 @@ class Core:
         self._changed: set[Ref] = set()
         self._read: set[Key] = set()
         self._to_mark = asyncio.Event()
-        self.answers = Answers(host, settings, self.executor, changed=self.works_changed, read=self._kind_read)
+        self.answers = Answers(host, settings, changed=self.works_changed, read=self._kind_read)
         self.pumps = {
             controller.name: Pump(controller, host, self.answers.answer, self.executor) for controller in controllers
         }

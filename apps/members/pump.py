@@ -54,8 +54,9 @@ class Asked(msgspec.Struct, eq=False):
     """A claimed object with its question and answer.
 
     `at`: when the claim was made or last extended, by the clock of the database. `snapshot`: what was loaded; None: the
-    object is gone. `answer`: None: not answered yet. `error`: why the controller raised instead of asking. `claimed`:
-    ends the request when the claim ends; None: nothing was sent yet.
+    object is gone. `answer`: None: not answered yet. `error`: why there is no answer: the controller raised instead of
+    asking, or a script or webhook has to answer before. `claimed`: ends the request when the claim ends; None: nothing
+    was sent yet.
     """
 
     claim: Claim
@@ -232,6 +233,8 @@ class Pump:
                 request.answer = await self.answer(question)
         except TimeoutError:
             request.answer = Answer(0, problem=f"no answer within {seconds:g} s")
+        except Unanswered as error:  # a script or webhook has to answer before: the object is due again soon
+            request.error = error
         except Exception as error:  # an error with one object affects only that object
             log.exception("%s: the request to member %s failed", self.controller.name, member)
             request.answer = Answer(0, problem=f"the request failed: {type(error).__name__}: {error}")

@@ -254,7 +254,7 @@ def test_a_pump_ends_although_it_is_notified_in_the_same_moment(tmp_path: Path) 
     async def ends() -> bool:
         held = store(tmp_path)
         host = MemoryHost(held, Settings(), lambda names: None)
-        answers = Answers(host, Settings().members, threads, changed=lambda works: None, read=lambda key: None)
+        answers = Answers(host, Settings().members, changed=lambda works: None, read=lambda key: None)
         pump = Pump(Execution(), host, answers.answer, threads)
         running = asyncio.create_task(pump.run())
         async with asyncio.timeout(30):

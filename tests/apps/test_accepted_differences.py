@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -33,16 +32,15 @@ OBSERVE = Observe("member1", LIMITS, asks=True)
 async def process(target: Target, folder: Any) -> AsyncIterator[Answers]:
     """Yield the answers of a new process that watches LimitRanges, once it has listed them."""
     read = asyncio.Event()
-    with ThreadPoolExecutor(1) as executor:
-        host = MemoryHost(AgentStore((), Disk(folder)), Settings(), lambda names: None)
-        found = Answers(host, ANYWHERE, executor, changed=lambda works: None, read=lambda key: read.set())
-        try:
-            found.watches.want({("member1", "v1", "LimitRange"): target})
-            await asyncio.wait_for(read.wait(), WITHIN)
-            yield found
-        finally:
-            await found.close()
-            host.close()
+    host = MemoryHost(AgentStore((), Disk(folder)), Settings(), lambda names: None)
+    found = Answers(host, ANYWHERE, changed=lambda works: None, read=lambda key: read.set())
+    try:
+        found.watches.want({("member1", "v1", "LimitRange"): target})
+        await asyncio.wait_for(read.wait(), WITHIN)
+        yield found
+    finally:
+        await found.close()
+        host.close()
 
 
 def observed_after_a_restart(folder: Any, *, by_others: dict[str, Any] | None) -> tuple[Sequence[Answer], list[str]]:
