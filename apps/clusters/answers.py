@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+from http import HTTPStatus
 from typing import Any
 
 import aiohttp
 
 from apps.clusters.response_reader import decoded, without_nul
 from apps.objects.address_guard import AddressRefused
-from controlplane.clusters.questions import Answer
+from controlplane.clusters.questions import NOT_FOUND, Answer
 from controlplane.kinds.cluster import (
     ACCESS_REFUSED,
     ADDRESS_REFUSED,
@@ -54,7 +55,10 @@ def answer_of(status: int, content_type: str, raw: bytes) -> Answer:
         return Answer(status, body)
     message = body.get("message", "") if isinstance(body, dict) else raw[:200].decode(errors="replace")
     text = _plain(str(message)[:MESSAGE_CHARACTERS])
-    return Answer(status, problem=f"HTTP {status}: {text}".rstrip(": "), access=status in (401, 403, 407))
+    found_by_server = isinstance(body, dict) and body.get("kind") == "Status"
+    reason = NOT_FOUND if status == HTTPStatus.NOT_FOUND and found_by_server else ""
+    problem = f"HTTP {status}: {text}".rstrip(": ")
+    return Answer(status, problem=problem, access=status in (401, 403, 407), reason=reason)
 
 
 def untrusted(error: Exception) -> Answer:

@@ -435,6 +435,16 @@ class MemberClient:
 
         Code 404: the object does not exist, or is not managed by Lifeboat.
         """
+        answer = await self._discarded(question)
+        return await self.confirmed(question.target, question.manifest, answer)
+
+    async def confirmed(self, target: Target, manifest: dict[str, Any], answer: Answer) -> Answer:
+        """Return an answer; if it is a 404 that the API server of the member has not given, a failure."""
+        if answer.code != 404:
+            return answer
+        return await discovery.confirmed(partial(self._read, target), manifest, answer)
+
+    async def _discarded(self, question: Discard) -> Answer:
         path = await self._path(question)
         if isinstance(path, Answer):
             return path
@@ -442,7 +452,7 @@ class MemberClient:
         if not current.ok:
             return current
         if not _ours(current.body):
-            return Answer(404, problem="the object on the cluster is not managed by Lifeboat")
+            return Answer(404, problem="the object on the cluster is not managed by Lifeboat", reason=NOT_OURS)
         if question.release:
             patch = {"metadata": {part: without_marks(current.body, part) for part in ("labels", "annotations")}}
             return await self.call(question.target, "PATCH", path, body=patch, content_type=MERGE)

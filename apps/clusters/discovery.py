@@ -9,10 +9,13 @@ from typing import Any, Final, Protocol
 from apps.clusters import inventory
 from apps.clusters.answers import first_line, too_much
 from apps.clusters.response_reader import TooMuch
-from controlplane.clusters.questions import Answer
+from controlplane.clusters.questions import NOT_FOUND, Answer
 from controlplane.wire.discovery import content_type
 
 AGGREGATED: Final = f"{content_type('v2')},{content_type('v2beta1')},application/json"  # the forms that are asked for
+
+
+CORE: Final = "v1"  # the API version that every member serves
 
 
 class Read(Protocol):
@@ -51,10 +54,39 @@ async def plural_of(read: Read, manifest: dict[str, Any]) -> str | Answer:
     """
     api_version, kind = manifest.get("apiVersion", ""), manifest.get("kind", "")
     found = await _resources(read, api_version)
+    missing = Answer(404, problem=f"the cluster does not have the kind {api_version} {kind}", reason=NOT_FOUND)
     if isinstance(found, Answer):
-        return found
-    missing = Answer(404, problem=f"the cluster does not have the kind {api_version} {kind}")
+        return await _unserved(read, api_version, found, missing) if found.code == missing.code else found
     return next((each["name"] for each in found if each["kind"] == kind), missing)
+
+
+async def confirmed(read: Read, manifest: dict[str, Any], answer: Answer) -> Answer:
+    """Return an answer 404 if the API server of the member has given it, and a failure if it may be another's.
+
+    A proxy answers 404 to everything while it has no member behind it. Its answer has no Status. An API server answers
+    without a Status as well, for a kind that it does not serve; then its discovery does not list the kind either.
+    """
+    if answer.reason:
+        return answer
+    plural = await plural_of(read, manifest)
+    return plural if isinstance(plural, Answer) else _of_others(answer)
+
+
+async def _unserved(read: Read, version: str, answer: Answer, missing: Answer) -> Answer:
+    """Return `missing` if the member does not serve an API version. `answer`: its answer 404 for that version."""
+    if answer.reason:
+        return missing
+    groups = await read("/apis")
+    try:
+        listed = inventory.versions(groups.body) if groups.ok and inventory.is_group_list(groups.body) else None
+    except (TooMuch, ValueError) as error:
+        return Answer(0, problem=f"GET /apis: {first_line(error)}")
+    return missing if listed is not None and version not in (CORE, *listed) else _of_others(answer)
+
+
+def _of_others(answer: Answer) -> Answer:
+    problem = f"{answer.problem}; no API server answers so: a proxy before the member may have lost it"
+    return Answer(0, problem=problem)
 
 
 async def _one_by_one(read: Read, groups: Any) -> list[dict[str, Any]] | Answer:
@@ -62,7 +94,7 @@ async def _one_by_one(read: Read, groups: Any) -> list[dict[str, Any]] | Answer:
 
     Raises TooMuch, and ValueError if the list is malformed.
     """
-    versions = ["v1", *inventory.versions(groups)]
+    versions = [CORE, *inventory.versions(groups)]
     core, *others = await asyncio.gather(*(_resources(read, version) for version in versions))
     if isinstance(core, Answer):
         return core

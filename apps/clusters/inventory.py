@@ -187,6 +187,11 @@ def resources(body: Any) -> list[dict[str, str]]:
     return [{"name": resource.name, "kind": resource.kind} for resource in listed if "/" not in resource.name]
 
 
+def is_group_list(body: Any) -> bool:
+    """Test whether a response of /apis is a list of API groups, and not the page of a proxy."""
+    return bool(body.get("kind") == "APIGroupList")
+
+
 def is_aggregated(body: Any) -> bool:
     """Test whether a response of /apis has the resources of all versions (aggregated discovery)."""
     return bool(body.get("kind") == "APIGroupDiscoveryList")

@@ -230,6 +230,8 @@ class Watches:
         if isinstance(listed, Answer):
             if listed.exceeded:
                 raise TooMuch(listed.exceeded)
+            kind = {"apiVersion": stream.api_version, "kind": stream.kind}
+            listed = await self._client.confirmed(stream.target, kind, listed)
             raise NotServed if listed.code == 404 else OSError(listed.problem)
         self._replace(stream, *listed)
 

@@ -17,6 +17,7 @@ from controlplane.apimachinery.base64 import decoded
 
 FIELD_MANAGER = "lifeboat"
 NOT_OURS = "NotOurs"  # reason of an answer: an object of that name exists and is not managed by this control plane
+NOT_FOUND = "NotFound"  # reason of an answer 404: the API server says that it has no such object or kind
 SAME, MARKS, DIFFERENT, MISSING = "Same", "Marks", "Different", "Missing"  # reasons of the answer to a Compare
 REMOVING = 202  # code of the answer to a Discard whose object the member is still deleting
 

@@ -62,12 +62,16 @@ class PatientProbes(Probes):
 
 
 class Refusal(NamedTuple):
-    """What a gate answers to requests that write. `code` 0: it closes the connection. `under`: below this path only."""
+    """What a gate answers to requests that write. `code` 0: it closes the connection. `under`: below this path only.
+
+    `page`: it answers as a proxy that has lost the member, with a page and not with a Status.
+    """
 
     code: int
     words: str
     every: bool = False  # requests that read get it as well
     under: str = "/"
+    page: bool = False
 
 
 class Gate:
@@ -109,6 +113,8 @@ class Gate:
                 assert request.transport is not None
                 request.transport.close()
                 raise web.HTTPServiceUnavailable
+            if refusal.page:
+                return web.Response(text=refusal.words, status=refusal.code, content_type="text/html")
             body = {"kind": "Status", "status": "Failure", "message": refusal.words, "code": refusal.code}
             return web.json_response(body, status=refusal.code)
         headers = {name: request.headers[name] for name in ACROSS if name in request.headers}

@@ -37,6 +37,7 @@ TERMINATING = (
 DENIED = 'admission webhook "policy.example.com" denied the request: the tag "latest" is not allowed'
 ROWS = {
     "down": Row(Refusal(0, "", every=True), ""),
+    "lost": Row(Refusal(404, "<html>default backend - 404</html>", every=True, page=True), ""),
     "unauthorized": Row(Refusal(401, "Unauthorized", every=True), "HTTP 401: Unauthorized"),
     "conflict": Row(
         Refusal(409, "Operation cannot be fulfilled: the object has been modified"),
