@@ -99,7 +99,7 @@ class ExecutionSnapshot(Struct, frozen=True):
     @property
     def manifest(self) -> dict[str, Any]:
         """Return the manifest that is applied to the member."""
-        manifest = self.subject.manifest
+        manifest = works.sent(self.subject)
         revise = interpret.interpreter_for(manifest.get("apiVersion", ""), manifest.get("kind", "")).revise
         return revise(manifest, self.keeps) if self.keeps and revise is not None else manifest
 

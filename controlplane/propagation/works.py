@@ -278,6 +278,23 @@ def _marked(manifest: Document, mark: dict[str, str]) -> Document:
     return {**pruned, "metadata": {**metadata, "labels": labels, "annotations": annotations}}
 
 
+def sent(work: Work) -> Document:
+    """Return the manifest of a Work with the label and annotations by which its object on the member is recognised.
+
+    Rendered manifests have them. A user's Work may lack them; its object could be neither updated, watched nor removed.
+    """
+    manifest = work.manifest
+    metadata = manifest.get("metadata") or {}
+    marks = {
+        "labels": {MANAGED_LABEL: MANAGED_LABEL_VALUE},
+        "annotations": {WORK_NAME_ANNOTATION: work.metadata.name, WORK_NAMESPACE_ANNOTATION: work.metadata.namespace},
+    }
+    marked = {part: {**(metadata.get(part) or {}), **ours} for part, ours in marks.items()}
+    if all(metadata.get(part) == whole for part, whole in marked.items()):
+        return manifest
+    return {**manifest, "metadata": {**metadata, **marked}}
+
+
 def owner(work: Work, kinds: Sequence[str]) -> Iterator[Ref]:
     """Yield the object that a Work was rendered for, if it is of one of these kinds. A user's Work has none."""
     made_for = work.made_for
