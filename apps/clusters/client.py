@@ -30,11 +30,11 @@ from apps.clusters.answers import (
 )
 from apps.clusters.connection import connector, credentials, through
 from apps.clusters.object_urls import Unservable, object_path, object_path_by
+from apps.clusters.releasing import MERGE, has_left_copies, is_ours, release
 from apps.clusters.response_reader import PROBE_BYTES, Account, TooMuch, lines, whole
 from apps.clusters.watch_events import Expired, event_of, object_of
 from apps.objects.address_guard import CheckedResolver, check
-from controlplane.apimachinery.names import MANAGED_LABEL, MANAGED_LABEL_VALUE
-from controlplane.clusters.comparing import comparison, without_marks
+from controlplane.clusters.comparing import comparison
 from controlplane.clusters.conditional_apply import conditional, is_outdated
 from controlplane.clusters.questions import (
     FIELD_MANAGER,
@@ -67,7 +67,6 @@ PAGES = 2_000
 LIST_SECONDS = 300.0
 TOKEN_CHARACTERS = 8_192  # longest continue token; those of Kubernetes are shorter than 2,000
 APPLY = "application/apply-patch+yaml"  # JSON is YAML
-MERGE = "application/merge-patch+json"
 ATTEMPTS = 3  # of an update whose object changes meanwhile
 _BY_SOCKS = (ProxyConnectionError, ProxyError, ProxyTimeoutError)  # errors of a SOCKS5 proxy have no common base class
 
@@ -348,14 +347,14 @@ class MemberClient:
             manifest = question.manifest
             answer = await self._apply(question.target, path, manifest)
         else:
-            known = known if known is not None and (question.overwrite or _ours(known)) else None
+            known = known if known is not None and (question.overwrite or is_ours(known)) else None
             manifest = question.manifest if known is None else question.over(known)
             answer = await self._apply(question.target, path, conditional(question, manifest, known))
             if is_outdated(answer, known):
                 current = await self._read(question.target, path)
                 if not current.ok and current.code != 404:
                     return current
-                if current.ok and not question.overwrite and not _ours(current.body):
+                if current.ok and not question.overwrite and not is_ours(current.body):
                     return _NOT_OURS
                 manifest = question.over(current.body) if current.ok else question.manifest
                 answer = await self._apply(question.target, path, manifest)
@@ -378,7 +377,7 @@ class MemberClient:
             return comparison(None, {})
         if not current.ok:
             return current
-        if not ensure.overwrite and not _ours(current.body):
+        if not ensure.overwrite and not is_ours(current.body):
             return _NOT_OURS
         manifest = ensure.over(current.body)
         answer = await self._apply(ensure.target, path, manifest, dry_run=True)
@@ -402,7 +401,7 @@ class MemberClient:
                 answer = await self.call(target, "POST", path.rpartition("/")[0], params=params, body=question.manifest)
             elif not current.ok:
                 return current
-            elif not question.overwrite and not _ours(current.body):
+            elif not question.overwrite and not is_ours(current.body):
                 return _NOT_OURS
             else:
                 body = replacement(question, current.body)
@@ -451,11 +450,11 @@ class MemberClient:
         current = await self._read(question.target, path)
         if not current.ok:
             return current
-        if not _ours(current.body):
+        if not is_ours(current.body):
             return Answer(404, problem="the object on the cluster is not managed by Lifeboat", reason=NOT_OURS)
-        if question.release:
-            patch = {"metadata": {part: without_marks(current.body, part) for part in ("labels", "annotations")}}
-            return await self.call(question.target, "PATCH", path, body=patch, content_type=MERGE)
+        if question.release or has_left_copies(question.manifest, current.body):
+            sending = partial(self.call, question.target), partial(self._read, question.target)
+            return await release(*sending, path, current.body)
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
         uid = current.body.get("metadata", {}).get("uid")
         answer = await self.call(
@@ -478,9 +477,3 @@ class MemberClient:
         """Return an answer with code 404 if the object is gone; REMOVING while its finalizers keep it."""
         current = await self.call(target, "GET", path)
         return Answer(REMOVING, note=held_back(current.body)) if current.ok else current
-
-
-def _ours(obj: dict[str, Any]) -> bool:
-    """Return whether an object of a member is managed by Lifeboat."""
-    labels = object_of(obj)["metadata"].get("labels") or {}
-    return isinstance(labels, dict) and labels.get(MANAGED_LABEL) == MANAGED_LABEL_VALUE

@@ -105,6 +105,8 @@ RECEIVED_ANNOTATION: Final = "failover.lifeboat.io/received-at"
 
 BINDING_ANNOTATION: Final = "work.lifeboat.io/binding"
 LEFTOVER_ANNOTATION: Final = "work.lifeboat.io/leftover"
+LEFT_COPIES_ANNOTATION: Final = "work.lifeboat.io/left-copies"
+"""On a Namespace of a member: copies of deleted templates were left in it, so it is left as well."""
 """On a Work: its copy was released while its cluster could not be reached (controlplane/eviction/leftovers.py)."""
 
 SCALED_BY_ANNOTATION: Final = "work.lifeboat.io/scaled-by"

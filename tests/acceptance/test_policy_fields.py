@@ -14,6 +14,7 @@ pytestmark = pytest.mark.slow
 Document = dict[str, Any]
 MAPS = "/api/v1/namespaces/{}/configmaps"
 POLICIES = "/apis/policy.karmada.io/v1alpha1/namespaces/{}/propagationpolicies"
+WORKS = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-{}/works"
 LAST = "last"  # a ConfigMap that is propagated after everything else: once it is there, so is what came before
 
 
@@ -109,6 +110,10 @@ def test_objects_of_a_member_are_kept_or_taken_over_as_the_policy_asks(fleet: Li
     left = fleet.member("member1", "GET", maps("stays", ns))
     assert left["data"] == {"value": "first"}
     assert not [key for key in left["metadata"].get("labels") or {} if "karmada.io" in key]
+
+    assert fleet.ask("DELETE", f"/api/v1/namespaces/{ns}").status == 200
+    fleet.until(lambda: not [work for work in fleet.items(WORKS.format("member1")) if ns in work["metadata"]["name"]])
+    assert value(fleet, "member1", ns, "stays") == "first", "nor is it deleted with its namespace"
 
 
 def test_the_first_of_two_policies_loses_a_template_only_to_one_that_preempts(fleet: Live, ns: str) -> None:
