@@ -15,7 +15,7 @@ import msgspec
 
 from apps.members.host import Host
 from apps.objects.instruments import ERRORS, RECONCILED, expect, phase
-from controlplane.clusters.questions import Answer, Compare, Ensure, Observe, Question
+from controlplane.clusters.questions import Answer, Collect, Compare, Ensure, Observe, Question
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.engine.apart import apart
 from controlplane.engine.decision import NOTHING, Decision
@@ -39,7 +39,9 @@ log = logging.getLogger(__name__)
 IN_FLIGHT_PER_MEMBER = 64
 IN_FLIGHT = 8192  # of all members: enough for many silent members until they are published as not ready
 LONGEST_ANSWER_SECONDS = CLAIM_SECONDS - 5  # less than a claim lasts, so that no other process asks meanwhile
-LONGEST_APPLY_SECONDS = 300.0  # for large objects on a loaded member (`apps.clusters.client.LONGEST_SECONDS`)
+# For large objects on a loaded member, and for the lists of a large one (`LONGEST_SECONDS`, `LIST_SECONDS` of
+# `apps.clusters.client`).
+LONGEST_LARGE_ANSWER_SECONDS = 300.0
 EXTEND_SECONDS = CLAIM_SECONDS / 3  # between two extensions of claims whose questions are not answered yet
 CLAIM_LASTS = timedelta(seconds=CLAIM_SECONDS)
 FLUSH_SECONDS = 0.02
@@ -385,8 +387,12 @@ def _is_claimed(request: Asked, now: datetime) -> bool:
 
 
 def longest_answer(question: Question) -> float:
-    """Return for how many seconds to wait for an answer (longer for applies and comparisons: objects are large)."""
-    return LONGEST_APPLY_SECONDS if isinstance(question, Ensure | Compare) else LONGEST_ANSWER_SECONDS
+    """Return for how many seconds to wait for an answer.
+
+    Longer for applies and comparisons, because objects are large, and for the lists of pods and nodes.
+    """
+    large = isinstance(question, Ensure | Compare | Collect)
+    return LONGEST_LARGE_ANSWER_SECONDS if large else LONGEST_ANSWER_SECONDS
 
 
 def member_of(question: Question) -> str:

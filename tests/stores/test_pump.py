@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from django.db import OperationalError, close_old_connections, connection
 
-from apps.clusters.client import LONGEST_SECONDS
+from apps.clusters.client import LIST_SECONDS, LONGEST_SECONDS
 from apps.members.database import DatabaseHost
 from apps.members.pump import Asked, Pump, longest_answer
 from apps.objects.configuration import configuration
 from apps.objects.store import DjangoStore
 from controlplane.apimachinery.meta import Condition, Ref
 from controlplane.apimachinery.names import WORK_FINALIZER
-from controlplane.clusters.questions import Answer, Discard, Ensure, Observe, Question, Target
+from controlplane.clusters.questions import Answer, Collect, Discard, Ensure, Observe, Question, Target
 from controlplane.controllers.execution import Execution
 from controlplane.controllers.probes import Probes
 from controlplane.engine.decision import Decision
@@ -293,9 +293,10 @@ def _claim_lasts() -> timedelta:
         close_old_connections()
 
 
-def test_only_an_apply_may_take_longer_than_a_claim_lasts() -> None:
+def test_only_an_apply_and_the_lists_of_a_large_member_may_take_longer_than_a_claim_lasts() -> None:
     target = Target("member1", "http://member1")
 
     assert longest_answer(Ensure(target, {}, False)) > 2 * LONGEST_SECONDS  # one request reads, another one applies
+    assert longest_answer(Collect(target, resources=True)) >= LIST_SECONDS
     for question in (Discard(target, {}), Observe("member1", {})):
         assert longest_answer(question) < CLAIM_SECONDS
