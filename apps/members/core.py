@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.controllers.work_status import WorkStatus
 from controlplane.engine.apart import apart
 from controlplane.engine.state import State, Unreadable
+from controlplane.kinds.cluster import Cluster
 from controlplane.settings import MemberSettings
 
 log = logging.getLogger(__name__)
@@ -133,10 +134,9 @@ def pause_after(marked: int, since: float) -> float:
 
 def wanted(state: State) -> dict[Key, Target]:
     """Return what to watch: each kind on each Ready cluster that is called directly, with its endpoint."""
-    listed = state.list(kinds.CLUSTER)
-    keep_clusters({item.metadata.name for item in listed})
-    clusters = {item.metadata.name: item for item in listed if item.ready == "True"}
-    called = [cluster for cluster in clusters.values() if cluster.called_directly]
+    on_members = state.kinds_on_members()
+    listed = _clusters(state, sorted({name for name, _, _ in on_members}))
+    called = [cluster for cluster in listed if cluster.ready == "True" and cluster.called_directly]
     targets: dict[str, Target] = {}
     for part, secrets in apart(called, partial(credentials, state)):
         if isinstance(secrets, Unreadable):
@@ -145,6 +145,24 @@ def wanted(state: State) -> dict[Key, Target]:
             targets |= {one.metadata.name: endpoint_of(one, secrets.get(one.metadata.name)) for one in part}
     return {
         (cluster, api_version, kind): targets[cluster]
-        for cluster, api_version, kind in state.kinds_on_members()
+        for cluster, api_version, kind in on_members
         if cluster in targets
     }
+
+
+def _clusters(state: State, named: Sequence[str]) -> Sequence[Cluster]:
+    """Return all clusters. If one of them cannot be read: those of these names that can be read."""
+    try:
+        listed: Sequence[Cluster] = state.list(kinds.CLUSTER)
+    except Unreadable:
+        parts = apart([Ref(kinds.CLUSTER, "", name) for name in named], state.get)
+        return [cluster for refs, found in parts for cluster in _readable(refs, found)]
+    keep_clusters({item.metadata.name for item in listed})
+    return listed
+
+
+def _readable(refs: Sequence[Ref], found: dict[Ref, Any] | Unreadable) -> Iterable[Cluster]:
+    if not isinstance(found, Unreadable):
+        return found.values()
+    log.error("cluster %s is not watched: %s", ", ".join(ref.name for ref in refs), found)
+    return ()

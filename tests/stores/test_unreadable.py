@@ -18,6 +18,7 @@ from apps.members.database import DatabaseHost
 from apps.members.pump import Pump
 from apps.objects.configuration import configuration
 from apps.objects.store import DjangoStore
+from apps.objects.tables import object_table
 from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref
 from controlplane.clusters.questions import Answer, Question
 from controlplane.controllers.probes import Probes
@@ -25,7 +26,7 @@ from controlplane.engine.controller import Controller
 from controlplane.engine.decision import Decision, Put
 from controlplane.engine.run import Report, World, run_batch
 from controlplane.engine.state import State
-from controlplane.kinds import RESOURCE_BINDING
+from controlplane.kinds import CLUSTER, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.cluster import Cluster, SecretReference
 from controlplane.kinds.rows import Observation
@@ -177,6 +178,19 @@ def test_a_member_whose_credentials_cannot_be_read_keeps_no_other_from_being_obs
 
         assert sorted(store.rows(Observation, "key", members)) == ["member1", "member3"]
         assert pump.claim()[0] == []
+    assert {cluster for cluster, _, _ in wanted(store)} == {"member1", "member3"}
+
+
+def test_a_cluster_that_another_version_wrote_keeps_no_other_from_being_watched() -> None:
+    """It would end the members process, again after each start: no member would be probed or written to any more."""
+    store, names = DjangoStore(), ("member1", "member2", "member3")
+    create(store, *(member(name, "a") for name in names), *(objects.work(f"{name}-work", name) for name in names))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"UPDATE {object_table(CLUSTER).name} SET doc = jsonb_set(doc::jsonb, '{{spec}}', '[]')::text"
+            " WHERE name = 'member2'"
+        )
+
     assert {cluster for cluster, _, _ in wanted(store)} == {"member1", "member3"}
 
 
