@@ -39,6 +39,7 @@ from controlplane.kinds.work import (
     CLEANUP_FAILED,
     DISPATCHING,
     DRIFTED,
+    FINISHED,
     NAMESPACE_USED,
     OBSERVED,
     PUT_BACK,
@@ -391,11 +392,12 @@ def _is_owned(work: Work, binding: Binding | None) -> bool:
 def _is_applied(work: Work) -> bool:
     """Test whether the present spec of the Work has been applied and needs no further request.
 
-    False for a lost object, and for a Namespace that the member had before: its owner may have deleted it since.
+    False for a lost object, and for a Namespace that the member had before: its owner may have deleted it since. True
+    for an object that had finished and is gone, whatever the spec is now.
     """
     applied = condition(work.status.conditions, APPLIED)
-    if applied is not None and applied.reason == NAMESPACE_USED:
-        return False
+    if applied is not None and applied.reason in (NAMESPACE_USED, FINISHED):
+        return applied.reason == FINISHED
     return applied is not None and applied.status == "True" and applied.observed_generation == work.metadata.generation
 
 

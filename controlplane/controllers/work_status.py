@@ -27,6 +27,7 @@ from controlplane.kinds.work import (
     CHANGE_REPORTED,
     CLEANUP_FAILED,
     DRIFTED,
+    FINISHED,
     NAMESPACE_USED,
     OBJECT_CHANGED,
     REMOVED,
@@ -127,12 +128,21 @@ class WorkStatus(MemberController):
         )
 
     def _vanished(self, work: Work, applied: Condition, *, now: datetime) -> Decision:
-        """Return a Work whose object disappeared: it is applied again, or its removal has ended."""
+        """Return a Work whose object disappeared: it is applied again, or had finished, or its removal has ended."""
         if work.metadata.deletion_timestamp is not None:
             new_applied = Condition(APPLIED, "False", REMOVED, "The object is no longer on the member.")
             return _without_object(work, new_applied, now=now)
         if applied.status != "True":
             return NOTHING
+        if _has_finished(work):
+            message = "The object had finished. The member does not have it any more, and it is not applied again."
+            done = Condition(APPLIED, "True", FINISHED, message, None, applied.observed_generation)
+            conditions = with_condition(work.status.conditions, done, now=now)
+            if is_changed(work):
+                gone = Condition(DRIFTED, "False", CHANGE_GONE, "The object is no longer on the member.")
+                conditions = with_condition(conditions, gone, now=now)
+            kept = work.with_status(conditions=conditions)
+            return NOTHING if kept is work else Decision(changes=(Put(kept, work),), reason=FINISHED)
         retained = Condition(RETAINED, "False", OBJECT_LOST, "The member does not keep the object.")
         unretained = work.with_status(conditions=with_condition(work.status.conditions, retained, now=now))
         message = "The object is no longer on the member; it is applied again"
@@ -146,6 +156,18 @@ class WorkStatus(MemberController):
             conditions=with_condition(unretained.status.conditions, new_applied, now=now), manifest_statuses=()
         )
         return Decision(changes=(Put(changed, work),), events=(event,), reason=OBJECT_LOST)
+
+
+def _has_finished(work: Work) -> bool:
+    """Test whether the object of a Work reported last that it has finished, so that it would run a second time.
+
+    A failed Pod is no such object: nothing else than this control plane replaces it.
+    """
+    final = interpret.interpreter_for(work.manifest.get("apiVersion", ""), work.manifest.get("kind", "")).final
+    statuses = (reported.status for reported in work.status.manifest_statuses)
+    return final is not None and any(
+        status is not None and final(status) and status.get("phase") != "Failed" for status in statuses
+    )
 
 
 def _is_being_put_back(work: Work, settings: Settings, *, now: datetime) -> bool:

@@ -62,6 +62,8 @@ APPLIED_FAILED, CLEANUP_FAILED, REPLICAS_KEPT = "AppliedFailed", "CleanupFailed"
 REMOVING, REMOVED = "Removing", "Removed"
 # Reason of Applied=True: the Namespace existed on the member before. It is used, but neither changed nor deleted.
 NAMESPACE_USED = "NamespaceUsed"
+# Reason of Applied=True: the object had finished, as a complete Job, before it disappeared from the member.
+FINISHED = "Finished"
 OBSERVED = "Observed"  # Applied is Unknown: the member is compared and not written to [observed-clusters]
 
 
