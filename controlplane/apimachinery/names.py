@@ -105,6 +105,10 @@ RECEIVED_ANNOTATION: Final = "failover.lifeboat.io/received-at"
 
 BINDING_ANNOTATION: Final = "work.lifeboat.io/binding"
 LEFTOVER_ANNOTATION: Final = "work.lifeboat.io/leftover"
+HELD_ANNOTATION: Final = "work.lifeboat.io/removal-held"
+"""On a Work of a Pull cluster that is being deleted: its agent waits with the removal
+(controlplane/controllers/execution.py)."""
+
 LEFT_COPIES_ANNOTATION: Final = "work.lifeboat.io/left-copies"
 """On a Namespace of a member: copies of deleted templates were left in it, so it is left as well."""
 """On a Work: its copy was released while its cluster could not be reached (controlplane/eviction/leftovers.py)."""

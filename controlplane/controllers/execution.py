@@ -13,6 +13,7 @@ from controlplane.apimachinery.meta import Condition, Ref, Struct, condition, wi
 from controlplane.apimachinery.names import (
     CONFLICT_RESOLUTION_ANNOTATION,
     DRIFT_ANNOTATION,
+    HELD_ANNOTATION,
     WORK_FINALIZER,
     cluster_of_execution_namespace,
 )
@@ -93,6 +94,12 @@ class ExecutionSnapshot(Struct, frozen=True):
         )
 
     @property
+    def by_agent(self) -> bool:
+        """Test whether an agent carries out a removal, now or when its cluster is back."""
+        cluster = self.cluster
+        return cluster is not None and cluster.spec.sync_mode == PULL and (self.alive or not cluster.terminating)
+
+    @property
     def keeps(self) -> int:
         """Return how many replicas stay for now although the Work asks for fewer. 0: it gets what it asks for."""
         return 0 if self.late is None else self.late.keeps
@@ -109,13 +116,13 @@ def _work_changed(old: Work | None, new: Work | None) -> Iterator[Ref]:
     """A Work is due when its spec changed, or when its object disappeared from the member or was changed there."""
     if new is None:
         return
-    edited = old is None or old.metadata.generation != new.metadata.generation or _drift_asked(old) != _drift_asked(new)
+    edited = old is None or old.metadata.generation != new.metadata.generation or _asked(old) != _asked(new)
     if edited or _has_vanished(new) != _has_vanished(old) or is_changed(new) != is_changed(old):
         yield new.ref
 
 
-def _drift_asked(work: Work) -> str | None:
-    return work.metadata.annotations.get(DRIFT_ANNOTATION)
+def _asked(work: Work) -> tuple[str | None, ...]:
+    return tuple(work.metadata.annotations.get(name) for name in (DRIFT_ANNOTATION, HELD_ANNOTATION))
 
 
 def _has_vanished(work: Work | None) -> bool:
@@ -125,9 +132,14 @@ def _has_vanished(work: Work | None) -> bool:
 
 
 def _cluster_changed(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
-    """All Works of a cluster are due when it becomes Ready, is unjoined, or is reached in another way."""
+    """All Works of a cluster are due when it becomes Ready, is unjoined, or is reached in another way.
+
+    Those of a Pull cluster also when it is not Ready any more: removals are held then.
+    """
     before, after = old or Cluster("", ""), new or Cluster("", "")
-    ready_changed = before.ready != after.ready and (after.ready == "True" or after.terminating)
+    ready_changed = before.ready != after.ready and (
+        after.ready == "True" or after.terminating or after.spec.sync_mode == PULL
+    )
     if (
         new is None
         or ready_changed
@@ -182,7 +194,9 @@ class Execution(MemberController):
         Watch(kinds.WORK, _work_changed),
         Watch(kinds.CLUSTER, _cluster_changed, fan_out=True),
     )
-    owns: ClassVar[Ownership] = Ownership({kinds.WORK: ("status.conditions", "metadata.finalizers")})
+    owns: ClassVar[Ownership] = Ownership(
+        {kinds.WORK: ("status.conditions", "metadata.finalizers", "metadata.annotations")}
+    )
     batch: ClassVar[int] = 200
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[ExecutionSnapshot | None]:
@@ -210,7 +224,7 @@ class Execution(MemberController):
             return None
         target = endpoint_of(cluster, snapshot.secret)
         if work.metadata.deletion_timestamp is not None:
-            if WORK_FINALIZER not in work.metadata.finalizers or cluster.observed:
+            if WORK_FINALIZER not in work.metadata.finalizers or cluster.observed or _is_held(work):
                 return None
             if snapshot.late is not None and (snapshot.late.wanted or not snapshot.late.may_go):
                 return None
@@ -278,8 +292,14 @@ class Execution(MemberController):
             return _without_finalizer(work, "WorkReleased")  # the object stays as it is
         if snapshot.late is not None and snapshot.late.wanted:
             return _without_finalizer(work, "WorkWantedAgain")  # the object stays, and the next Work takes it over
-        if snapshot.late is not None and not snapshot.late.may_go:
-            return Decision(wake_at=now + _retry_delay(work, now=now))
+        waits = snapshot.late is not None and not snapshot.late.may_go
+        again = now + _retry_delay(work, now=now) if waits else None
+        if snapshot.by_agent:
+            held = waits or not snapshot.alive
+            if held != _is_held(work):
+                return replace(_with_hold(work, held=held), wake_at=again)
+        if waits:
+            return Decision(wake_at=again)
         if answer is not None and answer.code == STILL_REMOVING:
             return self._still_removing(work, answer, now=now)
         gone_with_cluster = snapshot.cluster is None or (not snapshot.alive and snapshot.cluster.terminating)
@@ -387,6 +407,21 @@ def _namespace_used(work: Work, *, now: datetime) -> Decision:
 
 def _is_owned(work: Work, binding: Binding | None) -> bool:
     return binding is not None and works.is_of(work, binding)
+
+
+def _is_held(work: Work) -> bool:
+    return HELD_ANNOTATION in work.metadata.annotations
+
+
+def _with_hold(work: Work, *, held: bool) -> Decision:
+    """Let the agent of a Pull cluster wait with a removal, or no longer.
+
+    An agent that comes back would carry out at once what was decided before its outage: it does not know whether the
+    other copies are healthy [returning-copies]. While its cluster is not Ready, removals are held for that reason.
+    """
+    rest = {name: value for name, value in work.metadata.annotations.items() if name != HELD_ANNOTATION}
+    marked = work.with_meta(annotations=rest | ({HELD_ANNOTATION: "true"} if held else {}))
+    return Decision(changes=(Put(marked, work),), reason="RemovalHeld" if held else "RemovalReleased")
 
 
 def _is_applied(work: Work) -> bool:

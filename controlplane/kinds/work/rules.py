@@ -9,6 +9,7 @@ from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.errors import Cause
 from controlplane.apimachinery.names import (
     BINDING_ANNOTATION,
+    HELD_ANNOTATION,
     LEFTOVER_ANNOTATION,
     REDUCED_ANNOTATION,
     WORK_FINALIZER,
@@ -62,7 +63,7 @@ def validate(new: Work, old: Work | None, settings: Settings) -> list[Cause]:
 def _reserved(new: Work, old: Work | None) -> Iterator[Cause]:
     """Yield the causes if a write changes the annotations that controllers use to manage the Work."""
     before = {} if old is None else old.metadata.annotations
-    for name in (BINDING_ANNOTATION, LEFTOVER_ANNOTATION, REDUCED_ANNOTATION):
+    for name in (BINDING_ANNOTATION, HELD_ANNOTATION, LEFTOVER_ANNOTATION, REDUCED_ANNOTATION):
         if new.metadata.annotations.get(name) != before.get(name):
             yield forbidden(f"metadata.annotations[{name}]", "is written by Lifeboat only; leave it unchanged")
 
