@@ -112,7 +112,8 @@ class Dependencies(Controller):
             BINDINGS,
             (
                 *("create", "delete", "metadata.labels", "metadata.annotations"),
-                *("spec.required_by", "spec.conflict_resolution", "spec.preserve_resources_on_deletion"),
+                *("spec.required_by", "spec.replicas", "spec.replica_requirements"),
+                *("spec.conflict_resolution", "spec.preserve_resources_on_deletion"),
             ),
         )
     )

@@ -1,7 +1,8 @@
 """Attached bindings: the objects that a workload depends on are propagated to the clusters of the workload
 [dependency-propagation].
 
-An attached binding lists the bindings that need it in `spec.requiredBy`, with their clusters.
+An attached binding lists the bindings that need it in `spec.requiredBy`, with their clusters. It has no replicas: an
+object that is a workload itself keeps those of its template on each cluster.
 """
 
 from __future__ import annotations
@@ -138,13 +139,15 @@ def agreed(parents: Iterable[Binding]) -> Policy | None:
 
 
 def treated(attached: Binding, policy: Policy | None) -> Binding:
-    """Return an attached binding with this policy, and its conflict as an annotation.
+    """Return an attached binding with this policy and without replicas, and its conflict as an annotation.
 
     A binding with a PropagationPolicy of its own keeps that, and has no annotation.
     """
     if policy is None or attached.spec.placement is not None:
         return _with_conflict(attached, "")
     return _with_conflict(attached, policy.conflict).with_spec(
+        replicas=0,
+        replica_requirements=None,
         conflict_resolution=policy.conflict_resolution,
         preserve_resources_on_deletion=policy.preserve_resources_on_deletion,
     )
@@ -175,7 +178,6 @@ def created(template: Template, parent: Binding, *, now: datetime) -> Binding:
     namespaced = bool(place.namespace)
     uid = child_uid(place.uid, "binding", ref.name)
     label = RESOURCE_BINDING_ID_LABEL if namespaced else CLUSTER_RESOURCE_BINDING_ID_LABEL
-    replicas, requirements = bindings.demand(template)
     made = Binding(
         api_version=bindings.API_VERSION,
         kind=bindings.NAMESPACED if namespaced else bindings.CLUSTER_SCOPED,
@@ -192,8 +194,6 @@ def created(template: Template, parent: Binding, *, now: datetime) -> Binding:
             resource=ObjectReference(
                 template.api_version, template.kind, place.name, place.namespace, place.uid, place.resource_version
             ),
-            replicas=replicas,
-            replica_requirements=requirements,
             conflict_resolution=parent.spec.conflict_resolution,
             preserve_resources_on_deletion=parent.spec.preserve_resources_on_deletion,
         ),

@@ -78,16 +78,17 @@ class Rendering(Struct, frozen=True):
 
 def targets(binding: Binding) -> Iterator[TargetCluster]:
     """Yield the clusters that get a copy: the targets of the binding, then the clusters of the bindings that need
-    it."""
+    it. An attached binding, which has no placement, has its own replicas there and not theirs."""
     seen = set()
     for target in binding.spec.clusters:
         seen.add(target.name)
         yield target
+    is_attached = binding.spec.placement is None
     for parent in binding.spec.required_by:
         for target in parent.clusters:
             if target.name not in seen:
                 seen.add(target.name)
-                yield target
+                yield TargetCluster(target.name, binding.spec.replicas) if is_attached else target
 
 
 def rendering(binding: Binding, template: Template) -> Rendering:

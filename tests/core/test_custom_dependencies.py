@@ -7,7 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from controlplane import kinds
+from controlplane.eviction import leftovers
 from controlplane.interpret import INTERPRETERS, Dependency
+from controlplane.kinds.binding import AggregatedStatusItem, ReplicaRequirements
 from controlplane.kinds.interpreter_customization import (
     CustomizationRules,
     CustomizationSpec,
@@ -15,15 +18,21 @@ from controlplane.kinds.interpreter_customization import (
     InterpreterCustomization,
     LuaRule,
 )
+from controlplane.kinds.policy import ResourceSelector
 from controlplane.kinds.template import Template
+from controlplane.kinds.work import Work
 from controlplane.propagation import attached_bindings
 from tests.builders.bare import meta
+from tests.builders.objects import policy
 from tests.builders.templates import config_map, deployment, template
+from tests.core.propagation_story import MEMBERS, Story
 from tests.core.test_customized import webhook
 from tests.core.test_dependencies import placed, story_of
 
 BY_NAME = Dependency("networking.k8s.io/v1", "NetworkPolicy", "default", "closed")
 BY_LABEL = Dependency("v1", "ConfigMap", "default", "", {"matchLabels": {"for": "web"}})
+DATABASE = deployment("db", replicas=3)
+OF_DATABASE = Dependency("apps/v1", "Deployment", "default", "db")
 NETWORK_POLICY = template("NetworkPolicy", "closed", version="networking.k8s.io/v1", spec={"podSelector": {}})
 ANNOTATION = "example.io/needs"
 FOLLOWS = {"web-deployment": {"member1"}}
@@ -31,7 +40,7 @@ FOLLOWS = {"web-deployment": {"member1"}}
 
 def _needed(workload: Template) -> list[Dependency]:
     """Answer as a rule that reads which objects a Deployment needs from an annotation of it."""
-    found = {"name": BY_NAME, "label": BY_LABEL}
+    found = {"name": BY_NAME, "label": BY_LABEL, "database": OF_DATABASE}
     return [found[each] for each in workload.metadata.annotations.get(ANNOTATION, "").split(",") if each]
 
 
@@ -94,3 +103,59 @@ def test_a_webhook_may_name_objects_as_well(operation: str, any_of_them: bool) -
     INTERPRETERS.set_rules([], [("hooks", webhook(operation))])
 
     assert INTERPRETERS.any_for_dependencies is any_of_them
+
+
+def _copies(story: Story, name: str) -> dict[str, Work]:
+    """Return the Works of a Deployment, by cluster."""
+    found = [work for work in story.store.list(kinds.WORK) if work.manifest["metadata"]["name"] == name]
+    return {work.cluster: work for work in found}
+
+
+def _database_story(web: Template) -> Story:
+    only_web = policy("web", ResourceSelector("apps/v1", "Deployment", name="web"), propagate_deps=True)
+    return Story(*MEMBERS, only_web, web, DATABASE)
+
+
+@pytest.mark.parametrize("replicas", [0, 1, 5])
+def test_a_workload_that_another_one_needs_has_its_own_replicas_on_each_cluster(replicas: int) -> None:
+    """The replicas on a cluster are those of the workload that needs it, which may even have none."""
+    web = deployment(annotations={ANNOTATION: "database"})
+    story = _database_story(web)
+    story.place(web, member1=replicas, member2=2)
+
+    copies = _copies(story, "db")
+    assert {name: work.manifest["spec"]["replicas"] for name, work in copies.items()} == {"member1": 3, "member2": 3}
+
+    stored = story.template(DATABASE)
+    story.edit(stored.with_content({**stored.content, "spec": {**stored.spec, "replicas": 4}}))
+    assert {work.manifest["spec"]["replicas"] for work in _copies(story, "db").values()} == {4}
+
+
+def test_a_binding_of_an_earlier_version_with_replicas_of_its_own_gives_them_up() -> None:
+    web = deployment(annotations={ANNOTATION: "database"})
+    story = _database_story(web)
+    story.place(web, member1=1)
+    attached = story.binding(DATABASE)
+    assert attached is not None
+
+    story.edit(attached.with_spec(replicas=3, replica_requirements=ReplicaRequirements()))
+    story.place(web, member1=1, member2=1)
+
+    attached = story.binding(DATABASE)
+    assert attached is not None
+    assert not attached.workload
+    assert {work.manifest["spec"]["replicas"] for work in _copies(story, "db").values()} == {3}
+
+
+def test_the_copy_of_a_needed_workload_goes_although_fewer_replicas_are_ready_than_its_user_has() -> None:
+    """The copy on a cluster that is back may be removed once the other copies are healthy."""
+    web = deployment(annotations={ANNOTATION: "database"})
+    story = _database_story(web)
+    story.place(web, member1=5)
+    attached = story.binding(DATABASE)
+    assert attached is not None
+    item = AggregatedStatusItem("member1", {"readyReplicas": 3}, applied=True, health="Healthy")
+    reported = attached.with_status(aggregated_status=(item,))
+
+    clusters = {member.metadata.name: member for member in MEMBERS}
+    assert leftovers.may_be_removed(reported, "member2", clusters)
