@@ -14,6 +14,7 @@ import msgspec
 
 from controlplane import interpret
 from controlplane.apimachinery.base64 import decoded
+from controlplane.interpret import retain
 
 FIELD_MANAGER = "lifeboat"
 NOT_OURS = "NotOurs"  # reason of an answer: an object of that name exists and is not managed by this control plane
@@ -88,7 +89,12 @@ def retaining(manifest: dict[str, Any], held: dict[str, Any]) -> dict[str, Any]:
 
 
 def _retains(manifest: dict[str, Any]) -> Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] | None:
-    return interpret.interpreter_for(manifest.get("apiVersion", ""), manifest.get("kind", "")).retain
+    """Return the rule for the fields that a member itself sets; None: there are none.
+
+    An object of a kind without a rule keeps its replicas if its label leaves them to the member [scaled-workloads].
+    """
+    rule = interpret.interpreter_for(manifest.get("apiVersion", ""), manifest.get("kind", "")).retain
+    return retain.replicas if rule is None and retain.leaves_replicas(manifest) else rule
 
 
 class Ensure(msgspec.Struct, frozen=True, gc=False):

@@ -12,11 +12,16 @@ _TOKEN_SECRET = "kubernetes.io/service-account-token"
 _ACCOUNT_UID_ANNOTATION = "kubernetes.io/service-account.uid"
 
 
+def leaves_replicas(doc: Document) -> bool:
+    """Test whether the label of a workload leaves its number of replicas to the member [scaled-workloads]."""
+    labels = (doc.get("metadata") or {}).get("labels") or {}
+    return bool(labels.get(RETAIN_REPLICAS_LABEL) == RETAIN_REPLICAS_LABEL_VALUE)
+
+
 def replicas(desired: Document, observed: Document) -> Document:
     """Return the desired object with the member's replica count, if its label hands scaling over to the member."""
-    labels = (desired.get("metadata") or {}).get("labels") or {}
     present = _spec(observed).get("replicas")
-    if labels.get(RETAIN_REPLICAS_LABEL) != RETAIN_REPLICAS_LABEL_VALUE or present is None:
+    if not leaves_replicas(desired) or present is None:
         return desired
     return with_spec(desired, replicas=present)
 

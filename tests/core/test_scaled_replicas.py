@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.apimachinery.names import RETAIN_REPLICAS_LABEL, SCALED_BY_ANNOTATION
+from controlplane.clusters.questions import Ensure, Target
 from controlplane.controllers.deployment_replicas_syncer import DeploymentReplicasSyncer
 from controlplane.controllers.hpa_scale_target_marker import HpaScaleTargetMarker
 from controlplane.engine import run
@@ -193,3 +194,35 @@ def test_what_a_cluster_out_of_reach_reported_last_changes_nothing() -> None:
     story.edit(found.with_status(aggregated_status=items))
 
     assert story.wanted() == 2
+
+
+def _held_by(kind: tuple[str, str], labels: dict[str, str]) -> tuple[Ensure, dict[str, Any]]:
+    """Return an update of a workload to 2 replicas, and what the member has: 5 replicas."""
+    api_version, name = kind
+    metadata = {"name": "db", "namespace": "default", "labels": labels}
+    wanted = {"apiVersion": api_version, "kind": name, "metadata": metadata, "spec": {"replicas": 2, "paused": False}}
+    return Ensure(Target("member1", "https://member1"), wanted, True), {**wanted, "spec": {"replicas": 5}}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        ("apps/v1", "Deployment"),
+        ("apps/v1", "StatefulSet"),
+        ("apps.kruise.io/v1alpha1", "CloneSet"),
+        ("example.io/v1", "Database"),
+    ],
+)
+def test_the_label_lets_a_member_keep_the_replicas_of_a_workload_of_any_kind(kind: tuple[str, str]) -> None:
+    marked, held = _held_by(kind, {RETAIN_REPLICAS_LABEL: "true"})
+    plain, _ = _held_by(kind, {})
+
+    assert marked.looks_first
+    assert marked.over(held)["spec"] == {"replicas": 5, "paused": False}
+    assert plain.over(held)["spec"] == {"replicas": 2, "paused": False}
+
+
+def test_only_an_object_with_the_label_is_read_before_it_is_written() -> None:
+    plain, _ = _held_by(("apps/v1", "StatefulSet"), {})
+
+    assert not plain.looks_first
