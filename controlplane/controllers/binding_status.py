@@ -14,6 +14,7 @@ from controlplane.engine.controller import Controller, Ownership, cursor_after, 
 from controlplane.engine.decision import NOTHING, Decision, Event, Put
 from controlplane.engine.state import State, Watch
 from controlplane.eviction.leftovers import is_leftover
+from controlplane.interpret.retain import leaves_replicas
 from controlplane.kinds.binding import FULLY_APPLIED, Binding
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.work import Work
@@ -30,7 +31,8 @@ class BindingStatusSnapshot(Struct, frozen=True):
 
 
 def _work_changed(old: Work | None, new: Work | None) -> Iterator[Ref]:
-    """The binding of a Work is due when a member reported, the Work was deleted, or its leftover mark changed.
+    """The binding of a Work is due when a member reported, the Work was deleted, or its leftover mark changed, or the
+    label that leaves replicas to the member.
 
     A new Work has no report yet.
     """
@@ -41,7 +43,7 @@ def _work_changed(old: Work | None, new: Work | None) -> Iterator[Ref]:
 
 def _reported(work: Work) -> tuple[Any, ...]:
     """Return the parts of a Work that decide what it adds to the status of its binding."""
-    return work.status, work.metadata.deletion_timestamp, is_leftover(work)
+    return work.status, work.metadata.deletion_timestamp, is_leftover(work), leaves_replicas(work.manifest)
 
 
 def _binding_changed(old: Binding | None, new: Binding | None) -> Iterator[Ref]:

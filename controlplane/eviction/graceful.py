@@ -247,8 +247,9 @@ def unhealthy_reason(
     if item is None or item.health != HEALTHY:
         return f"{target.name}: health is {item.health if item and item.health else 'not reported'}"
     ready = (item.status or {}).get("readyReplicas")
-    if isinstance(ready, int) and ready < target.replicas:
-        return f"{target.name}: {ready} of {target.replicas} replicas are ready"
+    wanted = min(target.replicas, 1) if item.scaled_by_member else target.replicas
+    if isinstance(ready, int) and ready < wanted:
+        return f"{target.name}: {ready} of {wanted} replicas are ready"
     if clusters is None:
         return ""
     state = clusters.get(target.name)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition, condition
 from controlplane.apimachinery.names import cluster_of_execution_namespace
+from controlplane.interpret.retain import leaves_replicas
 from controlplane.kinds.binding import FULLY_APPLIED, UNKNOWN, AggregatedStatusItem, Binding
 from controlplane.kinds.work import APPLIED, ManifestStatus, ResourceIdentifier, Work
 
@@ -95,7 +96,13 @@ def _item(work: Work) -> AggregatedStatusItem:
     reported = _status(work)
     if reported is None:
         return AggregatedStatusItem(cluster_name=cluster, applied=True, health=UNKNOWN)
-    return AggregatedStatusItem(cluster_name=cluster, status=reported.status, applied=True, health=reported.health)
+    return AggregatedStatusItem(
+        cluster_name=cluster,
+        status=reported.status,
+        applied=True,
+        health=reported.health,
+        scaled_by_member=leaves_replicas(work.manifest),
+    )
 
 
 def _status(work: Work) -> ManifestStatus | None:

@@ -13,8 +13,11 @@ from controlplane.clusters.questions import Ensure, Target
 from controlplane.controllers.deployment_replicas_syncer import DeploymentReplicasSyncer
 from controlplane.controllers.hpa_scale_target_marker import HpaScaleTargetMarker
 from controlplane.engine import run
-from controlplane.kinds.policy import Placement, ResourceSelector
+from controlplane.eviction.graceful import ClusterState, assess_tasks
+from controlplane.kinds.binding import GracefulEvictionTask
+from controlplane.kinds.policy import GRACEFULLY, Placement, ResourceSelector
 from controlplane.kinds.template import Template
+from controlplane.settings import Settings
 from tests.builders.objects import START, policy
 from tests.builders.templates import deployment
 from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS, Story
@@ -226,3 +229,22 @@ def test_only_an_object_with_the_label_is_read_before_it_is_written() -> None:
     plain, _ = _held_by(("apps/v1", "StatefulSet"), {})
 
     assert not plain.looks_first
+
+
+@pytest.mark.parametrize(("labels", "ready", "ends"), [(True, 1, True), (True, 0, False), (False, 1, False)])
+def test_an_eviction_ends_although_a_target_has_as_few_replicas_as_its_autoscaler_wants(
+    labels: bool, ready: int, ends: bool
+) -> None:
+    """Fewer ready replicas than the template has are as many as the member asks for, if that decides."""
+    web = deployment(labels={RETAIN_REPLICAS_LABEL: "true"} if labels else {})
+    story = Story(*MEMBERS, policy("all"), web)
+    story.place(web, (GracefulEvictionTask("member1", GRACEFULLY, creation_timestamp=START),), member2=3)
+    story.report("member2", readyReplicas=ready)
+    reported = story.binding(web)
+    assert reported is not None
+    binding = reported.with_status(scheduler_observed_generation=reported.metadata.generation)
+
+    clusters = {"member1": ClusterState(False, True), "member2": ClusterState(True, False)}
+    found = assess_tasks(binding, Settings(), clusters=clusters, now=START)
+
+    assert ([gone.task.from_cluster for gone in found.cleared] == ["member1"]) is ends

@@ -195,7 +195,8 @@ class AggregatedStatusItem(Struct, frozen=True):
     """The status that a member reported of its copy.
 
     While the cluster cannot be reached, `status` and `applied` are the last reported values, `health` is Unknown and
-    `last_known_health` is the last reported health.
+    `last_known_health` is the last reported health. `scaled_by_member`: the label of the copy leaves its number of
+    replicas to the member [scaled-workloads].
     """
 
     cluster_name: str
@@ -205,6 +206,7 @@ class AggregatedStatusItem(Struct, frozen=True):
     health: str = ""
     last_known_health: str = ""
     out_of_reach_since: datetime | None = None
+    scaled_by_member: bool = False
 
     @property
     def reported_health(self) -> str:

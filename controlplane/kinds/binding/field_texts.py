@@ -113,5 +113,6 @@ applied_message: Why the manifest was not applied.
 health: Healthy, Unhealthy or Unknown. Unknown while the cluster cannot be reached.
 last_known_health: Health that was last reported while the cluster could be reached.
 out_of_reach_since: Since when the cluster cannot be reached. Unset: it can be reached.
+scaled_by_member: Whether the member decides how many replicas the copy has, because of its label.
 """,
 }
