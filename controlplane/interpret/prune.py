@@ -35,18 +35,24 @@ def without_own_metadata(doc: Document) -> Document:
 
 
 def job(doc: Document) -> Document:
-    """Return a Job without the selector and labels that its controller generated, and without ttlSecondsAfterFinished.
+    """Return a Job without its time to live, and without the selector and labels that its controller generated.
 
-    A selector that the user chose (manualSelector) is kept. The time to live is removed because a copy that a member
-    deleted after this time would be created again.
+    A selector that the user chose (manualSelector) is kept.
     """
-    spec = {name: value for name, value in (doc.get("spec") or {}).items() if name != "ttlSecondsAfterFinished"}
+    doc = without_time_to_live(doc)
+    spec = dict(doc["spec"])
     if not spec.get("manualSelector"):
         selector, template = spec.get("selector"), spec.get("template")
         if isinstance(selector, dict):
             spec["selector"] = _without(selector, "matchLabels", _JOB_SELECTORS)
         if isinstance(template, dict) and isinstance(template.get("metadata"), dict):
             spec["template"] = {**template, "metadata": _without(template["metadata"], "labels", _JOB_LABELS)}
+    return {**doc, "spec": spec}
+
+
+def without_time_to_live(doc: Document) -> Document:
+    """Return a Job without ttlSecondsAfterFinished: a copy that a member deleted after it would be created again."""
+    spec = {name: value for name, value in (doc.get("spec") or {}).items() if name != "ttlSecondsAfterFinished"}
     return {**doc, "spec": spec}
 
 

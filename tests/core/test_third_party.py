@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from controlplane import interpret
 from controlplane.apimachinery.quantities import Quantity
 from controlplane.interpret.thirdparty import THIRD_PARTY
-from controlplane.kinds.binding import AggregatedStatusItem
+from controlplane.kinds.binding import AggregatedStatusItem, TargetCluster
 from controlplane.kinds.template import Template
-from controlplane.propagation import bindings
+from controlplane.propagation import bindings, works
 from tests.builders.objects import START, policy
 
 Document = dict[str, Any]
@@ -157,3 +157,20 @@ def test_components_replace_replicas_on_a_binding_where_the_gate_is_on() -> None
     assert with_gate.replicas == 0
     assert with_gate.replica_requirements is None
     assert without.components == ()
+
+
+def test_a_member_keeps_a_finished_volcano_job_so_that_it_does_not_run_again() -> None:
+    """A member deletes the job after its time to live. Then it would be created once more."""
+    template = Template.fold(
+        {
+            "apiVersion": "batch.volcano.sh/v1alpha1",
+            "kind": "Job",
+            "metadata": {"name": "train", "namespace": "default", "uid": "uid-train"},
+            "spec": {"ttlSecondsAfterFinished": 60, "minAvailable": 1},
+        }
+    )
+    binding = bindings.create(template, policy(), gates={}, now=START)
+
+    copy = works.render(works.rendering(binding, template), TargetCluster("member1", 0), now=START)
+
+    assert copy.manifest["spec"] == {"minAvailable": 1}

@@ -6,6 +6,7 @@ import re
 from datetime import datetime
 from typing import Any
 
+from controlplane.interpret import prune
 from controlplane.interpret.interpreter import Document, Interpreter
 from controlplane.interpret.thirdparty import pods
 from controlplane.interpret.thirdparty.fields import (
@@ -128,6 +129,7 @@ def _seconds(duration: Any) -> float:
 
 
 JOB = Interpreter(
+    prune=prune.without_time_to_live,
     components=components,
     healthy=lambda doc: at(doc, "status", "state", "phase") in _WORKING,
     aggregate=aggregate,
