@@ -60,7 +60,8 @@ class Rendering(Struct, frozen=True):
     """The part of the Works of a binding that is the same for all clusters, computed once.
 
     `own_labels` and `own_annotations` are those that this control plane adds to each manifest. `labels` and
-    `annotations` are all those of a copy that no override policy changes.
+    `annotations` are all those of a copy that no override policy changes. `revise` is None if no copy gets a number of
+    replicas of its own, as of a workload with components.
     """
 
     binding: Binding
@@ -118,7 +119,7 @@ def rendering(binding: Binding, template: Template) -> Rendering:
         work_labels=link_labels,
         work_annotations={**link_annotations, BINDING_ANNOTATION: str(binding.ref), **conflict}
         | ({DRIFT_ANNOTATION: drift} if drift else {}),
-        revise=knows.revise if binding.workload else None,
+        revise=knows.revise if binding.workload and not binding.spec.components else None,
     )
 
 

@@ -12,10 +12,12 @@ from msgspec.structs import replace
 from controlplane import interpret
 from controlplane.apimachinery.quantities import Quantity
 from controlplane.interpret.thirdparty import THIRD_PARTY
-from controlplane.kinds.binding import AggregatedStatusItem, TargetCluster
+from controlplane.kinds.binding import AggregatedStatusItem, Component, TargetCluster
+from controlplane.kinds.policy import Placement
 from controlplane.kinds.template import Template
 from controlplane.propagation import bindings, works
 from tests.builders.objects import START, policy
+from tests.builders.templates import deployment
 
 Document = dict[str, Any]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -174,3 +176,19 @@ def test_a_member_keeps_a_finished_volcano_job_so_that_it_does_not_run_again() -
     copy = works.render(works.rendering(binding, template), TargetCluster("member1", 0), now=START)
 
     assert copy.manifest["spec"] == {"minAvailable": 1}
+
+
+def test_a_copy_of_a_workload_with_components_keeps_the_replicas_of_its_template(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The number of replicas of the binding says nothing then: it is 0."""
+    web = deployment(replicas=3)
+    native = interpret.interpreter_for(web.api_version, web.kind)
+    in_parts = replace(native, components=lambda doc: (Component("web", 2), Component("cache", 1)))
+    monkeypatch.setitem(interpret.INTERPRETERS._of, (web.api_version, web.kind), in_parts)
+    binding = bindings.create(web, policy(placement=Placement()), gates=GATES, now=START)
+
+    copy = works.render(works.rendering(binding, web), TargetCluster("member1", 0), now=START)
+
+    assert (binding.spec.replicas, len(binding.spec.components)) == (0, 2)
+    assert copy.manifest["spec"]["replicas"] == 3
