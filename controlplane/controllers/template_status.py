@@ -108,15 +108,23 @@ def _complete(template: Template, status: dict[str, Any]) -> dict[str, Any]:
 
 
 def _document(template: Template) -> dict[str, Any]:
-    """Return the parts of a template that the rules of kinds read."""
+    """Return a template as the rules of kinds read it.
+
+    It has no metadata that each write changes, because an answer of a script or webhook counts until then.
+    """
+    metadata = template.metadata
     return {
         "apiVersion": template.api_version,
         "kind": template.kind,
         "metadata": {
-            "name": template.metadata.name,
-            "namespace": template.metadata.namespace,
-            "generation": template.metadata.generation,
+            "name": metadata.name,
+            "namespace": metadata.namespace,
+            "uid": metadata.uid,
+            "generation": metadata.generation,
+            "labels": metadata.labels,
+            "annotations": metadata.annotations,
         },
+        **template.content,
         "spec": template.spec,
         "status": template.status,
     }

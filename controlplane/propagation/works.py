@@ -66,7 +66,7 @@ class Rendering(Struct, frozen=True):
 
     binding: Binding
     name: str
-    manifest: Document  # of the template, pruned, without labels and annotations
+    manifest: Document  # of the template, pruned
     metadata: ObjectMeta  # of the template
     own_labels: dict[str, str]
     own_annotations: dict[str, str]
@@ -384,16 +384,21 @@ def preserved_labels(binding: Binding, cluster: str) -> Mapping[str, str]:
 
 
 def _pruned(template: Template, knows: interpret.Interpreter) -> tuple[Document, ObjectMeta]:
-    """Return the manifest of a template for members, without labels and annotations, and its metadata with those of
-    them that members get."""
+    """Return the manifest of a template for members, and its metadata with those labels and annotations that members
+    get."""
     place = template.metadata
-    names = {"name": place.name, **({"namespace": place.namespace} if place.namespace else {})}
-    doc = {"apiVersion": template.api_version, "kind": template.kind, "metadata": names, **template.content}
+    metadata = {
+        "name": place.name,
+        **({"namespace": place.namespace} if place.namespace else {}),
+        "labels": place.labels,
+        "annotations": place.annotations,
+    }
+    doc = {"apiVersion": template.api_version, "kind": template.kind, "metadata": metadata, **template.content}
     if knows.prune is None:
         return doc, place
-    pruned = knows.prune({**doc, "metadata": {**names, "labels": place.labels, "annotations": place.annotations}})
+    pruned = knows.prune(doc)
     kept = pruned["metadata"]
-    return {**pruned, "metadata": names}, replace(place, labels=kept["labels"], annotations=kept["annotations"])
+    return pruned, replace(place, labels=kept["labels"], annotations=kept["annotations"])
 
 
 def _links(binding: Binding) -> tuple[dict[str, str], dict[str, str]]:

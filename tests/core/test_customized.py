@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from controlplane import interpret
 from controlplane.apimachinery.meta import ObjectMeta
+from controlplane.controllers.template_status import TemplateStatus, TemplateStatusSnapshot
 from controlplane.engine.run import put_off, questions_of
 from controlplane.interpret.customized import (
     Answer,
@@ -21,7 +24,7 @@ from controlplane.interpret.customized import (
 )
 from controlplane.interpret.interpreter import NO_OPERATIONS, Dependency
 from controlplane.interpret.native import NATIVE
-from controlplane.kinds.binding import AggregatedStatusItem, ReplicaRequirements
+from controlplane.kinds.binding import AggregatedStatusItem, ReplicaRequirements, TargetCluster
 from controlplane.kinds.interpreter_customization import (
     CustomizationRules,
     CustomizationSpec,
@@ -32,7 +35,9 @@ from controlplane.kinds.interpreter_customization import (
 )
 from controlplane.kinds.interpreter_webhook import ClientConfig, InterpreterWebhooks, Webhook, WebhookRule
 from controlplane.kinds.interpreter_webhook import validate as validate_webhooks
+from controlplane.propagation import bindings, works
 from controlplane.settings import Settings
+from tests.builders.objects import policy
 from tests.builders.templates import deployment
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -289,3 +294,32 @@ def test_a_webhook_that_cannot_work_is_refused(changes: dict[str, Any], field: s
 
 def test_the_rules_of_this_process_start_without_any_of_users() -> None:
     assert interpret.interpreter_for("apps/v1", "Deployment") is NATIVE[DEPLOYMENT]
+
+
+@pytest.fixture
+def _scripts_of_deployments() -> Iterator[None]:
+    interpret.INTERPRETERS.set_rules([customization("c", status_aggregation="…", replica_revision="…")])
+    yield
+    interpret.INTERPRETERS.set_rules([])
+
+
+@pytest.mark.usefixtures("_scripts_of_deployments")
+def test_a_script_gets_the_whole_object() -> None:
+    """It fails where it reads a label, an annotation or a field beside the spec that is left out."""
+    web = deployment(labels={"tier": "front"}, annotations={"scale": "2"})
+    web = web.with_content({**web.content, "extra": 1})
+    binding = bindings.create(web, policy(), gates={}, now=NOW).with_status(
+        aggregated_status=(AggregatedStatusItem("member1", status={"replicas": 1}),)
+    )
+
+    with pytest.raises(Unanswered) as aggregating:
+        TemplateStatus().decide(TemplateStatusSnapshot(web, binding), Settings(), now=NOW)
+    with pytest.raises(Unanswered) as revising:
+        works.render(works.rendering(binding, web), TargetCluster("member1", 1), now=NOW)
+
+    for raised in (aggregating, revising):
+        (question,) = raised.value.questions
+        doc = msgspec.json.decode(question.arguments)[0]
+        assert doc["metadata"]["labels"] == {"tier": "front"}
+        assert doc["metadata"]["annotations"]["scale"] == "2"
+        assert doc["extra"] == 1
