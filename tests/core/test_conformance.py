@@ -221,6 +221,56 @@ def test_a_stateful_set_that_is_behind_its_template_is_followed(
     assert (report.passed, report.reasons.total(), len(report.failures)) == came_out, report.failures
 
 
+def _aggregated(kind: str, old: object, reports: list[object], expect: object) -> dict[str, object]:
+    version = {
+        "HelmRelease": "helm.toolkit.fluxcd.io/v2beta1",
+        "BroadcastJob": "apps.kruise.io/v1alpha1",
+        "Notebook": "kubeflow.org/v1",
+    }[kind]
+    doc = {"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "status": old}
+    items = [{"clusterName": f"member{index}", "status": report} for index, report in enumerate(reports, 1)]
+    given = {"operation": "AggregateStatus", "object": doc, "aggregatedStatus": items}
+    return {"id": "case-1", "input": given, "expect": {"status": expect}}
+
+
+DONE = {"conditions": [{"type": "Complete", "status": "True"}], "succeeded": 1}
+COMPLETED = {"type": "Completed", "status": "True", "reason": "Completed", "message": "Job completed"}
+READY = {"type": "Ready", "status": "True", "reason": "Ready", "message": "All notebooks are ready"}
+LONG_READY = READY | {"lastProbeTime": "2025-01-01T00:00:00Z", "lastTransitionTime": "2025-01-01T00:00:00Z"}
+READY_NOW = READY | {"lastProbeTime": "<now>", "lastTransitionTime": "<now>"}
+RUNNING = {"running": {"startedAt": "2025-01-01T00:00:00Z"}}
+RUNS = {"readyReplicas": 1, "containerState": RUNNING}
+
+
+@pytest.mark.parametrize(
+    ("vector", "excused"),
+    [
+        (_aggregated("HelmRelease", {"failures": 4}, [{"failures": 1}, {"failures": 2}], {"failures": 7}), True),
+        (_aggregated("HelmRelease", {"failures": 4}, [{"failures": 1}, {"failures": 2}], {"failures": 6}), False),
+        (_aggregated("BroadcastJob", {}, [DONE, None], {"succeeded": 1, "conditions": [COMPLETED]}), True),
+        (_aggregated("BroadcastJob", {}, [None, DONE], {"succeeded": 1, "conditions": [COMPLETED]}), False),
+        (
+            _aggregated(
+                "Notebook",
+                {"conditions": [LONG_READY]},
+                [RUNS, RUNS],
+                {"readyReplicas": 2, "containerState": RUNNING, "conditions": [READY_NOW]},
+            ),
+            True,
+        ),
+    ],
+)
+def test_what_the_original_adds_to_the_status_of_other_kinds_is_excused_and_nothing_else(
+    tmp_path: Path, vector: dict[str, object], excused: bool
+) -> None:
+    path = tmp_path / "lua_thirdparty.jsonl"
+    path.write_text(json.dumps(vector))
+
+    report = runner.check("lua_thirdparty", path)
+
+    assert (report.reasons.total(), len(report.failures)) == (int(excused), int(not excused)), report.failures
+
+
 @pytest.mark.parametrize("field", ["manifest", "finalizers"])
 def test_override_policies_excuse_nothing(tmp_path: Path, field: str) -> None:
     vectors = [one for one in runner.read_vectors(FILES["work_render"]) if not isinstance(one, runner.Failure)]
