@@ -221,6 +221,22 @@ def test_a_stateful_set_that_is_behind_its_template_is_followed(
     assert (report.passed, report.reasons.total(), len(report.failures)) == came_out, report.failures
 
 
+@pytest.mark.parametrize(("url", "came_out"), [("u", (0, 1, 0)), ("other", (0, 0, 1))], ids=["left out", "changed"])
+def test_a_helm_charts_observed_generation_is_carried_back(
+    tmp_path: Path, url: str, came_out: tuple[int, int, int]
+) -> None:
+    """The original leaves it out, so that it never sees the chart as rolled out."""
+    chart = {"apiVersion": "source.toolkit.fluxcd.io/v1beta2", "kind": "HelmChart", "metadata": {"generation": 2}}
+    given = {"operation": "InterpretStatus", "object": {**chart, "status": {"url": "u", "observedGeneration": 2}}}
+    vector = {"id": "case-1", "input": given, "expect": {"status": {"url": url, "generation": 2}}}
+    path = tmp_path / "lua_thirdparty.jsonl"
+    path.write_text(json.dumps(vector))
+
+    report = runner.check("lua_thirdparty", path)
+
+    assert (report.passed, report.reasons.total(), len(report.failures)) == came_out, report.failures
+
+
 def _aggregated(kind: str, old: object, reports: list[object], expect: object) -> dict[str, object]:
     version = {
         "HelmRelease": "helm.toolkit.fluxcd.io/v2beta1",
