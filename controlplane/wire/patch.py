@@ -172,17 +172,23 @@ def _get(doc: Any, path: list[str]) -> Any:
     for depth, token in enumerate(path):
         if isinstance(doc, dict) and token in doc:
             doc = doc[token]
-        elif isinstance(doc, list) and _position(token) < len(doc):
-            doc = doc[int(token)]
+        elif isinstance(doc, list) and (index := _position(token, len(doc))) is not None:
+            doc = doc[index]
         else:
             raise Invalid(f"the JSON Patch names {_text(path)}, but there is no {_text(path[: depth + 1])}")
     return doc
 
 
-def _position(token: str) -> int:
-    """Return the list index of a token. Invalid tokens give an index beyond the end of every list."""
-    plain = token.isascii() and token.isdigit() and (token == "0" or token[0] != "0")
-    return int(token) if plain and len(token) < 10 else 1 << 62
+def _position(token: str, size: int) -> int | None:
+    """Return the place in a list of `size` items that a token names. None: there is none.
+
+    An index below 0 counts from the end, as in Kubernetes.
+    """
+    digits = token.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit()) or len(digits) >= 10 or (digits[0] == "0" and token != "0"):
+        return None
+    index = int(token) + size if token != digits else int(token)
+    return index if 0 <= index < size else None
 
 
 def _add(doc: Any, path: list[str], value: Any) -> Any:
@@ -191,11 +197,15 @@ def _add(doc: Any, path: list[str], value: Any) -> Any:
     parent, token = _get(doc, path[:-1]), path[-1]
     if isinstance(parent, dict):
         parent[token] = value
-    elif isinstance(parent, list) and (token == "-" or _position(token) <= len(parent)):
-        parent.insert(len(parent) if token == "-" else int(token), value)
+    elif isinstance(parent, list) and (index := _place_to_add(token, parent)) is not None:
+        parent.insert(index, value)
     else:
         raise Invalid(f"the JSON Patch cannot add {_text(path)}: {_text(path[:-1])} has no such place")
     return doc
+
+
+def _place_to_add(token: str, items: list[Any]) -> int | None:
+    return len(items) if token == "-" else _position(token, len(items) + 1)
 
 
 def _replace(doc: Any, path: list[str], value: Any) -> Any:
@@ -208,9 +218,7 @@ def _replace(doc: Any, path: list[str], value: Any) -> Any:
     parent, token = _get(doc, path[:-1]), path[-1]
     if not isinstance(parent, dict):
         _get(doc, path)
-        parent[int(token)] = value
-    else:
-        parent[token] = value
+    parent[_key(token, parent)] = value
     return doc
 
 
@@ -219,5 +227,10 @@ def _remove(doc: Any, path: list[str]) -> Any:
     if not path:
         return None
     parent, token = _get(doc, path[:-1]), path[-1]
-    del parent[int(token) if isinstance(parent, list) else token]
+    del parent[_key(token, parent)]
     return doc
+
+
+def _key(token: str, parent: Any) -> Any:
+    """Return the key of what is there in an object or a list."""
+    return _position(token, len(parent)) if isinstance(parent, list) else token

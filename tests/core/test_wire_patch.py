@@ -36,6 +36,16 @@ JSON_PATCHES = [
     ),
     ("test then write", {"a": 1}, [{"op": "test", "path": "/a", "value": 1.0}, {"op": "remove", "path": "/a"}], {}),
     ("escaped names", {"a/b": 1, "m~n": 2}, [{"op": "remove", "path": "/a~1b"}, {"op": "remove", "path": "/m~0n"}], {}),
+    ("remove the last", {"a": [1, 2, 3]}, [{"op": "remove", "path": "/a/-1"}], {"a": [1, 2]}),
+    (
+        "replace in the last",
+        {"a": [1, {"b": 2}]},
+        [{"op": "replace", "path": "/a/-1/b", "value": 3}],
+        {"a": [1, {"b": 3}]},
+    ),
+    ("replace from the end", {"a": [1, 2]}, [{"op": "replace", "path": "/a/-2", "value": 3}], {"a": [3, 2]}),
+    ("add after the last", {"a": [1, 2]}, [{"op": "add", "path": "/a/-1", "value": 3}], {"a": [1, 2, 3]}),
+    ("add before the last", {"a": [1, 2]}, [{"op": "add", "path": "/a/-2", "value": 3}], {"a": [1, 3, 2]}),
     ("a key that looks like an index", {"0": 1}, [{"op": "replace", "path": "/0", "value": 2}], {"0": 2}),
 ]
 
@@ -44,6 +54,7 @@ JSON_PATCHES = [
     ("doc", "operations", "expected"), [row[1:] for row in JSON_PATCHES], ids=[r[0] for r in JSON_PATCHES]
 )
 def test_a_json_patch_does_what_rfc_6902_says(doc: Any, operations: Any, expected: Any) -> None:
+    """And as in Kubernetes an index below 0 counts from the end."""
     before = copy.deepcopy(doc)
 
     assert json_patch(doc, operations) == expected
@@ -58,6 +69,8 @@ def test_a_json_patch_does_what_rfc_6902_says(doc: Any, operations: Any, expecte
         ([{"op": "replace", "path": "/l/01", "value": 1}], Invalid, "no /l/01"),
         ([{"op": "replace", "path": "/nothing/b", "value": 1}], Invalid, "no /nothing"),
         ([{"op": "add", "path": "/l/5", "value": 1}], Invalid, "no such place"),
+        ([{"op": "add", "path": "/l/-3", "value": 1}], Invalid, "no such place"),
+        ([{"op": "remove", "path": "/l/-2"}], Invalid, "no /l/-2"),
         ([{"op": "add", "path": "/a/b", "value": 1}], Invalid, "no such place"),
         ([{"op": "move", "from": "/l", "path": "/l/0"}], Invalid, "into itself"),
         ([{"op": "add", "path": "/b"}], BadRequest, "has no value"),
