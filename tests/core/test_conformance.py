@@ -237,6 +237,22 @@ def test_a_helm_charts_observed_generation_is_carried_back(
     assert (report.passed, report.reasons.total(), len(report.failures)) == came_out, report.failures
 
 
+@pytest.mark.parametrize(("last", "excused"), [(-1, True), (1, False)])
+def test_only_a_negative_number_of_workers_is_excused(tmp_path: Path, last: int, excused: bool) -> None:
+    def service(*counts: int) -> dict[str, object]:
+        spec = {"rayClusterConfig": {"workerGroupSpecs": [{"replicas": count} for count in counts]}}
+        return {"apiVersion": "ray.io/v1", "kind": "RayService", "spec": spec}
+
+    given = {"operation": "ReviseReplica", "object": service(1, 1, 0), "replicas": 2}
+    vector = {"id": "case-1", "input": given, "expect": {"object": service(1, 1, last)}}
+    path = tmp_path / "lua_thirdparty.jsonl"
+    path.write_text(json.dumps(vector))
+
+    report = runner.check("lua_thirdparty", path)
+
+    assert (report.reasons.total(), len(report.failures)) == (int(excused), int(not excused)), report.failures
+
+
 def _aggregated(kind: str, old: object, reports: list[object], expect: object) -> dict[str, object]:
     version = {
         "HelmRelease": "helm.toolkit.fluxcd.io/v2beta1",

@@ -192,3 +192,20 @@ def test_a_copy_of_a_workload_with_components_keeps_the_replicas_of_its_template
 
     assert (binding.spec.replicas, len(binding.spec.components)) == (0, 2)
     assert copy.manifest["spec"]["replicas"] == 3
+
+
+@pytest.mark.parametrize(
+    ("present", "pods", "revised"),
+    [([1, 1, 1, 1], 3, [1, 1, 0, 0]), ([1, 1, 0], 2, [1, 0, 0]), ([1, 2, 3], 5, [1, 1, 2]), ([3, 1], 1, [0, 0])],
+)
+def test_no_group_of_a_ray_service_gets_fewer_than_no_workers(
+    present: list[int], pods: int, revised: list[int]
+) -> None:
+    """A member would refuse such a service. One of the pods is the head."""
+    rule = knows("RayService").revise
+    assert rule is not None
+    groups = [{"groupName": str(index), "replicas": count} for index, count in enumerate(present)]
+
+    made = rule({"spec": {"rayClusterConfig": {"workerGroupSpecs": groups}}}, pods)
+
+    assert [group["replicas"] for group in made["spec"]["rayClusterConfig"]["workerGroupSpecs"]] == revised

@@ -115,9 +115,10 @@ def _divided(workers: int, present: Sequence[int]) -> list[int]:
     parts = []
     for index, count in enumerate(present[:-1]):
         if all_present == 0:
-            parts.append(workers // len(present) + (index < workers % len(present)))
+            part = workers // len(present) + (index < workers % len(present))
         else:
-            parts.append(math.floor(workers * (count / all_present) + 0.5))
+            part = math.floor(workers * (count / all_present) + 0.5)
+        parts.append(min(part, workers - sum(parts)))  # each is rounded, so that they may be more than all workers
     return [*parts, workers - sum(parts)]
 
 
