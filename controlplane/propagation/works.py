@@ -78,8 +78,11 @@ class Rendering(Struct, frozen=True):
 
 
 def targets(binding: Binding) -> Iterator[TargetCluster]:
-    """Yield the clusters that get a copy: the targets of the binding, then the clusters of the bindings that need
-    it. An attached binding, which has no placement, has its own replicas there and not theirs."""
+    """Yield the clusters that get a copy: the targets of the binding, then the clusters of the bindings that need it.
+
+    There a binding has the replicas of the binding that needs it, but its own if that has none, and if it is an
+    attached binding, which has no placement.
+    """
     seen = set()
     for target in binding.spec.clusters:
         seen.add(target.name)
@@ -89,7 +92,8 @@ def targets(binding: Binding) -> Iterator[TargetCluster]:
         for target in parent.clusters:
             if target.name not in seen:
                 seen.add(target.name)
-                yield TargetCluster(target.name, binding.spec.replicas) if is_attached else target
+                own = is_attached or not target.replicas
+                yield TargetCluster(target.name, binding.spec.replicas) if own else target
 
 
 def rendering(binding: Binding, template: Template) -> Rendering:

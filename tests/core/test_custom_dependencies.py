@@ -159,3 +159,22 @@ def test_the_copy_of_a_needed_workload_goes_although_fewer_replicas_are_ready_th
 
     clusters = {member.metadata.name: member for member in MEMBERS}
     assert leftovers.may_be_removed(reported, "member2", clusters)
+
+
+@pytest.mark.parametrize(("of_web", "of_database"), [(0, 3), (2, 2)])
+def test_a_needed_workload_with_its_own_policy_has_its_own_replicas_where_what_needs_it_has_none(
+    of_web: int, of_database: int
+) -> None:
+    """Otherwise it has those of the workload that needs it there, as in Karmada."""
+    web = deployment(annotations={ANNOTATION: "database"})
+    story = _database_story(web)
+    story.add(policy("db", ResourceSelector("apps/v1", "Deployment", name="db")))
+    story.place(DATABASE, member2=3)
+    story.place(web, member1=of_web)
+
+    copies = _copies(story, "db")
+
+    assert {name: work.manifest["spec"]["replicas"] for name, work in copies.items()} == {
+        "member1": of_database,
+        "member2": 3,
+    }
