@@ -112,7 +112,7 @@ def _divided(workers: int, present: Sequence[int]) -> list[int]:
     if len(present) == 1 or workers == 0:
         return [workers] * len(present)
     all_present = sum(present)
-    parts = []
+    parts = list[int]()
     for index, count in enumerate(present[:-1]):
         if all_present == 0:
             part = workers // len(present) + (index < workers % len(present))
