@@ -23,7 +23,8 @@ from controlplane.apimachinery.names import (
     RETAIN_REPLICAS_LABEL,
     RETAIN_REPLICAS_LABEL_VALUE,
 )
-from controlplane.clusters.questions import Answer, Discard, Ensure, Probe, Target
+from controlplane.clusters.drift import differences
+from controlplane.clusters.questions import Answer, Discard, Ensure, Probe, Target, retaining
 from controlplane.controllers import CONTROLLERS
 from controlplane.engine import run
 from controlplane.engine.controller import Controller
@@ -308,6 +309,27 @@ async def test_a_workload_the_member_scales_keeps_its_replicas_where_its_label_s
             spec = again.body["spec"]
             assert (spec["replicas"], spec["template"]["spec"]["containers"][0]["image"]) == (replicas, "web:2")
             await client.discard(Discard(member, workload("web:2")))
+
+
+@on_a_fleet
+async def test_whatever_kind_of_workload_an_autoscaler_scales_keeps_its_replicas(
+    fleet: Fleet, client: MemberClient
+) -> None:
+    """Autoscalers scale StatefulSets as well. Each of their decisions would be put back."""
+    member, where = target(fleet), "/apis/apps/v1/namespaces/default/statefulsets/web"
+    made = workload("web:1", **{RETAIN_REPLICAS_LABEL: RETAIN_REPLICAS_LABEL_VALUE})
+    database = {**made, "kind": "StatefulSet", "spec": {**made["spec"], "serviceName": "web"}}
+    for overwrite in (False, True):
+        assert (await client.ensure(Ensure(member, database, overwrite))).ok
+        patched = await client.call(
+            member, "PATCH", where, body={"spec": {"replicas": 5}}, content_type="application/merge-patch+json"
+        )
+        assert not differences(retaining(database, patched.body), patched.body)
+
+        again = await client.ensure(Ensure(member, database, overwrite))
+
+        assert again.body["spec"]["replicas"] == 5
+        await client.discard(Discard(member, database))
 
 
 WIDGETS = "/apis/example.org/v1/namespaces/default/widgets"
