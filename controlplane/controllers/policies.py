@@ -280,9 +280,11 @@ class Policies(Controller):
 def _within_quotas(
     snapshot: PoliciesSnapshot, decision: Decision, room: Room, settings: Settings, *, now: datetime
 ) -> Decision:
-    """Return a decision without its change of a placed binding if that would exceed a quota [federated-quotas].
+    """Return a decision that leaves the requests of a binding as they are if new ones would exceed a quota
+    [federated-quotas].
 
-    A new binding has no clusters yet: the scheduler asks the quota before it places the binding.
+    All else of the change is made: a lower number of replicas makes room, and a new placement may rescue a workload. A
+    new binding has no clusters yet: the scheduler asks the quota before it places the binding.
     """
     old = snapshot.binding
     if old is None or not settings.gate(ENFORCEMENT_GATE):
@@ -291,13 +293,14 @@ def _within_quotas(
     if change is None:
         return decision
     new = cast(Binding, change.new)
-    if (exceeded := room.take(old, new)) is None:
-        return replace(decision, quota_guards=room.guards(old, new))
+    kept = bindings.with_requests_of(new, old)
+    if kept is new or (exceeded := room.take(old, new)) is None:
+        return decision if kept is new else replace(decision, quota_guards=room.guards(old, new))
     message = f"{DENIED}{exceeded}. Lower the requests, or raise spec.overall of the FederatedResourceQuota"
     event = Event(snapshot.template or old, "ApplyPolicyFailed", message, warning=True)
-    rest = (put for put in decision.changes if put is not change)
-    released = ended_claims.of_held(old, snapshot.template, snapshot.holder)
-    return replace(decision, changes=(*rest, *released), events=(*decision.events, event), wake_at=now + RETRY)
+    rest = [put for put in decision.changes if put is not change]
+    changes = (*rest, Put(kept, old)) if kept != old else tuple(rest)
+    return replace(decision, changes=changes, events=(*decision.events, event), wake_at=now + RETRY)
 
 
 def _unjudged(state: State, found: Mapping[Ref, Binding]) -> frozenset[Ref]:

@@ -116,6 +116,23 @@ def refresh(
     return _claimed(new, labels, annotations, owner=_owner(template))
 
 
+def with_requests_of(new: Binding, old: Binding) -> Binding:
+    """Return a new state of a binding with the requests of the old one; the same object if they are equal.
+
+    A new resource version of the template alone is no change.
+    """
+    before, after = old.spec, new.spec
+    if (before.replica_requirements, before.components) == (after.replica_requirements, after.components):
+        return new
+    seen = replace(after.resource, resource_version=before.resource.resource_version)
+    same = {"replica_requirements": before.replica_requirements, "components": before.components, "resource": seen}
+    kept = {name: getattr(after, name) for name in after.__struct_fields__} | same
+    metadata = new.metadata
+    return old.with_meta(
+        labels=metadata.labels, annotations=metadata.annotations, owner_references=metadata.owner_references
+    ).with_spec(**kept)
+
+
 def release(old: Binding) -> Binding:
     """Return a binding that no longer belongs to a policy. Its placement and its copies stay [policy-matching]."""
     return _claimed(old, {}, {}, owner=None)
