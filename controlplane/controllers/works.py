@@ -25,6 +25,7 @@ from controlplane.controllers.reads import override_policies
 from controlplane.controllers.reads.bindings_on_clusters import clusters_where_needed, works_of
 from controlplane.controllers.reads.interpreted_bindings import RULES_CHANGED, bindings_of_kind, is_rules
 from controlplane.controllers.reads.last_answers import last_answers
+from controlplane.controllers.reads.namespace_quotas import quotas_of
 from controlplane.controllers.reads.propagated_kinds import PropagatedKinds
 from controlplane.engine.controller import Controller, Ownership, cursor_after, page
 from controlplane.engine.decision import NOTHING, Decision, Delete, Event, Guard, Put, deleting
@@ -33,11 +34,12 @@ from controlplane.eviction import directly, leftovers
 from controlplane.eviction.purge import is_eviction, purge_mode
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.federated_quota import ENFORCEMENT_GATE, FederatedResourceQuota
 from controlplane.kinds.override_policy import OverridePolicy
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
-from controlplane.propagation import bindings, matching, works
+from controlplane.propagation import bindings, matching, refused_requests, works
 from controlplane.propagation.concerned_works import concerns_works, named_clusters
 from controlplane.propagation.override_run import OverrideRun, differs
 from controlplane.propagation.overrides import OverrideFailed
@@ -55,7 +57,8 @@ class WorksSnapshot(Struct, frozen=True):
 
     `needed`: clusters where a workload that needs this binding (propagateDeps) still has a copy. It is read only if the
     binding has a Work on a cluster it is not placed on. `answered`: when each fenced cluster answered last.
-    `overrides`: the override policies that may change the copies.
+    `overrides`: the override policies that may change the copies. `quotas`: those of its namespace, if they are
+    enforced.
     """
 
     subject: Binding
@@ -65,6 +68,7 @@ class WorksSnapshot(Struct, frozen=True):
     needed: frozenset[str] = frozenset()
     answered: dict[str, datetime] = {}
     overrides: tuple[OverridePolicy, ...] = ()
+    quotas: Sequence[FederatedResourceQuota] = ()
 
 
 def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
@@ -134,7 +138,11 @@ class Works(Controller):
         }
     )
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[WorksSnapshot | None]:
+    def load_for(self, state: State, refs: Sequence[Ref], settings: Settings) -> Sequence[WorksSnapshot | None]:
+        return self.load(state, refs, enforcing=settings.gate(ENFORCEMENT_GATE))
+
+    def load(self, state: State, refs: Sequence[Ref], *, enforcing: bool = False) -> Sequence[WorksSnapshot | None]:
+        """Return the snapshots. `enforcing`: with the quotas of their namespaces."""
         found: dict[Ref, Binding] = state.get(refs)
         templates = state.get([bindings.template_ref(binding) for binding in found.values()])
         stored = works_of(state, found)
@@ -144,6 +152,7 @@ class Works(Controller):
         by_name: dict[str, Cluster] = {ref.name: cluster for ref, cluster in clusters.items()}
         answered = last_answers(state, by_name.values())
         overrides = override_policies.policies_of(state, templates.values())
+        limits = quotas_of(state, found) if enforcing else {}
         needed = clusters_where_needed(
             state, [binding for ref, binding in found.items() if _has_orphan(binding, stored.get(str(ref), ()))]
         )
@@ -158,7 +167,10 @@ class Works(Controller):
             source, needing = bindings.template_ref(binding), frozenset(needed.get(ref, ()))
             answers = {name: answered[name] for name in named if name in answered}
             policies = overrides.get(source, ())
-            snapshots.append(WorksSnapshot(binding, templates.get(source), own, named, needing, answers, policies))
+            quotas = limits.get(ref.namespace, ())
+            snapshots.append(
+                WorksSnapshot(binding, templates.get(source), own, named, needing, answers, policies, quotas)
+            )
         return snapshots
 
     def decide(self, snapshot: WorksSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
@@ -338,7 +350,8 @@ def _work_updates(
     """Return the writes that create and update the Works of the clusters that a binding is placed on.
 
     `frozen`: no copy may start or grow, because an old copy may still run on a cluster that cannot be reached
-    [directly-unreachable]. A copy for which an override policy fails stays as it is [override-policies].
+    [directly-unreachable]. A copy for which an override policy fails stays as it is [override-policies]. So does the
+    content of all copies while quotas have no room for the requests of the template [federated-quotas].
     """
     binding, changes = snapshot.subject, list[Put | Delete]()
     targets = list(works.targets(binding))
@@ -346,6 +359,7 @@ def _work_updates(
         return changes
     shares = split(binding, template, targets)
     common = works.rendering(binding, template)
+    are_refused = refused_requests.are_refused(binding, template, snapshot.quotas)
     for target in targets:
         stored, cluster = snapshot.stored.get(target.name), snapshot.clusters.get(target.name)
         if stored is None and (frozen or cluster is None or cluster.terminating):
@@ -362,6 +376,11 @@ def _work_updates(
             work = works.render(common, applied, completions=shares.get(target.name), override=override, now=now)
         except OverrideFailed:
             continue
+        if are_refused:
+            accepted = stored or _copy_elsewhere(snapshot)
+            work = refused_requests.with_accepted_content(
+                work, accepted, replicas=applied.replicas, revise=common.revise
+            )
         if stored is not None and stored.metadata.deletion_timestamp is not None:
             continue  # the binding is due again once the Work is removed
         if stored is None:
@@ -373,6 +392,14 @@ def _work_updates(
         if renewed is not stored:
             changes.append(Put(renewed, stored))
     return changes
+
+
+def _copy_elsewhere(snapshot: WorksSnapshot) -> Work | None:
+    """Return a copy whose content a new copy on another cluster may get. None: there is none, or override policies
+    change the content for each cluster. Then the template is taken: a workload that has lost its cluster does not wait.
+    """
+    copies = [] if snapshot.overrides else [work for _, work in sorted(snapshot.stored.items())]
+    return next((work for work in copies if not leftovers.is_leftover(work)), None)
 
 
 def _with_kept_replicas(target: TargetCluster, stored: Work | None, binding: Binding) -> TargetCluster:

@@ -5,13 +5,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from controlplane.apimachinery.names import (
+    PROPAGATION_POLICY_NAME_ANNOTATION,
+    PROPAGATION_POLICY_NAMESPACE_ANNOTATION,
+    TEMPLATE_GENERATION_ANNOTATION,
+)
 from controlplane.kinds.binding import Binding
+from controlplane.kinds.policy import Placement
 from controlplane.kinds.template import Template
-from tests.builders.objects import policy
+from controlplane.kinds.work import Work
+from controlplane.propagation import bindings, refused_requests
+from controlplane.settings import Settings
+from tests.builders.objects import binding, policy
 from tests.builders.placements import placement
-from tests.builders.templates import deployment
-from tests.core.propagation_story import MEMBERS
-from tests.core.test_federated_quotas import QuotaStory, asking, quota
+from tests.builders.templates import deployment, template
+from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS
+from tests.core.test_federated_quotas import ON, QuotaStory, asking, quota
 
 
 def with_replicas(template: Template, replicas: int) -> Template:
@@ -56,3 +67,89 @@ def test_a_policy_lets_a_workload_go_elsewhere_although_its_new_requests_are_ref
     story.edit(story.template(web).with_meta(resource_version="99"))
     story.later(seconds=31)
     assert story.binding(web) == kept, "what is refused again is written once"
+
+
+def cpu_of(work: Work) -> str:
+    """Return what the containers of a copy request."""
+    found: str = work.manifest["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+    return found
+
+
+def copies(story: QuotaStory) -> dict[str, tuple[int, str]]:
+    """Return by cluster the replicas of the copy and what each requests."""
+    return {name: (work.manifest["spec"]["replicas"], cpu_of(work)) for name, work in story.works().items()}
+
+
+@pytest.mark.parametrize("works_first", [False, True], ids=["", "works-decide-first"])
+def test_refused_requests_reach_no_member_until_there_is_room(*, works_first: bool) -> None:
+    web = deployment(replicas=3)
+    story = QuotaStory(*MEMBERS, quota(cpu="4"), policy("all", placement=DIVIDED_PLACEMENT), web)
+    if works_first:
+        story.controllers = tuple(sorted(story.controllers, key=lambda one: one.name != "works"))  # type: ignore[assignment]
+    story.place(web, member1=3)
+    generation = made_from(story.works()["member1"])
+
+    story.edit(asking(story.template(web), "2").with_meta(generation=2, labels={"team": "shop"}))
+    assert copies(story) == {"member1": (3, "1")}
+    assert made_from(story.works()["member1"]) == generation, "its status is not that of the edited template"
+    assert story.works()["member1"].manifest["metadata"]["labels"]["team"] == "shop"
+
+    story.place(web, member1=1, member2=2)
+    assert copies(story) == {"member1": (1, "1"), "member2": (2, "1")}
+    assert made_from(story.works()["member2"]) == generation
+
+    story.change(overall={"cpu": "6"})
+    story.later(seconds=31)
+    assert copies(story) == {"member1": (1, "2"), "member2": (2, "2")}
+    assert made_from(story.works()["member2"]) == "2"
+
+
+def made_from(work: Work) -> str:
+    """Return the generation of the template that a copy was made of."""
+    found: str = work.manifest["metadata"]["annotations"][TEMPLATE_GENERATION_ANNOTATION]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("limits", "settings"),
+    [({"cpu": "3"}, Settings()), ({"memory": "1Gi"}, ON), ({"pods": "1"}, ON)],
+    ids=["not enforced", "another resource", "not counted"],
+)
+def test_requests_that_no_quota_limits_reach_members_at_once(limits: dict[str, str], settings: Settings) -> None:
+    web = deployment(replicas=2)
+    story = QuotaStory(*MEMBERS, quota(**limits), policy("all"), web, settings=settings)
+    story.place(web, member1=2)
+
+    story.edit(asking(story.template(web), "2"))
+
+    assert copies(story) == {"member1": (2, "2")}
+
+
+def test_a_template_without_a_policy_reaches_members_as_it_is() -> None:
+    """No controller lets its requests into the binding later."""
+    web, all_ = deployment(replicas=2), policy("all")
+    story = QuotaStory(*MEMBERS, quota(cpu="3"), all_, web)
+    story.place(web, member1=2)
+    story.delete(all_)
+
+    story.edit(asking(story.template(web), "2"))
+
+    assert copies(story) == {"member1": (2, "2")}
+
+
+def flink(cpu: int, **metadata: Any) -> Template:
+    manager = {"jobManager": {"resource": {"cpu": cpu}}, "taskManager": {"resource": {"cpu": 1}}}
+    return template(
+        "FlinkDeployment", "job", version="flink.apache.org/v1beta1", metadata=metadata, spec={**manager, "job": {}}
+    )
+
+
+@pytest.mark.parametrize(("cpu", "refused"), [(1, False), (2, True)])
+def test_the_requests_of_all_components_count(cpu: int, *, refused: bool) -> None:
+    claim = {PROPAGATION_POLICY_NAME_ANNOTATION: "all", PROPAGATION_POLICY_NAMESPACE_ANNOTATION: "default"}
+    parts = bindings.components(flink(1))
+    assert parts
+    one = binding("job", Placement(), on={"member1": 0}, replicas=0).with_spec(components=parts)
+
+    assert refused_requests.are_refused(one, flink(cpu, annotations=claim), [quota(cpu="9")]) is refused
+    assert not refused_requests.are_refused(one, flink(cpu), [quota(cpu="9")]), "no policy claims it"

@@ -94,9 +94,14 @@ def _moved(before: Binding, reserved: Collection[CapacityReservation] | None, le
 
 def namespace_quotas(state: State, refs: Iterable[Ref]) -> NamespaceQuotas:
     """Return the quotas of the namespaces of these objects. If they have none, the use is not read."""
-    namespaces = sorted({ref.namespace for ref in refs if ref.namespace})
-    quotas = state.by_index(FEDERATED_QUOTA, "namespace", namespaces) if namespaces else {}
+    quotas = quotas_of(state, refs)
     return NamespaceQuotas(quotas, state.quota_use(sorted(quotas))) if quotas else NO_QUOTAS
+
+
+def quotas_of(state: State, refs: Iterable[Ref]) -> dict[str, Sequence[FederatedResourceQuota]]:
+    """Return the quotas of the namespaces of these objects, by namespace."""
+    namespaces = sorted({ref.namespace for ref in refs if ref.namespace})
+    return state.by_index(FEDERATED_QUOTA, "namespace", namespaces) if namespaces else {}
 
 
 def room_in_quota(old: FederatedResourceQuota | None, new: FederatedResourceQuota | None) -> Iterator[Ref]:
