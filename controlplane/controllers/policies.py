@@ -25,7 +25,7 @@ from controlplane.controllers.reads.propagated_kinds import PropagatedKinds, is_
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Delete, Event, Put, deleting
 from controlplane.engine.state import State, Watch
-from controlplane.estimate.quota import DENIED
+from controlplane.estimate.quota import DENIED, counted_replicas
 from controlplane.eviction.eligibility import has_unjudged_taint
 from controlplane.interpret import InterpretationFailed
 from controlplane.kind import KINDS
@@ -183,8 +183,7 @@ class Policies(Controller):
         priorities = self._priorities(state, claimed.values())
         overrides = awaited_overrides(state, claimed.values())
         unjudged = _unjudged(state, found)
-        placed = [binding.ref for binding in found.values() if binding.spec.clusters and enforcing]
-        quotas = namespace_quotas(state, placed)
+        quotas = namespace_quotas(state, [one.ref for one in found.values() if enforcing and counted_replicas(one)])
         snapshots: list[PoliciesSnapshot | None] = []
         for ref in refs:
             template, binding = templates.get(ref), found.get(bindings.binding_ref(ref))

@@ -351,7 +351,7 @@ class _BatchScheduler:
             part = found.clusters if too_many is None and isinstance(found, Placed) else None
         if part is None and isinstance(found, Placed):
             part = as_many_copies(binding, found, evicted, bundled=question.bundled)
-            after = binding.with_spec(clusters=part or binding.spec.clusters)
+            after = binding if part is None else binding_outcome.as_seen(binding, part)
             if self.quotas.take(binding, after, reserved=reserved, leaving=item.leaving) is not None:
                 part = None
             self.batch.take(question, part or (), item.uncounted)
@@ -368,7 +368,7 @@ class _BatchScheduler:
         clusters = self._part(binding, outcome) if isinstance(outcome, Refused) else outcome.clusters
         if clusters is None:
             return question, verdict, None
-        after = binding.with_spec(clusters=clusters)
+        after = binding_outcome.as_seen(binding, clusters, complete=isinstance(outcome, Placed))
         exceeded = self.quotas.take(binding, after, reserved=reserved, leaving=item.leaving)
         if exceeded is not None and isinstance(outcome, Placed):
             self.batch.give_back(question, outcome.clusters, item.uncounted)

@@ -46,20 +46,46 @@ class Excess(Struct, frozen=True):
 def use_of(binding: Binding | None) -> Use:
     """Return what the replicas of a binding request on all its clusters together. None: nothing.
 
-    Copies that are being evicted do not count, because their replicas are placed again elsewhere.
+    Replicas that were evicted and wait for a place count (`counted_replicas`). A copy that is still to be removed does
+    not: its replicas are placed again elsewhere, or wait.
     """
-    if binding is None or not binding.metadata.namespace or not binding.spec.clusters:
+    if binding is None or not binding.metadata.namespace:
         return NO_USE
+    count = counted_replicas(binding)
+    return _use(binding.spec, count) if count else NO_USE
+
+
+def counted_replicas(binding: Binding) -> int:
+    """Return how many replicas, or sets of components, of a binding count: those placed, and those known to wait.
+
+    A binding waits if it has less than before its last eviction. Replicas that the workload does not ask for any more
+    do not wait. The result depends on nothing but the binding, because the stores add up its changes.
+    """
+    placed = _placed(binding)
+    if not origin.waits(binding) or (had := origin.had(binding)) <= placed:
+        return placed
+    return max(placed, _still_wanted(binding, had))
+
+
+def _still_wanted(binding: Binding, had: int) -> int:
+    """Return how many replicas, or sets of components, a binding asks for of those it had before its last eviction."""
     spec = binding.spec
-    return _use(spec, len(spec.clusters) if spec.components else _replicas(spec))
+    if spec.components or not spec.replicas:
+        return had if spec.components else 0
+    if spec.placement is not None and spec.placement.divided:
+        return min(had, spec.replicas)
+    each = origin.replicas_of_each(binding)
+    return min(had, -(-had // each) * spec.replicas) if each else had
 
 
 def use_of_evicted(binding: Binding, reserved: Collection[CapacityReservation], leaving: Collection[str] = ()) -> Use:
-    """Return what the copies request that were evicted and are not placed again yet (`evicted_replicas`).
+    """Return what the copies request that were evicted, are not placed again yet (`evicted_replicas`), and do not count
+    as used.
 
     The replicas of these copies are placed again, which is no growth.
     """
-    return _use(binding.spec, evicted_replicas(binding, reserved, leaving))
+    counted = counted_replicas(binding) - _placed(binding)
+    return _use(binding.spec, evicted_replicas(binding, reserved, leaving) - counted)
 
 
 def evicted_replicas(binding: Binding, reserved: Collection[CapacityReservation], leaving: Collection[str] = ()) -> int:
@@ -161,12 +187,20 @@ def _same_use(before: Binding, after: Binding) -> bool:
     Most writes are writes of a status. A placement that moves as many replicas to other clusters uses as much.
     """
     old, new = before.spec, after.spec
+    if origin.is_known(before) or origin.is_known(after):
+        seen, now_seen = before.status.scheduler_observed_generation, after.status.scheduler_observed_generation
+        return old is new and seen == now_seen and before.metadata.annotations == after.metadata.annotations
     return old is new or (
         len(old.clusters) == len(new.clusters)
         and (bool(new.components) or _replicas(old) == _replicas(new))
         and old.replica_requirements == new.replica_requirements
         and old.components == new.components
     )
+
+
+def _placed(binding: Binding) -> int:
+    """Return how many replicas, or sets of components, are placed."""
+    return len(binding.spec.clusters) if binding.spec.components else _replicas(binding.spec)
 
 
 def _replicas(spec: ResourceBindingSpec) -> int:

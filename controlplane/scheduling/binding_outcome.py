@@ -10,6 +10,7 @@ import numpy as np
 
 from controlplane.apimachinery.meta import Condition, condition, to_seconds, with_condition
 from controlplane.engine.decision import Drop, Save
+from controlplane.estimate.quota import counted_replicas
 from controlplane.estimate.request import Asked, decoded, encoded
 from controlplane.kinds.binding import SCHEDULED, Binding, TargetCluster, origin
 from controlplane.kinds.rows import CapacityReservation, eviction_key
@@ -52,9 +53,11 @@ def refused(binding: Binding, outcome: Refused, *, part: tuple[TargetCluster, ..
 
     Its targets stay [placement-is-kept]. `part`: the targets that fit and replace them [refuge-first]. None: there are
     none. A part with all replicas that were evicted counts as the last result, and the evictions as processed. The
-    generation that it makes does not. The part that a quota allows always has all of them.
+    generation that it makes does not. The part that a quota allows always has all of them. Replicas that a user does
+    not ask for any more do not wait either.
     """
     kept = binding if part is None else binding.with_spec(clusters=part)
+    kept = origin.with_fewer(kept, counted_replicas(kept))
     unscheduled = Condition(SCHEDULED, "False", outcome.reason, outcome.message[:MESSAGE_LIMIT])
     reported = kept.with_status(conditions=with_condition(kept.status.conditions, unscheduled, now=now))
     if part is None or (outcome.reason != QUOTA_EXCEEDED and not _has_all_evicted(binding, part)):
@@ -68,6 +71,12 @@ def _has_all_evicted(binding: Binding, part: Iterable[TargetCluster]) -> bool:
     """Test whether a part has as many replicas as the binding had before its last eviction."""
     before = origin.had(binding)
     return 0 < before <= sum([target.replicas for target in part])
+
+
+def as_seen(binding: Binding, clusters: tuple[TargetCluster, ...], *, complete: bool = True) -> Binding:
+    """Return a binding with the targets of a result, as quotas count it. `complete`: none of its replicas wait then."""
+    new = binding.with_spec(clusters=clusters)
+    return new.with_status(scheduler_observed_generation=binding.metadata.generation) if complete else new
 
 
 def caught_up(binding: Binding, *, now: datetime) -> Binding:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
+import pytest
+from django.db import connection
+from django.db.migrations.loader import MigrationLoader
+
+from apps.objects.store import DjangoStore
 from controlplane.engine.decision import Decision, Delete, Put, QuotaGuard
 from controlplane.estimate.quota import changes
-from controlplane.kinds.binding import Binding, ReplicaRequirements, TargetCluster
+from controlplane.eviction.purge import with_task
+from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding, ReplicaRequirements, TargetCluster, origin
+from controlplane.kinds.policy import GRACEFULLY
 from tests.builders.bare import binding
+from tests.builders.objects import START
 from tests.stores.grounds import USER, Ground, create, stored, write
 
 
@@ -79,3 +88,40 @@ def test_a_decision_without_room_in_a_quota_is_lost_and_the_ones_beside_it_are_s
     assert [outcome.lost for outcome in outcomes] == ["", "room in the quotas of shop"]
     assert not shrunk.lost
     assert store.quota_use(["shop"]) == {"shop": {"cpu": 3000}}
+
+
+def waiting(name: str, number: int) -> Any:
+    """Return a binding that has lost its only cluster, with so many replicas of one cpu."""
+    old = asking(name, cpu="1").with_spec(clusters=(TargetCluster("a", number),), replicas=number)
+    left = with_task(old, "a", mode=GRACEFULLY, reason=TAINT_UNTOLERATED, producer="", message="", now=START)
+    return origin.with_departures(left, old, now=START)
+
+
+def test_replicas_that_wait_for_a_place_are_used_until_the_scheduler_has_a_complete_result(ground: Ground) -> None:
+    store = ground.store
+    create(store, waiting("web", 3))
+    assert store.quota_use(["shop"]) == {"shop": {"cpu": 3000}}
+
+    web = stored(store, asking("web").ref)
+    seen = web.with_status(scheduler_observed_generation=web.metadata.generation)
+    write(store, Put(seen, web))
+
+    assert store.quota_use(["shop"]).get("shop", {}).get("cpu", 0) == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_upgrade_counts_the_replicas_that_wait_already() -> None:
+    store = DjangoStore()
+    create(store, waiting("web", 3), asking("api", "a", cpu="1"))
+    create(store, asking("other", "a", cpu="1").with_meta(namespace="quiet"))
+    operation = import_module("apps.resources.migrations.0012_waiting_replicas").Migration.operations[0]
+    then = MigrationLoader(connection).project_state(("resources", "0012_waiting_replicas")).apps
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE objects_quotause SET amount = 2000 WHERE namespace = 'shop'")
+
+    for _ in range(2):
+        with connection.schema_editor() as editor:
+            operation.code(then, editor)
+
+        found = store.quota_use(["shop", "quiet"])
+        assert found == {"shop": {"cpu": 5000}, "quiet": {"cpu": 2000}}

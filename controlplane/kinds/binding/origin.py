@@ -3,7 +3,7 @@
 Controllers that evict copies write the origin into the annotation `failover.lifeboat.io/before-failover`:
 
     {"clusters": {"member1": 1, "member2": 2}, "left": {"member1": "2026-…Z"}, "placement": "…",
-     "generations": {"member1": 7}, "had": 3}
+     "generations": {"member1": 7}, "had": 3, "each": 0}
 
 They do so in the same write that evicts the copy. The origin stays the same in later failovers. It becomes invalid when
 the placement changes, when a reschedule is requested, or when a user places the binding by hand [edits-by-hand].
@@ -18,6 +18,7 @@ from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Struct, to_seconds
 from controlplane.apimachinery.names import BEFORE_FAILOVER_ANNOTATION
@@ -32,8 +33,8 @@ class Origin(Struct, frozen=True):
 
     Clusters that it came to by a failover, and has left as well, are in `left` only. `generations`: those with
     which the binding left the clusters that it is not on. `had`: replicas, or copies of a workload with components,
-    before it left the last cluster, with those that were not placed again then. Both stay valid if the placement
-    changes.
+    before it left the last cluster, with those that were not placed again then. `each`: replicas of each copy then; 0:
+    the replicas were divided, or the workload has components. All three stay valid if the placement changes.
     """
 
     clusters: dict[str, int]
@@ -41,6 +42,7 @@ class Origin(Struct, frozen=True):
     placement: str  # digest of the placement at that time
     generations: dict[str, int] = {}
     had: int = 0
+    each: int = 0
 
     @property
     def since(self) -> datetime:
@@ -95,7 +97,8 @@ def with_departures(new: Binding, old: Binding, *, now: datetime) -> Binding:
     )
     left = {name: to_seconds(now) for name in gone}
     generations = {**_generations(old), **dict.fromkeys(gone, new.metadata.generation)}
-    return _with(new, Origin(origin.clusters, {**departures(old), **left}, origin.placement, generations, _had(old)))
+    all_left, had = {**departures(old), **left}, _had(old)
+    return _with(new, Origin(origin.clusters, all_left, origin.placement, generations, had, _replicas_of_each(old)))
 
 
 def with_return(binding: Binding) -> Binding:
@@ -107,7 +110,8 @@ def with_return(binding: Binding) -> Binding:
     if origin is None or stored is None:
         return _with(binding, None)
     known = _generations(binding)
-    return _with(binding, Origin(origin.clusters, departures(binding), origin.placement, known, stored.had))
+    left = departures(binding)
+    return _with(binding, Origin(origin.clusters, left, origin.placement, known, stored.had, stored.each))
 
 
 def placed_again(binding: Binding, cluster: str) -> bool:
@@ -162,6 +166,37 @@ def replicas_of_copies(binding: Binding) -> list[int]:
     """Return how many replicas each copy had before the first failover; empty if that is not known."""
     stored = _stored(binding)
     return [] if stored is None else list(stored.clusters.values())
+
+
+def is_known(binding: Binding) -> bool:
+    """Test whether something is stored about failovers of a binding."""
+    return BEFORE_FAILOVER_ANNOTATION in binding.metadata.annotations
+
+
+def with_fewer(binding: Binding, number: int) -> Binding:
+    """Return a binding that waits, and had no more than so many replicas, or copies of a workload with components.
+
+    A user has asked for fewer since it left the last cluster. More than these are growth.
+    """
+    stored = _stored(binding)
+    if stored is None or not 0 < number < had(binding) or not waits(binding):
+        return binding
+    return _with(binding, replace(stored, had=number, each=min(stored.each, binding.spec.replicas)))
+
+
+def replicas_of_each(binding: Binding) -> int:
+    """Return how many replicas each copy had before the binding left the last cluster; 0: they were divided, or that is
+    not known."""
+    stored = _stored(binding)
+    return 0 if stored is None else stored.each
+
+
+def _replicas_of_each(binding: Binding) -> int:
+    """Return how many replicas each copy has, or had if none is left; 0: the replicas are divided."""
+    spec = binding.spec
+    if spec.components or (spec.placement is not None and spec.placement.divided):
+        return 0
+    return max([target.replicas for target in spec.clusters], default=replicas_of_each(binding))
 
 
 def is_noted(binding: Binding, cluster: str) -> bool:
