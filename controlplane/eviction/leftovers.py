@@ -18,11 +18,12 @@ from typing import NamedTuple
 
 from controlplane import interpret
 from controlplane.apimachinery.meta import condition, to_seconds
-from controlplane.apimachinery.names import LEFTOVER_ANNOTATION, REDUCED_ANNOTATION
+from controlplane.apimachinery.names import LEFTOVER_ANNOTATION, REDUCED_ANNOTATION, TEMPLATE_UID_ANNOTATION
 from controlplane.eviction.directly import DIRECTLY_WAITING
 from controlplane.eviction.graceful import ClusterState, is_scheduled, unhealthy_reason
 from controlplane.kinds.binding import OVERRIDES_APPLIED, Binding, GracefulEvictionTask, TargetCluster
 from controlplane.kinds.binding.origin import placed_without
+from controlplane.kinds.binding.quota_index import over_quota_keys
 from controlplane.kinds.cluster import EVICTING_EFFECTS, READY, Cluster
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.work import APPLIED, APPLIED_FAILED, CLEANUP_FAILED, REPLICAS_KEPT, Work
@@ -140,7 +141,8 @@ def decide_late_removal(
     wanted = any(target.name == cluster for target in works.targets(binding))  # a task alone creates no Work
     if wanted and _no_work_follows(binding):
         return LateRemoval(wanted=False, may_go=False)
-    free = not overdue or (not stays and not needed and may_be_removed(binding, cluster, clusters))
+    may_go = may_be_removed(binding, cluster, clusters) or _has_no_successor(binding, work)
+    free = not overdue or (not stays and not needed and may_go)
     return LateRemoval(wanted=wanted, may_go=free)
 
 
@@ -159,6 +161,16 @@ def may_be_removed(binding: Binding, cluster: str, clusters: Mapping[str, Cluste
     """
     wanted = tuple(works.targets(binding))
     return (bool(wanted) or binding.scaled_to_zero) and _all_healthy(binding, cluster, wanted, clusters)
+
+
+def _has_no_successor(binding: Binding, work: Work) -> bool:
+    """Test whether a copy is of a template that was deleted, and a quota refuses all copies of the one made again.
+
+    It may never get a successor. Nobody counts it any more, and the user has deleted it.
+    """
+    made_from = (work.manifest.get("metadata", {}).get("annotations") or {}).get(TEMPLATE_UID_ANNOTATION)
+    is_older = made_from is not None and made_from != binding.spec.resource.uid
+    return is_older and not any(works.targets(binding)) and bool(over_quota_keys(binding))
 
 
 def _replicas_to_keep(binding: Binding, work: Work, cluster: str, clusters: Mapping[str, Cluster]) -> int:

@@ -10,7 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition
-from controlplane.apimachinery.names import BEFORE_FAILOVER_ANNOTATION, LEFTOVER_ANNOTATION, REDUCED_ANNOTATION
+from controlplane.apimachinery.names import (
+    BEFORE_FAILOVER_ANNOTATION,
+    LEFTOVER_ANNOTATION,
+    REDUCED_ANNOTATION,
+    TEMPLATE_UID_ANNOTATION,
+)
 from controlplane.eviction.directly import DIRECTLY_WAITING
 from controlplane.eviction.leftovers import (
     LateRemoval,
@@ -284,6 +289,31 @@ def test_a_copy_is_removed_once_all_wanted_copies_are_healthy(
     one: Binding, more: dict[str, bool], then: LateRemoval
 ) -> None:
     assert decide_late_removal(one, DELETED, "member1", FLEET, **more) == then
+
+
+NOWHERE = GONE.with_spec(clusters=())
+NO_ROOM = NOWHERE.with_status(conditions=(Condition(SCHEDULED, "False", "QuotaExceeded"),))
+NO_PLACE = NOWHERE.with_status(conditions=(Condition(SCHEDULED, "False", "NoClusterFit"),))
+
+
+@pytest.mark.parametrize(
+    ("one", "uid", "more", "then"),
+    [
+        (NO_ROOM, "of-a-template-before", {}, REMOVED),
+        (NO_ROOM, "of-a-template-before", {"needed": True}, KEPT),
+        (NO_ROOM, NO_ROOM.spec.resource.uid, {}, KEPT),  # the last copy of the template that there is
+        (NO_ROOM, None, {}, KEPT),
+        (NO_PLACE, "of-a-template-before", {}, KEPT),  # its cluster may become a target
+        (unwell(NO_ROOM).with_spec(required_by=WANTED_ELSEWHERE), "of-a-template-before", {}, KEPT),
+    ],
+)
+def test_a_copy_of_a_deleted_template_goes_if_a_quota_refuses_the_one_made_again(
+    one: Binding, uid: str | None, more: dict[str, bool], then: LateRemoval
+) -> None:
+    metadata = {"name": "web"} if uid is None else {"name": "web", "annotations": {TEMPLATE_UID_ANNOTATION: uid}}
+    old = work(on="member1", manifest={**DELETED.manifest, "metadata": metadata}, deletion_timestamp=START)
+
+    assert decide_late_removal(one, old, "member1", FLEET, **more) == then
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,14 @@ from controlplane.engine.decision import Decision, deleting
 from controlplane.engine.state import Actor
 from tests.simulation.manifests import ANYWHERE, DIVIDED, NGINX, admitted
 from tests.simulation.member import DOWN, UP
-from tests.simulation.outages import DEPLOYMENT, serving, wait, wait_until_not_ready
-from tests.simulation.stories import NGINX_BINDING, placed, running
+from tests.simulation.outages import DEPLOYMENT, SERVING, serving, wait, wait_until_not_ready
+from tests.simulation.stories import NGINX_BINDING, QUICK, apply, joined, placed, running
 from tests.simulation.world import Simulation
 
 SEEDS = range(2)
 ANA = Actor("ana")
 POLICY = Ref(kinds.PROPAGATION_POLICY, "default", "nginx-propagation")
+ASKING = NGINX.replace("image: nginx", "image: nginx\n        resources: {requests: {cpu: 1}}")
 DIRECTLY = ANYWHERE.replace("Gracefully", "Directly")
 
 
@@ -179,3 +180,39 @@ def test_a_template_whose_binding_was_deleted_by_hand_holds_no_policy_back(seed:
     assert world.store.objects[NGINX_BINDING].metadata.deletion_timestamp is not None
     assert POLICY not in world.store.objects
     assert "it runs on no cluster" in reported(world, "NoPolicyMatches")[0]
+
+
+QUOTA = """
+apiVersion: policy.karmada.io/v1alpha1
+kind: FederatedResourceQuota
+metadata:
+  name: team
+  namespace: default
+spec:
+  overall: {cpu: "3"}
+"""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_quota_without_room_for_the_new_one_leaves_nothing_of_the_old_one_on_a_lost_cluster(seed: int) -> None:
+    settings = replace(QUICK, feature_gates={**QUICK.feature_gates, "FederatedQuotaEnforcement": True})
+    world = joined("member1", "member2", "member3", seed=seed, settings=settings)
+    apply(world, ANYWHERE, ASKING % 4)
+    world.run(SERVING)
+    assert running(world)["member2"] > 0
+    world.fault("member2", DOWN)
+    wait_until_not_ready(world, "member2")
+    world.excused["nginx"] = world.now + timedelta(minutes=30)
+
+    applied(world, QUOTA, uid="quota")
+    deleted(world, DEPLOYMENT)
+    wait(world, 1)
+    applied(world, ASKING % 4, uid="second")
+    wait(world, 20)
+    assert placed(world) == {}
+    world.fault("member2", UP)
+    wait(world, 120)
+
+    assert sum(running(world).values()) == 0
+    assert placed(world) == {}
+    assert world.failures == []

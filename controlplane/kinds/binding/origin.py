@@ -3,7 +3,7 @@
 Controllers that evict copies write the origin into the annotation `failover.lifeboat.io/before-failover`:
 
     {"clusters": {"member1": 1, "member2": 2}, "left": {"member1": "2026-…Z"}, "placement": "…",
-     "generations": {"member1": 7}, "had": 3, "each": 0}
+     "generations": {"member1": 7}, "had": 3}
 
 They do so in the same write that evicts the copy. The origin stays the same in later failovers. It becomes invalid when
 the placement changes, when a reschedule is requested, or when a user places the binding by hand [edits-by-hand].
