@@ -10,7 +10,14 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition, with_condition
-from controlplane.kinds.binding import Binding, ResourceBindingStatus, TargetCluster
+from controlplane.kinds.binding import (
+    DRAINED,
+    TAINT_UNTOLERATED,
+    Binding,
+    GracefulEvictionTask,
+    ResourceBindingStatus,
+    TargetCluster,
+)
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.policy import (
@@ -28,7 +35,7 @@ from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.reserved_refuge import Reserved
 from controlplane.scheduling.schedule import Placed, Refused, Verdict
 from tests.builders.objects import START, binding, cluster, no_execute
-from tests.builders.placements import AGGREGATED, DYNAMIC, EVENLY, placement
+from tests.builders.placements import AGGREGATED, DYNAMIC, EVENLY, by_weight, placement
 from tests.builders.scheduling import spec
 from tests.builders.steering import hold
 from tests.core.fleet_story import FAILOVER, Story
@@ -222,6 +229,37 @@ def test_a_workload_scaled_down_below_what_lost_clusters_hold_moves_no_replicas_
     assert all(replicas <= on.get(name, replicas) for name, replicas in placed.items())
 
 
+THREE = {"member2": 1, "member3": 4, "member5": 3}
+
+
+@pytest.mark.parametrize(
+    ("weights", "replicas", "on", "kept"),
+    [
+        # 2 and 2 by their weights
+        ({"member2": 1, "member3": 1}, 4, {"member2": 1, "member3": 5}, {"member2": 1, "member3": 3}),
+        # 5, 1 and 1: member3 would lose most and keeps all that it has, member5 keeps the rest
+        ({"member2": 5, "member3": 1, "member5": 1}, 7, THREE, {"member2": 1, "member3": 4, "member5": 2}),
+        # 2, 2 and 2
+        ({"member2": 1, "member3": 1, "member5": 1}, 6, THREE, {"member2": 1, "member3": 3, "member5": 2}),
+        # 3, 3 and 1: member5 has less than member3, and would lose more
+        ({"member2": 3, "member3": 3, "member5": 1}, 7, THREE, {"member2": 1, "member3": 3, "member5": 3}),
+        # 3, 0 and 0: no target is left with no replicas
+        (
+            {"member2": 9, "member3": 1, "member5": 1},
+            3,
+            {"member2": 2, "member3": 5, "member5": 1},
+            {"member2": 2, "member3": 1},
+        ),
+    ],
+)
+def test_lost_clusters_that_would_lose_most_keep_what_the_others_may_not_get(
+    weights: dict[str, int], replicas: int, on: dict[str, int], kept: dict[str, int]
+) -> None:
+    where = by_weight(**weights)
+
+    assert shares(decided(where, lost(3), lost(5), member(4), replicas=replicas, on=on, leaving=tuple(on))) == kept
+
+
 def test_a_scaled_workload_grows_on_the_refuge_only() -> None:
     placed = shares(decided(BY_ROOM, member(3), member(4), replicas=12, on={**LEFT, "member3": 3}))
 
@@ -276,3 +314,18 @@ def test_targets_with_a_taint_that_evicts_the_binding_are_still_to_be_left(
 
     assert targets_to_leave(one, left, fleet) == leaving
     assert targets_to_leave(one, left, Fleet.of([member(2)], settings=FAILOVER)) == ()
+
+
+@pytest.mark.parametrize(
+    ("reasons", "leaving"),
+    [((TAINT_UNTOLERATED,), ("member2",)), ((DRAINED, TAINT_UNTOLERATED), ("member2",)), ((DRAINED,), ())],
+)
+def test_a_binding_whose_departure_is_only_known_from_its_task_is_half_evicted(
+    reasons: tuple[str, ...], leaving: tuple[str, ...]
+) -> None:
+    tasks = tuple(GracefulEvictionTask(f"gone{place}", reason=reason) for place, reason in enumerate(reasons))
+    one = binding("web", BY_ROOM, on=LEFT, replicas=6).with_spec(graceful_eviction_tasks=tasks)
+    fleet = Fleet.of([lost(1), lost(2), member(3)], settings=FAILOVER)
+
+    assert targets_to_leave(one, (), fleet) == leaving
+    assert targets_to_leave(one.with_spec(graceful_eviction_tasks=()), (), fleet) == ()
