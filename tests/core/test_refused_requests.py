@@ -23,6 +23,7 @@ from tests.builders.placements import placement
 from tests.builders.templates import deployment, template
 from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS
 from tests.core.test_federated_quotas import ON, QuotaStory, asking, quota
+from tests.core.test_overrides import label, selecting
 
 
 def with_replicas(template: Template, replicas: int) -> Template:
@@ -102,6 +103,25 @@ def test_refused_requests_reach_no_member_until_there_is_room(*, works_first: bo
     story.later(seconds=31)
     assert copies(story) == {"member1": (1, "2"), "member2": (2, "2")}
     assert made_from(story.works()["member2"]) == "2"
+
+
+def test_a_new_copy_that_override_policies_change_is_made_of_the_template_as_it_is() -> None:
+    """The content of another copy is changed for the cluster of that copy. Its workload does not wait."""
+    web = deployment(replicas=3)
+    story = QuotaStory(
+        *MEMBERS,
+        quota(cpu="4"),
+        policy("all", placement=DIVIDED_PLACEMENT),
+        selecting(label("one", "first"), name="web"),
+        web,
+    )
+    story.place(web, member1=3)
+
+    story.edit(asking(story.template(web), "2"))
+    story.place(web, member1=1, member2=2)
+
+    assert copies(story) == {"member1": (1, "1"), "member2": (2, "2")}
+    assert {work.manifest["metadata"]["labels"]["by"] for work in story.works().values()} == {"first"}
 
 
 def made_from(work: Work) -> str:
