@@ -119,7 +119,8 @@ def refresh(
 def with_requests_of(new: Binding, old: Binding) -> Binding:
     """Return a new state of a binding with the requests of the old one; the same object if they are equal.
 
-    A new resource version of the template alone is no change.
+    A new resource version of the template alone is no change. If a gate makes components of the replicas, or replicas
+    of the components, the replicas are those of the old one as well.
     """
     before, after = old.spec, new.spec
     if (before.replica_requirements, before.components) == (after.replica_requirements, after.components):
@@ -127,6 +128,8 @@ def with_requests_of(new: Binding, old: Binding) -> Binding:
     seen = replace(after.resource, resource_version=before.resource.resource_version)
     same = {"replica_requirements": before.replica_requirements, "components": before.components, "resource": seen}
     kept = {name: getattr(after, name) for name in after.__struct_fields__} | same
+    if bool(before.components) != bool(after.components):
+        kept["replicas"] = before.replicas
     metadata = new.metadata
     return old.with_meta(
         labels=metadata.labels, annotations=metadata.annotations, owner_references=metadata.owner_references

@@ -173,3 +173,19 @@ def test_the_requests_of_all_components_count(cpu: int, *, refused: bool) -> Non
 
     assert refused_requests.are_refused(one, flink(cpu, annotations=claim), [quota(cpu="9")]) is refused
     assert not refused_requests.are_refused(one, flink(cpu), [quota(cpu="9")]), "no policy claims it"
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["gate-on", "gate-off"])
+def test_a_workload_whose_components_a_quota_refuses_keeps_its_replicas(*, back: bool) -> None:
+    """A gate makes components of replicas. They may request more, for example because a manager counts as well."""
+    parts = bindings.components(flink(9))
+    assert parts
+    by_replicas = binding("job", Placement(), on={"member1": 2}, replicas=2, cpu="1")
+    by_parts = by_replicas.with_spec(replicas=0, replica_requirements=None, components=parts, propagate_deps=True)
+    old, new = (by_parts, by_replicas) if back else (by_replicas, by_parts)
+
+    kept = bindings.with_requests_of(new, old)
+
+    assert (kept.spec.replicas, kept.spec.components) == (old.spec.replicas, old.spec.components)
+    assert kept.spec.replica_requirements == old.spec.replica_requirements
+    assert kept.spec.propagate_deps is new.spec.propagate_deps
