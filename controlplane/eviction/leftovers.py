@@ -166,7 +166,7 @@ def may_be_removed(binding: Binding, cluster: str, clusters: Mapping[str, Cluste
 def _has_no_successor(binding: Binding, work: Work) -> bool:
     """Test whether a copy is of a template that was deleted, and a quota refuses all copies of the one made again.
 
-    It may never get a successor. Nobody counts it any more, and the user has deleted it.
+    It may never get a successor. It counts in no quota any more, and the user has deleted it.
     """
     made_from = (work.manifest.get("metadata", {}).get("annotations") or {}).get(TEMPLATE_UID_ANNOTATION)
     is_older = made_from is not None and made_from != binding.spec.resource.uid
