@@ -62,20 +62,18 @@ def counted_replicas(binding: Binding) -> int:
     do not wait. The result depends on nothing but the binding, because the stores add up its changes.
     """
     placed = _placed(binding)
-    if not origin.waits(binding) or (had := origin.had(binding)) <= placed:
-        return placed
-    return max(placed, _still_wanted(binding, had))
+    return max(placed, _still_wanted(binding, origin.had(binding))) if origin.waits(binding) else placed
 
 
 def _still_wanted(binding: Binding, had: int) -> int:
     """Return how many replicas, or sets of components, a binding asks for of those it had before its last eviction."""
     spec = binding.spec
-    if spec.components or not spec.replicas:
-        return had if spec.components else 0
+    if spec.components:
+        return had
     if spec.placement is not None and spec.placement.divided:
         return min(had, spec.replicas)
-    each = origin.replicas_of_each(binding)
-    return min(had, -(-had // each) * spec.replicas) if each else had
+    each = origin.replicas_of_each(binding) or 1  # not known: as many copies as possible
+    return min(had, -(-had // each) * spec.replicas)
 
 
 def use_of_evicted(binding: Binding, reserved: Collection[CapacityReservation], leaving: Collection[str] = ()) -> Use:

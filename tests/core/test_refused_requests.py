@@ -3,15 +3,20 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from controlplane.apimachinery.names import (
     PROPAGATION_POLICY_NAME_ANNOTATION,
     PROPAGATION_POLICY_NAMESPACE_ANNOTATION,
     TEMPLATE_GENERATION_ANNOTATION,
 )
+from controlplane.interpret import INTERPRETERS, InterpretationFailed, interpreter_for
+from controlplane.interpret.customized import Script, Unanswered
+from controlplane.interpret.interpreter import Demand
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.policy import Placement
 from controlplane.kinds.template import Template
@@ -189,3 +194,27 @@ def test_a_workload_whose_components_a_quota_refuses_keeps_its_replicas(*, back:
     assert (kept.spec.replicas, kept.spec.components) == (old.spec.replicas, old.spec.components)
     assert kept.spec.replica_requirements == old.spec.replica_requirements
     assert kept.spec.propagate_deps is new.spec.propagate_deps
+
+
+FAILED = InterpretationFailed(Script("broken", "InterpretReplica", "…"), "it is broken")
+
+
+@pytest.mark.parametrize("error", [FAILED, Unanswered(())], ids=["failed", "not-answered"])
+def test_a_script_that_fails_holds_back_no_copy_and_one_that_has_not_answered_is_waited_for(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = {PROPAGATION_POLICY_NAME_ANNOTATION: "all", PROPAGATION_POLICY_NAMESPACE_ANNOTATION: "default"}
+    web, limits = deployment(annotations=claim), [quota(cpu="9")]
+    one = binding("web", Placement(), on={"member1": 3}, replicas=3, cpu="1m")
+    assert refused_requests.are_refused(one, web, limits)
+
+    def asked(doc: Any) -> Demand:
+        raise error
+
+    changed = replace(interpreter_for("apps/v1", "Deployment"), replicas=asked)
+    monkeypatch.setitem(INTERPRETERS._of, ("apps/v1", "Deployment"), changed)
+
+    with pytest.raises(Unanswered) if error is not FAILED else nullcontext():
+        assert not refused_requests.are_refused(one, web, limits)
+    assert not refused_requests.are_refused(one, web, []), "no script is asked without a quota"
+    assert not refused_requests.are_refused(one.with_spec(placement=None), web, limits)

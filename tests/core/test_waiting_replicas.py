@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from controlplane.admission import quota_checks
 from controlplane.apimachinery.errors import Forbidden
+from controlplane.apimachinery.names import BEFORE_FAILOVER_ANNOTATION
 from controlplane.controllers.reads.namespace_quotas import NamespaceQuotas
 from controlplane.estimate.quota import changes, counted_replicas
 from controlplane.eviction.purge import with_task
@@ -173,6 +175,29 @@ def test_an_eviction_changes_no_use_and_neither_does_the_new_place() -> None:
     assert changes(left, placed.with_spec(clusters=(TargetCluster("member3", 9),))) == {"cpu": 4000}
     assert changes(left, binding_outcome.as_seen(left, left.spec.clusters)) == {"cpu": -3000}
     assert changes(left, None) == {"cpu": -5000}
+
+
+def test_the_use_follows_every_part_of_a_binding_that_it_depends_on() -> None:
+    left = leaving(IN_SHARES, "member1")
+    seen = left.with_status(scheduler_observed_generation=left.metadata.generation)
+    forgotten = left.with_meta(annotations={"team": "shop"})
+
+    for fewer in (seen, forgotten):
+        assert changes(left, fewer) == {"cpu": -3000}
+        assert changes(fewer, left) == {"cpu": 3000}
+    assert changes(left, left.with_meta(annotations={**left.metadata.annotations, "team": "shop"})) == {}
+    stale = left.with_spec(replicas=2)
+    assert changes(left, stale) == {"cpu": -3000}
+
+
+def test_copies_of_a_failover_before_an_upgrade_count_until_the_workload_is_scaled_to_zero() -> None:
+    """It is not known how many replicas each of them had."""
+    left = leaving(TWO_COPIES, "member1", "member2")
+    noted = json.loads(left.metadata.annotations[BEFORE_FAILOVER_ANNOTATION])
+    text = json.dumps({key: value for key, value in noted.items() if key != "each"})
+    before = left.with_meta(annotations={BEFORE_FAILOVER_ANNOTATION: text})
+
+    assert [counted_replicas(before.with_spec(replicas=number)) for number in (0, 1, 2)] == [0, 4, 4]
 
 
 def test_what_a_complete_result_does_not_need_is_free_for_the_next_binding_of_the_batch() -> None:
