@@ -38,7 +38,7 @@ from controlplane.kinds.rows import Eviction
 from controlplane.kinds.template import Template
 from controlplane.propagation import bindings, ended_claims, matching, unselected
 from controlplane.propagation.candidates import NO_CANDIDATES, Candidates
-from controlplane.propagation.lazy_activation import LAZY, LAZY_ANNOTATION, digest, lazily_active
+from controlplane.propagation.lazy_activation import LAZY, LAZY_ANNOTATION, digest, lazily_active, not_seen
 from controlplane.settings import Settings
 
 PRIORITY_CLASS = "scheduling.k8s.io/PriorityClass"
@@ -297,9 +297,10 @@ def _within_quotas(
         return decision if kept is new else replace(decision, quota_guards=room.guards(old, new))
     message = f"{DENIED}{exceeded}. Lower the requests, or raise spec.overall of the FederatedResourceQuota"
     event = Event(snapshot.template or old, "ApplyPolicyFailed", message, warning=True)
-    rest = [put for put in decision.changes if put is not change]
-    changes = (*rest, Put(kept, old)) if kept != old else tuple(rest)
-    return replace(decision, changes=changes, events=(*decision.events, event), wake_at=now + RETRY)
+    changes = [put for put in decision.changes if put is not change and isinstance(put, Put) and put.old is not None]
+    changes = [Put(not_seen(cast(Template, put.new), cast(Template, put.old)), put.old) for put in changes]
+    changes = [put for put in (*changes, Put(kept, old)) if put.new != put.old]
+    return replace(decision, changes=tuple(changes), events=(*decision.events, event), wake_at=now + RETRY)
 
 
 def _unjudged(state: State, found: Mapping[Ref, Binding]) -> frozenset[Ref]:

@@ -31,6 +31,15 @@ def lazily_active(template: Template, policy: Policy, current: str, *, applied: 
     return created is None or since is None or created >= since
 
 
+def not_seen(claimed: Template, before: Template) -> Template:
+    """Return a claimed template whose edit has not reached its binding as a whole: a Lazy policy looks at it again."""
+    annotations = claimed.metadata.annotations
+    if LAZY_ANNOTATION not in annotations:
+        return claimed
+    seen = before.metadata.annotations.get(LAZY_ANNOTATION, "")
+    return claimed.with_meta(annotations={**annotations, LAZY_ANNOTATION: seen})
+
+
 def digest(template: Template) -> str:
     """Return a short hash of what the user wrote: content, labels and annotations, without those of controllers."""
     metadata = template.metadata

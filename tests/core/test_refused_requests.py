@@ -22,6 +22,7 @@ from controlplane.kinds.policy import Placement
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
 from controlplane.propagation import bindings, refused_requests
+from controlplane.propagation.lazy_activation import LAZY, LAZY_ANNOTATION, digest
 from controlplane.settings import Settings
 from tests.builders.objects import binding, policy
 from tests.builders.placements import placement
@@ -218,3 +219,20 @@ def test_a_script_that_fails_holds_back_no_copy_and_one_that_has_not_answered_is
         assert not refused_requests.are_refused(one, web, limits)
     assert not refused_requests.are_refused(one, web, []), "no script is asked without a quota"
     assert not refused_requests.are_refused(one.with_spec(placement=None), web, limits)
+
+
+def test_requests_under_a_lazy_policy_are_tried_again_as_well() -> None:
+    web = deployment(replicas=2)
+    story = QuotaStory(*MEMBERS, quota(cpu="3"), policy("all", activation_preference=LAZY), web)
+    story.place(web, member1=2)
+    story.edit(asking(story.template(web), "2"))
+    assert (requested(story.binding(web)), copies(story)) == ((2, "1"), {"member1": (2, "1")})
+
+    story.later(seconds=31)
+    story.change(overall={"cpu": "4"})
+    story.later(seconds=31)
+
+    assert (requested(story.binding(web)), copies(story)) == ((2, "2"), {"member1": (2, "2")})
+    seen = story.template(web).metadata.annotations
+    assert seen[LAZY_ANNOTATION] == digest(story.template(web)), "the edit is applied"
+    assert story.again() == 0
