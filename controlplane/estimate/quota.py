@@ -148,6 +148,8 @@ def replicas_before(binding: Binding, evicted: int) -> int:
         return 0
     if spec.placement is not None and spec.placement.divided:
         return evicted + _replicas(spec)
+    if origin.waits(binding) and (each := origin.replicas_of_each(binding)):
+        return each
     copies = [task.replicas or 0 for task in _evicted(binding)] or [target.replicas for target in spec.clusters]
     return max(copies or origin.replicas_of_copies(binding), default=0)
 

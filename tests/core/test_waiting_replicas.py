@@ -113,8 +113,9 @@ def test_replicas_that_are_asked_for_again_after_a_scale_down_are_growth(how: di
     story.pass_seconds(400)
 
     assert story.placed("other") == {"member2": 2}
-    assert sum(story.placed("web").values()) <= 2
-    assert outage.used() <= 4000
+    assert story.placed("web") == {"member1": 1}, "as many as it asked for when the others got their room"
+    assert outage.scheduled() == "QuotaExceeded"
+    assert outage.used() == 3000
 
 
 def test_requests_that_are_raised_while_replicas_wait_need_room_in_the_quota() -> None:
