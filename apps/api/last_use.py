@@ -116,13 +116,13 @@ _TOKENS_USED = tuple(
     WHERE t.{column} = w.digest AND (t.last_used IS NULL OR t.last_used < w.at)"""
     for table, column in (("api_serviceaccounttoken", "digest"), ("resources_issuedtoken", "key"))
 )
-# A session that ended meanwhile has no row any more, and gets none.
+# A session that ended meanwhile has no row any more, and gets none. Nor does that of a user who was deleted meanwhile.
 _SESSIONS_USED = """
     INSERT INTO api_loginsession AS s (session_key, user_id, created, last_used, address, agent)
     SELECT w.key, w.user_id, w.at, w.at, w.address, w.agent
     FROM unnest(%s::text[], %s::bigint[], %s::timestamptz[], %s::text[], %s::text[])
         AS w(key, user_id, at, address, agent)
-    JOIN django_session d ON d.session_key = w.key
+    JOIN django_session d ON d.session_key = w.key JOIN auth_user u ON u.id = w.user_id
     ON CONFLICT (session_key) DO UPDATE SET last_used = excluded.last_used, address = excluded.address,
         agent = excluded.agent, user_id = excluded.user_id"""
 _FORGET = """
