@@ -9,6 +9,7 @@ never waits for the provider, so a provider that hangs delays no user, and token
 from __future__ import annotations
 
 import hashlib
+import http.client
 import json
 import logging
 import ssl
@@ -194,8 +195,8 @@ def _keys_of(document: Mapping[str, Any]) -> dict[str, jwt.PyJWK]:
     address = str(document.get("jwks_uri", ""))
     if urlsplit(address).scheme != urlsplit(settings.OIDC_ISSUER).scheme:
         raise Unreadable("the address of its keys has another scheme than the issuer")
-    found = {}
-    for key in document_at(address).get("keys") or ():
+    found, keys = {}, document_at(address).get("keys")
+    for key in keys if isinstance(keys, list) else ():
         if isinstance(key, dict) and key.get("kid") and key.get("use", "sig") == "sig" and _algorithm(key):
             found[str(key["kid"])] = jwt.PyJWK(key, algorithm=_algorithm(key))
     if not found:
@@ -220,6 +221,16 @@ def document_at(address: str, *, body: bytes | None = None, headers: Mapping[str
 
     Redirects are not followed. Raises OSError, ValueError, Unreadable.
     """
+    try:
+        document = json.loads(_body_at(address, body=body, headers=headers))
+    except http.client.HTTPException as error:  # what was sent is no HTTP, or ends too early
+        raise Unreadable(f"its answer is not valid: {type(error).__name__}") from error
+    if not isinstance(document, dict):
+        raise Unreadable("its answer is not a JSON object")
+    return document
+
+
+def _body_at(address: str, *, body: bytes | None, headers: Mapping[str, str]) -> bytes:
     context = ssl.create_default_context(cafile=settings.OIDC_CA_FILE or None)
     handlers = (urllib.request.HTTPSHandler(context=context), _NoRedirects(), urllib.request.ProxyHandler({}))
     ends = time.monotonic() + ANSWER_SECONDS
@@ -231,7 +242,4 @@ def document_at(address: str, *, body: bytes | None = None, headers: Mapping[str
             size += len(part)
             if size > MOST_BYTES or time.monotonic() > ends:
                 raise Unreadable(f"its answer has more than {MOST_BYTES} bytes, or is slow")
-    document = json.loads(b"".join(parts))
-    if not isinstance(document, dict):
-        raise Unreadable("its answer is not a JSON object")
-    return document
+    return b"".join(parts)

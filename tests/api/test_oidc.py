@@ -26,13 +26,18 @@ ME = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
 class Provider:
-    """An OpenID provider on a port of its own. While `hangs` is set, it answers nothing. `context`: it serves TLS."""
+    """An OpenID provider on a port of its own. While `hangs` is set, it answers nothing. `context`: it serves TLS.
+
+    `broken`: what it sends instead of each answer; b"": nothing.
+    """
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.keys: dict[str, Any] = {
             "one": rsa.generate_private_key(public_exponent=65537, key_size=2048),
             "two": ec.generate_private_key(ec.SECP256R1()),
         }
+        self.broken = b""
+        self.asked = 0
         self.hangs = threading.Event()
         self.freed = threading.Event()
         provider = self
@@ -41,6 +46,11 @@ class Provider:
             def do_GET(self) -> None:
                 if provider.hangs.is_set():
                     provider.freed.wait(60)
+                provider.asked += 1
+                if provider.broken:
+                    self.wfile.write(provider.broken)
+                    self.close_connection = True
+                    return
                 body = json.dumps(provider.document(self.path)).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(body)))
@@ -184,6 +194,33 @@ def test_a_provider_that_hangs_costs_other_users_nothing(trusting: Server, provi
     finally:
         provider.hangs.clear()
         provider.freed.set()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b"no HTTP at all\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n40\r\n{",
+        b'HTTP/1.1 200 OK\r\n\r\n{"issuer": "ISSUER", "jwks_uri": "ISSUER/keys", "keys": 5}',
+    ],
+    ids=["no HTTP", "cut off", "no list of keys"],
+)
+def test_keys_are_read_again_after_a_provider_has_answered_nonsense(
+    trusting: Server, provider: Provider, broken: bytes
+) -> None:
+    stranger, before = trusting.client(_with_unknown_key(provider)), provider.asked
+    provider.broken = broken.replace(b"ISSUER", provider.issuer.encode())
+    try:
+        until(lambda: stranger.get("/api").status == 401 and provider.asked > before + 1, within=20)
+    finally:
+        provider.broken = b""
+
+    kid = f"after-{before}"
+    provider.keys[kid] = ec.generate_private_key(ec.SECP256R1())
+    try:
+        until(lambda: me(trusting, provider.token(kid)), within=20)
+    finally:
+        del provider.keys[kid]
 
 
 def _with_unknown_key(provider: Provider) -> str:
