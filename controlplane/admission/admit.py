@@ -7,16 +7,25 @@ these.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from controlplane import interpret
 from controlplane.admission import metadata_rules, storage_limits
-from controlplane.apimachinery.causes import duplicate, forbidden, invalid, recreation_hints, required, unsupported
+from controlplane.apimachinery.causes import (
+    duplicate,
+    forbidden,
+    invalid,
+    recreation_hints,
+    repeated,
+    required,
+    unsupported,
+)
 from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.errors import BadRequest, Cause, Conflict, Invalid, MethodNotAllowed
 from controlplane.apimachinery.meta import Object, ObjectMeta, condition, to_seconds, with_condition
@@ -37,6 +46,7 @@ from controlplane.wire import document_check
 
 Document = dict[str, Any]
 STATUS = "status"
+MOST_UNDECODED: Final = 100  # values of one document that its type refuses, which are all reported
 CONDITION_STATUSES = ("True", "False", "Unknown")
 _MODELS_GATE = "CustomizedClusterResourceModeling"
 
@@ -127,7 +137,7 @@ def without_status(kind: Kind, doc: Document) -> Document:
 def _conditions(obj: Any) -> list[Cause]:
     """Return the errors in status.conditions: types that are missing or repeated, and statuses that do not exist."""
     conditions = getattr(obj.status, "conditions", ())
-    types = [reported.type for reported in conditions]
+    twice = repeated(reported.type for reported in conditions)
     causes = list[Cause]()
     for index, reported in enumerate(conditions):
         path = f"status.conditions[{index}]"
@@ -135,7 +145,7 @@ def _conditions(obj: Any) -> list[Cause]:
             causes.append(unsupported(f"{path}.status", reported.status, CONDITION_STATUSES))
         if not reported.type:
             causes.append(required(f"{path}.type", "a condition needs a type"))
-        elif reported.type in types[:index]:
+        elif index in twice:
             causes.append(duplicate(f"{path}.type", reported.type, "each type of condition may be listed once"))
     return causes
 
@@ -193,7 +203,7 @@ def _decoded(kind: Kind, doc: Document, old: Any, *, settings: Settings, now: da
         causes += _metadata_causes(kind, doc["metadata"], causes)
     else:
         broken = _apply_rules(kind, rest, old, settings=settings, now=now).causes
-        causes += [cause for cause in broken if not any(_follows(cause, known) for known in causes)]
+        causes += _independent(broken, causes)
     raise Invalid.of(kind.resource.kind, name, causes, group=kind.resource.group)
 
 
@@ -205,10 +215,13 @@ def _converted(kind: Kind, doc: Document) -> Any:
 def _valid_rest(kind: Kind, doc: Document, causes: list[Cause]) -> Any:
     """Return the typed object of the valid parts of a document; None: nothing can be decoded.
 
-    Values that the schema allows but the type does not (for example an invalid time) are added to `causes`.
+    Values that the schema allows but the type does not (for example an invalid time) are added to `causes`. The decoder
+    finds one of them in a document, so that nothing is decoded if there are more than MOST_UNDECODED.
     """
     rest = document_check.valid_part(doc, kind.schema_to_check())
-    while rest is not None:
+    if rest is None:
+        return None
+    for _ in range(MOST_UNDECODED):
         try:
             return _converted(kind, rest)
         except msgspec.ValidationError as error:
@@ -221,19 +234,35 @@ def _valid_rest(kind: Kind, doc: Document, causes: list[Cause]) -> Any:
     return None
 
 
-def _follows(cause: Cause, known: Cause) -> bool:
-    """Test whether a cause may be a consequence of a known one: at the same field, inside it, or around it.
+def _independent(causes: Sequence[Cause], known: Sequence[Cause]) -> list[Cause]:
+    """Return the causes that may not be consequences of a known one: at the same field, inside it, or around it.
 
-    A duplicate is an error of its own, whatever is wrong inside the repeated value.
+    A duplicate is an error of its own, whatever is wrong inside the repeated value. Documents of users may have a
+    hundred thousand causes of either sort, so that they are not compared with each other: a known field is found among
+    the sorted ones, of which none is inside another.
     """
-    if cause.reason == "FieldValueDuplicate" and cause.field != known.field:
-        return _within(cause.field, known.field)
-    return _within(cause.field, known.field) or _within(known.field, cause.field)
+    outer: list[str] = []
+    for field in sorted({cause.field.translate(_INSIDE) for cause in known}):
+        if not (outer and _within(field, outer[-1])):
+            outer.append(field)
+
+    def follows(cause: Cause) -> bool:
+        field = cause.field.translate(_INSIDE)
+        place = bisect_right(outer, field)
+        if place and _within(field, outer[place - 1]):
+            return True
+        return cause.reason != "FieldValueDuplicate" and place < len(outer) and _within(outer[place], field)
+
+    return [cause for cause in causes if not follows(cause)]
+
+
+# The signs that begin a part of a path, as signs that sort before all others: what is inside a field follows it.
+_INSIDE: Final = str.maketrans(".[", "\0\1")
 
 
 def _within(field: str, outer: str) -> bool:
-    """Test whether a field is `outer` itself or inside it."""
-    return field.startswith(outer) and field[len(outer) : len(outer) + 1] in ("", ".", "[")
+    """Test whether a translated field is `outer` itself or inside it."""
+    return field.startswith(outer) and field[len(outer) : len(outer) + 1] in ("", "\0", "\1")
 
 
 def _metadata_causes(kind: Kind, metadata: Document, known: Sequence[Cause]) -> list[Cause]:
@@ -364,10 +393,8 @@ def _with_transition_times(cluster: Cluster, old: Any, *, now: datetime) -> Clus
     the whole list.
     """
     before: Cluster = old
-    reported, conditions = cluster.status.conditions, before.status.conditions
-    for new in reported:
-        conditions = with_condition(conditions, new, now=now)
-    timed = tuple(stored for new in reported if (stored := condition(conditions, new.type)) is not None)
+    stored = {known.type: (known,) for known in before.status.conditions}
+    timed = tuple(with_condition(stored.get(new.type, ()), new, now=now)[0] for new in cluster.status.conditions)
     kept = (known for known in before.status.conditions if known.type in PUBLISHED and not condition(timed, known.type))
     return cluster.with_status(conditions=(*kept, *timed))
 

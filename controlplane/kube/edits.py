@@ -242,12 +242,12 @@ def _deadline(now: Any, was: Any, out: Causes) -> None:
 
 
 def _keeps_tolerations(spec: Document, was: Document) -> bool:
-    now = [_without_seconds(toleration) for toleration in spec.get("tolerations") or ()]
+    now = {_without_seconds(toleration) for toleration in spec.get("tolerations") or ()}
     return all(_without_seconds(toleration) in now for toleration in was.get("tolerations") or ())
 
 
-def _without_seconds(toleration: Document) -> Document:
-    return {name: value for name, value in toleration.items() if name != "tolerationSeconds" and value}
+def _without_seconds(toleration: Document) -> frozenset[tuple[str, Any]]:
+    return frozenset((name, value) for name, value in toleration.items() if name != "tolerationSeconds" and value)
 
 
 def _fixed(spec: Document) -> Document:

@@ -51,12 +51,10 @@ def pod_spec(value: Document, at: str, out: Causes) -> None:
 
 def _known_volumes(value: Document, at: str, out: Causes) -> frozenset[Any]:
     """Return the names of the volumes that have no cause against them. Mounts of others are not found."""
-    refused = [cause.field for cause in out if cause.field.startswith(f"{at}.volumes[")]
-    names = set()
-    for index, volume in enumerate(value.get("volumes") or ()):
-        if not any(field.startswith(f"{at}.volumes[{index}]") for field in refused):
-            names.add(volume.get("name") or None)
-    return frozenset(names)
+    listed = f"{at}.volumes["
+    refused = {cause.field.removeprefix(listed).partition("]")[0] for cause in out if cause.field.startswith(listed)}
+    volumes = enumerate(value.get("volumes") or ())
+    return frozenset(volume.get("name") or None for index, volume in volumes if str(index) not in refused)
 
 
 def _containers(value: Document, at: str, out: Causes, volumes: frozenset[Any]) -> None:

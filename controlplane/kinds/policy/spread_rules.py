@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from controlplane.apimachinery.causes import invalid, required, unsupported
+from controlplane.apimachinery.causes import invalid, repeated, required, unsupported
 from controlplane.apimachinery.errors import Cause
 from controlplane.kinds.policy import ClusterAffinity, ClusterAffinityTerm, Placement, SpreadConstraint
 
@@ -31,7 +31,7 @@ def _malformed(placement: Placement, path: str) -> Iterator[Cause]:
     for index, constraint in enumerate(placement.spread_constraints):
         yield from _alone(constraint, f"{path}[{index}]")
     fields = [constraint.spread_by_field for constraint in placement.spread_constraints if constraint.spread_by_field]
-    for name in sorted({field for field in fields if fields.count(field) > 1}):
+    for name in sorted({fields[place] for place in repeated(fields)}):
         yield invalid(path, fields, f"multiple {name} spread constraints are not allowed")
     if fields and CLUSTER not in fields:
         yield invalid(path, fields, "one of the constraints must spread by cluster where any spreads by a field")
