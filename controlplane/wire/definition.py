@@ -18,6 +18,7 @@ KEY = "apiextensions.k8s.io/CustomResourceDefinition"
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 ESTABLISHED, NAMES_ACCEPTED, TERMINATING = "Established", "NamesAccepted", "Terminating"
 
+_INTEGERS = range(-(2**63), 2**63)  # that JSON of the API may contain
 _PLAIN = re.compile(r"\.?[\w-]+(\.[\w-]+)*")
 
 
@@ -185,7 +186,10 @@ def _columns(version: Document) -> Iterator[Column]:
 
 
 class _Cell:
-    """Reads the value at a JSONPath and converts it to the type of a printer column; "" if there is no value."""
+    """Reads the value at a JSONPath and converts it to the type of a printer column; "" if there is no value.
+
+    Raises ValueError or TypeError for a value that cannot be converted.
+    """
 
     def __init__(self, path: str, kind: str) -> None:
         self.kind = kind
@@ -200,7 +204,7 @@ class _Cell:
             case "date":
                 return age(str(value), now)
             case "integer":
-                return int(value)
+                return _integer(value)
             case "number":
                 return float(value)
             case "boolean":
@@ -215,3 +219,10 @@ class _Cell:
             return jsonpath.evaluate(self.template, document)
         except jsonpath.JSONPathError:
             return None
+
+
+def _integer(value: Any) -> int:
+    number = int(value)
+    if number not in _INTEGERS:
+        raise ValueError(f"{value} has more than 64 bits")
+    return number

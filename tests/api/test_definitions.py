@@ -12,6 +12,7 @@ from tests.processes import until
 
 Document = dict[str, Any]
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 OPEN: Document = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 SPEC: Document = {
     "type": "object",
@@ -99,6 +100,23 @@ def test_objects_of_a_brought_kind_are_written_and_read_like_any_other(api: Clie
     assert [one["metadata"]["name"] for one in api.get(where).document["items"]] == ["ferry"]
     found = api.get(f"/apis/{group}/v1").document["resources"]
     assert [one["name"] for one in found] == ["boats", "boats/status"]
+
+
+@pytest.mark.parametrize("seats", [1e30, "9" * 30, -(2**64)], ids=["a number", "a text", "a negative one"])
+def test_a_number_that_no_integer_holds_hides_no_other_object(
+    api: Client, namespace: str, group: str, seats: Any
+) -> None:
+    define(api, group)
+    where = f"/apis/{group}/v1/namespaces/{namespace}/boats"
+    for name, number in (("odd", seats), ("plain", 3)):
+        assert api.post(where, {"metadata": {"name": name}, "spec": {"seats": number}}).status == 201
+
+    listed = api.ask("GET", where, accept=TABLE)
+    with api.watch(where, accept=TABLE) as watched:
+        seen = [watched.next()["object"]["rows"][0]["cells"][:2] for _ in range(2)]
+
+    assert listed.status == 200, listed.body
+    assert [row["cells"][:2] for row in listed.document["rows"]] == seen == [["odd", "<invalid>"], ["plain", 3]]
 
 
 def test_a_definition_says_at_once_that_it_is_established(api: Client, group: str) -> None:
