@@ -32,6 +32,7 @@ from apps.api.renderers import (
     yaml_text,
 )
 from apps.api.target import Target
+from apps.objects.masks import masked
 from apps.objects.store import store
 from controlplane.apimachinery.errors import StatusError
 from controlplane.kinds import CLUSTER
@@ -116,7 +117,7 @@ class PageRenderer(BrowsableAPIRenderer):
             form.fields["_content"].initial = beginning(request.path, getattr(view, "target", None), now=wall_now())
         if form is not None and isinstance(data, Answer) and method == "PUT":
             document = data.document
-            if document.get("kind") == "Secret":
+            if hidden(document) is not document:
                 return None
             text = yaml_text(without_bookkeeping(document))
             if len(text) > MAX_TEXT:
@@ -171,11 +172,14 @@ def _named(target: Target) -> str:
 
 
 def hidden(document: Document) -> Document:
-    """Return a document with the values of Secrets, also of Secrets in a list, replaced by their size."""
+    """Return a document without the values of Secrets: of one, of those in a list, and of those that a Work carries.
+
+    The same document if it has none.
+    """
     if document.get("kind") in ("SecretList", "List"):
         return {**document, "items": [hidden({**item}) for item in document.get("items", ())]}
     if document.get("kind") != "Secret":
-        return document
+        return masked(document)
     shown = dict(document)
     for part in ("data", "stringData"):
         if isinstance(shown.get(part), dict):

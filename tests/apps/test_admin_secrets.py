@@ -10,6 +10,8 @@ from django.urls import reverse
 
 from apps.objects.masks import MASK, masked, unmasked, without_contents
 from apps.objects.secret_fields import LAST_APPLIED
+from controlplane.apimachinery.meta import Object
+from controlplane.kind import KINDS
 from tests.apps.pages import change, found, list_of, page_of, save, secret, stored, text_in
 from tests.builders.objects import work
 
@@ -37,6 +39,27 @@ def test_no_page_renders_the_value_of_a_secret(root: Client) -> None:
     assert [url for url, page in pages.items() if page.status_code != 200] == []
     assert [url for url, page in pages.items() if VALUE in page.content.decode()] == []
     assert f"password: {MASK}" in pages[page_of(made)].content.decode()
+
+
+def test_no_page_of_the_browsable_api_renders_the_value_of_a_secret(root: Client) -> None:
+    made = stored(secret("login", password=VALUE))[0]
+    noted = change(made, made.with_meta(annotations={LAST_APPLIED: f'{{"data": {{"password": "{VALUE}"}}}}'}))
+    carrier = stored(work("carrier", "member1", manifest=noted.document()))[0]
+    pages = {
+        url: root.get(url, headers={"accept": "text/html"})
+        for one in (noted, carrier)
+        for url in (url_of(one), url_of(one).rpartition("/")[0])
+    }
+
+    assert [url for url, page in pages.items() if page.status_code != 200] == []
+    assert [url for url, page in pages.items() if VALUE in page.content.decode()] == []
+    assert "password:" in pages[url_of(carrier)].content.decode()
+
+
+def url_of(obj: Object) -> str:
+    resource = KINDS[obj.ref.kind].resource
+    root = f"/apis/{resource.group}" if resource.group else "/api"
+    return f"{root}/{resource.version}/namespaces/{obj.ref.namespace}/{resource.plural}/{obj.ref.name}"
 
 
 def test_the_log_shows_that_a_secret_changed_and_not_even_its_keys(root: Client) -> None:
