@@ -67,7 +67,7 @@ urlpatterns = [
     re_path(url_patterns.subresource_urls(RESOURCES, ["token"]), TokenRequestView.as_view()),
     re_path(url_patterns.subresource_urls(RESOURCES, ["explain"]), ExplainView.as_view()),
     re_path(url_patterns.all_urls(KINDS[kind].resource for kind in EVICTIONS), EvictionsView.as_view()),
-    re_path(r"^apis?/.+$", ObjectView.as_view()),
+    re_path(r"^apis?/[\s\S]+$", ObjectView.as_view()),  # names of roles and bindings may contain a line end
     path("login/", include("rest_framework.urls")),
     path("", discovery.RootView.as_view()),
     re_path(r"", NowhereView.as_view()),

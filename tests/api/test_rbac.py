@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -121,6 +122,19 @@ def test_a_binding_never_changes_its_role(api: Client, namespace: str) -> None:
 
     assert answer.status == 422
     assert "cannot change roleRef" in answer.document["message"]
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\n", "\nb", "a b?c#d", "ä:\t"])
+def test_a_binding_of_any_name_is_found_and_deleted_by_it(api: Client, namespace: str, name: str) -> None:
+    bindings = f"{RBAC}/namespaces/{namespace}/rolebindings"
+    one = f"{bindings}/{quote(name)}"
+    ref = {"apiGroup": GROUP, "kind": "ClusterRole", "name": "view"}
+    assert api.post(bindings, {"metadata": {"name": name}, "roleRef": ref}).status == 201
+
+    assert api.get(one).document["metadata"]["name"] == name
+    assert api.patch(one, {"metadata": {"labels": {"a": "b"}}}).status == 200
+    assert api.delete(one).status == 200
+    assert api.get(bindings).document["items"] == []
 
 
 def test_reviews_answer_for_another_user(api: Client, eva: Client, namespace: str) -> None:
