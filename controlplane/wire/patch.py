@@ -118,13 +118,21 @@ def json_patch(doc: Any, patch: Any, *, strict: bool = False) -> Any:
         if not isinstance(operation, dict):
             raise BadRequest(f"operation {index} of the JSON Patch is not an object")
         if operation.get("op") == "copy":
-            copied += len(orjson.dumps(_get(result, _pointer(operation, "from", index))))
+            copied += _size(result, _pointer(operation, "from", index))
             if copied > MAX_BYTES:
                 raise TooLarge(f"the patch copies more than {MAX_BYTES} bytes")
         if strict and operation.get("op") == "replace":
             _get(result, _pointer(operation, "path", index))
         result = _operate(result, operation, index)
     return result
+
+
+def _size(doc: Any, path: list[str]) -> int:
+    """Return the bytes of the value at a path. Raises BadRequest for one that is nested deeper than JSON may be."""
+    try:
+        return len(orjson.dumps(_get(doc, path)))
+    except orjson.JSONEncodeError:
+        raise BadRequest(f"the JSON Patch copies {_text(path)} into itself until it is nested too deeply") from None
 
 
 def _operate(doc: Any, operation: Document, index: int) -> Any:

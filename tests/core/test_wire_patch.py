@@ -80,6 +80,7 @@ def test_a_json_patch_does_what_rfc_6902_says(doc: Any, operations: Any, expecte
         ({"op": "add"}, BadRequest, "list of operations"),
         ([{"op": "test", "path": "/a", "value": 1}] * (patch.MAX_OPERATIONS + 1), TooLarge, "10001 operations"),
         ([{"op": "copy", "from": "/l", "path": f"/l/{i}"} for i in range(60)], TooLarge, "copies more"),
+        ([{"op": "copy", "from": "", "path": "/b"}] * 400, BadRequest, "copies / into itself until it is nested too"),
     ],
 )
 def test_a_json_patch_that_does_not_fit_is_refused_by_name(
