@@ -96,7 +96,7 @@ class ReviewView(KubernetesView):
         plain = document_check.without_nulls(question, schema)
         if causes := document_check.faults(plain, schema) or causes_of_review(plain, within):
             raise Invalid.of(resource.kind, "", causes, group=resource.group)
-        answered = {**question, "status": _ANSWERS[plural](request.user, question)}
+        answered = {**plain, "status": _ANSWERS[plural](request.user, plain)}
         return Response(Answer(answered), status=201)
 
 

@@ -154,6 +154,22 @@ def test_reviews_answer_for_another_user(api: Client, eva: Client, namespace: st
     assert eva.post(f"{REVIEWS}/subjectaccessreviews", {"spec": spec}).status == 403
 
 
+def test_a_field_that_is_null_is_not_set_in_a_review(api: Client, namespace: str) -> None:
+    bind(api, "nobody", to={"kind": "Group", "name": "nobodies"}, roles=("view",), namespace=namespace)
+    pods = {"verb": "get", "group": None, "resource": "pods", "namespace": namespace, "name": None}
+
+    def answered(**spec: Any) -> Any:
+        answer = api.post(f"{REVIEWS}/subjectaccessreviews", {"spec": {"user": "r2", "groups": ["nobodies"], **spec}})
+        assert answer.status == 201, answer.body
+        assert b"null" not in answer.body
+        return answer.document["status"]["allowed"]
+
+    until(lambda: answered(resourceAttributes={name: value for name, value in pods.items() if value}), within=10)
+    assert answered(resourceAttributes=pods)
+    assert not answered(resourceAttributes={"verb": None, "resource": None})
+    assert not answered(nonResourceAttributes={"path": None, "verb": "get"}, extra={"scopes": None})
+
+
 def test_an_impersonated_user_has_that_users_rights_and_name(api: Client, eva: Client, namespace: str) -> None:
     bind(api, "guest", to={"kind": "User", "name": "guest"}, roles=("edit",), namespace=namespace)
 
