@@ -34,7 +34,7 @@ from controlplane.apimachinery.times import in_utc
 from controlplane.clusters import fence, heartbeats
 from controlplane.clusters.taints import OWNERS_ANNOTATION, kept, stays_because
 from controlplane.estimate import resource_models
-from controlplane.kind import Kind
+from controlplane.kind import KINDS, Kind
 from controlplane.kinds import CLUSTER, DEFINITION, LEASE, POLICIES, WORK
 from controlplane.kinds.cluster import EVICTING_EFFECTS, PUBLISHED, Cluster, Taint
 from controlplane.kinds.policy import Policy
@@ -440,10 +440,15 @@ def _with_time_added(taint: Taint, before: dict[tuple[str, str], datetime | None
 
 
 def _with_generation(kind: Kind, obj: Any, old: Any) -> Any:
-    """Return the object with its generation raised if its spec changed."""
+    """Return the object with its generation raised if its spec changed.
+
+    Of a kind that a user defines, that is everything but its metadata, and its status if a subresource writes that.
+    """
     if not kind.has_generation:
         return obj
-    if isinstance(obj, Template):
+    if isinstance(obj, Template) and KINDS.is_custom(kind):
+        changed = obj.has_other_content_than(old) or not (kind.has_status or same(obj.status, old.status))
+    elif isinstance(obj, Template):
         changed = not same(obj.content.get("spec"), old.content.get("spec"))
     else:
         changed = not same(getattr(obj, "spec", None), getattr(old, "spec", None))

@@ -102,6 +102,26 @@ def test_objects_of_a_brought_kind_are_written_and_read_like_any_other(api: Clie
     assert [one["name"] for one in found] == ["boats", "boats/status"]
 
 
+@pytest.mark.parametrize(("subresources", "raises"), [({"status": {}}, False), ({}, True)])
+def test_a_change_of_anything_but_metadata_and_status_is_a_new_generation(
+    api: Client, namespace: str, group: str, subresources: Document, *, raises: bool
+) -> None:
+    """A status that has no subresource is content like any other."""
+    define(api, group, subresources=subresources)
+    boat = f"/apis/{group}/v1/namespaces/{namespace}/boats/one"
+    api.post(boat.rpartition("/")[0], {"metadata": {"name": "one"}, "spec": {"seats": 1}, "config": {"a": 1}})
+
+    def generation(change: Document) -> int:
+        found: int = api.patch(boat, change).document["metadata"]["generation"]
+        return found
+
+    assert generation({"metadata": {"labels": {"a": "b"}}}) == 1
+    assert generation({"config": {"a": 2}}) == 2
+    assert generation({"config": {"a": 2}}) == 2
+    assert generation({"spec": {"seats": 2}, "config": None}) == 3
+    assert generation({"status": {"afloat": True}}) == 3 + raises
+
+
 @pytest.mark.parametrize("seats", [1e30, "9" * 30, -(2**64)], ids=["a number", "a text", "a negative one"])
 def test_a_number_that_no_integer_holds_hides_no_other_object(
     api: Client, namespace: str, group: str, seats: Any
