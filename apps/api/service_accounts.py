@@ -1,7 +1,8 @@
 """Tokens of ServiceAccounts: makes them, and decides whether they are valid.
 
-They end with the ServiceAccount, and with the object to which they are bound. Requested tokens also expire.
-`controllers.token_secrets` issues a token in a Secret, which is valid until the Secret is deleted.
+They end with the ServiceAccount, and with the object to which they are bound: when its deletion begins, because the
+holder of a token may be able to set a finalizer. Requested tokens also expire. `controllers.token_secrets` issues a
+token in a Secret, which is valid until the Secret is deleted.
 """
 
 from __future__ import annotations
@@ -26,21 +27,24 @@ AUDIENCE = "https://lifeboat"  # of tokens for this API; a token for another aud
 BOUND_KINDS = ("Pod", "Secret")
 
 # The requested token of a ServiceAccount that exists with the same uid, and whose bound object does. Or the token in a
-# Secret that exists with the same uid.
+# Secret that exists with the same uid. None of them is being deleted.
 _VALID = """
     SELECT t.digest, t.namespace, t.name, t.account_uid, t.id::text, t.audiences
     FROM api_serviceaccounttoken t JOIN objects_object a
       ON a.kind = 'ServiceAccount' AND a.namespace = t.namespace AND a.name = t.name AND a.uid = t.account_uid
+        AND a.deletion_timestamp IS NULL
     WHERE t.digest = ANY(%s) AND t.expires > now() AND (t.bound_kind = '' OR EXISTS (
         SELECT 1 FROM objects_object b WHERE b.kind = t.bound_kind AND b.namespace = t.namespace
-          AND b.name = t.bound_name AND b.uid = t.bound_uid))
+          AND b.name = t.bound_name AND b.uid = t.bound_uid AND b.deletion_timestamp IS NULL))
     UNION ALL
     SELECT t.key, t.namespace, t.account, t.account_uid, t.secret_uid, NULL::text[]
     FROM resources_issuedtoken t
     JOIN objects_object a
       ON a.kind = 'ServiceAccount' AND a.namespace = t.namespace AND a.name = t.account AND a.uid = t.account_uid
+        AND a.deletion_timestamp IS NULL
     JOIN objects_object s
       ON s.kind = 'Secret' AND s.namespace = t.namespace AND s.name = t.secret AND s.uid = t.secret_uid
+        AND s.deletion_timestamp IS NULL
     WHERE t.key = ANY(%s)"""
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.api.roles import bind
 from tests.api.server import Answer, Client, Server
+from tests.api.test_logins import ends
 from tests.builders.documents import config_maps
 from tests.processes import until
 
@@ -60,6 +61,30 @@ def test_a_token_ends_with_its_service_account_also_if_one_of_that_name_is_made_
     assert client.get("/api").status == 401
     api.post(account.rpartition("/")[0], {"metadata": {"name": "ci"}})
     assert client.get("/api").status == 401
+
+
+@pytest.mark.parametrize("what", ["its account", "its bound Secret"])
+def test_a_token_ends_when_the_deletion_of_what_it_belongs_to_begins(
+    server: Server, api: Client, account: str, namespace: str, what: str
+) -> None:
+    """A finalizer, which the holder of the token may set, does not keep the token valid."""
+    held = f"/api/v1/namespaces/{namespace}/secrets/held"
+    api.post(held.rpartition("/")[0], {"metadata": {"name": "held"}})
+    secret = secret_of(requested(api, account, boundObjectRef={"kind": "Secret", "name": "held"}))
+    client = server.client(secret)
+    assert client.get("/api").status == 200
+    owner = account if what == "its account" else held
+    assert api.patch(owner, {"metadata": {"finalizers": ["example.com/stay"]}}).status == 200
+
+    with client.watch(f"{account.rpartition('/')[0]}", fieldSelector="metadata.name=none") as stream:
+        assert stream.status in (200, 403)
+        assert api.delete(owner).status == 200
+        assert api.get(owner).status == 200, "the finalizer keeps it"
+
+        assert client.get("/api").status == 401
+        assert not reviewed(api, secret)["authenticated"]
+        assert stream.status == 403 or ends(stream)
+    api.patch(owner, {"metadata": {"finalizers": None}})
 
 
 def test_a_bound_token_ends_with_its_secret(server: Server, api: Client, account: str, namespace: str) -> None:

@@ -60,6 +60,24 @@ def test_a_token_secret_is_filled_and_its_token_is_the_service_account(
     assert data_of(api, path) == data, "decided again, nothing changes"
 
 
+@pytest.mark.parametrize("what", ["serviceaccounts/ci", "secrets/held"])
+def test_a_token_ends_when_a_deletion_begins(
+    server: Server, api: Client, accounts: str, namespace: str, what: str
+) -> None:
+    path = hold(api, namespace)
+    work(server, "token_secrets")
+    token = data_of(api, path)["token"]
+    assert me(server, token)
+    owner = f"/api/v1/namespaces/{namespace}/{what}"
+    assert api.patch(owner, {"metadata": {"finalizers": ["example.com/stay"]}}).status == 200
+
+    assert api.delete(owner).status == 200
+
+    assert api.get(owner).status == 200, "the finalizer keeps it"
+    assert not me(server, token)
+    api.patch(owner, {"metadata": {"finalizers": None}})
+
+
 def test_a_token_is_valid_until_its_secret_is_deleted(
     server: Server, api: Client, accounts: str, namespace: str
 ) -> None:
