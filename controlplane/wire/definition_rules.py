@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from controlplane.apimachinery.causes import forbidden, immutable, invalid, required, unsupported
 from controlplane.apimachinery.errors import Cause
 from controlplane.apimachinery.selectors import dns1123_label_errors, dns1123_subdomain_errors
+from controlplane.wire import builtin
 from controlplane.wire.client_config import client_causes
+from controlplane.wire.document_check import without_nulls
+from controlplane.wire.schema import REF_PREFIX, Components, Schema
 from controlplane.wire.structural import VALIDATIONS, Flaw, flaws, nodes
 
 Document = dict[str, Any]
@@ -16,10 +20,28 @@ Document = dict[str, Any]
 _STRATEGIES = ("None", "Webhook")
 SCOPES = ("Cluster", "Namespaced")
 _SCHEMA = "schema.openAPIV3Schema"
+_PROPS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
+
+
+@cache
+def schema_to_check(*, also_booleans: bool = True) -> Schema:
+    """Return the schema of definitions in which `items` and `additionalProperties` of a schema are schemas themselves.
+
+    The one that a kube-apiserver publishes says nothing about them. `also_booleans`: additionalProperties may be one.
+    """
+    inner = {"$ref": f"{REF_PREFIX}{_PROPS}"}
+    or_boolean = {"if": {"type": "boolean"}, "else": inner} if also_booleans else inner
+    schemas = {**builtin.components().schemas, f"{_PROPS}OrArray": inner, f"{_PROPS}OrBool": or_boolean}
+    name = builtin.component_name("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+    return Components(schemas).schema(str(name))
 
 
 def defaulted(new: Document) -> Document:
-    """Return the definition with defaults for missing names, as in Kubernetes. Types are not checked here."""
+    """Return the definition with defaults for missing names, and without nulls in its schemas, as in Kubernetes.
+
+    Types are not checked here.
+    """
+    new = without_nulls(new, schema_to_check(also_booleans=False))
     spec = _spec(new)
     names = spec.get("names")
     if not isinstance(names, dict) or not isinstance(names.get("kind"), str) or not names["kind"]:

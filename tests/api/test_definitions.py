@@ -195,6 +195,39 @@ def test_a_schema_that_cannot_be_enforced_is_refused_with_every_reason(api: Clie
 
 
 @pytest.mark.parametrize(
+    ("inner", "field"),
+    [
+        ({"properties": []}, ".properties"),
+        ({"properties": {"name": 5}}, ".properties.name"),
+        ({"properties": {"name": {"type": "string", "enum": {}}}}, ".properties.name.enum"),
+        ({"required": "name"}, ".required"),
+    ],
+)
+@pytest.mark.parametrize("key", ["items", "additionalProperties"])
+def test_a_schema_inside_a_list_or_a_map_is_checked_like_any_other(
+    api: Client, group: str, inner: Document, field: str, key: str
+) -> None:
+    node = {"type": "array" if key == "items" else "object", key: {"type": "object", **inner}}
+
+    answer = api.post(DEFINITIONS, definition(group, {"type": "object", "properties": {"spec": node}}))
+
+    assert answer.status == 422, answer.body
+    at = f"spec.versions[0].schema.openAPIV3Schema.properties.spec.{key}"
+    assert f"{at}{field}" in {cause["field"] for cause in answer.document["details"]["causes"]}
+
+
+def test_nulls_inside_a_schema_are_left_out(api: Client, namespace: str, group: str) -> None:
+    items = {"type": "object", "properties": None, "required": None, "x-kubernetes-preserve-unknown-fields": True}
+    values = {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string", "enum": None}}}
+    node = {"type": "object", "properties": {"decks": {"type": "array", "items": items}, "values": values}}
+    define(api, group, {"type": "object", "properties": {"spec": node}})
+    boat = {"metadata": {"name": "one"}, "spec": {"decks": [{"name": "upper"}], "values": {"a": ["b"]}}}
+
+    assert api.post(f"/apis/{group}/v1/namespaces/{namespace}/boats", boat).document["spec"] == boat["spec"]
+    assert api.get("/openapi/v2").status == 200
+
+
+@pytest.mark.parametrize(
     ("spec", "fields"),
     [
         ({}, {"spec.seats"}),

@@ -69,6 +69,7 @@ def _definition(resource: Resource) -> Kind:
         resource=with_policy(resource),
         type=Template,
         schema=lambda: builtin.schema(resource.group, resource.version, resource.kind),
+        checked_schema=definition_rules.schema_to_check,
         fill=definition_rules.defaulted,
         validate=_definition_faults,
         warn=lambda new, old, settings: definition_rules.warnings(new.document()),
