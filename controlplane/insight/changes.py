@@ -102,6 +102,11 @@ class ObjectsDeleted(_Change, frozen=True):
 
     refs: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        """Raise ValueError for a text that is no reference."""
+        for text in self.refs:
+            Ref.parse(text)
+
     def of_kinds(self, kinds: Collection[str]) -> Iterable[Ref]:
         """Yield the references of these kinds."""
         return (ref for ref in map(Ref.parse, self.refs) if ref.kind in kinds)

@@ -76,6 +76,7 @@ WRONG: dict[str, tuple[list[Any], str]] = {
     "no type": ([{"names": ["member1"]}], "spec.changes[0].type"),
     "another type": ([{"type": "Fire"}], "spec.changes[0].type"),
     "an unknown field": ([{"type": "Cordoned", "names": ["a"], "until": 1}], "spec.changes[0]"),
+    "a text that is no reference": ([{"type": "ObjectsDeleted", "refs": ["web"]}], "spec.changes[0]"),
     "a wrong type of a field": ([{"type": "ClustersLost", "names": "member1"}], "spec.changes[0].names"),
 }
 
