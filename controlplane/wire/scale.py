@@ -33,8 +33,8 @@ def scale_of(document: Document, resource: Resource) -> Document:
     replicas = at(document, paths.spec)
     if replicas is None and not builtin.is_builtin(resource.group, resource.version, resource.kind):
         raise BadRequest(f'the spec replicas field ".{paths.spec}" does not exist: set it on the {resource.kind} first')
-    labels = at(document, "spec.selector.matchLabels") or {}
-    chosen = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+    labels = at(document, "spec.selector.matchLabels")  # anything in a kind whose schema leaves it open
+    chosen = ",".join(f"{key}={value}" for key, value in sorted(labels.items())) if isinstance(labels, dict) else ""
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",

@@ -315,6 +315,17 @@ def test_a_kind_says_where_its_scale_is(api: Client, namespace: str, group: str)
     assert api.get(f"{where}/ferry").document["spec"] == {"size": 7}
 
 
+def test_an_object_with_another_selector_than_labels_is_scaled(api: Client, namespace: str, group: str) -> None:
+    scale = {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}
+    define(api, group, OPEN, subresources={"scale": scale})
+    ferry = f"/apis/{group}/v1/namespaces/{namespace}/boats/ferry"
+    spec = {"size": 3, "selector": {"matchLabels": ["a=b"]}}
+    assert api.post(ferry.rpartition("/")[0], {"metadata": {"name": "ferry"}, "spec": spec}).status == 201
+
+    assert api.get(f"{ferry}/scale").document["status"] == {"replicas": 0, "selector": ""}
+    assert api.patch(f"{ferry}/scale", {"spec": {"replicas": 7}}).document["spec"] == {"replicas": 7}
+
+
 def test_a_deleted_definition_takes_its_objects_along_and_is_served_no_longer(
     server: Server, api: Client, namespace: str, group: str
 ) -> None:
