@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 import msgspec
+import orjson
 
 from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.errors import BadRequest, Cause, Conflict
@@ -155,8 +156,11 @@ def track(
 
 def differ_in_times_only(left: Sequence[Document], right: Sequence[Document]) -> bool:
     """Test whether two lists of managedFields differ in their times and order only, or not at all."""
-    untimed = [[{**entry, "time": ""} for entry in entries] for entries in (left, right)]
-    return len(left) == len(right) and all(entry in untimed[1] for entry in untimed[0])
+    known, other = (
+        {orjson.dumps({**entry, "time": ""}, option=orjson.OPT_SORT_KEYS) for entry in entries}
+        for entries in (right, left)
+    )
+    return len(left) == len(right) and other <= known
 
 
 def _intent(applied: Document, schema: Schema, subresource: str, resets: tuple[str, ...]) -> Document:

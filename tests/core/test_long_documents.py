@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from controlplane.admission.admit import MOST_UNDECODED, _independent
 from controlplane.apimachinery.errors import Cause
+from controlplane.wire.managed_fields import differ_in_times_only
 from tests.builders import documents
 from tests.builders.documents import Document
 from tests.core.admitted import created, refused, updated
@@ -50,6 +51,13 @@ def reported_conditions() -> None:
     updated({**CLUSTER, "status": {"conditions": conditions}}, stored, subresource="status")
 
 
+def managers_of_an_applied_object() -> None:
+    """An object may have any number of managers, which its author writes; each apply compares them."""
+    managers = [{"manager": f"manager{place}", "operation": "Apply", "time": "a"} for place in range(30_000)]
+    assert differ_in_times_only(managers, [{**entry, "time": "b"} for entry in managers])
+    assert not differ_in_times_only(managers, [*managers[:-1], {**managers[-1], "operation": "Update"}])
+
+
 def times_that_are_none() -> None:
     taints = [{"key": f"key{place}", "effect": "NoExecute", "timeAdded": "soon"} for place in range(20_000)]
     causes = refused({**CLUSTER, "spec": {"syncMode": "Pull", "taints": taints}})
@@ -58,7 +66,10 @@ def times_that_are_none() -> None:
 
 @pytest.mark.parametrize(
     "check",
-    [errors_of_two_sorts, refused_volumes, tolerations_of_an_edited_pod, reported_conditions, times_that_are_none],
+    [
+        *(errors_of_two_sorts, refused_volumes, tolerations_of_an_edited_pod, reported_conditions),
+        *(managers_of_an_applied_object, times_that_are_none),
+    ],
     ids=lambda check: check.__name__.replace("_", "-"),
 )
 def test_a_long_document_is_checked_in_linear_time(check: Callable[[], None]) -> None:
