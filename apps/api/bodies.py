@@ -18,6 +18,8 @@ from controlplane.wire.resource import Resource
 
 Document = dict[str, Any]
 
+UNSAFE = "ignoreStoreReadErrorWithClusterBreakingPotential"  # of DeleteOptions
+
 
 class DecodedBody(NamedTuple):
     """A decoded body. `duplicates` are messages about keys that occur twice."""
@@ -79,6 +81,8 @@ def delete_options(content_type: str | None, raw: bytes, query: Any) -> Document
     preconditions = options.get("preconditions") or {}
     if not isinstance(preconditions, dict):
         raise BadRequest("preconditions must be an object with uid or resourceVersion")
+    if UNSAFE in query:
+        options[UNSAFE] = go_bool(UNSAFE, query.get(UNSAFE))
     return {**options, "preconditions": preconditions, "propagationPolicy": policy}
 
 

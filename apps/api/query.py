@@ -58,6 +58,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     match: Literal["", "Exact", "NotOlderThan"] = ""
     has_version: bool = False
     most_counted: int = 0  # objects after each page that are counted; 0: all, once for all pages
+    is_legible: bool = False  # with placeholders for values that cannot be decrypted
 
 
 def listing_of(query: Parameters, resource: Resource, *, namespace: str, name: str = "") -> Listing:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import orjson
@@ -12,15 +14,26 @@ from apps.api.query import Continue, Listing
 from apps.api.target import Target
 from apps.objects import counts
 from apps.objects import listing as stored
+from apps.objects.encryption import SealError
 from apps.objects.store import DjangoStore
 from apps.objects.versions import selects_converted, texts_in_version
-from controlplane.apimachinery.errors import BadRequest, NotFound, TooManyRequests
+from controlplane.apimachinery.errors import (
+    BadRequest,
+    Cause,
+    NotFound,
+    StorageReadError,
+    TooManyRequests,
+    qualified,
+)
 from controlplane.kind import Kind
 from controlplane.kinds import EVENT
 from controlplane.wire.request import Choice
 
 MAX_SCANNED = 50_000  # objects read for one page if selectors have to be evaluated here
+MAX_NAMED = 100  # objects that cannot be read and that one error names, as in Kubernetes
 _CHUNK = 500
+
+log = logging.getLogger(__name__)
 
 
 class Listed(NamedTuple):
@@ -42,9 +55,13 @@ class Listed(NamedTuple):
         return {**meta, "remainingItemCount": self.remaining} if self.remaining else meta
 
 
-def get(target: Target) -> bytes:
-    """Return an object's JSON. Raises NotFound."""
-    text = stored.text_of(*target.ref)
+def get(target: Target, *, is_legible: bool = False) -> bytes:
+    """Return an object's JSON. `is_legible`: with placeholders for values that cannot be decrypted.
+
+    Raises NotFound, and StorageReadError if it has such a value.
+    """
+    with _readable(target):
+        text = stored.text_of(*target.ref, is_legible=is_legible)
     if text is None:
         raise NotFound.of(target.resource.plural, target.name, group=target.resource.group)
     (converted,) = texts_in_version(target.kind, [text])
@@ -54,10 +71,28 @@ def get(target: Target) -> bytes:
 def listed(store: DjangoStore, target: Target, listing: Listing) -> Listed:
     """Return a page of a list.
 
-    Raises Expired if its version is no longer kept, TooManyRequests if its version is not written yet.
+    Raises Expired if its version is no longer kept, TooManyRequests if its version is not written yet, and
+    StorageReadError, with the names, if values of its objects cannot be decrypted.
     """
-    page = _listed(store, target, listing)
+    with _readable(target):
+        page = _listed(store, target, listing)
     return page._replace(texts=list(texts_in_version(target.kind, page.texts))) if target.kind.converts else page
+
+
+@contextmanager
+def _readable(target: Target) -> Iterator[None]:
+    """Raise StorageReadError for objects whose values cannot be decrypted: a list without them would say that they are
+    gone."""
+    try:
+        yield
+    except SealError as error:
+        log.error("request failed: %s", error)
+        resource, shown = target.resource, error.places[:MAX_NAMED]
+        more = f" and {len(error.places) - MAX_NAMED} more" if len(error.places) > MAX_NAMED else ""
+        causes = [Cause("UnexpectedServerResponse", error.message, place) for place in shown]
+        named = qualified(resource.plural, resource.group)
+        message = f"failed to read {named} {', '.join(shown)}{more}: {error.message}"
+        raise StorageReadError(message, kind=resource.plural, group=resource.group, causes=causes) from error
 
 
 def _listed(store: DjangoStore, target: Target, listing: Listing) -> Listed:
@@ -91,6 +126,7 @@ def _newest(target: Target, listing: Listing) -> Listed:
             labels=choice.labels,
             fields=choice.fields,
             keys=_keys(target, choice),
+            is_legible=listing.is_legible,
         )
         version = page.version
         return page.found
@@ -109,7 +145,14 @@ def _at(store: DjangoStore, target: Target, listing: Listing, version: int, afte
         raise BadRequest(f"resourceVersion {version} has not been written yet; list again without continue")
 
     def fetch(after: tuple[str, str], limit: int) -> list[stored.Text]:
-        objects = store.list_at(target.kind.key, version=version, namespace=target.namespace, after=after, limit=limit)
+        objects = store.list_at(
+            target.kind.key,
+            version=version,
+            namespace=target.namespace,
+            after=after,
+            limit=limit,
+            is_legible=listing.is_legible,
+        )
         return [stored.Text(obj.namespace, obj.name, obj.text.encode()) for obj in objects]
 
     if listing.choice.is_everything:

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 from django.http import HttpResponseBase
+from msgspec.structs import replace
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -183,12 +184,12 @@ class ObjectView(TargetView):
             as_table = isinstance(request.accepted_renderer, renderers.TableRenderer)
             return _response(configured(target, as_table=as_table))
         if target.name:
-            text = reading.get(target)
+            text = reading.get(target, is_legible=_needs_no_values(request))
             if target.subresource == "scale":
                 return _response(_scale_of(target.resource, text))
             return _response(ObjectAnswer(target.resource, text, READERS.get(target.kind.key)))
         listing = self.limited(listing_of(request.query_params, target.resource, namespace=target.namespace))
-        page = reading.listed(store(), target, listing)
+        page = reading.listed(store(), target, replace(listing, is_legible=_needs_no_values(request)))
         read_beside = READERS.get(target.kind.key)
         if target.kind.key != FAILOVER_CONFIGURATION:
             return _response(ListAnswer(target.resource, page.texts, page.list_meta, read_beside))
@@ -278,6 +279,14 @@ def warning(response: Response, warnings: Sequence[str]) -> Response:
     if warnings:
         response["Warning"] = ", ".join(warning_values(warnings))
     return response
+
+
+def _needs_no_values(request: Request) -> bool:
+    """Test whether the answer shows only metadata and columns, as `kubectl get` does without `-o yaml`."""
+    renderer = request.accepted_renderer
+    if isinstance(renderer, renderers.TableRenderer):
+        return include_object_of(request.query_params.get("includeObject")) != "Object"
+    return isinstance(renderer, renderers.MetadataRenderer)
 
 
 def _response(answer: Answer, *, status: int = 200) -> Response:

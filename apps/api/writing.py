@@ -20,7 +20,8 @@ from apps.objects.store import DjangoStore
 from apps.objects.versions import object_in_version, stored_version, texts_in_version
 from apps.objects.writer import Author, Change, document_of
 from controlplane.admission.admit import without_status
-from controlplane.apimachinery.errors import AlreadyExists, BadRequest, Conflict, NotFound
+from controlplane.apimachinery.causes import invalid
+from controlplane.apimachinery.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound, StorageReadError
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine.decision import Put
 from controlplane.engine.state import Outcome
@@ -171,7 +172,7 @@ class RequestWriter:
             return {**made, "metadata": {**made["metadata"], **basis}} if basis else made
 
         for _ in range(writer.ATTEMPTS):
-            is_new = not subresource and not self.store.get([self.target.ref])
+            is_new = not subresource and not self.store.get([self.target.ref], unopened=True)
             try:
                 if is_new:
                     check_creation()
@@ -193,6 +194,8 @@ class RequestWriter:
 
         Raises NotFound, and Conflict if a precondition fails or a Cluster still has bindings.
         """
+        if options.get(bodies.UNSAFE):
+            self._check_cannot_be_read()
         deleted = self._delete([self.target.ref], options)
         if not deleted:
             raise NotFound.of(self.resource.plural, self.target.name, group=self.resource.group)
@@ -200,6 +203,16 @@ class RequestWriter:
         if done.left is None:
             return RemovedAnswer(done.was.metadata.name, done.was.metadata.uid, done.warnings)
         return self._served(writer.Written(done.left, []), done.warnings)
+
+    def _check_cannot_be_read(self) -> None:
+        """Raise Invalid if an object can be read that is to be deleted because it cannot."""
+        try:
+            reading.get(self.target)
+        except StorageReadError:
+            return
+        why = "is exclusively used to delete corrupt object(s), try again by removing this option"
+        causes, resource = [invalid(bodies.UNSAFE, True, why)], self.resource
+        raise Invalid.of(resource.kind, self.target.name, causes, group=resource.group)
 
     def scale(self, wanted: Callable[[Document], Document]) -> WrittenAnswer:
         """Set the replicas of a workload to what `wanted` makes of its present Scale; return the workload."""
@@ -214,7 +227,7 @@ class RequestWriter:
 
         Raises Conflict, and deletes nothing, if a precondition fails for one of them.
         """
-        page = reading.listed(self.store, self.target, listing)
+        page = reading.listed(self.store, self.target, replace(listing, is_legible=True))
         refs = [self.kind.ref(*_namespace_and_name(text)) for text in page.texts]
         deleted = self._delete(refs, options)
         warnings = [warning for done in deleted for warning in done.warnings]

@@ -127,7 +127,7 @@ def apply(
     if refs or dry_run:
         with binary_cursor() as cursor:
             if refs:
-                known, now = load(cursor, refs), _clock(cursor)
+                known, now = load(cursor, refs, unopened=True), _clock(cursor)
             if dry_run:
                 return [outcome for batch in parts for outcome in _dry_run(cursor, batch, known)]
     return _Writer(known, now, lease=lease, observe=observe).write(parts, [] if written is None else written)

@@ -169,15 +169,18 @@ def oldest(cursor: BinaryCursor) -> int:
 def changes(cursor: BinaryCursor, since: int, *, limit: int) -> list[Change]:
     """Return the changes after a version, in order."""
     return [
-        Change(version, type_, Ref(kind, namespace, name), *opened_both(kind, doc, old_doc), actor, reason, cause, at)
-        for version, type_, kind, namespace, name, doc, old_doc, actor, reason, cause, at in cursor.run(
-            _CHANGES, (since, limit)
-        )
+        Change(version, type_, Ref(kind, *place), *opened_both(kind, type_, doc, old_doc), actor, reason, cause, at)
+        for version, type_, kind, *place, doc, old_doc, actor, reason, cause, at in cursor.run(_CHANGES, (since, limit))
     ]
 
 
-def opened_both(kind: str, doc: bytes, old_doc: bytes | None) -> tuple[bytes, bytes | None]:
-    """Return the new and the old document of a change as they were served."""
+def opened_both(kind: str, type_: str, doc: bytes, old_doc: bytes | None) -> tuple[bytes, bytes | None]:
+    """Return the new and the old document of a change as they were served.
+
+    A watch shows no values of what an object was before, and clients need none of one that is removed. So a lost key is
+    an error only if it is that of the new document.
+    """
     if kind not in encryption.KINDS:
         return doc, old_doc
-    return encryption.opened(kind, doc), None if old_doc is None else encryption.opened(kind, old_doc)
+    new = encryption.legible(kind, doc) if type_ == "DELETED" else encryption.opened(kind, doc)
+    return new, None if old_doc is None else encryption.legible(kind, old_doc)

@@ -150,7 +150,7 @@ def _writer(by: By, settings: Settings | None = None, *, way: str = REASON) -> W
 
 def stored(ref: Ref) -> Object:
     """Return the stored object. Raises NotFound."""
-    obj: Object | None = store().get([ref]).get(ref)
+    obj: Object | None = store().get([ref], unopened=True).get(ref)
     if obj is None:
         resource = KINDS[ref.kind].resource
         raise NotFound.of(resource.plural, ref.name, group=resource.group)
@@ -165,7 +165,7 @@ def as_of(ref: Ref, version: int) -> Object:
     query = f"SELECT doc FROM {change_log.TABLE} WHERE version = %s AND kind = %s AND namespace = %s AND name = %s"
     with binary_cursor() as cursor:
         row = cursor.run(query, (version, *ref)).fetchone()
-    earlier: Object | None = None if row is None else read(ref.kind, row[0])
+    earlier: Object | None = None if row is None else read(ref.kind, row[0], unopened=True)
     if earlier is None or earlier.metadata.uid != current.metadata.uid:
         raise _conflict(KINDS[ref.kind], ref.name)
     return earlier

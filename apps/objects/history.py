@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import orjson
 from django.db.models import Q
 
-from apps.objects.encryption import opened
+from apps.objects.encryption import legible
 from apps.objects.models import ChangeLog, Event
 from apps.objects.yaml_text import changed_fields
 from controlplane.apimachinery.meta import Ref
@@ -71,8 +71,8 @@ def events_about(uid: str, *, limit: int) -> list[EventEntry]:
 
 
 def _entry(row: ChangeLog) -> Entry:
-    before = None if row.old_doc is None else orjson.loads(opened(row.kind, row.old_doc))
-    fields = [] if row.type != "MODIFIED" else changed_fields(before, orjson.loads(opened(row.kind, row.doc)))
+    before = None if row.old_doc is None else orjson.loads(legible(row.kind, row.old_doc))
+    fields = [] if row.type != "MODIFIED" else changed_fields(before, orjson.loads(legible(row.kind, row.doc)))
     ref = Ref(row.kind, row.namespace, row.name)
     return Entry(row.version, row.at, row.type, ref, row.actor, row.reason, row.cause, fields)
 

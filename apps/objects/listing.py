@@ -10,7 +10,8 @@ from django.db import transaction
 
 from apps.objects import change_log, encryption
 from apps.objects.apply import binary_cursor
-from apps.objects.arrays import BinaryCursor, texts
+from apps.objects.arrays import BinaryCursor
+from apps.objects.arrays import texts as packed
 from apps.objects.state import START, field_conditions, label_conditions, place_conditions
 from apps.objects.tables import object_table
 from controlplane.apimachinery.selectors import EVERYTHING, FieldSelectorTerm, LabelSelector
@@ -49,16 +50,18 @@ def page(
     labels: LabelSelector = EVERYTHING,
     fields: Sequence[FieldSelectorTerm] = (),
     keys: Sequence[str] = (),
+    is_legible: bool = False,
 ) -> ObjectPage:
     """Return the objects behind `after`, and the version of the list. One statement reads both from one snapshot.
 
     `fields`: only the terms of metadata.name and metadata.namespace count, the caller checks the other terms. `keys`:
-    "index=value" of indexes that the kind declares. `limit` 0: all objects.
+    "index=value" of indexes that the kind declares. `limit` 0: all objects. `is_legible`: with placeholders for values
+    that cannot be decrypted. Otherwise raises SealError if an object has one.
     """
     conditions, params = place_conditions(kind, namespace, after)
     extra: list[tuple[str, Any]] = [*label_conditions(labels), *field_conditions(fields)]
     if keys:
-        extra.append(("keys @> %s", texts(keys)))
+        extra.append(("keys @> %s", packed(keys)))
     for condition, value in extra:
         conditions.append(condition)
         params.append(value)
@@ -73,7 +76,9 @@ def page(
     with binary_cursor() as cursor:
         rows = cursor.run(query, (*params, limit) if limit else params).fetchall()
     if kind in encryption.KINDS:
-        rows = [(*row[:3], None if row[3] is None else encryption.opened(kind, row[3])) for row in rows]
+        stored = [row for row in rows if row[3] is not None]
+        texts = encryption.all_opened(kind, (row[3] for row in stored), is_legible=is_legible)
+        rows = [(*row[:3], text) for row, text in zip(stored, texts, strict=True)] or rows
     return ObjectPage(rows[0][0], [Text(space, name, text) for _, space, name, text in rows if name is not None])
 
 
@@ -89,13 +94,15 @@ def count(kind: str, *, namespace: str = "", after: tuple[str, str] = START, mos
     return 0 if row is None else int(row[0])
 
 
-def text_of(kind: str, namespace: str, name: str) -> bytes | None:
-    """Return the JSON of an object; None: the object does not exist."""
+def text_of(kind: str, namespace: str, name: str, *, is_legible: bool = False) -> bytes | None:
+    """Return the JSON of an object; None: the object does not exist. `is_legible`: as of `page`."""
     query = f"""
         SELECT textsend(doc) FROM {object_table(kind).name} WHERE kind = %s AND namespace = %s AND name = %s"""
     with binary_cursor() as cursor:
         row = cursor.run(query, (kind, namespace, name)).fetchone()
-    return None if row is None else encryption.opened(kind, row[0])
+    if row is None:
+        return None
+    return encryption.legible(kind, row[0]) if is_legible else encryption.opened(kind, row[0])
 
 
 class Logged(NamedTuple):
@@ -117,8 +124,8 @@ _CHANGES = f"""
 
 def read_changes(cursor: BinaryCursor, kinds: Collection[str], since: int, until: int, *, limit: int) -> list[Logged]:
     """Return the changes of kinds after the version `since` up to the version `until`, in order, at most `limit`."""
-    found = cursor.run(_CHANGES, (since, until, texts(kinds), limit))
+    found = cursor.run(_CHANGES, (since, until, packed(kinds), limit))
     return [
-        Logged(version, kind, namespace, name, event, *change_log.opened_both(kind, doc, old_doc))
+        Logged(version, kind, namespace, name, event, *change_log.opened_both(kind, event, doc, old_doc))
         for version, kind, namespace, name, event, doc, old_doc in found
     ]

@@ -29,7 +29,7 @@ def moved_queries(expected: Stored) -> list[Query]:
 def moved_from(answers: Iterable[Iterable[Any]]) -> dict[Ref, Object | None]:
     """Return the objects that `moved_queries` found, as they are now; None: the object does not exist."""
     return {
-        Ref(kind, namespace, name): None if doc is None else read(kind, doc)
+        Ref(kind, namespace, name): None if doc is None else read(kind, doc, unopened=True)
         for rows in answers
         for kind, namespace, name, doc in rows
     }
@@ -120,21 +120,26 @@ def used_from(rows: Iterable[Sequence[Any]]) -> dict[str, dict[str, int]]:
     return found
 
 
-def load(cursor: BinaryCursor, refs: Iterable[Ref]) -> dict[Ref, Object | None]:
-    """Return the objects of references; None: no object is stored. One query for each table."""
+def load(cursor: BinaryCursor, refs: Iterable[Ref], *, unopened: bool) -> dict[Ref, Object | None]:
+    """Return the objects of references; None: no object is stored. One query for each table.
+
+    `unopened`: see `tables.read`.
+    """
     objects: dict[Ref, Object | None] = dict.fromkeys(refs)
     for table, some in by_table(list(objects)):
         for kind, namespace, name, doc in cursor.run(table.fetch, pack_refs(some)):
-            found = decoded_clusters.single(name, doc) if kind == CLUSTER else read(kind, doc)
+            is_cluster = kind == CLUSTER
+            found = decoded_clusters.single(name, doc) if is_cluster else read(kind, doc, unopened=unopened)
             objects[Ref(kind, namespace, name)] = found
     return objects
 
 
 def look(cursor: BinaryCursor, ref: Ref) -> tuple[Any, datetime]:
-    """Return an object (None: it is not stored) and the database's time. One query."""
+    """Return an object (None: it is not stored) and the database's time. One query. A value whose key is lost is an
+    `Unopened` value in it."""
     row = cursor.run(object_table(ref.kind).look, ref).fetchone()
     assert row is not None
-    return None if row[1] is None else read(ref.kind, row[1]), row[0]
+    return None if row[1] is None else read(ref.kind, row[1], unopened=True), row[0]
 
 
 def by_table(refs: Iterable[Ref]) -> list[tuple[ObjectTable, list[Ref]]]:

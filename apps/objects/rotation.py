@@ -6,8 +6,9 @@ No resourceVersion changes and no watcher is notified, because the documents tha
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
+from django.conf import settings
 from django.db import transaction
 
 from apps.objects import change_log, due, encryption
@@ -18,26 +19,36 @@ from apps.objects.tables import object_table
 BATCH = 500  # rows read and written in one transaction
 
 
-def rotate() -> int:
-    """Encrypt every Secret with the first key, in the tables and in the change log; return how many documents changed.
+class Rotated(NamedTuple):
+    """How many documents were encrypted with the first key, and those that stay: no key of the list decrypts them."""
 
-    Other writers wait for at most one batch. The rotation may be interrupted and started again at any time. Raises
-    SealError if a value was encrypted with a key that is no longer in the list.
+    changed: int
+    lost: tuple[str, ...]
+
+
+def rotate() -> Rotated:
+    """Encrypt every Secret with the first key, in the tables and in the change log.
+
+    Other writers wait for at most one batch. The rotation may be interrupted and started again at any time. A document
+    that cannot be decrypted stays as it is, and keeps no other from being encrypted. Raises SealError without keys.
     """
+    encryption.keys(settings.ENCRYPTION_KEYS)
+    lost: list[str] = []
     changed = 0
     for table, key in ((name, "id") for name in sorted({object_table(kind).name for kind in encryption.KINDS})):
-        changed += sum(_passes(table, key, ("doc",)))
-    return changed + sum(_passes(change_log.TABLE, "version", ("doc", "old_doc")))
+        changed += sum(_passes(table, key, ("doc",), lost))
+    changed += sum(_passes(change_log.TABLE, "version", ("doc", "old_doc"), lost))
+    return Rotated(changed, tuple(lost))
 
 
-def _passes(table: str, key: str, columns: tuple[str, ...]) -> Iterator[int]:
-    """Encrypt a table in batches; yield how many rows each batch changed."""
+def _passes(table: str, key: str, columns: tuple[str, ...], lost: list[str]) -> Iterator[int]:
+    """Encrypt a table in batches; yield how many rows each batch changed. Errors of documents are added to `lost`."""
     after = -1
     while True:
         with transaction.atomic(durable=True), binary_cursor() as cursor:
             cursor.run(due.WRITE_LOCK)  # so that no other process writes a row after it was read here
             rows = _read(cursor, table, key, columns, after)
-            yield _write(cursor, table, key, columns, rows)
+            yield _write(cursor, table, key, columns, rows, lost)
         if len(rows) < BATCH:
             return
         after = rows[-1][0]
@@ -50,10 +61,20 @@ def _read(cursor: BinaryCursor, table: str, key: str, columns: tuple[str, ...], 
     return list(cursor.run(query, (after, texts(sorted(encryption.KINDS)), BATCH)))
 
 
-def _write(cursor: BinaryCursor, table: str, key: str, columns: tuple[str, ...], rows: list[Any]) -> int:
+def _rotated(text: str, lost: list[str]) -> str:
+    try:
+        return encryption.rotated(text)
+    except encryption.SealError as error:
+        lost.append(str(error))
+        return text
+
+
+def _write(
+    cursor: BinaryCursor, table: str, key: str, columns: tuple[str, ...], rows: list[Any], lost: list[str]
+) -> int:
     written: set[int] = set()
     for place, column in enumerate(columns, start=1):
-        documents = [(row[0], row[place], encryption.rotated(row[place])) for row in rows if row[place] is not None]
+        documents = [(row[0], row[place], _rotated(row[place], lost)) for row in rows if row[place] is not None]
         new = [(number, after) for number, before, after in documents if after != before]
         if not new:
             continue

@@ -38,9 +38,10 @@ class Document(NamedTuple):
 class DjangoState:
     """The State protocol on PostgreSQL, and the further queries of the API."""
 
-    def get(self, refs: Collection[Ref]) -> dict[Ref, Any]:
+    def get(self, refs: Collection[Ref], *, unopened: bool = False) -> dict[Ref, Any]:
+        """`unopened`: values whose key is lost are `Unopened` values, for those who need none of them."""
         with binary_cursor() as cursor:
-            return {ref: obj for ref, obj in load(cursor, refs).items() if obj is not None}
+            return {ref: obj for ref, obj in load(cursor, refs, unopened=unopened).items() if obj is not None}
 
     def lease_held_until(self, name: str) -> datetime | None:
         with binary_cursor() as cursor:
@@ -145,7 +146,7 @@ class DjangoState:
                 ) o ORDER BY o.deletion_timestamp IS NOT NULL, o.kind, o.namespace, o.name"""
             with binary_cursor() as cursor:
                 for value, kind, doc in cursor.run(query, (texts(set(owners)), limit)):
-                    found.setdefault(value, []).append(read(kind, doc))
+                    found.setdefault(value, []).append(read(kind, doc, unopened=True))  # they are only deleted
         return {
             owner: sorted(ones, key=lambda owned: (owned.metadata.deletion_timestamp is not None, owned.ref))[:limit]
             for owner, ones in found.items()
@@ -328,11 +329,19 @@ class DjangoState:
             return [Document(*row) for row in cursor.run(query, (*params, limit) if limit else params)]
 
     def list_at(
-        self, kind: str, *, version: int, namespace: str = "", after: tuple[str, str] = START, limit: int = 0
+        self,
+        kind: str,
+        *,
+        version: int,
+        namespace: str = "",
+        after: tuple[str, str] = START,
+        limit: int = 0,
+        is_legible: bool = False,
     ) -> Sequence[Document]:
         """Return documents as they were served at a version, so that all pages of a list show the state of the first.
 
-        Raises Expired if the change log no longer contains all changes since that version.
+        `is_legible`: with placeholders for values that cannot be decrypted. Raises Expired if the change log no longer
+        contains all changes since that version.
         """
         conditions, params = place_conditions(kind, namespace, after)
         where = " AND ".join(conditions)
@@ -355,7 +364,7 @@ class DjangoState:
                     f"the list was started at resourceVersion {version}, and changes before "
                     f"{change_log.oldest(cursor)} are no longer kept; list again without continue"
                 )
-        return _opened(kind, documents)
+        return _opened(kind, documents, is_legible=is_legible)
 
     def changes(self, since: int, *, limit: int = 1000) -> Sequence[Change]:
         """Return the changes after a version, in order."""
@@ -373,10 +382,11 @@ class DjangoState:
             return _scalar(cursor.run("SELECT version FROM objects_counter WHERE id = 1").fetchone()) or 0
 
 
-def _opened(kind: str, documents: Sequence[Document]) -> Sequence[Document]:
+def _opened(kind: str, documents: Sequence[Document], *, is_legible: bool = False) -> Sequence[Document]:
     if kind not in encryption.KINDS:
         return documents
-    return [document._replace(text=encryption.opened(kind, document.text)) for document in documents]
+    texts = encryption.all_opened(kind, (document.text for document in documents), is_legible=is_legible)
+    return [document._replace(text=text) for document, text in zip(documents, texts, strict=True)]
 
 
 def _scalar(row: Sequence[Any] | None) -> Any:

@@ -13,7 +13,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from apps.objects.arrays import PACKERS, Array, texts
-from apps.objects.encryption import opened
+from apps.objects.encryption import SealError, as_far_as_possible, opened, with_unopened
 from apps.objects.models import Child, StoredObject
 from apps.objects.row_model import row_models
 from apps.objects.write_lock import AT, BASE
@@ -21,7 +21,7 @@ from controlplane.apimachinery.as_written import plain
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine.state import Unreadable
 from controlplane.kind import KINDS, decode
-from controlplane.kinds import rows
+from controlplane.kinds import WORK, rows
 from controlplane.kinds.template import Template
 
 SEPARATOR = "\x1f"  # between the items of an array column, which is sent as one text per row
@@ -337,12 +337,25 @@ def row_table(type_: type) -> RowTable:
     return RowTable(type_)
 
 
-def read(kind: str, doc: str) -> Any:
+def read(kind: str, doc: str, *, unopened: bool = False) -> Any:
     """Return the object of a stored document, decrypted. An object of an unknown kind is a Template.
+
+    `unopened`: values whose key is lost are `Unopened` values in the object. So they are in every Work: those who send
+    its manifest to a member look for them, and all others need none of its values.
 
     Raises Unreadable if it cannot be decrypted, or is no document of its kind as this release knows it.
     """
-    doc = opened(kind, doc)
+    try:
+        doc = opened(kind, doc)
+    except SealError:
+        if not unopened and kind != WORK:
+            raise
+        shown, document = as_far_as_possible(doc)
+        return with_unopened(_decoded(kind, shown), document)
+    return _decoded(kind, doc)
+
+
+def _decoded(kind: str, doc: str) -> Any:
     known = KINDS.get(kind)
     try:
         return decode(known, doc) if known is not None else Template.fold(msgspec.json.decode(doc))

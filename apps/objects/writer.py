@@ -18,6 +18,7 @@ import orjson
 from apps.objects import admission, audit, reviewing
 from apps.objects.confirmation import Confirmation, no_confirmation
 from apps.objects.definitions import definitions
+from apps.objects.encryption import with_unopened
 from apps.objects.preview import Preview, preview
 from apps.objects.store import DjangoStore
 from apps.objects.type_checking import with_type_checks
@@ -245,7 +246,7 @@ class Writer:
         done: dict[Ref, Deleted] = {}
         waiting = list(refs)
         for _ in range(ATTEMPTS):
-            live = self.store.get(waiting)
+            live = self.store.get(waiting, unopened=True)
             for obj in live.values():
                 if precondition is not None:
                     precondition(obj)
@@ -375,7 +376,7 @@ class Writer:
             return self._admit_change(kind, document, live, subresource=subresource, tracked=tracked)
 
         admitted = self._mutated(kind, document, live, admit, subresource=subresource, tracked=tracked)
-        return Admitted(with_type_checks(kind, admitted.object, live), admitted.warnings)
+        return Admitted(with_type_checks(kind, with_unopened(admitted.object, live), live), admitted.warnings)
 
     def _mutated(
         self,

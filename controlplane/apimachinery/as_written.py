@@ -18,6 +18,8 @@ from typing import Any, Final
 
 import msgspec
 
+from controlplane.apimachinery.unopened import PLACEHOLDER, Unopened
+
 
 class _Text(str):
     __slots__ = ()
@@ -80,7 +82,8 @@ def declared(value: Any) -> Any:
 def plain(value: Any) -> Any:
     """Return an ABSENT object as the plain value it stands for: the `enc_hook` of encoders.
 
-    An ABSENT object reaches an encoder where code copied it into another type. Raises NotImplementedError for all else.
+    An ABSENT object reaches an encoder where code copied it into another type. A value that cannot be decrypted is
+    shown as a placeholder. Raises NotImplementedError for all else.
     """
     match value:
         case _Text():
@@ -89,6 +92,8 @@ def plain(value: Any) -> Any:
             return False
         case _Number():
             return 0
+        case Unopened():
+            return PLACEHOLDER
     raise NotImplementedError(f"objects of type {type(value).__name__} have no form in JSON")
 
 

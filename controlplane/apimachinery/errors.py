@@ -148,6 +148,12 @@ class InternalError(StatusError):
     code, reason = 500, "InternalError"
 
 
+class StorageReadError(StatusError):
+    """Stored objects cannot be read. The causes name them, so that they can be repaired one by one."""
+
+    code, reason = 500, "StorageReadError"
+
+
 class ServiceUnavailable(StatusError):
     code, reason = 503, "ServiceUnavailable"
 

@@ -23,7 +23,7 @@ from controlplane.clusters.lost_objects import OBJECT_LOST
 from controlplane.clusters.questions import NOT_OURS, Answer, Compare, Discard, Ensure, endpoint_of
 from controlplane.clusters.questions import REMOVING as STILL_REMOVING
 from controlplane.controllers.reads.bindings_on_clusters import clusters_where_needed
-from controlplane.controllers.reads.member_access import connection_fields, credentials
+from controlplane.controllers.reads.member_access import check_readable, connection_fields, credentials
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.engine.controller import Ownership, cursor_after, page
 from controlplane.engine.decision import NOTHING, Decision, Event, Put
@@ -223,6 +223,8 @@ class Execution(MemberController):
         if cluster is None or not snapshot.reachable or not work.manifest:
             return None
         target = endpoint_of(cluster, snapshot.secret)
+        if work.metadata.deletion_timestamp is None:
+            check_readable(work)
         if work.metadata.deletion_timestamp is not None:
             if WORK_FINALIZER not in work.metadata.finalizers or cluster.observed or _is_held(work):
                 return None

@@ -15,6 +15,7 @@ from controlplane.clusters.changed_objects import is_changed, is_put_back, wait_
 from controlplane.clusters.lost_objects import OBJECT_LOST, wait_before_reapply
 from controlplane.clusters.questions import Answer, Observe
 from controlplane.controllers.reads.interpreted_bindings import RULES_CHANGED, bindings_of_kind
+from controlplane.controllers.reads.member_access import check_readable
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.engine.controller import Ownership
 from controlplane.engine.decision import NOTHING, Decision, Event, Put
@@ -95,6 +96,8 @@ class WorkStatus(MemberController):
             or (work.metadata.deletion_timestamp is not None and not _is_being_removed(work))
         ):
             return None
+        if work.metadata.deletion_timestamp is None:
+            check_readable(work)  # the object is compared with the manifest
         # A process that may write to no member asks it nothing either, for example after a restore.
         return Observe(work.cluster, work.manifest, asks=_is_in_force(work) and settings.runs(EXECUTION))
 

@@ -151,7 +151,7 @@ def test_the_keys_can_be_changed_without_any_watch_event(filled: DjangoStore, se
     with pytest.raises(SealError, match=r"Secret default/login: .* LIFEBOAT_ENCRYPTION_KEYS"):
         filled.get([SECRET])
     with pytest.raises(SealError, match=r"Work karmada-es-member1/login-work: .* LIFEBOAT_ENCRYPTION_KEYS"):
-        filled.get([CARRIER])
+        text_of(*CARRIER)
 
 
 def test_rotating_twice_changes_nothing_the_second_time(
@@ -168,11 +168,17 @@ def test_rotating_twice_changes_nothing_the_second_time(
     assert dict.fromkeys(every_row()) == rows
 
 
-def test_rotating_with_a_key_missing_is_refused(filled: DjangoStore, settings: Settings) -> None:
-    settings.ENCRYPTION_KEYS = Fernet.generate_key().decode()
+def test_rotating_with_a_key_missing_encrypts_the_others_and_fails(filled: DjangoStore, settings: Settings) -> None:
+    between, new = (Fernet.generate_key().decode() for _ in range(2))
+    settings.ENCRYPTION_KEYS = between
+    create(filled, secret().with_meta(name="other", uid="uid-other"))
+    settings.ENCRYPTION_KEYS = f"{new},{between}"
 
-    with pytest.raises(CommandError, match="add that key"):
+    with pytest.raises(CommandError, match=r"6 documents stay as they are, the first is Secret default/login: .*key"):
         call_command("rotate-encryption")
+
+    settings.ENCRYPTION_KEYS = new
+    assert json.loads(text_of("Secret", "default", "other") or b"{}")["data"] == {"password": DATA}
 
 
 def test_a_secret_is_not_stored_without_a_key(store: DjangoStore, settings: Settings) -> None:

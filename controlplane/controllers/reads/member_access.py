@@ -6,9 +6,20 @@ from collections.abc import Iterable
 from typing import Any
 
 from controlplane.apimachinery.meta import Ref
-from controlplane.engine.state import State
+from controlplane.apimachinery.unopened import holds_unopened
+from controlplane.engine.state import State, Unreadable
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.template import Template
+from controlplane.kinds.work import Work
+
+
+def check_readable(work: Work) -> None:
+    """Raise Unreadable if a Work has values that cannot be decrypted: a member gets nothing in their place."""
+    if holds_unopened(work.spec.workload.manifests):
+        raise Unreadable(
+            f"Work {work.metadata.namespace}/{work.metadata.name}: the values of its Secret were encrypted with a key "
+            "that is not known: add that key, or replace or delete the Secret"
+        )
 
 
 def credentials(state: State, clusters: Iterable[Cluster]) -> dict[str, Template]:

@@ -19,7 +19,9 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            changed = rotate()
+            done = rotate()
         except SealError as error:
             raise CommandError(str(error)) from None
-        self.stdout.write(f"{changed} documents were encrypted with the first key")
+        self.stdout.write(f"{done.changed} documents were encrypted with the first key")
+        if done.lost:
+            raise CommandError(f"{len(done.lost)} documents stay as they are, the first is {done.lost[0]}")

@@ -1,0 +1,127 @@
+"""A Secret whose encryption key is lost is named by lists, and can be replaced, relabelled and deleted."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.api.server import Client, Server
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+NEW = b64encode(b"renewed").decode()
+MERGE = "application/merge-patch+json"
+
+
+@pytest.fixture
+def secrets(api: Client, server: Server, namespace: str) -> Iterator[str]:
+    """The URL of a collection with the Secrets `fine` and `login`. The key of `login` is lost."""
+    path = f"/api/v1/namespaces/{namespace}/secrets"
+    for name in ("fine", "login"):
+        assert api.post(path, {"metadata": {"name": name}, "data": {"password": NEW}}).status == 201
+    lose(server, "objects_object", "login", namespace)
+    assert api.get(f"{path}/login").status == 500
+    yield path
+    api.delete(f"{path}/login")
+
+
+def lose(server: Server, table: str, name: str, namespace: str) -> None:
+    """Change what is encrypted in an object, and in its lines of the change log, so that no key decrypts it."""
+    for rows in (table, "objects_changelog"):
+        server.sql(
+            f"UPDATE {rows} SET doc = replace(doc, 'lifeboat:sealed:1:gAAAA', 'lifeboat:sealed:1:gAAAB') "
+            f"WHERE name = '{name}' AND namespace = '{namespace}'"
+        )
+
+
+def test_a_list_names_what_cannot_be_read_and_a_table_shows_all(api: Client, secrets: str, namespace: str) -> None:
+    listed = api.get(secrets)
+    table = api.ask("GET", secrets, accept=TABLE).document
+    metadata = api.ask("GET", secrets, accept=METADATA).document
+
+    for answer in (listed, api.get(f"{secrets}/login")):
+        status = answer.document
+        assert (answer.status, status["reason"]) == (500, "StorageReadError")
+        assert [one["field"] for one in status["details"]["causes"]] == [f"{namespace}/login"]
+        assert f"{namespace}/login" in status["message"]
+        assert "replace or delete" in status["message"]
+    assert [row["cells"][0] for row in table["rows"]] == ["fine", "login"]
+    assert [row["cells"][2] for row in table["rows"]] == [1, 1]
+    assert [one["metadata"]["name"] for one in metadata["items"]] == ["fine", "login"]
+    assert api.ask("GET", secrets, accept=TABLE, includeObject="Object").status == 500
+    assert "sealed" not in json.dumps([table, metadata])
+
+
+def test_it_can_be_deleted_and_watchers_hear_of_it(api: Client, secrets: str) -> None:
+    version = api.ask("GET", secrets, accept=METADATA).document["metadata"]["resourceVersion"]
+
+    dry = api.ask("DELETE", f"{secrets}/login", dryRun="All")
+    done = api.delete(f"{secrets}/login")
+
+    assert (dry.status, done.status, done.document["status"]) == (200, 200, "Success"), dry.body
+    assert [one["metadata"]["name"] for one in api.get(secrets).document["items"]] == ["fine"]
+    with api.watch(secrets, resourceVersion=version) as watched:
+        event = watched.next()
+    assert (event["type"], event["object"]["metadata"]["name"]) == ("DELETED", "login")
+
+
+def test_it_can_be_replaced_and_watchers_go_on(api: Client, secrets: str) -> None:
+    version = api.ask("GET", secrets, accept=METADATA).document["metadata"]["resourceVersion"]
+
+    done = api.put(f"{secrets}/login", {"metadata": {"name": "login"}, "data": {"password": NEW}})
+
+    assert (done.status, done.document["data"]) == (200, {"password": NEW}), done.body
+    assert [one["data"] for one in api.get(secrets).document["items"]] == [{"password": NEW}] * 2
+    with api.watch(secrets, resourceVersion=version) as watched:
+        assert watched.next()["object"]["data"] == {"password": NEW}
+
+
+def test_what_does_not_change_stays_encrypted_and_is_there_again_with_the_key(
+    api: Client, server: Server, secrets: str, namespace: str
+) -> None:
+    where = f"WHERE name = 'login' AND namespace = '{namespace}'"
+    before = server.sql(f"SELECT doc::jsonb -> 'data' FROM objects_object {where}")
+
+    labelled = api.ask("PATCH", f"{secrets}/login", {"metadata": {"labels": {"a": "b"}}}, type=MERGE)
+    whole = labelled.document
+    returned = api.put(f"{secrets}/login", {**whole, "metadata": {**whole["metadata"], "labels": {"a": "c"}}})
+
+    assert (labelled.status, returned.status) == (200, 200), (labelled.body, returned.body)
+    assert returned.document["metadata"]["labels"] == {"a": "c"}
+    assert server.sql(f"SELECT doc::jsonb -> 'data' FROM objects_object {where}") == before
+    assert api.get(f"{secrets}/login").status == 500
+
+
+def test_a_deletion_waits_for_finalizers_and_keeps_what_is_encrypted(
+    api: Client, server: Server, secrets: str, namespace: str
+) -> None:
+    held: Any = {"metadata": {"finalizers": ["example.com/hold"]}}
+    assert api.ask("PATCH", f"{secrets}/login", held, type=MERGE).status == 200
+
+    marked = api.delete(f"{secrets}/login")
+    sealed = server.sql(f"SELECT doc FROM objects_object WHERE name = 'login' AND namespace = '{namespace}'")
+    freed = api.ask("PATCH", f"{secrets}/login", {"metadata": {"finalizers": None}}, type=MERGE)
+
+    assert (marked.status, "deletionTimestamp" in marked.document["metadata"]) == (200, True), marked.body
+    assert "lifeboat:sealed:1:gAAAB" in sealed[0][0]
+    assert freed.status == 200, freed.body
+    assert [one["metadata"]["name"] for one in api.get(secrets).document["items"]] == ["fine"]
+
+
+def test_the_collection_can_be_deleted(api: Client, secrets: str) -> None:
+    assert api.delete(secrets).status == 200
+    assert api.get(secrets).document["items"] == []
+
+
+def test_the_option_for_corrupt_objects_deletes_no_other(api: Client, secrets: str) -> None:
+    option = {"kind": "DeleteOptions", "apiVersion": "v1", "ignoreStoreReadErrorWithClusterBreakingPotential": True}
+
+    refused = api.ask("DELETE", f"{secrets}/fine", option)
+    done = api.ask("DELETE", f"{secrets}/login", option)
+
+    assert (refused.status, done.status) == (422, 200), (refused.body, done.body)
+    assert "try again by removing this option" in refused.document["message"]

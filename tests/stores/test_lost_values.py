@@ -1,0 +1,128 @@
+"""A Work that carries a Secret whose key is lost is written again with what replaces the Secret, and can be removed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from cryptography.fernet import Fernet
+from django.db import connection
+
+from apps.objects.encryption import SealError
+from apps.objects.listing import page
+from apps.objects.store import DjangoStore
+from controlplane.apimachinery.meta import Condition, OwnerReference, Ref
+from controlplane.apimachinery.names import WORK_FINALIZER
+from controlplane.clusters.questions import Discard
+from controlplane.controllers.execution import Execution
+from controlplane.controllers.work_status import WorkStatus
+from controlplane.controllers.works import Works
+from controlplane.engine.decision import Put, deleting
+from controlplane.engine.run import World, run_batch
+from controlplane.engine.state import Unreadable
+from controlplane.kinds import RESOURCE_BINDING, WORK
+from controlplane.kinds.binding import ObjectReference, ResourceBindingSpec, TargetCluster
+from controlplane.settings import Settings
+from tests.builders import objects, templates
+from tests.builders.bare import START, cluster
+from tests.stores.grounds import create, stored, write
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OLD, NEW = "b2xk", "bmV3"
+SECRET = Ref("Secret", "shop", "login")
+SETTINGS = Settings()
+
+
+def sealed_text() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT doc FROM resources_work")
+        ((text,),) = cursor.fetchall()
+    return str(text)
+
+
+def sync(store: DjangoStore) -> Any:
+    """Run the controller of Works, and return the Work of the Secret."""
+    report = run_batch(Works(), store, SETTINGS, world=World())
+    assert not report.failures, report.failures
+    works = store.list(WORK)
+    return works[0] if works else None
+
+
+@pytest.fixture
+def store(settings: Any) -> DjangoStore:
+    """A Secret that is placed on member1, and its Work there. Their key is lost."""
+    store = DjangoStore(controllers=[Works()])
+    secret = templates.template("Secret", "login", namespace="shop", data={"password": OLD})
+    spec = ResourceBindingSpec(
+        resource=ObjectReference("v1", "Secret", "login", "shop"), clusters=(TargetCluster("member1"),)
+    )
+    called = cluster("member1").with_spec(api_endpoint="http://member1")
+    ready = called.with_status(conditions=(Condition("Ready", "True", ""),))
+    create(store, secret, objects.bound(spec, name="login-secret", namespace="shop"), ready)
+    assert sync(store).manifest["data"] == {"password": OLD}
+    settings.ENCRYPTION_KEYS = Fernet.generate_key().decode()
+    return store
+
+
+def asked(store: DjangoStore, controller: Any) -> Any:
+    (work,) = store.list(WORK)
+    (snapshot,) = controller.load(store, [work.ref])
+    return controller.question(snapshot, SETTINGS, now=START)
+
+
+def test_the_work_gets_what_replaces_the_secret(store: DjangoStore) -> None:
+    old = store.get([SECRET], unopened=True)[SECRET]
+    write(store, Put(old.with_content({**old.content, "data": {"password": NEW}}), old))
+
+    assert sync(store).manifest["data"] == {"password": NEW}
+    assert stored(store, SECRET).content["data"] == {"password": NEW}
+
+
+def test_nothing_is_sent_to_a_member_in_place_of_a_lost_value(store: DjangoStore) -> None:
+    for controller in (Execution(), WorkStatus()):
+        with pytest.raises(Unreadable, match="key that is not known"):
+            asked(store, controller)
+
+
+def test_a_status_is_stored_and_the_encrypted_values_stay(store: DjangoStore, settings: Any) -> None:
+    before = sealed_text().partition("lifeboat:sealed:1:")[2].partition('"')[0]
+    (work,) = store.list(WORK)
+
+    write(store, Put(work.with_status(conditions=(objects.applied(),)), work))
+
+    assert f"lifeboat:sealed:1:{before}" in sealed_text()
+    assert '"Applied"' in sealed_text()
+
+
+def test_the_work_of_a_secret_that_is_deleted_is_removed_from_its_member(store: DjangoStore) -> None:
+    (work,) = store.list(WORK)
+    assert WORK_FINALIZER in work.metadata.finalizers
+    write(store, *(deleting(one, now=START) for one in (*store.list(RESOURCE_BINDING), work)))
+
+    assert isinstance(asked(store, Execution()), Discard)
+    (live,) = store.list(WORK)
+    write(store, Put(live.with_meta(finalizers=()), live))
+    assert store.list(WORK) == []
+
+
+def test_a_work_that_is_being_removed_is_served_to_the_agent_that_removes_it(store: DjangoStore) -> None:
+    (work,) = store.list(WORK)
+    with pytest.raises(SealError):
+        page(WORK)
+
+    write(store, deleting(work, now=START))
+
+    ((_, name, text),) = page(WORK).found
+    assert (name, OLD.encode() in text, b"sealed" in text) == (work.metadata.name, False, False)
+
+
+def test_what_an_owner_leaves_behind_can_be_read_for_its_deletion(store: DjangoStore, settings: Any) -> None:
+    reference = OwnerReference("v1", "ConfigMap", "owner", "uid-owner")
+    create(store, templates.secret("owned", {"a": "b"}, namespace="shop", owner_references=(reference,)))
+    settings.ENCRYPTION_KEYS = Fernet.generate_key().decode()
+
+    ((owned,),) = store.owned(["ConfigMap:shop/owner"], limit=9).values()
+    write(store, deleting(owned, now=START))
+
+    assert stored(store, owned) is None
