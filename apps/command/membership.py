@@ -10,12 +10,13 @@ import typer
 
 from apps.command import exit_codes, impersonator, kubeconfig, manifests, paths, registration
 from apps.command.api import Api
-from apps.command.errors import CommandError, Document, Refused, usage
+from apps.command.errors import CommandError, Document, usage
 from apps.command.kubeconfig import KUBECONFIG, SCHEMES
 from apps.command.kubectl import Attempt
 from apps.command.options import command
 from apps.command.preview import preview
 from apps.command.progress import gone
+from apps.command.repeated import existing, removed
 from apps.command.run import Run
 from apps.command.shapes import check
 from apps.command.taints import PANEL, Cluster
@@ -89,13 +90,8 @@ def _impersonator(run: Run, cluster: str, file: Path, context: str) -> str:
 
 
 def _check_is_not_leaving(run: Run, name: str) -> None:
-    try:
-        found = run.api.get(paths.cluster(name))
-    except Refused as error:
-        if error.http != 404:
-            raise
-        return
-    if found["metadata"].get("deletionTimestamp"):
+    held = existing(run, paths.cluster(name))
+    if held is not None and held["metadata"].get("deletionTimestamp"):
         raise CommandError(
             f"cluster {name} is being deleted",
             code=exit_codes.REFUSED,
@@ -165,8 +161,11 @@ def unjoin(
     """Remove a cluster from Lifeboat. Empty it first with `lifeboat drain`, or decide about its copies."""
     if keep and delete:
         raise usage("--keep and --delete-copies exclude each other")
-    run.require_reason()
     path = paths.cluster(cluster)
+    if existing(run, path) is None:
+        run.done(f"{cluster} is not joined: nothing to do", {})
+        return
+    run.require_reason()
     wish = {"metadata": {"annotations": {UNJOIN_ANNOTATION: "keep" if keep else "delete"}}}
     if keep or delete:
         run.api.patch(path, wish, dry_run=True)
@@ -180,7 +179,7 @@ def unjoin(
     run.confirm(f"Unjoin {cluster}?", subject=cluster, always=True, same=same)
     if keep or delete:
         run.api.patch(path, wish)
-    deleted = run.api.delete(path)
+    deleted = removed(run, path)
     if wait:
         gone(run, paths.CLUSTERS, cluster, timeout=timeout)
     watch = "" if wait else f"kubectl get cluster {cluster} -w"

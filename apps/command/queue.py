@@ -13,6 +13,7 @@ from apps.command import durations, exit_codes, output, paths
 from apps.command.errors import CommandError, Document, Refused, usage
 from apps.command.follow import follow
 from apps.command.options import command
+from apps.command.repeated import existing, removed
 from apps.command.run import Run
 
 app = typer.Typer()
@@ -281,14 +282,13 @@ def _user(run: Run) -> str:
 
 
 def _only_pause(run: Run) -> str:
-    """Return the name of the pause over the whole fleet. Raises CommandError if there is none, or more than one."""
+    """Return the name of the pause over the whole fleet; "": there is none. Raises CommandError for several."""
     status = run.api.get(paths.failover("fleetstatuses", "fleet"))["status"]
     pauses: list[Document] = status.get("pauses") or []
     if len(pauses) == 1:
         return str(pauses[0]["name"])
     if not pauses:
-        advice = "pauses of clusters and namespaces have names: kubectl get evictionholds; lifeboat resume NAME"
-        raise CommandError("the fleet is not paused", code=exit_codes.NOT_FOUND, advice=advice)
+        return ""
     said = "; ".join(f"{one['name']} by {one.get('who') or 'a user'}: {one.get('reason', '')}" for one in pauses)
     raise usage(f"{len(pauses)} pauses hold the fleet: {said}", advice="end each of them: lifeboat resume NAME")
 
@@ -300,19 +300,37 @@ def resume(
 ) -> None:
     """End a pause: evictions that were held continue, in the order of the queue."""
     name = name or _only_pause(run)
+    if not name:
+        run.done("the fleet is not paused: nothing to resume", {})
+        if others := _pauses(run):
+            run.remark(f"pauses of clusters and namespaces: {', '.join(others)}; end one: lifeboat resume NAME")
+        return
     path = paths.failover("evictionholds", name)
-    try:
-        hold = run.api.get(path)
-    except Refused as error:
-        if error.http != 404:
-            raise
-        others = [one["metadata"]["name"] for one in run.api.items(paths.failover("evictionholds"))["items"]]
-        advice = f"other pauses: {', '.join(others)}; resume one with: lifeboat resume NAME" if others else ""
-        raise CommandError(f"there is no pause {name}", code=exit_codes.NOT_FOUND, advice=advice) from None
+    hold = existing(run, path)
+    if hold is None:
+        _has_ended(run, name)
+        return
     held = [one for one in _evictions(run) if one["status"].get("reason") == "OnHold"]
     who = hold["spec"].get("who") or "a user"
     run.remark(f"{name} by {who}: {hold['spec']['reason']}. {_count(len(held))} held by pauses.")
     run.api.delete(path, dry_run=True)
     run.concerned = len(held)
     run.confirm("Resume evictions?", subject=name, back=True)
-    run.done(f"resumed: {_count(len(held))} may continue", run.api.delete(path), watch="lifeboat queue -w")
+    ended = removed(run, path)
+    run.done(f"resumed: {_count(len(held))} may continue", ended, watch="lifeboat queue -w")
+
+
+def _pauses(run: Run) -> list[str]:
+    return [one["metadata"]["name"] for one in run.api.items(paths.failover("evictionholds"))["items"]]
+
+
+def _has_ended(run: Run, name: str) -> None:
+    """Report that there is no pause of a name, as after an order that is repeated. Raises CommandError if another one
+    holds evictions, because the name may be wrong."""
+    if others := _pauses(run):
+        raise CommandError(
+            f"there is no pause {name}, and others hold evictions",
+            code=exit_codes.NOT_FOUND,
+            advice=f"other pauses: {', '.join(others)}; resume one with: lifeboat resume NAME",
+        )
+    run.done(f"there is no pause {name}, and no other: nothing to resume", {})

@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from apps.api.authorization import Attributes
 from apps.clusters.admin import cordoned, uncordoned
 from apps.console.dry_run import dry_run, of_write
-from apps.console.guard import Act, ActPage, Effects
+from apps.console.guard import Act, ActPage, Already, Effects
 from apps.objects.configuration import configuration
 from apps.objects.store import store
 from apps.objects.writer import Author, Writer, document_of
@@ -175,7 +175,7 @@ class UntaintPage(ClusterAct):
         cluster, identity = self.cluster(), (values["key"], values["effect"])
         name, shown = cluster.metadata.name, ":".join(identity)
         if identity not in {(taint.key, taint.effect) for taint in cluster.spec.taints}:
-            raise NotFound(f"{name} has no taint {shown}")
+            raise NotFound(f"{name} has no taint {shown}")  # on POST: `already`
 
         def removed(taints: Taints) -> Taints:
             return [one for one in taints if (one.get("key"), one.get("effect")) != identity]
@@ -192,6 +192,10 @@ class UntaintPage(ClusterAct):
             "again only after its cause was over.",
             is_destructive=False,
         )
+
+    def already(self, values: dict[str, Any]) -> Already:
+        name, shown = self.kwargs["name"], f"{values['key']}:{values['effect']}"
+        return Already(self.title, f"{name} has no taint {shown} any more", self.back)
 
 
 class DrainForm(forms.Form):
@@ -345,6 +349,9 @@ class UnfencePage(ClusterAct):
             apply=apply,
             kubectl=f"kubectl lifeboat fence {name} --remove",
             is_destructive=False,
+            already=Already("Unfence", f"{name} has no fence any more", self.back)
+            if fence_of(cluster) is None
+            else None,
         )
 
 
@@ -436,7 +443,18 @@ class UnjoinPage(ClusterAct):
             + {"keep": " --keep", "delete": " --delete-copies"}.get(copies, ""),
             explanation="The cluster leaves the fleet. The deletion ends when nothing that Lifeboat manages is left.",
             threshold=-1,
+            already=_leaving(cluster, copies),
         )
+
+    def already(self, values: dict[str, Any]) -> Already:
+        return Already(self.title, f"{self.kwargs['name']} has left", "/clusters")
+
+
+def _leaving(cluster: Cluster, copies: str) -> Already | None:
+    """Return that a cluster is being unjoined with the same choice about its copies; None: it is not."""
+    if not cluster.terminating or copies not in ("", cluster.metadata.annotations.get(UNJOIN_ANNOTATION, "")):
+        return None
+    return Already("Unjoin", f"{cluster.metadata.name} is being unjoined", "/clusters")
 
 
 def _annotated(cluster: Cluster, copies: str) -> str:

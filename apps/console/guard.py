@@ -10,7 +10,8 @@ An act is a page of its own, in two steps that work without JavaScript:
 Afterwards the browser is sent to the page where the act can be watched.
 
 A form is done once. It has a number of its own (`once`), and what an act creates (`created_once`) is named after it: a
-double click, or a browser that sends the form again, finds the object and leads to the same page.
+double click, or a browser that sends the form again, finds the object and leads to the same page. What an act takes
+away may be gone when its form is sent again (`already`): a warning names the reason, and the same page follows.
 
     class DrainPage(ActPage):
         form_class = DrainForm                        # or None: the act has no parameters
@@ -44,7 +45,7 @@ from apps.objects.configuration import configuration
 from apps.objects.confirmation import REASON_LENGTH, THRESHOLD
 from apps.objects.store import store
 from apps.objects.writer import Author, Writer
-from controlplane.apimachinery.errors import AlreadyExists, StatusError
+from controlplane.apimachinery.errors import AlreadyExists, NotFound, StatusError
 from controlplane.kind import Kind
 
 MANAGER: Final = "lifeboat-console"  # field manager of the writes
@@ -65,10 +66,22 @@ class Effects(NamedTuple):
     what_if: str = ""
 
 
+class Already(NamedTuple):
+    """An act that is sent although its end is reached, for example because its form is sent again: nothing is done.
+
+    `name`: what the act does. `why`: there is nothing to do. `watch`: the URL to which the act leads.
+    """
+
+    name: str
+    why: str
+    watch: str
+
+
 class Act(NamedTuple):
     """One dangerous act. `name`: what it does, also the text of its button. `subject`: what is typed to confirm it.
 
-    `threshold`: with more workloads than this the subject has to be typed; -1: always.
+    `threshold`: with more workloads than this the subject has to be typed; -1: always. `already`: why there is nothing
+    to do; None: there is.
     """
 
     name: str
@@ -79,6 +92,7 @@ class Act(NamedTuple):
     threshold: int = THRESHOLD
     explanation: str = ""
     is_destructive: bool = True
+    already: Already | None = None
 
 
 class ActPage(Page):
@@ -96,6 +110,11 @@ class ActPage(Page):
     def act(self, request: Request, values: dict[str, Any]) -> Act:
         """Return the act with these parameters. Raises StatusError, for example NotFound."""
         raise NotImplementedError
+
+    def already(self, values: dict[str, Any]) -> Already | None:
+        """Return what is said if the object is gone that the act removes, or takes something from; None: it is an
+        error."""
+        return None
 
     def attributes(self, request: Request) -> Attributes:
         return self.asked(request)
@@ -127,9 +146,17 @@ class ActPage(Page):
         form = self._form(sent) if self.form_class is not None else None
         if form is not None and not form.is_valid():
             return self.show(request, {"form": form, "back": self.back}, status=422)
-        act = self.act(request, self._values(form))
+        values = self._values(form)
+        try:
+            act = self.act(request, values)
+        except NotFound:
+            if (already := self.already(values)) is None:
+                raise
+            return self._nothing_to_do(request, already)
+        if act.already is not None:
+            return self._nothing_to_do(request, act.already)
         effects = act.effects()
-        stale = "basis" in sent and self.is_stale(sent["basis"], self._values(form))
+        stale = "basis" in sent and self.is_stale(sent["basis"], values)
         problems = _problems(sent, act, effects, stale=stale)
         if not problems:
             try:
@@ -144,6 +171,10 @@ class ActPage(Page):
                     messages.success(request._request, f"{act.name}: done. Reason: {sent['reason'].strip()}")
                 return HttpResponseRedirect(watch, status=303)
         return self._shown(request, form, act, effects, status=422, problems=problems, sent=sent)
+
+    def _nothing_to_do(self, request: Request, already: Already) -> HttpResponseBase:
+        messages.warning(request._request, f"{already.name}: nothing to do, because {already.why}.")
+        return HttpResponseRedirect(already.watch, status=303)
 
     def writer(self, request: Request, reason: str, *, act: str) -> Writer:
         """Return a writer for the user. The change log keeps the act and the reason."""

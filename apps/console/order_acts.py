@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from rest_framework.request import Request
 
 from apps.api.authorization import Attributes
-from apps.console.guard import Act, ActPage, Effects
+from apps.console.guard import Act, ActPage, Already, Effects
 from apps.console.object_links import cluster_url
 from apps.objects.store import store
 from controlplane.apimachinery.errors import NotFound
@@ -93,8 +93,24 @@ class OrderActPage(ActPage):
 
         kubectl = verb.kubectl.format(kind=resource.singular, name=ref.name, value=str(verb.stop).lower())
         title = f"{verb.title} {ref.name}"
-        effects = verb.effects
-        return Act(title, ref.name, lambda: effects(found), apply, kubectl, is_destructive=verb.stop is not True)
+        effects, already = verb.effects, None
+        if verb.stop is not None and found.spec.stop == verb.stop:
+            state = "is stopped" if verb.stop else "runs"
+            already = Already(title, f"the {resource.singular} {ref.name} {state} already", back)
+        return Act(
+            title,
+            ref.name,
+            lambda: effects(found),
+            apply,
+            kubectl,
+            is_destructive=verb.stop is not True,
+            already=already,
+        )
+
+    def already(self, values: dict[str, Any]) -> Already:
+        kind, verb = self._verb()
+        why = f"the {KINDS[kind].resource.singular} {self.kwargs['name']} has ended already"
+        return Already(verb.title, why, "/clusters")
 
     def _verb(self) -> tuple[str, Verb]:
         """Return the kind and the verb of the URL. Raises NotFound."""

@@ -8,9 +8,9 @@ from rest_framework.request import Request
 
 from apps.api import fleet_status
 from apps.api.authorization import Attributes
-from apps.console.guard import Act, ActPage, Effects
+from apps.console.guard import Act, ActPage, Already, Effects
 from apps.objects.store import store
-from controlplane.apimachinery.errors import AlreadyExists, NotFound
+from controlplane.apimachinery.errors import AlreadyExists, BadRequest, NotFound
 from controlplane.apimachinery.meta import Ref
 from controlplane.insight.situation import pauses_fleet
 from controlplane.kinds import EVICTION_HOLD, KINDS
@@ -93,6 +93,9 @@ class ResumePage(ActPage):
     def basis(self) -> str:
         return self._hold().metadata.uid  # every pause has the same name
 
+    def already(self, values: dict[str, Any]) -> Already:
+        return Already("Resume evictions", f"the pause {self.kwargs['name']} has ended already", self.back)
+
     def _hold(self) -> EvictionHold:
         """Return the hold of the URL. Raises NotFound."""
         ref = Ref(EVICTION_HOLD, "", self.kwargs["name"])
@@ -105,7 +108,9 @@ class ResumePage(ActPage):
         hold = self._hold()
         ref = hold.ref
         if not pauses_fleet(hold):
-            raise NotFound(f"EvictionHold {ref.name} holds a part of the fleet; delete it with kubectl or in the admin")
+            raise BadRequest(
+                f"EvictionHold {ref.name} holds a part of the fleet; delete it with kubectl or in the admin"
+            )
 
         def apply(reason: str) -> str:
             self.writer(request, reason, act="Resume").delete([ref])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 import pytest
@@ -12,12 +13,15 @@ from django.db import connection
 from django.test import Client
 
 from apps.objects.store import store
+from controlplane.kind import KINDS
 from controlplane.kinds import EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.drain import DRAIN
 from controlplane.kinds.drill import DRILL
 from controlplane.kinds.failback import FAILBACK
 from controlplane.kinds.workload_rebalancer import WORKLOAD_REBALANCER
-from tests.apps.guarded_acts import fleet
+from tests.apps.guarded_acts import MEMBER1, fence, fleet, held
+from tests.apps.pages import change, found
+from tests.apps.test_console_queue import plain
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -66,6 +70,71 @@ def test_a_form_that_is_sent_again_later_is_not_called_done(root: Client) -> Non
     assert "Drain member1: done" in first
     assert "Drain member1: done" not in again
     assert "this form was sent before" in again
+
+
+class End(NamedTuple):
+    """An act that takes something away. `kind`: of the order that it ends, named in the path.
+
+    `again`: what is said when its form is sent again.
+    """
+
+    path: str
+    again: str
+    values: dict[str, str] = {}
+    kind: str = ""
+
+
+ENDS: dict[str, End] = {
+    "resume": End("/resume/pause", "Resume evictions: nothing to do, because the pause pause has ended already."),
+    "untaint": End(
+        "/clusters/member1/untaint",
+        "Remove a taint: nothing to do, because member1 has no taint power:NoExecute any more.",
+        {"key": "power", "effect": "NoExecute"},
+    ),
+    "unjoin": End(
+        "/clusters/member1/unjoin", "Unjoin: nothing to do, because member1 is being unjoined.", {"copies": "keep"}
+    ),
+    "unjoin one that is gone": End(
+        "/clusters/member4/unjoin", "Unjoin: nothing to do, because member4 has left.", {"copies": "keep"}
+    ),
+    "unfence": End("/clusters/member3/unfence", "nothing to do, because member3 has no fence any more."),
+    "maintenance": End(
+        "/orders/maintenancewindows/{name}/end",
+        "End the maintenance: nothing to do, because the maintenancewindow {name} has ended already.",
+        kind=MAINTENANCE_WINDOW,
+    ),
+    "drain": End("/orders/drains/{name}/resume", "nothing to do, because the drain {name} runs already.", kind=DRAIN),
+}
+
+
+@pytest.mark.parametrize("act", ENDS)
+def test_an_act_that_ends_something_says_so_when_it_is_sent_again(root: Client, act: str) -> None:
+    end, name = ENDS[act], ""
+    fleet(1)
+    held(1)
+    fence(1)
+    if end.kind:
+        plural = KINDS[end.kind].resource.plural
+        where = {"drains": "/clusters/member1/drain", "maintenancewindows": "/clusters/member1/maintenance"}[plural]
+        root.post(where, form_at(root, where, {"rate": "1", "minutes": "5"}), HTTP_ACCEPT=HTML)
+        (made,) = store().list(end.kind)
+        name = made.metadata.name
+    if end.kind == DRAIN:
+        root.post(stop := f"/orders/drains/{name}/stop", form_at(root, stop, {}), HTTP_ACCEPT=HTML)
+    path = end.path.format(name=name)
+    sent = {**form_at(root, path, end.values), "typed": path.split("/")[2]}
+    if act == "unjoin":
+        old = found(MEMBER1)
+        change(old, old.with_meta(finalizers=("karmada.io/cluster-controller",)))
+
+    first, again = (root.post(path, sent, HTTP_ACCEPT=HTML, follow=True) for _ in range(2))
+
+    said = [plain(answer.content.decode()) for answer in (first, again)]
+    assert [answer.redirect_chain[0][1] for answer in (first, again)] == [303, 303], said
+    assert first.redirect_chain == again.redirect_chain or act == "maintenance"  # which no longer names its cluster
+    assert ": done. Reason: disk swap" in said[0]
+    assert ": done. Reason: disk swap" not in said[1]
+    assert end.again.format(name=name) in said[1]
 
 
 def test_rates_that_are_sent_again_are_set(root: Client) -> None:

@@ -224,6 +224,12 @@ def test_a_cluster_in_use_is_not_unjoined_unless_its_copies_are_decided_about(
     assert (again.exit_code, "is being deleted" in again.stderr) == (3, True)
 
 
+def test_an_unjoin_that_is_repeated_has_nothing_to_do(lifeboat: Lifeboat, namespace: str) -> None:
+    again = lifeboat("unjoin", f"{namespace}-left", *DO)
+
+    assert (again.exit_code, again.stdout) == (0, f"{namespace}-left is not joined: nothing to do\n"), again.stderr
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "a/..", "%2e"])
 def test_a_name_that_is_an_address_of_others_changes_nothing(lifeboat: Lifeboat, api: Client, name: str) -> None:
     assert api.post(CLUSTERS, cluster("stays")).status in (201, 409)

@@ -147,6 +147,9 @@ def test_a_pause_holds_with_author_and_end_and_resume_ends_it(lifeboat: Lifeboat
     asked = lifeboat("resume", namespace)
     resumed = lifeboat("resume", namespace, "--yes")
     again = lifeboat("resume", namespace, "--yes")
+    lifeboat("pause", "--name", f"{namespace}-b", "-n", namespace, "--reason", "calm")
+    wrong = lifeboat("resume", namespace, "--yes")
+    lifeboat("resume", f"{namespace}-b", "--yes")
 
     assert (refused.exit_code, "--reason is missing" in refused.stderr) == (2, True)
     assert paused.exit_code == 0, paused.stderr
@@ -154,4 +157,6 @@ def test_a_pause_holds_with_author_and_end_and_resume_ends_it(lifeboat: Lifeboat
     assert (hold["who"], hold["reason"], hold["namespaces"]) == ("admin", "storm", [namespace])
     assert (asked.exit_code, "admin: storm" in asked.stderr) == (7, True)
     assert resumed.exit_code == 0, resumed.stderr
-    assert (api.get(where).status, again.exit_code) == (404, 4)
+    assert (api.get(where).status, again.exit_code) == (404, 0), again.stderr
+    assert again.stdout == f"there is no pause {namespace}, and no other: nothing to resume\n"
+    assert (wrong.exit_code, f"other pauses: {namespace}-b" in wrong.stderr) == (4, True), wrong.stderr
