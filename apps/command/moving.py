@@ -156,9 +156,11 @@ def failback(
         if not _show_plan(run, planned):
             return
         run.concerned, run.effects_known = len(planned["status"]["planned"]), True
+        begun = {"spec": {"dryRun": False}}
+        run.api.patch(place, begun, dry_run=True)  # refused if nothing may return yet, although there is a plan
         same = [Attempt("POST", collection, {**head, "spec": {**spec, "dryRun": False}})]
         run.confirm("Return them?", subject=cluster or str(run.concerned), same=same)
-        run.api.patch(place, {"spec": {"dryRun": False, "reason": run.reason}})
+        run.api.patch(place, {"spec": {**begun["spec"], "reason": run.reason}})
         started = True
     finally:
         if not started:

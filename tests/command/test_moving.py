@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.api.controllers import work
@@ -115,19 +116,21 @@ def test_a_confirmed_failback_starts(lifeboat: Lifeboat, api: Client, server: Se
     assert (mine["spec"]["dryRun"], mine["spec"]["reason"]) == (False, "planned")
 
 
-def test_a_failback_that_is_refused_leaves_no_plan_behind(
-    lifeboat: Lifeboat, api: Client, server: Server, namespace: str
+@pytest.mark.parametrize("how", [DO, ("--dry-run",)], ids=["done", "tried"])
+def test_a_failback_that_is_refused_says_so_and_leaves_no_plan_behind(
+    api: Client, server: Server, namespace: str, how: tuple[str, ...]
 ) -> None:
     origin = join(api, server, f"{namespace}-a", since=None)
     away(api, namespace, origin, join(api, server, f"{namespace}-b"))
 
-    following = started(server, "failback", origin, *DO)
+    following = started(server, "failback", origin, *how)
     assert following.stderr is not None
     assert "planning" in following.stderr.readline()
     work(server, "failbacks")
     _, err = following.communicate(timeout=SECONDS)
 
     assert following.returncode == 3, err
+    assert "1 bindings would go back" in err
     assert "Ready for less than 10 minutes" in err
     assert not [one for one in api.get(FAILBACKS).document["items"] if one["spec"].get("cluster") == origin]
 
