@@ -8,12 +8,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from controlplane.apimachinery.causes import forbidden, invalid, required
+from controlplane.apimachinery.causes import forbidden, required
 from controlplane.apimachinery.errors import Cause
 from controlplane.apimachinery.meta import Object, Struct, UserStruct
 from controlplane.kind import Kind
 from controlplane.kinds import cells
 from controlplane.kinds.field_texts import BOTH, PROGRESS, explain
+from controlplane.kinds.order_rate import rate_causes
 from controlplane.settings import Settings
 from controlplane.wire.resource import Column, Resource
 from controlplane.wire.structs import schema_of
@@ -86,9 +87,8 @@ def validate(new: Drain, old: Drain | None, settings: Settings) -> list[Cause]:
         causes.append(required("spec.cluster", "name the cluster to drain"))
     if old is not None and old.spec.cluster != new.spec.cluster:
         causes.append(forbidden("spec.cluster", "must not change; create another Drain for another cluster"))
-    if new.spec.rate <= 0:
-        causes.append(invalid("spec.rate", new.spec.rate, "must be greater than 0; set spec.stop to pause"))
-    return causes
+    before = None if old is None else old.spec.rate
+    return [*causes, *rate_causes(new.spec.rate, before, advice="; set spec.stop to pause")]
 
 
 explain({Drain: BOTH, DrainStatus: PROGRESS, Remaining: PROGRESS})

@@ -15,6 +15,7 @@ from controlplane.apimachinery.selectors import LabelSelector, dns1123_label_err
 from controlplane.kind import Kind
 from controlplane.kinds import cells
 from controlplane.kinds.field_texts import BOTH, PROGRESS, explain
+from controlplane.kinds.order_rate import rate_causes
 from controlplane.settings import Settings
 from controlplane.wire.resource import Column, Resource
 from controlplane.wire.structs import schema_of
@@ -184,8 +185,7 @@ def validate(new: Drill, old: Drill | None, settings: Settings) -> list[Cause]:
         causes.append(invalid("metadata.name", new.metadata.name, f"must have at most {LONGEST_NAME} characters"))
     if not spec.clusters:
         causes.append(required("spec.clusters", "name the clusters to practise with"))
-    if spec.rate <= 0:
-        causes.append(invalid("spec.rate", spec.rate, "must be greater than 0"))
+    causes += rate_causes(spec.rate, None if old is None else old.spec.rate)
     for index, name in enumerate(spec.namespaces):
         causes += [invalid(f"spec.namespaces[{index}]", name, rule) for rule in dns1123_label_errors(name)]
     if spec.selector is not None:

@@ -15,6 +15,7 @@ from controlplane.apimachinery.selectors import LabelSelector, selector_errors
 from controlplane.kind import Kind
 from controlplane.kinds import cells
 from controlplane.kinds.field_texts import BOTH, PROGRESS, explain
+from controlplane.kinds.order_rate import rate_causes
 from controlplane.settings import Settings
 from controlplane.wire.resource import Column, Resource
 from controlplane.wire.structs import schema_of
@@ -130,8 +131,8 @@ def validate(new: Failback, old: Failback | None, settings: Settings) -> list[Ca
     if spec.selector is not None:
         for field, message in selector_errors(spec.selector):
             causes.append(invalid(f"spec.selector.{field}", spec.selector, message))
-    if spec.rate <= 0:
-        causes.append(invalid("spec.rate", spec.rate, "must be greater than 0; set spec.stop to pause"))
+    before = None if old is None else old.spec.rate
+    causes += rate_causes(spec.rate, before, advice="; set spec.stop to pause")
     if not 1 <= spec.at_once <= MOST_AT_ONCE:
         causes.append(invalid("spec.atOnce", spec.at_once, f"must be from 1 to {MOST_AT_ONCE}"))
     if old is not None:
