@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -40,6 +42,9 @@ KUBECONFIG: Final = tuple(_fields())
 _ENTRY: Final = re.compile(r"\S*\{.*", re.DOTALL)  # with it the library quotes a user, with the token
 
 
+_OUTPUT: Final = re.compile(r"(?<=^exec: process returned )(-?\d+)\..*", re.DOTALL)  # with what a plugin has printed
+
+
 class Access(NamedTuple):
     """How to send requests to the API.
 
@@ -56,8 +61,8 @@ class Access(NamedTuple):
 def read(file: Path | None, context: str) -> Access:
     """Return the access of a context, "" for the current one, in a file.
 
-    None: the files of KUBECONFIG, else ~/.kube/config. Raises CommandError if there is no such file or context, or if
-    it is not valid.
+    None: the files of KUBECONFIG, else ~/.kube/config. Raises CommandError if there is no such file or context, if it
+    is not valid, or if the credential plugin of its user fails.
     """
     # Imported here because these packages take longer to import than all the rest, and `--help` does not need them.
     from kubernetes.client import Configuration
@@ -71,14 +76,20 @@ def read(file: Path | None, context: str) -> Access:
             code=exit_codes.NOT_FOUND,
             advice="name one with --kubeconfig or KUBECONFIG; manage.py kubeconfig writes one",
         )
+    plugins: dict[str, str] = {}
     for one in place.split(os.pathsep):
         if Path(one).is_file():
             for document in manifests.documents(Path(one)):
                 check(document, KUBECONFIG, place=f"kubeconfig {one}")
+                plugins = {**_plugins(document), **plugins}
     configuration = type.__call__(Configuration)  # not the defaults that other code of this process may have set
     try:
-        kube_config.load_kube_config(place, context or None, configuration, persist_config=False)
         contexts, current = kube_config.list_kube_config_contexts(place)
+        chosen = next((one for one in contexts if one["name"] == context), current)
+        plugin = plugins.get(chosen["context"].get("user") or "", "")
+        failing = f"kubeconfig {place}: the credential plugin {plugin} of its user failed"
+        with _reported(failing):
+            kube_config.load_kube_config(place, context or None, configuration, persist_config=False)
     except ConfigException as error:
         known = _known_contexts(kube_config, ConfigException, place)
         raise CommandError(
@@ -94,15 +105,55 @@ def read(file: Path | None, context: str) -> Access:
         ) from None
     if not str(configuration.host).startswith(SCHEMES):
         raise usage(f'kubeconfig {place}: the server of the cluster is "{configuration.host}"; write https://HOST:PORT')
-    chosen = next((one for one in contexts if one["name"] == context), current)
     namespace = chosen["context"].get("namespace") or "default"
-    return Access(
-        configuration.host, namespace, RESTClientObject(configuration).pool_manager, lambda: _header(configuration)
-    )
+    pool = RESTClientObject(configuration).pool_manager
+    return Access(configuration.host, namespace, pool, lambda: _header(configuration, failing))
 
 
-def _header(configuration: Any) -> str:
-    return str(configuration.get_api_key_with_prefix("BearerToken", alias="authorization") or "")
+def _header(configuration: Any, failing: str) -> str:
+    with _reported(failing):
+        return str(configuration.get_api_key_with_prefix("BearerToken", alias="authorization") or "")
+
+
+def _plugins(document: Any) -> dict[str, str]:
+    """Return the command of the credential plugin of each user in a kubeconfig that has one."""
+    users = (document or {}).get("users") or ()
+    found = ((user["name"], (user.get("user") or {}).get("exec")) for user in users)
+    return {name: str(plugin.get("command")) for name, plugin in found if plugin}
+
+
+class _Errors(logging.Filter):
+    """Takes what the library says about credential plugins. It says it to the root logger, and goes on without a login.
+
+    What a plugin has printed may hold a secret, and is left out.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.module != "kube_config":
+            return True
+        self.texts.append(_OUTPUT.sub(r"\1", record.getMessage()))
+        return False
+
+
+@contextmanager
+def _reported(failing: str) -> Iterator[None]:
+    """Raise CommandError if a credential plugin fails within the block."""
+    errors, root = _Errors(), logging.getLogger()
+    root.addFilter(errors)
+    try:
+        yield
+    finally:
+        root.removeFilter(errors)
+    if errors.texts:
+        raise CommandError(
+            f"{failing}: {errors.texts[-1]}",
+            code=exit_codes.DENIED,
+            advice="run it by hand to see what it prints; its command and arguments are in the kubeconfig",
+        )
 
 
 def _known_contexts(kube_config: Any, invalid: type[Exception], place: str) -> list[str]:
