@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.meta import Object
 from controlplane.apimachinery.names import UNJOIN_ANNOTATION, UNSCHEDULABLE_TAINT
 from controlplane.clusters import fence
@@ -91,7 +92,7 @@ def _edited(new: Object, old: Object | None) -> Iterable[Change]:
             yield ClustersDrained(spec.clusters, spec.rate)
         case FailbackObject(spec=spec) if _starts(new, old) and spec.cluster and not spec.dry_run:
             yield Failback(spec.cluster, spec.rate)
-        case Policy() | OverridePolicy() | ClusterTaintPolicy() if old is None or old.spec != new.spec:  # type: ignore[attr-defined]
+        case Policy() | OverridePolicy() | ClusterTaintPolicy() if old is None or not same(old.spec, new.spec):  # type: ignore[attr-defined]
             yield PolicyEdited(msgspec.to_builtins(new))
         case EvictionHold() | MaintenanceWindow() if old is None or old.spec != new.spec:  # type: ignore[attr-defined]
             yield HoldEdited(msgspec.to_builtins(new))

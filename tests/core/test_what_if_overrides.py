@@ -9,14 +9,17 @@ import pytest
 
 from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.controllers.reads.supposed_snapshot import count_concerned
+from controlplane.engine.decision import Put
 from controlplane.engine.memory import MemoryStore
 from controlplane.insight.changes import ObjectsDeleted, PolicyEdited
+from controlplane.insight.previews import questions
+from controlplane.insight.supposed.override_edits import Copies, overridden
 from controlplane.kinds.binding import TargetCluster
 from controlplane.kinds.override_policy import OverridePolicy
 from controlplane.kinds.template import Template
 from controlplane.propagation import bindings
 from controlplane.settings import GATES
-from tests.builders.objects import START
+from tests.builders.objects import START, cluster
 from tests.builders.templates import deployment
 from tests.core.test_overrides import from_spec, policy, selecting
 from tests.core.test_what_if import asked
@@ -70,6 +73,26 @@ def test_an_edit_is_compared_with_the_stored_policy_and_a_deletion_takes_its_cha
     assert [text for _, text in lines(other)] == [f"member{n}: {image} is nginx:3 instead of nginx:2" for n in (1, 2)]
     assert (lines(same), same.sentence) == ([], "moves nothing")
     assert [text for _, text in lines(deleted)] == [f"member{n}: {image} is nginx:1 instead of nginx:2" for n in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shown"), [(1, True, "true instead of 1"), (0, False, "false instead of 0")]
+)
+def test_a_value_that_gets_another_type_is_a_change(before: Any, after: Any, shown: str) -> None:
+    """For Python true equals 1."""
+    old, new = (
+        policy(plaintext=[{"operator": "add", "path": "/spec/paused", "value": value}]) for value in (before, after)
+    )
+
+    (asks,) = questions([Put(new, old)])
+    found = asked(*placed(), old, change=asks)
+    template, bound = placed()
+    clusters = {name: cluster(name) for name in ("member1", "member2")}
+    written = overridden([Copies(bound, template, (old,))], {new.ref: new}, frozenset(), clusters, now=START)
+
+    assert isinstance(asks, PolicyEdited)
+    assert [text for _, text in lines(found)] == [f"member{n}: spec.paused is {shown}" for n in (1, 2)]
+    assert written == found.overridden
 
 
 def test_a_policy_that_selects_something_else_now_gives_back_what_it_selected_before() -> None:

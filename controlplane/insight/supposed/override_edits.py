@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.meta import Ref, Struct
 from controlplane.apimachinery.names import MANAGED_ANNOTATIONS_ANNOTATION, MANAGED_LABELS_ANNOTATION
 from controlplane.clusters import drift
@@ -56,7 +57,7 @@ def overridden(
     for one in copies:
         kept = [policy for policy in one.policies if policy.ref not in gone]
         after = (*kept, *overrides.selecting(new, one.template))
-        if after != one.policies:
+        if not same(after, one.policies):
             found += _changed(one, after, clusters, now=now)
     return tuple(found)
 
