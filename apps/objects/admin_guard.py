@@ -27,7 +27,8 @@ class Question(NamedTuple):
     """What is confirmed. `trial` returns the dry run; it raises StatusError if the write would be refused.
 
     subject: what is typed if many workloads are concerned, unless the dry run names another subject.
-    kubectl: a command that does the same.
+    kubectl: a command that does the same. program: whose command it is.
+    keeper: what keeps the reason with the name of the user.
     facts: what the page says besides the dry run.
     always: it is confirmed even if the dry run finds nothing.
     chosen: the names of the objects, if a list chose them: "all that the filter finds" may be others a minute later.
@@ -41,6 +42,8 @@ class Question(NamedTuple):
     facts: tuple[str, ...] = ()
     always: bool = False
     chosen: Iterable[str] = ()
+    program: str = "kubectl"
+    keeper: str = "change log"
 
 
 def confirmed(question: Question, request: HttpRequest, context: dict[str, Any]) -> str | HttpResponse:

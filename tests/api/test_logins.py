@@ -173,18 +173,33 @@ def test_administrators_renew_and_revoke_in_the_admin(server: Server, user: str)
     detail = browser.open("GET", f"/admin/api/token/{key[0]}/change/")
     assert (detail.status, key[1].encode() in detail.body) == (200, False)
 
-    def act(action: str) -> None:
-        form = f"csrfmiddlewaretoken={browser.cookies['csrftoken']}&action={action}&_selected_action={key[0]}"
+    def act(action: str, *more: str) -> tuple[int, str]:
+        fields = (
+            f"csrfmiddlewaretoken={browser.cookies['csrftoken']}",
+            f"action={action}",
+            f"_selected_action={key[0]}",
+        )
+        form = "&".join((*fields, *more))
         answer = browser.open(
             "POST", "/admin/api/token/", form.encode(), Content_Type="application/x-www-form-urlencoded"
         )
-        assert answer.status == 302, answer.body[-2000:]
+        return answer.status, answer.body.decode()
 
+    confirmation = ("reason=it+was+lost", "concerned=0")
     server.sql(f"UPDATE api_token SET expires = now() WHERE id = {key[0]}")
-    act("renew")
+    for verb in ("renew", "revoke"):
+        asked = act(verb)
+        assert (asked[0], f"manage.py token {verb} --user {user} --name token" in asked[1]) == (200, True), asked
+        assert f"{verb.capitalize()} 1 token?" in asked[1]
+        assert "Write the reason" in act(verb, "reason=", "concerned=0")[1]
+    assert days_from_now(valid_until(server, user)) == 0
+    assert act("renew", *confirmation)[0] == 302
     assert days_from_now(valid_until(server, user)) == 3
-    act("revoke")
+    assert act("revoke", *confirmation)[0] == 302
     assert server.sql(f"SELECT 1 FROM api_token WHERE id = {key[0]}") == []
+    kept = server.sql(f"SELECT change_message FROM django_admin_log WHERE object_id = '{key[0]}' ORDER BY id")
+    assert kept == [("renewed: it was lost",), ("revoked: it was lost",)]
+    assert act("revoke", *confirmation)[0] == 302  # and the next page says that it exists no more
 
 
 @pytest.mark.django_db

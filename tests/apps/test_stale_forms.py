@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import NamedTuple
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 from msgspec.structs import replace
 
+from apps.api.models import ServiceAccountToken
 from apps.failover.steering import set_rates
 from apps.objects.configuration import configuration
 from apps.objects.store import store
@@ -168,6 +171,28 @@ def test_an_action_that_is_sent_again_says_that_nothing_is_left(root: Client) ->
 
     assert "Deleted: 1." in done
     assert "None of the chosen objects exists any more." in again
+
+
+def test_tokens_of_service_accounts_are_revoked_only_as_they_were_shown(root: Client) -> None:
+    first = issued("first")
+    url = reverse("admin:api_serviceaccounttoken_changelist")
+    sent = {"action": "revoke", "_selected_action": str(first.pk), "select_across": "1", "index": "0"}
+    form = asked(root, url, sent)
+    late = issued("late")
+
+    refused = root.post(url, form).content.decode()
+
+    assert "other objects are chosen now" in refused
+    assert ServiceAccountToken.objects.count() == 2
+    done = root.post(url, asked(root, url, sent), follow=True).content.decode()
+    assert "2 tokens are revoked" in done
+    assert not ServiceAccountToken.objects.filter(pk__in=(first.pk, late.pk)).exists()
+
+
+def issued(name: str) -> ServiceAccountToken:
+    return ServiceAccountToken.objects.create(
+        namespace="default", name=name, audiences=[], digest=f"digest of {name}", expires=START + timedelta(days=9999)
+    )
 
 
 def test_clusters_that_have_left_meanwhile_are_not_called_cordoned(root: Client) -> None:
