@@ -16,5 +16,9 @@ class Migration(migrations.Migration):
         roomy("objects_due"),
         migrations.RunSQL("CREATE SEQUENCE objects_due_mark CACHE 100", "DROP SEQUENCE objects_due_mark"),
         migrations.RunSQL("ALTER TABLE objects_counter SET (fillfactor = 10)", migrations.RunSQL.noop),
-        migrations.RunSQL("INSERT INTO objects_counter (id, version) VALUES (1, 0)", migrations.RunSQL.noop),
+        # The row stays when this is reversed: versions must not begin again.
+        migrations.RunSQL(
+            "INSERT INTO objects_counter (id, version) VALUES (1, 0) ON CONFLICT (id) DO NOTHING",
+            migrations.RunSQL.noop,
+        ),
     ]
