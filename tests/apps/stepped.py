@@ -39,6 +39,7 @@ def fill() -> None:
     from controlplane.apimachinery.meta import OwnerReference
     from controlplane.engine.decision import Decision, Save
     from controlplane.engine.state import Actor
+    from controlplane.kinds.binding import ReplicaRequirements
     from tests.builders import objects, templates
     from tests.builders.bare import binding, cluster
     from tests.stores.grounds import create
@@ -48,6 +49,7 @@ def fill() -> None:
     owner = OwnerReference("apps/v1", "Deployment", "web", "uid-web")
     account = {"kubernetes.io/service-account.name": "robot"}
     scaled = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}
+    asked = ReplicaRequirements(resource_request={"cpu": "500m"})
     create(
         store(),
         templates.deployment("web"),
@@ -55,7 +57,7 @@ def fill() -> None:
         templates.template("Service", "web", spec={"ports": [{"port": 80, "nodePort": 30080}]}),
         templates.template("HorizontalPodAutoscaler", "web", version="autoscaling/v2", spec=scaled),
         templates.secret("robot", {"a": "b"}, type_="kubernetes.io/service-account-token", annotations=account),
-        binding("web", "member1"),
+        binding("web", "member1").with_spec(replica_requirements=asked),
         binding("db", "member1", "member2"),
         cluster("member1"),
         objects.work("web"),

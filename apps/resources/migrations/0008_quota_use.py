@@ -22,7 +22,12 @@ def _count(apps, schema_editor):
     )
 
 
+def _forget(apps, schema_editor):
+    """Remove the sums: nothing keeps them up to date before this migration, and it makes them again."""
+    apps.get_model("objects", "QuotaUse").objects.all().delete()
+
+
 class Migration(migrations.Migration):
     dependencies = [("resources", "0007_issued_tokens"), ("objects", "0018_quota_use")]
 
-    operations = [migrations.RunPython(_count, migrations.RunPython.noop)]
+    operations = [migrations.RunPython(_count, _forget)]
