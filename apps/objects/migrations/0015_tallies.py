@@ -25,6 +25,12 @@ _TALLY = """
     END $$"""
 
 
+def closed(table: str) -> str:
+    """Return the statement after which nothing writes a table until the migration is done. It is the lock that the
+    creation of a trigger takes, before the rows are counted."""
+    return f"LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE"
+
+
 def tallied(
     table: str, counted: str, *, cluster: str, state: str = "''", reason: str = "''", trigger: str = "tally"
 ) -> migrations.RunSQL:
@@ -35,9 +41,10 @@ def tallied(
     """
     arguments = ", ".join("'" + one.replace("'", "''") + "'" for one in (counted, cluster, state, reason))
     enter = [
+        closed(table),  # what is written between the count and the triggers would never be counted
         f"""
         INSERT INTO objects_tally (counted, cluster, state, reason, number)
-        SELECT '{counted}', {cluster}, {state}, {reason}, count(*) FROM {table} GROUP BY 1, 2, 3, 4"""
+        SELECT '{counted}', {cluster}, {state}, {reason}, count(*) FROM {table} GROUP BY 1, 2, 3, 4""",
     ]
     rows = {"insert": "NEW TABLE AS added", "delete": "OLD TABLE AS removed"}
     rows["update"] = f"{rows['delete']} {rows['insert']}"

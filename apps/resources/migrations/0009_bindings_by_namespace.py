@@ -4,7 +4,11 @@ Neither changes, so that updates of bindings cost nothing. The function has no d
 it runs in each transaction that creates a binding.
 """
 
+from importlib import import_module
+
 from django.db import migrations
+
+closed = import_module("apps.objects.migrations.0015_tallies").closed
 
 _COUNT = """
     INSERT INTO objects_tally (counted, cluster, state, reason, number)
@@ -35,7 +39,7 @@ class Migration(migrations.Migration):
     dependencies = [("resources", "0008_quota_use"), ("objects", "0015_tallies")]
 
     operations = [
-        migrations.RunSQL(_COUNT, "DELETE FROM objects_tally WHERE counted = 'Binding'"),
+        migrations.RunSQL([closed("resources_binding"), _COUNT], "DELETE FROM objects_tally WHERE counted = 'Binding'"),
         migrations.RunSQL(_ADD, "DROP FUNCTION resources_binding_added()"),
         migrations.RunSQL(_REMOVE, "DROP FUNCTION resources_binding_removed()"),
         migrations.RunSQL(
