@@ -47,11 +47,13 @@ class DjangoState:
         with binary_cursor() as cursor:
             return leases.held_until(cursor, name)
 
-    def list(self, kind: str, *, namespace: str = "", after: tuple[str, str] = START, limit: int = 0) -> Sequence[Any]:
+    def list(
+        self, kind: str, *, namespace: str = "", after: tuple[str, str] = START, limit: int = 0, unopened: bool = False
+    ) -> Sequence[Any]:
         found = self._stored(kind, namespace=namespace, after=after, limit=limit)
         if kind == CLUSTER and not limit and after == START:
             return decoded_clusters.listed((item.name, item.text) for item in found)
-        return [read(kind, item.text) for item in found]
+        return [read(kind, item.text, unopened=unopened) for item in found]
 
     def by_index(self, kind: str, index: str, values: Collection[str], *, limit: int = 0) -> dict[str, Sequence[Any]]:
         _declared(kind, index)

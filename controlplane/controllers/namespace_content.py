@@ -45,7 +45,7 @@ class NamespaceContentSnapshot(Struct, frozen=True):
 def _objects_in(state: State, known: Iterable[Kind], namespace: str) -> Iterator[Object]:
     for kind in known:
         if kind.resource.namespaced:
-            yield from state.list(kind.key, namespace=namespace, limit=PAGE)
+            yield from state.list(kind.key, namespace=namespace, limit=PAGE, unopened=True)
 
 
 def _namespace_deleted(old: Template | None, new: Template | None) -> Iterator[Ref]:

@@ -20,6 +20,7 @@ from controlplane.engine.merge import Remove, Staged, Write, check_generation, s
 from controlplane.engine.quota_conflicts import QuotaUse
 from controlplane.engine.routing import Router, next_looks, shard_of
 from controlplane.engine.state import (
+    START,
     Actor,
     Change,
     Claim,
@@ -76,9 +77,9 @@ class MemoryStore:
         return {ref: self.objects[ref] for ref in refs if ref in self.objects}
 
     def list(
-        self, kind: str, *, namespace: str = "", after: tuple[str, str] = ("", ""), limit: int = 0
+        self, kind: str, *, namespace: str = "", after: tuple[str, str] = START, limit: int = 0, unopened: bool = False
     ) -> Sequence[Any]:
-        if not namespace and not limit and after == ("", ""):
+        if not namespace and not limit and after == START:
             listed = self._listed.get(kind)
             return self._list_all(kind) if listed is None else listed
         refs = self._of_kind.get(kind, [])

@@ -22,6 +22,9 @@ class LeaseLost(Exception):
     """Another process has taken the lease under which a batch was to be written. Nothing of the batch was written."""
 
 
+START = ("", "")  # before the first (namespace, name)
+
+
 class Unreadable(Exception):
     """A stored object cannot be read, for example because this process lacks the key of a Secret."""
 
@@ -71,11 +74,12 @@ class State(Protocol):
         """Return the time until which the lease is held, or was held last; None: it was never taken."""
 
     def list(
-        self, kind: str, *, namespace: str = "", after: tuple[str, str] = ("", ""), limit: int = 0
+        self, kind: str, *, namespace: str = "", after: tuple[str, str] = START, limit: int = 0, unopened: bool = False
     ) -> Sequence[Any]:
         """Return the objects of a kind after (namespace, name) `after`, in that order.
 
-        namespace "": all namespaces. limit 0: no limit.
+        namespace "": all namespaces. limit 0: no limit. unopened: values of Secrets that cannot be decrypted are
+        `Unopened` values, for those who need none of them; otherwise raises Unreadable.
         """
 
     def by_index(self, kind: str, index: str, values: Collection[str], *, limit: int = 0) -> dict[str, Sequence[Any]]:

@@ -12,9 +12,10 @@ from apps.objects.encryption import SealError
 from apps.objects.listing import page
 from apps.objects.store import DjangoStore
 from controlplane.apimachinery.meta import Condition, OwnerReference, Ref
-from controlplane.apimachinery.names import WORK_FINALIZER
+from controlplane.apimachinery.names import NAMESPACE_CONTENT_FINALIZER, WORK_FINALIZER
 from controlplane.clusters.questions import Discard
 from controlplane.controllers.execution import Execution
+from controlplane.controllers.namespace_content import NamespaceContent
 from controlplane.controllers.work_status import WorkStatus
 from controlplane.controllers.works import Works
 from controlplane.engine.decision import Put, deleting
@@ -126,3 +127,15 @@ def test_what_an_owner_leaves_behind_can_be_read_for_its_deletion(store: DjangoS
     write(store, deleting(owned, now=START))
 
     assert stored(store, owned) is None
+
+
+def test_a_namespace_that_is_deleted_takes_its_secrets_along(store: DjangoStore) -> None:
+    shop = templates.namespace("shop").with_meta(finalizers=(NAMESPACE_CONTENT_FINALIZER,))
+    create(store, shop)
+    store = DjangoStore(controllers=[NamespaceContent()])
+    write(store, deleting(stored(store, shop), now=START))
+
+    report = run_batch(NamespaceContent(), store, SETTINGS, world=World())
+
+    assert not report.failures, report.failures
+    assert store.get([SECRET], unopened=True) == {}
