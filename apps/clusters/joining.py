@@ -109,9 +109,8 @@ def join(store: DjangoStore, members: list[Member], settings: Settings) -> list[
     waiting = members
     for _ in range(ATTEMPTS):
         writer = _writer(store, settings)
-        held = store.get(
-            [ref for item in waiting for ref in (_secret_ref(item), _impersonator_ref(item), _cluster_ref(item))]
-        )
+        refs = [ref for item in waiting for ref in (_secret_ref(item), _impersonator_ref(item), _cluster_ref(item))]
+        held = store.get(refs, unopened=True)  # credentials whose key is lost are renewed like others
         groups = {
             member.name: [
                 *_wanted_secret(writer, member, _secret_ref(member), held),

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import orjson
 import pytest
 import yaml
+from cryptography.fernet import Fernet
 from django.contrib.messages import WARNING, get_messages
 from django.test import Client
 
@@ -260,6 +261,18 @@ def test_an_action_that_is_always_overtaken_ends_with_a_conflict(root: Client) -
 
     with pytest.raises(Conflict):
         writer.act(ref, _overtaken(1000))
+
+
+def test_joining_again_renews_credentials_whose_key_is_lost(root: Client, settings: Any) -> None:
+    make_namespaces(store())
+    member, secret = Member("member1", "https://member1.example", "secret"), Ref("Secret", "karmada-cluster", "member1")
+    join(store(), [member], base())
+    before = found(secret).content["data"]
+    settings.ENCRYPTION_KEYS = Fernet.generate_key().decode()
+
+    assert join(store(), [member], base()) == ["member1"]
+
+    assert found(secret).content["data"] == before
 
 
 def test_joining_is_logged_and_owned_like_any_other_edit(root: Client) -> None:
