@@ -30,7 +30,7 @@ from controlplane.engine.decision import NOTHING, CapacityGuard, Decision, Drop,
 from controlplane.engine.state import ReservedCapacity, State, Watch
 from controlplane.estimate.quota import DENIED, Excess, evicted_replicas, replicas_before
 from controlplane.kinds import BINDINGS, CLUSTER, FEDERATED_QUOTA
-from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding, TargetCluster
+from controlplane.kinds.binding import EVICTED, Binding, TargetCluster
 from controlplane.kinds.binding.colocation_index import placed_with_others
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.federated_quota import ENFORCEMENT_GATE
@@ -467,7 +467,7 @@ class _BatchScheduler:
         lost = [
             task.from_cluster
             for task in binding.spec.graceful_eviction_tasks
-            if task.reason == TAINT_UNTOLERATED and not self._ready(task.from_cluster)
+            if task.reason in EVICTED and not self._ready(task.from_cluster)
         ]
         gained = sum(target.replicas for target in outcome.part) > sum(
             target.replicas for target in binding.spec.clusters

@@ -1,0 +1,102 @@
+"""The refuge of unhealthy copies: several of one binding, groups of workloads, and clusters that are not Ready."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane.engine.decision import Save
+from controlplane.kinds.binding import AggregatedStatusItem, Binding, TargetCluster, WorkloadAffinityGroups
+from controlplane.kinds.policy import DIRECTLY
+from controlplane.kinds.rows import CapacityReservation
+from controlplane.settings import GATES, Settings
+from tests.builders.objects import binding, cluster
+from tests.builders.placements import by_room, duplicated
+from tests.core.fleet_story import Story
+from tests.core.test_application_failover import app, decided
+
+SETTINGS = Settings()
+GROUPED = replace(SETTINGS, feature_gates={**GATES, "WorkloadAffinity": True})
+TOGETHER = WorkloadAffinityGroups(affinity_group="app=db")
+
+
+def unhealthy(one: Binding, **replicas: int) -> Binding:
+    """Return a workload on these clusters, unhealthy on each, whose copies are removed at once when they leave."""
+    items = tuple(AggregatedStatusItem(name, applied=True, health="Unhealthy") for name in replicas)
+    targets = tuple(TargetCluster(name, count) for name, count in replicas.items())
+    return one.with_spec(clusters=targets).with_status(aggregated_status=items)
+
+
+def divided(**replicas: int) -> Binding:
+    """Return such a workload of which each replica needs a cpu, and which may run on three clusters."""
+    requests = binding("web", None, cpu="1").spec.replica_requirements
+    where, count = by_room("member1", "member2", "member3"), sum(replicas.values())
+    one = app(DIRECTLY).with_spec(placement=where, replicas=count, replica_requirements=requests)
+    return unhealthy(one, **replicas)
+
+
+def story(*objects: object, settings: Settings = SETTINGS, **rooms: int) -> Story:
+    return Story(*(cluster(name, room=room) for name, room in rooms.items()), *objects, settings=settings)
+
+
+def test_two_copies_do_not_leave_for_one_free_cluster() -> None:
+    """The policy demands two copies. The cluster that the first one has left is no refuge of the second one."""
+    both = app(DIRECTLY).with_spec(placement=duplicated("member1", "member2", "member3", least=2, most=2))
+    fleet = story(unhealthy(both, member1=2, member2=2), member1=9, member2=9, member3=9)
+
+    fleet.pass_seconds(61)
+
+    assert len(fleet.leaving("web")) == 1
+    assert fleet.placed("web").keys() == {"member1", "member2", "member3"} - set(fleet.leaving("web"))
+    assert [event.reason for event in fleet.events("EvictionHeld")] == ["EvictionHeld"]
+
+
+def test_the_room_of_a_copy_that_leaves_stays_reserved_although_the_next_one_has_no_refuge() -> None:
+    fleet = story(divided(member1=1, member2=4), member1=1, member2=0, member3=2)
+    fleet.pass_seconds(30)
+
+    found = decided(fleet, "web", seconds=61)
+
+    rows = [change.row for change in found.changes if isinstance(change, Save)]
+    reserved = [(row.cluster, row.replicas) for row in rows if isinstance(row, CapacityReservation)]
+    assert reserved == [("member3", 1)]
+    assert [event.reason for event in found.events] == ["EvictWorkloadFromClusterSucceed", "EvictionHeld"]
+
+
+def test_a_copy_stays_where_the_others_of_its_affinity_group_are_healthy() -> None:
+    """Its cluster is well, so its group does not leave it."""
+    one = unhealthy(app(DIRECTLY), member1=2)
+    other = binding("api", duplicated(least=1, most=1), on={"member1": 2})
+    web, api = (part.with_spec(workload_affinity_groups=TOGETHER) for part in (one, other))
+    fleet = story(web, api, settings=GROUPED, member1=9, member2=9)
+
+    fleet.pass_seconds(120)
+
+    assert (fleet.placed("web"), fleet.leaving("web")) == ({"member1": 2}, [])
+    (why,) = fleet.events("EvictionHeld")
+    assert "affinity group" in why.message
+
+
+@pytest.mark.parametrize(("ready", "placed"), [("True", {"member1": 3}), ("False", {"member2": 2})])
+def test_a_part_of_the_replicas_is_a_refuge_only_if_the_cluster_is_not_ready(
+    ready: str, placed: dict[str, int]
+) -> None:
+    fleet = story(divided(member1=3), member1=0, member2=2)
+    fleet.ready("member1", ready)
+
+    fleet.pass_seconds(120)
+
+    assert fleet.placed("web") == placed
+
+
+def test_a_copy_that_was_unhealthy_when_it_was_last_heard_of_is_no_refuge() -> None:
+    """The cluster of the other copy does not answer. The policy demands one copy."""
+    one = app(DIRECTLY).with_spec(placement=duplicated("member1", "member2", least=1, most=2))
+    both = unhealthy(one, member1=2, member2=2)
+    here, away = both.status.aggregated_status
+    unknown = replace(away, health="Unknown", last_known_health="Unhealthy")
+    fleet = story(both.with_status(aggregated_status=(here, unknown)), member1=9, member2=9)
+
+    fleet.pass_seconds(120)
+
+    assert fleet.placed("web") == {"member1": 2, "member2": 2}
