@@ -203,9 +203,17 @@ def _undo(run: Run, items: list[Item], *, seconds: float) -> None:
 
 
 def _clusters_with(run: Run, templates: set[Identity]) -> list[str]:
-    """Return the clusters for which Lifeboat has a Work with one of these objects. The source need not know them."""
-    works = run.api.items(WORKS).get("items") or []
-    return [work["metadata"]["namespace"].removeprefix(WORKS_OF) for work in works if templates & _carried(work)]
+    """Return the clusters for which Lifeboat has a Work with one of these objects. The source need not know them.
+
+    An object may be in another version of its kind in the source: Works have the version that Lifeboat stores.
+    """
+    works, going = run.api.items(WORKS).get("items") or [], set(map(_without_version, templates))
+    found = [work for work in works if going & set(map(_without_version, _carried(work)))]
+    return [work["metadata"]["namespace"].removeprefix(WORKS_OF) for work in found]
+
+
+def _without_version(identity: Identity) -> tuple[str, ...]:
+    return identity[0].rpartition("/")[0], *identity[1:]
 
 
 def _carried(work: Document) -> set[Identity]:

@@ -47,3 +47,38 @@ def test_an_undo_removes_no_template_that_is_on_a_cluster_which_is_written_to(
     assert observed.status == 200, observed.body
     assert lifeboat("import", "--file", str(file), "--undo", "--timeout", "1s", *DO).exit_code == 0
     assert api.get(f"{deployments}/web").status == 404
+
+
+def test_an_undo_knows_a_template_that_its_file_has_in_another_version(
+    lifeboat: Lifeboat, api: Client, server: Server, namespace: str, tmp_path: Path
+) -> None:
+    """Works have the version of an autoscaler that is stored, and exports of older clusters have the one before."""
+    cluster = join(api, server, f"{namespace}-a")
+    scaled = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    head = {"kind": "HorizontalPodAutoscaler", "metadata": {"name": "web", "namespace": namespace}}
+    template, stored = (
+        {"apiVersion": f"autoscaling/{version}", **head, "spec": {"scaleTargetRef": scaled, "maxReplicas": 3}}
+        for version in ("v1", "v2")
+    )
+    autoscalers = f"/apis/autoscaling/v1/namespaces/{namespace}/horizontalpodautoscalers"
+    created = api.post(autoscalers, template)
+    assert created.status == 201, created.body
+    api.post("/api/v1/namespaces", {"metadata": {"name": f"karmada-es-{cluster}"}})
+    work = {"metadata": {"name": "web"}, "spec": {"workload": {"manifests": [stored]}}}
+    made = api.post(f"{WORKS}/karmada-es-{cluster}/works", work)
+    assert made.status == 201, made.body
+    resource = {key: template[key] for key in ("apiVersion", "kind")} | {"namespace": namespace, "name": "web"}
+    binding = {
+        "apiVersion": "work.karmada.io/v1alpha2",
+        "kind": "ResourceBinding",
+        "metadata": {"name": "web-horizontalpodautoscaler", "namespace": namespace},
+        "spec": {"resource": resource},
+    }
+    file = tmp_path / "karmada.yaml"
+    file.write_text(yaml.safe_dump_all([template, binding]))
+
+    refused = lifeboat("import", "--file", str(file), "--undo", "--timeout", "1s", *DO)
+
+    assert refused.exit_code != 0
+    assert f"lifeboat observe {cluster}" in refused.stderr
+    assert api.get(f"{autoscalers}/web").status == 200
