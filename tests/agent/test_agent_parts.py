@@ -36,7 +36,7 @@ from controlplane.engine.decision import Decision, Put
 from controlplane.engine.state import Actor
 from controlplane.kind import text_of
 from controlplane.kinds import INTERPRETER_CUSTOMIZATION
-from controlplane.kinds.work import ManifestStatus, Work
+from controlplane.kinds.work import ManifestStatus, ResourceIdentifier, Work
 from controlplane.kinds.work import WorkStatus as Status
 from controlplane.settings import Settings
 from controlplane.wire.patch import merge_patch
@@ -352,3 +352,28 @@ def test_what_an_agent_cannot_read_stays_as_it_was_and_stops_nothing_else(
     assert kept.objects == before
     assert "the ResourceInterpreterCustomization r cannot be read and stays as it was" in caplog.text
     assert asyncio.run(followed([first], [])) == ["web"]
+
+
+@pytest.mark.parametrize(("theirs", "reported"), [(True, False), (1, True)])
+def test_a_status_that_the_control_plane_has_otherwise_is_reported_again(
+    tmp_path: Path, theirs: Any, *, reported: bool
+) -> None:
+    """Also if only the type of a value differs: for Python, true equals 1."""
+    kept = store(tmp_path)
+    identifier = ResourceIdentifier(version="v1", kind="ConfigMap", namespace="default", name="web")
+    seen = work().with_status(manifest_statuses=(ManifestStatus(identifier, {"ready": True}),))
+    kept.mirror(seen)
+    listed = orjson.loads(text_of(seen))
+    listed["status"]["manifestStatuses"][0]["status"]["ready"] = theirs
+
+    async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+        return function(*arguments)
+
+    async def followed() -> None:
+        plane = Listing(tmp_path, {"works": [[listed]]})
+        await Mirror(kept, plane, Access(server="http://127.0.0.1"), in_thread=in_thread).works()
+        await plane.close()
+
+    asyncio.run(followed())
+
+    assert list(kept.outgoing) == ([seen.ref] if reported else [])

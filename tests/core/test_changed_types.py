@@ -15,7 +15,7 @@ from controlplane.clusters.comparing import changed_paths
 from controlplane.kind import KINDS
 from controlplane.kinds.policy import ResourceSelector
 from controlplane.kinds.template import Template
-from controlplane.kinds.work import WorkStatus
+from controlplane.kinds.work import Work, WorkStatus
 from controlplane.kinds.work.rules import agent_work_faults
 from controlplane.propagation.definitions import kinds_of
 from controlplane.settings import Settings
@@ -34,9 +34,11 @@ VALUES = (1, True, 1, 0, False)
 
 @pytest.fixture(autouse=True)
 def _releases() -> Iterator[None]:
-    """Serve a kind without a status subresource, whose fields may have any type."""
+    """Serve a kind without a status subresource, whose fields may have any type, and one with a rule of status."""
     found = templates.definition("Release", "releases", group="apps.example.org", versions=[VERSION])
-    KINDS.set_custom(kinds_of([found]))
+    job = {**VERSION, "name": "v1beta1"}
+    flink = templates.definition("FlinkDeployment", "flinkdeployments", group="flink.apache.org", versions=[job])
+    KINDS.set_custom(kinds_of([found, flink]))
     yield
     KINDS.set_custom(())
 
@@ -147,6 +149,36 @@ def test_a_reported_status_reaches_the_binding() -> None:
         (item,) = found.status.aggregated_status
         assert item.status is not None
         assert item.status["ready"] is value
+
+
+def test_a_reported_status_reaches_the_template() -> None:
+    made = templates.template("FlinkDeployment", "job", version="flink.apache.org/v1beta1", spec={})
+    story = Story(*MEMBERS, policy("all", ResourceSelector("flink.apache.org/v1beta1", "FlinkDeployment")), made)
+    story.place(made, member1=0)
+
+    for value in VALUES:
+        reported: dict[str, Any] = {"jobStatus": {"savepoint": value}}
+        story.report("member1", **reported)
+
+        assert story.template(made).status["jobStatus"]["savepoint"] is value
+    assert story.again() == 0
+
+
+def test_a_value_in_a_manifest_of_a_work_is_validated_when_its_type_changes() -> None:
+    def document(manifest: dict[str, Any]) -> dict[str, Any]:
+        metadata = {"name": "own", "namespace": "karmada-es-member1"}
+        spec = {"workload": {"manifests": [manifest]}}
+        return {"apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "metadata": metadata, "spec": spec}
+
+    kind, spec = KINDS["work.karmada.io/Work"], templates.deployment(replicas=1).content["spec"]
+    written = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+    made = admit_create(kind, document(written), namespace="karmada-es-member1", uid="own", **GIVEN).object
+    assert isinstance(made, Work)
+    stored = made.manifest  # with the marks that it gets
+    changed = {**stored, "spec": {**stored["spec"], "replicas": True}}
+
+    with pytest.raises(Invalid, match="replicas"):
+        admit_update(kind, document(changed), made, **GIVEN)
 
 
 def test_an_immutable_value_of_any_type_keeps_its_type() -> None:

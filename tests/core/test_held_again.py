@@ -53,6 +53,24 @@ def test_state_that_arrives_late_lets_the_eviction_go_on_with_it() -> None:
     assert [task.preserved_label_state for task in story.binding("web").spec.graceful_eviction_tasks] == [{"job": "a1"}]
 
 
+def test_state_that_can_be_read_since_a_value_has_another_type_lets_the_eviction_go_on() -> None:
+    """The label would be too long with the word true for each part of the job."""
+    parts = StatePreservation((StatePreservationRule("parts", "{range .parts[*]}{@}{end}"),))
+    carries = ClusterFailoverBehavior(purge_mode="Directly", state_preservation=parts)
+    story = lost(binding("web", duplicated(least=1, most=1), on={"member1": 2}, failover=carries), settings=STATEFUL)
+
+    for value, held in ((True, ["StateMissing"]), (1, [])):
+        old = story.binding("web")
+        said = AggregatedStatusItem("member1", status={"parts": [value] * 20}, applied=True, health="Healthy")
+        assert not story.store.put(old.with_status(aggregated_status=(said,)), old).lost
+        story.pass_seconds(1)
+
+        assert held_for(story) == held
+
+    (task,) = story.binding("web").spec.graceful_eviction_tasks
+    assert task.preserved_label_state == {"parts": "1" * 20}
+
+
 def test_a_status_without_the_state_is_held_as_before_and_reported_once() -> None:
     story = lost(flink(), settings=STATEFUL)
 
