@@ -22,6 +22,7 @@ from controlplane.controllers.work_status import WorkStatus, WorkStatusSnapshot
 from controlplane.controllers.works import Works
 from controlplane.engine.state import Actor
 from controlplane.eviction.leftovers import LateRemoval
+from controlplane.kinds import EVENT
 from controlplane.kinds.binding import GracefulEvictionTask, TargetCluster
 from controlplane.kinds.policy import (
     DIRECTLY,
@@ -36,6 +37,8 @@ from controlplane.settings import Settings
 from tests.builders.objects import START, cluster, leaving, policy, work
 from tests.builders.templates import deployment, namespace
 from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS, Story
+from tests.core.test_overridden_works import FAILING
+from tests.core.test_overrides import policy as override
 
 
 def test_every_target_gets_a_work_with_its_replicas_and_no_other_cluster_any() -> None:
@@ -72,6 +75,24 @@ def test_a_work_whose_name_is_taken_waits_alone_until_the_name_is_free_and_repor
     story.later(seconds=11)
     assert set(story.works()) == {"member1", "member2"}
     assert story.works()["member1"].manifest["metadata"]["name"] == "web"
+
+
+def test_beside_a_taken_name_a_failing_override_policy_is_reported_and_no_step_is_repeated() -> None:
+    web = deployment()
+    taken = work_name(web.kind, web.metadata.name, web.metadata.namespace)
+    other = replace(work("other", "member1"), metadata=ObjectMeta(name=taken, namespace="karmada-es-member1", uid="o"))
+    broken = override("broken", target={"clusterNames": ["member2"]}, **FAILING)
+    story = Story(*MEMBERS, other, policy("all"), broken, web)
+
+    story.place(web, member1=3, member2=3, member3=3)
+    for _ in range(3):
+        story.later(seconds=11)
+
+    assert set(story.works()) == {"member1", "member3"}
+    assert len(story.events("ApplyOverridePolicyFailed")) == 2  # of the binding and of the template
+    counts = {one.reason: one.count for one in story.store.list(EVENT)}
+    assert counts["NameTaken"] == 4
+    assert counts.get("SyncWorkSucceed", 1) == 1
 
 
 def test_no_copy_is_removed_for_one_that_cannot_be_made() -> None:

@@ -24,6 +24,7 @@ from controlplane.clusters.questions import Answer, Question
 from controlplane.controllers.probes import Probes
 from controlplane.engine.controller import Controller
 from controlplane.engine.decision import Decision, Put
+from controlplane.engine.failure import Failure
 from controlplane.engine.run import Report, World, run_batch
 from controlplane.engine.state import State
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING
@@ -96,7 +97,11 @@ def placed(store: DjangoStore) -> list[str]:
 
 
 def run(controller: Controller, store: DjangoStore) -> Report:
-    return run_batch(controller, store, Settings(), world=World())
+    """Run a batch. Each failure is also reported to the world around, which logs and counts it."""
+    reported: list[Failure] = []
+    report = run_batch(controller, store, Settings(), world=World(report=reported.append))
+    assert tuple(reported) == report.failures
+    return report
 
 
 def claimed(store: DjangoStore) -> list[str]:
