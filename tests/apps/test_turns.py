@@ -13,6 +13,7 @@ from django.db import connection, connections
 
 from apps.clusters.joining import create_missing
 from apps.objects.configuration import Configuration, configuration
+from apps.objects.due import BUNDLED_FROM
 from apps.objects.namespaces import make_namespaces
 from apps.objects.store import DjangoStore
 from apps.worker import turn as turn_module
@@ -27,11 +28,12 @@ from controlplane.controllers import CONTROLLERS
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import Decision, Put, Save
 from controlplane.engine.run import World
-from controlplane.engine.state import Actor, State
+from controlplane.engine.state import Actor, State, Watch
 from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.rows import Observation
 from controlplane.settings import Settings
 from tests.apps.stack import deployment, policy
+from tests.builders.bare import binding
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -424,6 +426,31 @@ def test_a_stream_that_goes_on_is_collected_until_its_time_has_passed(
 
     assert nudges.left == 0
     assert one._collects_until == {"seen": 1e12}
+
+
+class Bundled(Seen):
+    """Is due for each binding, for all that one write has created together."""
+
+    name = "bundled"  # the size of a batch is kept by name
+    keys = (kinds.RESOURCE_BINDING,)
+    watches = (Watch(kinds.RESOURCE_BINDING, lambda old, new: [new.ref] if new else [], bundled=True),)
+    batch = COLLECT_FROM + BUNDLED_FROM // 2
+
+
+def test_what_did_not_fit_into_a_batch_is_no_stream_that_is_waited_for(
+    store: DjangoStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("COLLECT_SECONDS", "QUIET_SECONDS"):
+        monkeypatch.setattr(turn_module, name, 3600.0)
+    one, seen = turn(store), Bundled()
+    one.controllers, one.shards, one.names = (seen,), {seen.name: 1}, frozenset({seen.name})
+    for part, count in (("a", COLLECT_FROM), ("b", BUNDLED_FROM)):
+        made = [(None, Decision(changes=(Put(binding(f"{part}{number}"), None),))) for number in range(count)]
+        DjangoStore(controllers=[seen]).apply(made, by=Actor("jane"))
+
+    one.run(5.0, stopped=lambda: len(seen.batches) > 1)
+
+    assert seen.batches == [COLLECT_FROM, BUNDLED_FROM]
 
 
 def test_what_comes_after_a_few_changes_is_processed_at_once(store: DjangoStore) -> None:

@@ -12,7 +12,7 @@ import pytest
 from apps.objects.due import BUNDLE, BUNDLED_FROM
 from controlplane.apimachinery.meta import Ref
 from controlplane.engine.controller import Controller, Ownership
-from controlplane.engine.decision import Decision, Delete, Put
+from controlplane.engine.decision import Decision, Delete, Guard, Put
 from controlplane.engine.routing import Router
 from controlplane.engine.run import World, run_batch
 from controlplane.engine.state import HeldLease, LeaseLost, State, Watch
@@ -120,6 +120,30 @@ def test_an_object_that_is_looked_at_again_is_the_only_one(made: Callable[[Contr
 
 def test_a_decision_that_is_lost_is_made_again(made: Callable[[Controller], Ground]) -> None:
     def labelled(one: Binding) -> Decision:
+        is_lost = one.metadata.name == "web03" and keeper.looked["web03"] == 1
+        later = ground.store.now() + LONG  # of a decision that is stored
+        return Decision(
+            changes=(Put(one.with_meta(labels={"seen": "yes"}), one),),
+            guards=(Guard(one.ref, one.metadata.generation + 1),) if is_lost else (),
+            wake_at=later,
+        )
+
+    keeper = Keeper(timedelta(0), labelled)
+    ground = made(keeper)
+    written(ground.store)
+
+    while keeper.turn(ground.store):
+        pass
+
+    assert keeper.looked == {**dict.fromkeys(names(), 1), "web03": 2}
+    labels = {one.metadata.name: one.metadata.labels for one in ground.store.list(RESOURCE_BINDING)}
+    assert labels == {name: {"seen": "yes"} for name in names()}
+
+
+def test_a_decision_about_an_object_that_was_changed_meanwhile_is_made_again(
+    made: Callable[[Controller], Ground],
+) -> None:
+    def labelled(one: Binding) -> Decision:
         seen = stale if one.metadata.name == "web03" and keeper.looked["web03"] == 1 else one
         return Decision(changes=(Put(seen.with_meta(labels={"seen": "yes"}), seen),))
 
@@ -190,16 +214,18 @@ def test_nothing_is_left_in_the_table_when_all_were_looked_at() -> None:
 
 
 @in_postgres
-def test_a_batch_under_a_lease_has_as_many_bundles_as_fit() -> None:
+@pytest.mark.parametrize(("limit", "first", "second"), [(3 * MANY - 1, 2 * MANY, MANY), (3 * MANY, 3 * MANY, 0)])
+def test_a_batch_under_a_lease_has_as_many_bundles_as_fit(limit: int, first: int, second: int) -> None:
     keeper = Keeper(timedelta(0))
     store = DjangoGround(keeper).store
     lease: HeldLease = store.take_lease("test", 0, holder="one", seconds=30)
     for part in range(3):
         create(store, *(binding(f"{part}-{name}") for name in names()))
 
-    turns = [run_batch(keeper, store, Settings(), world=World(), lease=lease, limit=2 * MANY + 1) for _ in range(3)]
+    turns = [run_batch(keeper, store, Settings(), world=World(), lease=lease, limit=limit) for _ in range(3)]
 
-    assert [(one.claimed, one.more) for one in turns] == [(2 * MANY, True), (MANY, False), (0, False)]
+    assert [(one.claimed, one.more) for one in turns] == [(first, bool(second)), (second, False), (0, False)]
+    assert keeper.looked.total() == 3 * MANY
 
 
 @in_postgres
