@@ -152,7 +152,7 @@ def _unbundled(controller: Controller, store: Store, claimed: Claims) -> Report:
     """
     store.advance(claimed.bundles, [claim.ref for claim in claimed.claims if claim.bundled], cursor=None)
     store.release([claim for claim in claimed.claims if not claim.bundled])
-    return Report(controller.name, len(claimed.claims), more=True)
+    return Report(controller.name, len(claimed.claims))
 
 
 def _continue(
