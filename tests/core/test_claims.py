@@ -178,6 +178,9 @@ def test_a_deleted_policy_goes_although_a_quota_refuses_the_requests_of_the_work
     greedy = msgspec.json.decode(msgspec.json.encode(web.content).replace(b'"cpu":"1"', b'"cpu":"2"'))
 
     story.edit(story.template(web).with_content(greedy))
+    refused = story.binding(web)
+    assert refused is not None
+    assert matching.claimant(refused) == ("default", "all")
     binding = released(story, web, all_)
 
     assert matching.claimant(binding) == ("default", "next")
@@ -196,6 +199,10 @@ def test_a_deleted_policy_goes_although_a_script_about_the_workload_fails(monkey
 
     broken = replace(interpreter_for("apps/v1", "Deployment"), replicas=failing)
     monkeypatch.setitem(INTERPRETERS._of, ("apps/v1", "Deployment"), broken)
+    story.again()
+    kept = story.binding(web)
+    assert kept is not None
+    assert matching.claimant(kept) == matching.claimant(story.template(web)) == ("default", "all")
     binding = released(story, web, all_)
 
     assert matching.claimant(binding) is matching.claimant(story.template(web)) is None
