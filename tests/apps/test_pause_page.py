@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from apps.objects.store import store
-from controlplane.apimachinery.meta import Ref
+from controlplane.apimachinery.meta import Ref, to_seconds
 from controlplane.insight.situation import pauses_fleet
 from controlplane.kinds import EVICTION_HOLD
 from tests.apps.guarded_acts import fleet
@@ -25,6 +25,7 @@ HOLDS: dict[str, dict[str, Any]] = {  # as `lifeboat pause` makes them, all with
     "ends soon": {"hours": 1},
     "of a cluster": {"clusters": ("member1",)},
     "of a namespace": {"namespaces": ("shop",)},
+    "being deleted": {},
 }
 
 
@@ -36,7 +37,10 @@ def test_a_pause_is_made_beside_a_hold_that_does_not_hold_all_evictions_until_it
     fields = dict(HOLDS[case])
     if hours := fields.pop("hours", 0):
         fields["expires_at"] = store().now() + timedelta(hours=hours)
-    (before,) = stored(steering.hold("pause", **fields))
+    one = steering.hold("pause", **fields)
+    if case == "being deleted":
+        one = one.with_meta(deletion_timestamp=to_seconds(store().now()), finalizers=("example.io/audit",))
+    (before,) = stored(one)
     sent = form_at(root, "/pause", {})
 
     answers = [root.post("/pause", sent, HTTP_ACCEPT=HTML) for _ in range(2)]

@@ -29,7 +29,7 @@ from apps.worker.nudges import KeptNudges
 from apps.worker.restored import PREFIX, RestoreDetector
 from apps.worker.tick_times import TickTimes
 from apps.worker.turn import Turn
-from apps.worker.watchdog import LOOK_SECONDS, Watchdog
+from apps.worker.watchdog import LOOK_SECONDS, QUIET_SECONDS, Watchdog
 from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.clusters.questions import Answer, Question
 from controlplane.controllers import CONTROLLERS
@@ -219,6 +219,21 @@ def test_of_a_pool_one_process_looks_for_free_groups_while_all_run_and_each_whil
             one.run_free_group()
 
     assert len(while_all_run) == 1
+    assert sorted(ran) == sorted(tick_names())
+
+
+def test_each_group_without_ticks_has_its_turn_also_if_one_process_is_left() -> None:
+    ran: list[str] = []
+    moment = [monotonic_seconds()]
+    one = Watchdog(
+        TickTimes(tick_names()), DjangoStore(controllers=[]), ran.append, threading.Event(), nudges=KeptNudges()
+    )
+
+    with patch("apps.worker.watchdog.monotonic_seconds", lambda: moment[0]):
+        for _ in tick_names():
+            moment[0] += QUIET_SECONDS
+            one.run_free_group()
+
     assert sorted(ran) == sorted(tick_names())
 
 

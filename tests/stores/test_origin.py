@@ -186,6 +186,23 @@ def test_only_a_person_ends_the_hold(store: DjangoStore) -> None:
     assert not origin.confirm()
 
 
+def test_only_the_pause_that_was_confirmed_is_ended(store: DjangoStore) -> None:
+    origin.declare_restored("a restore")
+    first = origin.held()
+    assert first is not None
+    assert not origin.release(first), "it is not confirmed"
+    origin.confirm()
+    origin.declare_restored("another restore")
+
+    assert not origin.release(first)
+    origin.confirm()  # a person who has looked at the state of the second one
+    assert not origin.release(first)
+
+    held = origin.held()
+    assert held is not None
+    assert (held.why, held.confirmed) == ("another restore", True)
+
+
 def test_rows_of_controllers_that_make_works_count_while_they_are_worked_on(store: DjangoStore) -> None:
     refs = [Ref("ConfigMap", "shop", name) for name in ("a", "b", "later")]
     store.mark("works", refs[:2])
