@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from controlplane.engine.decision import Save
+from controlplane.engine.decision import Decision, Save
+from controlplane.engine.state import Actor
 from controlplane.kinds.binding import AggregatedStatusItem, Binding, TargetCluster, WorkloadAffinityGroups
-from controlplane.kinds.policy import DIRECTLY
+from controlplane.kinds.policy import DIRECTLY, StatePreservation, StatePreservationRule
 from controlplane.kinds.rows import CapacityReservation
 from controlplane.settings import GATES, Settings
 from tests.builders.objects import binding, cluster
@@ -61,6 +62,40 @@ def test_the_room_of_a_copy_that_leaves_stays_reserved_although_the_next_one_has
     reserved = [(row.cluster, row.replicas) for row in rows if isinstance(row, CapacityReservation)]
     assert reserved == [("member3", 1)]
     assert [event.reason for event in found.events] == ["EvictWorkloadFromClusterSucceed", "EvictionHeld"]
+
+
+def test_a_second_copy_may_go_where_room_is_reserved_for_the_first() -> None:
+    """The scheduler has not placed the first one yet. Its reservation is room of the same workload."""
+    fleet = story(divided(member1=1, member2=1), member1=0, member2=0, member3=2)
+    for name, health in (("member2", "Healthy"), ("member2", "Unhealthy")):
+        fleet.pass_seconds(1)
+        old = fleet.binding("web")
+        items = tuple(
+            replace(one, health=health) if one.cluster_name == name else one for one in old.status.aggregated_status
+        )
+        fleet.store.put(old.with_status(aggregated_status=items), old)
+        fleet.work()
+    first = decided(fleet, "web", seconds=61)
+    fleet.store.apply([(None, Decision(changes=first.changes))], by=Actor("application_failover", controller=True))
+    assert (fleet.placed("web"), fleet.leaving("web")) == ({"member2": 1}, ["member1"])
+
+    second = decided(fleet, "web", seconds=63)
+
+    assert [event.reason for event in second.events] == ["EvictWorkloadFromClusterSucceed"]
+
+
+def test_a_copy_whose_state_is_missing_is_looked_at_again() -> None:
+    """A person may let it go without its state."""
+    rules = StatePreservation((StatePreservationRule("job", "{.jobID}"),))
+    settings = replace(SETTINGS, feature_gates={**GATES, "StatefulFailoverInjection": True})
+    fleet = story(unhealthy(app(DIRECTLY, state=rules), member1=2), settings=settings, member1=9, member2=9)
+    fleet.pass_seconds(61)
+    assert fleet.leaving("web") == []
+
+    fleet.settings = replace(settings, state_preservation_on_missing="Proceed")
+    fleet.pass_seconds(31)
+
+    assert fleet.placed("web") == {"member2": 2}
 
 
 def test_a_copy_stays_where_the_others_of_its_affinity_group_are_healthy() -> None:

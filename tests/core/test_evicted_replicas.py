@@ -249,6 +249,28 @@ def test_a_copy_that_may_go_to_more_clusters_than_it_was_on_goes_to_as_many(
     assert outage.scheduled() == "QuotaExceeded"
 
 
+def test_copies_that_stay_are_none_of_those_that_a_failover_makes() -> None:
+    """The policy allows three copies, and the quota as many as there were."""
+    outage = Outage(binding("web", duplicated(least=2, most=3), on={"member1": 2, "member2": 2}, cpu="1"), cpu="4")
+
+    placed = outage.lose("member1")
+
+    assert placed == {"member2": 2, "member3": 2}
+    assert outage.scheduled() == "QuotaExceeded"
+
+
+def test_an_edited_policy_that_a_quota_refuses_takes_no_copy_away() -> None:
+    where = duplicated("member1", "member2")
+    outage = Outage(binding("web", where, on={"member1": 2, "member2": 2}, cpu="1"), cpu="4")
+    old = outage.story.binding("web")
+
+    outage.story.store.put(old.with_spec(placement=duplicated("member2", "member3", "member4")), old)
+    outage.story.pass_seconds(10)
+
+    assert outage.story.placed("web") == {"member1": 2, "member2": 2}
+    assert outage.scheduled() == "QuotaExceeded"
+
+
 def test_sets_of_components_wait_for_a_place_as_replicas_do() -> None:
     parts = (Component("jobs", 1, ReplicaRequirements(resource_request={"cpu": "3"})),)
     one = evicting().with_spec(components=parts)
