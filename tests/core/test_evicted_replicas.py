@@ -30,7 +30,7 @@ from controlplane.kinds.federated_quota import FederatedResourceQuota
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, ClusterAffinityTerm, Placement
 from controlplane.kinds.rows import CapacityReservation
 from tests.builders.objects import START, binding, cluster
-from tests.builders.placements import DYNAMIC, by_weight, duplicated, placement
+from tests.builders.placements import DYNAMIC, by_room, by_weight, duplicated, placement
 from tests.core.fleet_story import Story
 from tests.core.test_application_failover import UnhealthyMembers, app, without_refuge
 from tests.core.test_federated_quotas import EVERYWHERE, ON, quota
@@ -269,6 +269,26 @@ def test_an_edited_policy_that_a_quota_refuses_takes_no_copy_away() -> None:
 
     assert outage.story.placed("web") == {"member1": 2, "member2": 2}
     assert outage.scheduled() == "QuotaExceeded"
+
+
+def test_the_room_of_a_copy_that_a_quota_allows_is_missing_to_the_next_binding_of_the_batch() -> None:
+    terms = (
+        ClusterAffinityTerm(affinity_name="primary", cluster_names=("member1",)),
+        ClusterAffinityTerm(affinity_name="backup", cluster_names=("member2", "member3")),
+    )
+    parts = (Component("jobs", 1, ReplicaRequirements(resource_request={"cpu": "2"})),)
+    web = binding("web", placement(groups=terms), on={"member1": 2}, priority=1).with_spec(components=parts)
+    outage = Outage(web, cpu="2", alone=True)
+    story = outage.story
+    story.settings = replace(story.settings, feature_gates={**story.settings.feature_gates, **BUNDLED})
+    with_room(story, "member2", 2)
+    other = binding("other", by_room("member2"), replicas=1, cpu="1", scheduled=False).with_meta(namespace="shop")
+
+    story.store.create(other)
+    placed = outage.lose("member1")
+
+    assert placed == {"member2": 0}
+    assert story.store.get([other.ref])[other.ref].spec.clusters == ()
 
 
 def test_sets_of_components_wait_for_a_place_as_replicas_do() -> None:
