@@ -124,6 +124,17 @@ def test_a_part_of_the_replicas_is_a_refuge_only_if_the_cluster_is_not_ready(
     assert fleet.placed("web") == placed
 
 
+def test_a_healthy_copy_of_the_same_workload_takes_the_replicas() -> None:
+    both = divided(member1=2, member2=2)
+    here, there = both.status.aggregated_status
+    reported = both.with_status(aggregated_status=(here, replace(there, health="Healthy")))
+    fleet = story(reported, member1=9, member2=9)
+
+    fleet.pass_seconds(120)
+
+    assert fleet.placed("web") == {"member2": 4}
+
+
 def test_a_copy_that_was_unhealthy_when_it_was_last_heard_of_is_no_refuge() -> None:
     """The cluster of the other copy does not answer. The policy demands one copy."""
     one = app(DIRECTLY).with_spec(placement=duplicated("member1", "member2", least=1, most=2))

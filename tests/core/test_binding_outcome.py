@@ -7,13 +7,15 @@ from datetime import timedelta
 
 import pytest
 
+from controlplane.apimachinery.meta import Condition
 from controlplane.engine.decision import Drop, Save
 from controlplane.estimate.request import Asked, encoded, request_from
 from controlplane.eviction.purge import with_task
-from controlplane.kinds.binding import Binding, TargetCluster, origin
+from controlplane.kinds.binding import SCHEDULED, Binding, TargetCluster, origin
 from controlplane.kinds.rows import CapacityReservation
 from controlplane.scheduling.binding_outcome import (
     capacity_reservations,
+    caught_up,
     give_back,
     ledger,
     placed,
@@ -119,6 +121,19 @@ def test_only_the_part_that_a_quota_allows_counts_as_the_last_result(
 
     assert new.status.last_scheduled_time == (later if counts else START)
     assert new.spec.clusters == (part or old.spec.clusters)
+
+
+@pytest.mark.parametrize("status", ["False", "True", ""])
+def test_a_binding_that_needs_no_result_is_scheduled_if_it_was_said_not_to_be(status: str) -> None:
+    """A person may have placed it by hand before the scheduler ever saw it; then nothing is said of it."""
+    said = (Condition(SCHEDULED, status, "NoClusterFit"),) if status else ()
+    one = WEB.with_meta(generation=7).with_status(conditions=said)
+
+    new = caught_up(one, now=LATER)
+
+    assert new.status.scheduler_observed_generation == 7
+    assert [(each.type, each.status) for each in new.status.conditions] == ([(SCHEDULED, "True")] if status else [])
+    assert (new.status.conditions == one.status.conditions) is (status != "False")
 
 
 @pytest.mark.parametrize(("replicas", "counts"), [(1, False), (2, True), (3, True)])

@@ -210,6 +210,24 @@ def test_a_deleted_policy_goes_although_a_script_about_the_workload_fails(monkey
     assert "InterpretReplica by customization broken failed: it is broken" in story.events("GetReplicasFailed")
 
 
+def test_a_new_workload_about_which_a_script_fails_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule, right = Script("broken", "InterpretReplica", "…"), interpreter_for("apps/v1", "Deployment")
+
+    def failing(doc: Any) -> Demand:
+        raise InterpretationFailed(rule, "it is broken")
+
+    monkeypatch.setitem(INTERPRETERS._of, ("apps/v1", "Deployment"), replace(right, replicas=failing))
+    web = deployment()
+    story = Story(*MEMBERS, policy("all"), web)
+    assert story.binding(web) is None
+    assert "InterpretReplica by customization broken failed: it is broken" in story.events("GetReplicasFailed")
+
+    monkeypatch.setitem(INTERPRETERS._of, ("apps/v1", "Deployment"), right)
+    story.later(seconds=11)
+
+    assert story.binding(web) is not None
+
+
 def test_a_policy_that_waits_takes_nothing_from_the_one_it_preempts() -> None:
     web, named = deployment(), ResourceSelector("apps/v1", "Deployment", name="web")
     waiting = policy("next", named, priority=1, preemption="Always", dependent_overrides=("missing",))
