@@ -34,6 +34,7 @@ from controlplane.controllers.execution import Execution
 from controlplane.controllers.work_status import WorkStatus
 from controlplane.engine.decision import Decision, Put
 from controlplane.engine.state import Actor
+from controlplane.interpret import INTERPRETERS
 from controlplane.kind import text_of
 from controlplane.kinds import INTERPRETER_CUSTOMIZATION
 from controlplane.kinds.work import ManifestStatus, ResourceIdentifier, Work
@@ -377,3 +378,47 @@ def test_a_status_that_the_control_plane_has_otherwise_is_reported_again(
     asyncio.run(followed())
 
     assert list(kept.outgoing) == ([seen.ref] if reported else [])
+
+
+class Changing(Listing):
+    """A control plane with nothing at first, and then these changes of what is watched."""
+
+    def __init__(self, folder: Path, changes: list[tuple[str, dict[str, Any]]]) -> None:
+        super().__init__(folder, {})
+        self.changes = changes
+
+    async def follow(
+        self,
+        path: str,
+        listed: Callable[[list[dict[str, Any]]], Awaitable[None]],
+        changed: Callable[[str, dict[str, Any]], Awaitable[None]],
+    ) -> None:
+        await listed([])
+        for type_, item in self.changes:
+            await changed(type_, item)
+
+
+@pytest.mark.parametrize(("then", "rule"), [([], "r"), ([{}], "r"), ([{"spec": 1}], "r"), (["DELETED"], "")])
+def test_a_rule_of_a_user_is_used_as_soon_as_it_comes_and_no_longer_than_it_is_there(
+    tmp_path: Path, then: list[Any], rule: str
+) -> None:
+    script = {"healthInterpretation": {"luaScript": "function InterpretHealth(o) return true end"}}
+    spec = {"target": {"apiVersion": "a.io/v1", "kind": "A"}, "customizations": script}
+    made = {"metadata": {"name": "r"}, "spec": spec}
+    later = [("DELETED", made) if one == "DELETED" else ("MODIFIED", {**made, **one}) for one in then]
+
+    async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+        return function(*arguments)
+
+    async def followed() -> None:
+        plane = Changing(tmp_path, [("ADDED", made), *later])
+        await Mirror(store(tmp_path), plane, Access(server="http://127.0.0.1"), in_thread=in_thread).rules(
+            INTERPRETER_CUSTOMIZATION
+        )
+        await plane.close()
+
+    try:
+        asyncio.run(followed())
+        assert INTERPRETERS.rule_of("a.io/v1", "A", "InterpretHealth").rpartition(" ")[2] == rule
+    finally:
+        INTERPRETERS.set_rules([])
