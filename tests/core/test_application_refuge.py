@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from msgspec.structs import replace
 
@@ -88,9 +90,17 @@ def test_a_copy_whose_state_is_missing_is_looked_at_again() -> None:
     """A person may let it go without its state."""
     rules = StatePreservation((StatePreservationRule("job", "{.jobID}"),))
     settings = replace(SETTINGS, feature_gates={**GATES, "StatefulFailoverInjection": True})
-    fleet = story(unhealthy(app(DIRECTLY, state=rules), member1=2), settings=settings, member1=9, member2=9)
-    fleet.pass_seconds(61)
+    behaviour = app(DIRECTLY, state=rules).spec.failover
+    one = divided(member1=2).with_spec(failover=behaviour)
+    fleet = story(one, settings=settings, member1=9, member2=9)
+    fleet.pass_seconds(60)
+    found = decided(fleet, "web", seconds=61)
+    rows = [change.row for change in found.changes if isinstance(change, Save)]
+    assert not any(isinstance(row, CapacityReservation) for row in rows)
+    fleet.pass_seconds(1)
     assert fleet.leaving("web") == []
+    (why,) = fleet.events("EvictionHeld")
+    assert (why.type, "the state to carry over is missing" in why.message) == ("Warning", True)
 
     fleet.settings = replace(settings, state_preservation_on_missing="Proceed")
     fleet.pass_seconds(31)
@@ -109,7 +119,7 @@ def test_a_copy_stays_where_the_others_of_its_affinity_group_are_healthy() -> No
 
     assert (fleet.placed("web"), fleet.leaving("web")) == ({"member1": 2}, [])
     (why,) = fleet.events("EvictionHeld")
-    assert "affinity group" in why.message
+    assert (why.type, "affinity group" in why.message) == ("Warning", True)
 
 
 @pytest.mark.parametrize(("ready", "placed"), [("True", {"member1": 3}), ("False", {"member2": 2})])
@@ -133,6 +143,17 @@ def test_a_healthy_copy_of_the_same_workload_takes_the_replicas() -> None:
     fleet.pass_seconds(120)
 
     assert fleet.placed("web") == {"member2": 4}
+
+
+def test_a_workload_that_was_removed_meanwhile_keeps_no_other_from_leaving() -> None:
+    fleet = story(unhealthy(app(DIRECTLY), member1=2), member1=9, member2=9)
+    fleet.now += timedelta(seconds=61)
+    ref = fleet.binding("web").ref
+
+    fleet.store.mark("application_failover", [ref._replace(name="removed"), ref])
+    fleet.work()
+
+    assert fleet.placed("web") == {"member2": 2}
 
 
 def test_a_copy_that_was_unhealthy_when_it_was_last_heard_of_is_no_refuge() -> None:

@@ -8,14 +8,19 @@ from typing import Any
 import pytest
 
 from controlplane.apimachinery.meta import Ref
+from controlplane.controllers.application_failover import PARTS, ApplicationFailover
 from controlplane.controllers.eviction_pending import QUEUED_WITHIN, EvictionPending
 from controlplane.engine.decision import Drop, Followed, Save
 from controlplane.engine.routing import Router
 from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER
+from controlplane.kinds.binding import APPLICATION_FAILURE, AggregatedStatusItem, Binding, TargetCluster
+from controlplane.kinds.binding.colocation_index import application
+from controlplane.kinds.policy import GRACEFULLY, ApplicationFailoverBehavior, DecisionConditions, FailoverBehavior
 from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, NO_REFUGE, QUEUED, RECOVERING, STATE_MISSING, Observation
 from tests.builders.bare import binding
-from tests.builders.objects import START, eviction
+from tests.builders.objects import START, eviction, leaving
+from tests.core.test_colocation import part
 from tests.stores.grounds import PLACER, USER, Placer
 
 WEB = binding("web").ref
@@ -123,3 +128,35 @@ def test_an_eviction_that_has_happened_is_reported_by_its_writer_and_a_removed_r
 
     assert list(router.row_marks(Save(evicted, row), by=USER)) == []
     assert [mark.after for mark in router.row_marks(Drop(row), by=USER)] == [timedelta(0)]
+
+
+BEHAVIOUR = ApplicationFailoverBehavior(DecisionConditions(60), GRACEFULLY, 600)
+PART = part("web", 2, on="member1").with_spec(failover=FailoverBehavior(application=BEHAVIOUR), propagate_deps=True)
+ILL = (AggregatedStatusItem("member1", applied=True, health="Unhealthy"),)
+MOVED = PART.with_spec(
+    clusters=(TargetCluster("member2", 2),), graceful_eviction_tasks=(leaving("member1", reason=APPLICATION_FAILURE),)
+)
+FAILOVERS = Router([ApplicationFailover()])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "refs"),
+    [
+        (None, PART, [PART.ref]),
+        (PART, PART.with_spec(propagate_deps=False), [PART.ref]),
+        (PART, PART.with_status(aggregated_status=ILL), [PART.ref]),
+        (PART, PART.with_spec(failover=None), [PART.ref]),  # what is known of its copies is forgotten
+        (PART, PART.with_meta(labels={"a": "b"}), []),
+        (PART, PART.with_status(last_scheduled_time=START), []),
+        (PART, None, []),
+        (None, PART.with_spec(failover=None), []),
+        (PART, MOVED, [PART.ref, Ref(PARTS, "", application(PART))]),
+        (MOVED, MOVED.with_status(aggregated_status=ILL), [PART.ref]),
+        (MOVED, MOVED.with_spec(failover=None), [PART.ref]),
+        (MOVED, None, []),
+    ],
+)
+def test_application_failover_looks_at_a_changed_copy_and_at_the_parts_of_one_that_left(
+    old: Binding | None, new: Binding | None, refs: list[Ref]
+) -> None:
+    assert [mark.ref for mark in FAILOVERS.marks(old, new, by=USER)] == refs
