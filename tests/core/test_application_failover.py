@@ -34,7 +34,7 @@ from controlplane.kinds.policy import (
 from controlplane.kinds.rows import CapacityReservation, UnhealthyCopies
 from controlplane.kinds.template import Template
 from controlplane.settings import GATES, Settings
-from tests.builders.objects import START, binding, cluster
+from tests.builders.objects import START, binding, cluster, leaving
 from tests.builders.placements import by_room, by_weight, duplicated
 from tests.core.fleet_story import Story
 
@@ -90,6 +90,16 @@ def test_it_leaves_once_it_has_been_unhealthy_for_longer_than_it_is_tolerated() 
     assert story.placed("web")
 
 
+@pytest.mark.parametrize(("where", "leaves"), [("member2", ()), ("member1", ("member1",))])
+def test_a_copy_that_is_no_target_or_leaves_already_is_not_evicted(where: str, leaves: tuple[str, ...]) -> None:
+    one = app(seconds=0).with_spec(graceful_eviction_tasks=tuple(map(leaving, leaves)))
+    ailing = one.with_status(aggregated_status=(AggregatedStatusItem(where, applied=True, health="Unhealthy"),))
+
+    found = decide_application_failover(ailing, {where: START}, GATE_OFF, now=START + timedelta(hours=1))
+
+    assert (found.binding, found.left) == (ailing, {})
+
+
 def test_a_copy_that_recovers_in_time_stays_and_its_clock_restarts() -> None:
     story = UnhealthyMembers(app())
     story.report("member1", "Unhealthy")
@@ -137,6 +147,7 @@ def test_each_purge_mode_makes_its_task(mode: str, grace: int | None, suppressed
 
     assert (task.purge_mode, task.grace_period_seconds, task.suppress_deletion) == (mode, grace, suppressed)
     assert task.reason == "ApplicationFailure"
+    assert task.producer == "resource-binding-application-failover-controller"
 
 
 def test_state_goes_along_or_the_copy_stays_and_says_what_is_missing() -> None:
