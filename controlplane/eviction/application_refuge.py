@@ -53,7 +53,7 @@ class ApplicationRefuge:
 def _without_unhealthy(binding: Binding, result: DryRunResult, leaving: Collection[str]) -> DryRunResult:
     """Return the answer of a dry run without the targets of the binding whose copies are unhealthy too.
 
-    It is a refusal if replicas would be added to such a copy.
+    It is a refusal if replicas would be added to such a copy, also if only a part of them fits.
     """
     unhealthy = {
         item.cluster_name
@@ -61,7 +61,8 @@ def _without_unhealthy(binding: Binding, result: DryRunResult, leaving: Collecti
         if item.reported_health == UNHEALTHY and item.cluster_name not in leaving
     }
     held = {target.name: target.replicas for target in binding.spec.clusters if target.name in unhealthy}
-    grown = sorted(item.name for item in result.clusters if item.replicas > held.get(item.name, item.replicas))
+    placed = result.clusters or result.part
+    grown = sorted(item.name for item in placed if item.replicas > held.get(item.name, item.replicas))
     if grown:
         return DryRunResult(refused=f"replicas would be added on {', '.join(grown)}, where the copy is unhealthy too")
     return replace(result, clusters=tuple(item for item in result.clusters if item.name not in held))

@@ -134,6 +134,15 @@ def test_a_part_of_the_replicas_is_a_refuge_only_if_the_cluster_is_not_ready(
     assert fleet.placed("web") == placed
 
 
+def test_no_part_of_the_replicas_is_moved_to_a_copy_that_is_unhealthy_too() -> None:
+    fleet = story(divided(member1=3, member2=1), member1=0, member2=2)
+    fleet.ready("member1", "False")
+
+    fleet.pass_seconds(120)
+
+    assert fleet.placed("web") == {"member1": 3, "member2": 1}
+
+
 def test_a_healthy_copy_of_the_same_workload_takes_the_replicas() -> None:
     both = divided(member1=2, member2=2)
     here, there = both.status.aggregated_status
