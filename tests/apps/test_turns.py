@@ -21,7 +21,7 @@ from apps.worker.clock import monotonic_seconds
 from apps.worker.groups import INTERVAL_SECONDS
 from apps.worker.nudges import Nudges
 from apps.worker.started_groups import StartedGroups
-from apps.worker.turn import COLLECT_FROM, COLLECT_SECONDS, QUIET_SECONDS, Turn
+from apps.worker.turn import COLLECT_FROM, QUIET_SECONDS, Turn
 from controlplane import kinds
 from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.controllers import CONTROLLERS
@@ -372,7 +372,8 @@ def test_a_turn_reports_how_many_decisions_of_a_controller_were_stored(store: Dj
     assert counts == [(fleetwide.name, 4)]  # one of them is about the claimed object
 
 
-def test_a_stream_of_changes_is_collected_into_few_batches(store: DjangoStore) -> None:
+def test_a_stream_of_changes_is_collected_into_few_batches(store: DjangoStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turn_module, "COLLECT_SECONDS", 3600.0)  # three changes take a while on a slow machine
     one, seen = seeing(store)
     store.mark(seen.name, deployments(COLLECT_FROM, "first"))
 
@@ -380,7 +381,7 @@ def test_a_stream_of_changes_is_collected_into_few_batches(store: DjangoStore) -
     for name in ("a", "b", "c"):
         store.mark(seen.name, deployments(1, name))
         assert one.work(collect=True) == 0
-    one.run(2 * COLLECT_SECONDS)
+    one.run(30.0, stopped=lambda: len(seen.batches) > 1)
 
     assert seen.batches == [COLLECT_FROM, 3]
 
@@ -393,7 +394,7 @@ def test_a_stream_that_has_ended_is_not_waited_for(store: DjangoStore, monkeypat
     assert one.work(collect=True) == COLLECT_FROM
     store.mark(seen.name, deployments(1, "last"))
 
-    one.run(5.0, stopped=lambda: len(seen.batches) > 1)
+    one.run(30.0, stopped=lambda: len(seen.batches) > 1)
 
     assert seen.batches == [COLLECT_FROM, 1]
 
@@ -448,7 +449,7 @@ def test_what_did_not_fit_into_a_batch_is_no_stream_that_is_waited_for(
         made = [(None, Decision(changes=(Put(binding(f"{part}{number}"), None),))) for number in range(count)]
         DjangoStore(controllers=[seen]).apply(made, by=Actor("jane"))
 
-    one.run(5.0, stopped=lambda: len(seen.batches) > 1)
+    one.run(30.0, stopped=lambda: len(seen.batches) > 1)
 
     assert seen.batches == [COLLECT_FROM, BUNDLED_FROM]
 
