@@ -270,6 +270,20 @@ def test_figures_count_the_objects_of_a_bundle(monkeypatch: pytest.MonkeyPatch) 
     assert (found.rows, found.due) == (MANY, MANY)
 
 
+@in_postgres
+def test_readiness_counts_the_bindings_of_a_bundle_that_it_has_still_to_look_at() -> None:
+    from apps.failover.readiness import stored_answers
+
+    class Readiness(Keeper):
+        name = "readiness"
+
+    store = DjangoGround(Readiness()).store
+    written(store)
+    written_alone = create(store, binding("alone"))
+
+    assert stored_answers(store).due == MANY + len(written_alone)
+
+
 def test_a_controller_with_shards_has_no_bundles() -> None:
     class Split(Keeper):
         shards = 2

@@ -183,6 +183,7 @@ def test_a_member_whose_credentials_cannot_be_read_keeps_no_other_from_being_obs
 
         assert sorted(store.rows(Observation, "key", members)) == ["member1", "member3"]
         assert pump.claim()[0] == []
+    assert {ref.name for ref in waiting("probes")} == set(members), "each is looked at again later"
     assert {cluster for cluster, _, _ in wanted(store)} == {"member1", "member3"}
 
 
@@ -197,6 +198,13 @@ def test_a_cluster_that_another_version_wrote_keeps_no_other_from_being_watched(
         )
 
     assert {cluster for cluster, _, _ in wanted(store)} == {"member1", "member3"}
+
+
+def waiting(controller: str) -> list[Ref]:
+    """Return what a controller looks at now or later."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT kind, namespace, name FROM objects_due WHERE controller = %s", [controller])
+        return [Ref(*row) for row in cursor.fetchall()]
 
 
 def member(name: str, secret: str) -> Cluster:
