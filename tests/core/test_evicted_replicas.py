@@ -29,7 +29,7 @@ from controlplane.kinds.binding import (
 from controlplane.kinds.federated_quota import FederatedResourceQuota
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, ClusterAffinityTerm, Placement
 from controlplane.kinds.rows import CapacityReservation
-from tests.builders.objects import START, binding, cluster
+from tests.builders.objects import START, binding, cluster, leaving
 from tests.builders.placements import DYNAMIC, by_room, by_weight, duplicated, placement
 from tests.core.fleet_story import Story
 from tests.core.test_application_failover import UnhealthyMembers, app, without_refuge
@@ -289,6 +289,19 @@ def test_the_room_of_a_copy_that_a_quota_allows_is_missing_to_the_next_binding_o
 
     assert placed == {"member2": 0}
     assert story.store.get([other.ref])[other.ref].spec.clusters == ()
+
+
+@pytest.mark.parametrize("reason", [TAINT_UNTOLERATED, APPLICATION_FAILURE, DRAINED])
+@pytest.mark.parametrize(("ready", "placed"), [("False", {"member2": 2}), ("True", {})])
+def test_replicas_of_a_cluster_that_is_not_ready_are_placed_as_far_as_they_fit(
+    reason: str, ready: str, placed: dict[str, int]
+) -> None:
+    waits = binding("web", by_room("member1", "member2"), replicas=3, cpu="1", scheduled=False)
+    left = waits.with_spec(graceful_eviction_tasks=(leaving("member1", reason=reason, replicas=3),))
+
+    story = Story(cluster("member1", ready=ready, room=0), cluster("member2", room=2), left)
+
+    assert story.placed("web") == placed
 
 
 def test_sets_of_components_wait_for_a_place_as_replicas_do() -> None:
