@@ -31,12 +31,22 @@ def part(context: Context, name: str) -> SafeString:
     return format_html('<div id="part-{0}" data-part="{0}">{1}</div>', name, mark_safe(text))
 
 
-@register.simple_tag
-def utc(moment: datetime | None, style: str = "time") -> SafeString:
-    """Return a time in UTC. A script adds the zone of the reader. `style`: of STYLES; "date" has the date as well."""
+@register.simple_tag(takes_context=True)
+def utc(context: Context, moment: datetime | None, style: str = "time") -> SafeString:
+    """Return a time in UTC, with its date unless it is on the day of the page."""
+    return utc_at(moment, style, now=context.get("now"))
+
+
+def utc_at(moment: datetime | None, style: str = "time", *, now: datetime | None = None) -> SafeString:
+    """Return a time in UTC. A script adds the zone of the reader. `style`: of STYLES; "date" has the date as well.
+
+    A "time" on another day than `now` has its date, because a queue may end days ahead.
+    """
     if moment is None:
         return mark_safe('<span class="quiet">never</span>')
     at = moment.astimezone(UTC)
+    if style == "time" and now is not None and at.date() != now.astimezone(UTC).date():
+        style = "date"
     written, shown = at.strftime("%Y-%m-%dT%H:%M:%SZ"), at.strftime(STYLES[style])
     return mark_safe(f'<time class="utc" datetime="{written}" data-style="{style}">{shown} <small>UTC</small></time>')
 
@@ -56,7 +66,7 @@ def moments(text: object) -> SafeString:
             at = datetime.fromisoformat(found[0].removesuffix("Z").removesuffix(" UTC"))
         except ValueError:  # it looks like a time: 2026-13-01T00:00:00Z
             continue
-        shown += [escape(written[end : found.start()]), utc(at.replace(tzinfo=UTC), "date")]
+        shown += [escape(written[end : found.start()]), utc_at(at.replace(tzinfo=UTC), "date")]
         end = found.end()
     return mark_safe("".join((*shown, escape(written[end:]))))
 
@@ -68,7 +78,7 @@ def sentence(status: FleetStatusStatus) -> SafeString:
     if since is None:
         return moments(status.sentence)
     before, written, after = status.sentence.partition(f" {since:%H:%M} UTC")
-    shown = format_html(" {}", utc(since, "minute")) if written else ""
+    shown = format_html(" {}", utc_at(since, "minute")) if written else ""
     return format_html("{}{}{}", moments(before), shown, moments(after))
 
 

@@ -63,8 +63,8 @@ def _badge(state: str, word: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _utc(moment: datetime | None, style: str = "time") -> str:
-    return console.utc(moment, style)
+def _utc(moment: datetime | None, style: str = "time", now: datetime | None = None) -> str:
+    return console.utc_at(moment, style, now=now)
 
 
 @lru_cache(maxsize=1024)
@@ -78,12 +78,12 @@ def _moments(text: str) -> str:
 
 
 @register.simple_tag
-def queue_rows(lines: Iterable[Any], verbs: Sequence[str]) -> SafeString:
+def queue_rows(lines: Iterable[Any], verbs: Sequence[str], now: datetime) -> SafeString:
     """Return the rows of the queue (`queue.Line`), with checkboxes for readers who may give orders."""
-    return mark_safe("".join(_queue_row(line, bool(verbs)) for line in lines))
+    return mark_safe("".join(_queue_row(line, bool(verbs), now) for line in lines))
 
 
-def _queue_row(line: Any, can_be_chosen: bool) -> str:
+def _queue_row(line: Any, can_be_chosen: bool, now: datetime) -> str:
     name, namespace, cluster = escape(line.name), escape(line.namespace), escape(line.cluster)
     kind, nowhere = escape(line.kind), "" if line.has_refuge else f"{_badge('bad', 'nowhere')} "
     return _QUEUE_ROW.format(
@@ -97,8 +97,8 @@ def _queue_row(line: Any, can_be_chosen: bool) -> str:
         escape(cluster_url(line.cluster)),
         cluster,
         f"{nowhere}{_moments(line.destination)}" if line.destination else NOTHING,
-        _utc(line.due_at),
-        _utc(line.at) if line.at is not None else escape(line.unknown) or NOTHING,
+        _utc(line.due_at, now=now),
+        _utc(line.at, now=now) if line.at is not None else escape(line.unknown) or NOTHING,
     )
 
 
