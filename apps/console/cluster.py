@@ -26,16 +26,18 @@ from controlplane.apimachinery.quantities import parse
 from controlplane.clusters import probe_history, taints
 from controlplane.clusters.fence import fence_of
 from controlplane.clusters.health import heard_at, holds_for
+from controlplane.controllers.reads.readiness_state import situation_of
+from controlplane.insight.readiness import fleet_obstacles
 from controlplane.insight.situation import situation
 from controlplane.kind import KINDS, decode
-from controlplane.kinds import BINDINGS, CLUSTER, EVENT, MAINTENANCE_WINDOW
+from controlplane.kinds import BINDINGS, CLUSTER, EVENT, FAILOVER_CONFIGURATION, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster, ResourceSummary
 from controlplane.kinds.cluster import Taint as ClusterTaint
 from controlplane.kinds.drain import DRAIN
 from controlplane.kinds.failback import FAILBACK
 from controlplane.kinds.fleet_status import BAD, OK, WARN, MemberStatus
-from controlplane.kinds.obstacle import BLOCKS
+from controlplane.kinds.obstacle import BLOCKS, Obstacle
 from controlplane.kinds.rows import BindingReadiness, Collected, Observation
 from controlplane.settings import Settings
 
@@ -117,7 +119,7 @@ class ClusterPage(Page):
         subject = str(Ref(CLUSTER, "", name))
         return {
             "cluster": (subject, DRAIN, FAILBACK, MAINTENANCE_WINDOW, "Eviction"),
-            "workloads": (subject, *BINDINGS),
+            "workloads": (subject, *BINDINGS, "FleetState", FAILOVER_CONFIGURATION),
         }
 
     @cached_property
@@ -191,13 +193,13 @@ class ClusterPage(Page):
         targets = _targets(name, after)
         if not targets and after:  # the workloads from here on have left the cluster since the link was shown
             after, targets = "", _targets(name, "")
-        shown = targets[:PAGE]
+        shown, stopped = targets[:PAGE], stopping_obstacles(reread=bool(self.part)) if targets else ()
         bindings = store().get([Ref.parse(one.binding) for one in shown])
         answers = store().rows(BindingReadiness, "key", [one.binding for one in shown])
+        lines = [workload_of(one, bindings.get(Ref.parse(one.binding)), _first(answers, one.binding)) for one in shown]
         return {
-            "workloads": [
-                workload_of(one, bindings.get(Ref.parse(one.binding)), _first(answers, one.binding)) for one in shown
-            ],
+            "stopped": stopped,
+            "workloads": [one._replace(fate="stays", badge="bad") for one in lines] if stopped else lines,
             "after": shown[-1].binding if len(targets) > PAGE else "",
             "is_first": not after,
         }
@@ -323,6 +325,16 @@ class Workload(NamedTuple):
     fate: str
     badge: str
     why: str
+
+
+def stopping_obstacles(*, reread: bool) -> tuple[Obstacle, ...]:
+    """Return what keeps every copy of the fleet where it is now. The stored answers about workloads leave it out.
+
+    `reread`: read settings that may just have changed.
+    """
+    reading, settings = store(), configuration().settings(reread=reread)
+    found = fleet_obstacles(situation_of(reading), settings, now=reading.now())
+    return tuple(one for one in found if one.severity == BLOCKS)
 
 
 def workload_of(target: TargetCluster, binding: Binding | None, row: BindingReadiness | None) -> Workload:

@@ -26,6 +26,7 @@ ANSWERS_WITHIN = 60.0  # seconds
 def _client(*, superuser: bool) -> Client:
     from django.contrib.auth import get_user_model  # here: Django is not set up while fixtures are collected
 
+    from apps.api import fleet_status
     from apps.objects.access import access
     from apps.objects.configuration import configuration
     from apps.objects.default_roles import make_roles
@@ -43,6 +44,7 @@ def _client(*, superuser: bool) -> Client:
             writer.create(KINDS[CLUSTER_ROLE_BINDING], _bound(role, to="clerk"))
         access().policy(reread=True)
     configuration().settings(reread=True)  # those of the test before are kept for half a second
+    fleet_status._clusters._known.clear()  # a cluster of the test before may have the same name and version
     client = Client()
     client.force_login(user)
     return client
