@@ -38,13 +38,14 @@ from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.fleet_status import NAME, RESOURCE, FleetStatus, Prepared
 from controlplane.kinds.rows import BindingReadiness, ReadinessRound
 
-TASKS_READ: Final = 200  # the oldest graceful evictions, of which the stuck ones are counted
+# The oldest graceful evictions, of which the stuck ones are counted, without those that a person has to end.
+TASKS_READ: Final = 200
 
 _COUNTED: Final = ", ".join(f"'{counted}'" for counted in (EVICTIONS, TARGETS, TASKS, ANSWERS))
 _TALLIES: Final = f"SELECT counted, cluster, state, reason, number FROM objects_tally WHERE counted IN ({_COUNTED})"
 _TASKS: Final = f"""
     SELECT binding, from_cluster, purge_mode, created_at, grace_period_seconds FROM failover_gracefulevictiontask
-    WHERE created_at IS NOT NULL ORDER BY created_at LIMIT {TASKS_READ}"""
+    WHERE created_at IS NOT NULL AND suppress_deletion IS NULL ORDER BY created_at LIMIT {TASKS_READ}"""
 _LAST_DUE: Final = "SELECT max(due_at) FROM failover_eviction WHERE state = 'Queued'"
 
 

@@ -33,19 +33,21 @@ def needs(
     pauses: Sequence[Pause],
     *,
     waiting_directly: Mapping[str, int],
+    unhealthy: int,
     expiries: Sequence[tuple[str, str, datetime]],
     gate_is_on: bool,
     now: datetime,
 ) -> tuple[Attention, ...]:
     """Return what needs an operator, the worst first.
 
-    `waiting_directly`: the number of Directly evictions by cluster that cannot be reached. `expiries`: cluster, "token"
-    or "certificate", and when it expires.
+    `waiting_directly`: the number of Directly evictions by cluster that cannot be reached. `unhealthy`: the number of
+    stuck copies whose replacement does not become healthy. `expiries`: cluster, "token" or "certificate", and when it
+    expires.
     """
     found = [
         *_of_fleet(queue, pauses, gate_is_on=gate_is_on),
         *_of_members(members, waiting_directly),
-        *_of_queue(queue, paused=bool(pauses)),
+        *_of_queue(queue, unhealthy, paused=bool(pauses)),
         *_of_credentials(expiries, now=now),
     ]
     return tuple(sorted(found, key=lambda one: one.severity != BAD))
@@ -117,13 +119,13 @@ def _of_members(members: Sequence[MemberStatus], waiting_directly: Mapping[str, 
             yield Attention("DirectlyWaiting", BAD, message, remedy, fence, **about)
 
 
-def _of_queue(queue: QueueStatus, *, paused: bool) -> Iterator[Attention]:
+def _of_queue(queue: QueueStatus, unhealthy: int, *, paused: bool) -> Iterator[Attention]:
     """Yield what the queue needs. What a pause holds is left out: the pause itself is listed, with its end."""
-    if queue.stuck:
-        number = f"{queue.stuck}{' or more' if queue.stuck_is_more else ''}"
+    if unhealthy:
+        number = f"{unhealthy}{' or more' if queue.stuck_is_more else ''}"
         yield Attention(
-            *("Stuck", BAD, f"{number} moving {_copies(queue.stuck)} stuck: the replacement does not become healthy"),
-            "look at the events of the new copies",
+            *("Stuck", BAD, f"{number} moving {_copies(unhealthy)} stuck: the replacement does not become healthy"),
+            "look at the events of the new copies; their bindings have Stuck in the column EVICTION",
             "kubectl get resourcebindings -A",
         )
     for one in queue.held_by:

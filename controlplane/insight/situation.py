@@ -33,7 +33,7 @@ from controlplane.kinds.fleet_status import (
     QueueStatus,
 )
 from controlplane.kinds.maintenance_window import MaintenanceWindow
-from controlplane.kinds.policy import DIRECTLY
+from controlplane.kinds.policy import DIRECTLY, NEVER
 from controlplane.kinds.rows import (
     EVICTED,
     HELD,
@@ -94,7 +94,8 @@ class Expiry(NamedTuple):
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the fleet at one moment.
 
-    `oldest_tasks`: the oldest graceful evictions, at most `tasks_read`. `last_due`: the latest due time of a queued
+    `oldest_tasks`: the oldest graceful evictions, at most `tasks_read`; those with suppressDeletion are left out,
+    because their old copies stay until a person says otherwise. `last_due`: the latest due time of a queued
     eviction; None: none is queued. `prepared` None: readiness was not computed yet.
     """
 
@@ -124,6 +125,7 @@ def situation(facts: Facts, settings: Settings, *, now: datetime) -> FleetStatus
         queue,
         pauses,
         waiting_directly=_waiting_directly(facts),
+        unhealthy=queue.stuck - _stuck_directly(facts, settings, now=now),
         expiries=[(one.cluster, one.what, one.at) for one in facts.expiries],
         gate_is_on=settings.gate("Failover"),
         now=now,
@@ -178,7 +180,7 @@ def _members(facts: Facts, maintained: Collection[str]) -> tuple[MemberStatus, .
         counts = Counter[str]()
         for one in evictions.get(name, ()):
             counts[_group(one)] += one.number
-        moving = sum(one.number for one in tasks.get(name, ()))
+        moving = sum(one.number for one in tasks.get(name, ()) if one.state != NEVER)
         status = _state(cluster, in_maintenance=name in maintained)
         found.append(
             msgspec.structs.replace(
@@ -313,9 +315,19 @@ def _stuck(facts: Facts, settings: Settings, *, now: datetime) -> list[Task]:
     ]
 
 
+def _stuck_directly(facts: Facts, settings: Settings, *, now: datetime) -> int:
+    """Return how many of the stuck copies wait only for a cluster that cannot be reached."""
+    out = _out_of_reach(facts)
+    return sum(one.purge_mode == DIRECTLY and one.cluster in out for one in _stuck(facts, settings, now=now))
+
+
+def _out_of_reach(facts: Facts) -> set[str]:
+    return {cluster.metadata.name for cluster in facts.clusters if not cluster.answers}
+
+
 def _waiting_directly(facts: Facts) -> dict[str, int]:
     """Return the number of Directly evictions by cluster, of clusters that cannot be reached."""
-    out = {cluster.metadata.name for cluster in facts.clusters if not cluster.answers}
+    out = _out_of_reach(facts)
     found = Counter[str]()
     for one in facts.tallies:
         if one.counted == TASKS and one.state == DIRECTLY and one.cluster in out:

@@ -63,7 +63,11 @@ class QueueStatus(Struct, frozen=True):
     moving: Annotated[int, Meta(description="Evicted copies that are kept until their replacement is healthy.")] = 0
     moved: Annotated[int, Meta(description="Copies that have moved away from clusters that are not Ready now.")] = 0
     stuck: Annotated[
-        int, Meta(description="Moving copies whose replacement is not healthy after gracefulEvictionTimeout.")
+        int,
+        Meta(
+            description="Moving copies whose time is over: the replacement is not healthy, or a lost cluster does not "
+            "confirm that they are gone. Copies with suppressDeletion do not count."
+        ),
     ] = 0
     stuck_is_more: Annotated[bool, Meta(description="More copies are stuck than were counted.")] = False
     recovering: Annotated[int, Meta(description="Evictions that wait because their cluster is Ready again.")] = 0

@@ -151,3 +151,19 @@ def test_the_time_of_a_task_decides_whether_it_is_stuck(root: Client) -> None:
     change(made, made.with_spec(graceful_eviction_tasks=(task,)))
 
     assert status(root)["queue"]["stuck"] == 1
+
+
+def test_copies_that_stay_until_a_person_ends_it_are_not_stuck(root: Client) -> None:
+    """Purge mode Never. The metric lifeboat_evictions_stuck leaves them out as well."""
+    tasks = (
+        replace(leaving("member1", "Never"), creation_timestamp=START, suppress_deletion=True),
+        replace(leaving("member3"), creation_timestamp=START),
+    )
+    stored(
+        *(cluster(name) for name in ("member1", "member2", "member3")),
+        binding("web", "member2").with_spec(graceful_eviction_tasks=tasks),
+    )
+
+    queue = status(root)["queue"]
+
+    assert (queue["moving"], queue["stuck"]) == (1, 1)

@@ -138,6 +138,34 @@ def test_a_task_that_outlasts_its_time_is_stuck_and_one_with_a_longer_time_of_it
     assert "2 moving (1 stuck)." in status.sentence
 
 
+def test_a_stuck_copy_that_waits_for_a_lost_cluster_is_not_blamed_on_its_replacement() -> None:
+    """Nothing has been started that could become healthy: the fence is what is missing."""
+    old = NOW - timedelta(seconds=SETTINGS.graceful_eviction_timeout + 1)
+    directly = [Task(name, "member1", "Directly", old, None) for name in ("a", "b")]
+    tallies = [Tally(TASKS, "member1", "Directly", "", 2), Tally(TASKS, "member1", "Gracefully", "", 1)]
+
+    waiting = seen(down("member1"), ready("member2"), oldest_tasks=directly, tallies=tallies)
+    unhealthy = Task("c", "member1", "Gracefully", old, None)
+    both = seen(down("member1"), ready("member2"), oldest_tasks=[*directly, unhealthy], tallies=tallies)
+
+    assert (waiting.queue.stuck, whats(waiting)) == (2, ["DirectlyWaiting"])
+    assert (both.queue.stuck, whats(both)) == (3, ["DirectlyWaiting", "Stuck"])
+    assert both.attention[1].message.startswith("1 moving copy stuck")
+
+
+def test_a_copy_that_stays_on_purpose_does_not_move() -> None:
+    """Purge mode Never: the old copy stays until a person says otherwise, perhaps for months."""
+    tallies = [
+        evictions("member1", "Evicted", 3),
+        Tally(TASKS, "member1", "Never", "", 2),
+        Tally(TASKS, "member1", "Gracefully", "", 1),
+    ]
+
+    status = seen(down("member1"), ready("member2"), tallies=tallies)
+
+    assert (status.queue.moving, status.queue.moved) == (1, 2)
+
+
 def test_the_queue_ends_when_the_rate_allows_it_and_not_before_its_last_item_is_due() -> None:
     tallies = [evictions("member1", "Queued", 60)]
 
