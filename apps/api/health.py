@@ -56,13 +56,21 @@ _WAITS = """
     )) FROM unnest(%s::text[]) AS w(name)"""
 
 
+LATE: Final = "late"  # the process runs, and what is due for it waits for too long
+UNKNOWN: Final = "unknown"  # the check itself could not be made
+
+
 class Line(NamedTuple):
-    """The result of one check. `problem` "": the check passed. `needed`: if it fails, this process is not ready."""
+    """The result of one check. `problem` "": the check passed. `needed`: if it fails, this process is not ready.
+
+    `why`: LATE or UNKNOWN if a check that failed does not mean that something does not run.
+    """
 
     name: str
     problem: str
     note: str = ""
     needed: bool = False
+    why: str = ""
 
     def __str__(self) -> str:
         if self.problem:
@@ -122,16 +130,17 @@ class Health:
         own, problem = self._connected()
         yield Line("database", problem, needed=True)
         missing = "not checked: the database does not answer"
-        yield Line("migrations", _problem(migrations, own) if own else missing, needed=True)
-        yield Line("writes", self._writes(own) if own else missing)
+        why = "" if own else UNKNOWN
+        yield Line("migrations", _problem(migrations, own) if own else missing, needed=True, why=why)
+        yield Line("writes", self._writes(own) if own else missing, why=why)
         yield Line("redis", broker())
         if own is None:
-            yield from (Line(name, missing) for name in ("workers", "members", "beat", "restore"))
+            yield from (Line(name, missing, why=UNKNOWN) for name in ("workers", "members", "beat", "restore"))
             return
         try:
             yield from groups(own)
         except psycopg.Error as error:
-            yield from (Line(name, cause(error)) for name in ("workers", "members", "beat"))
+            yield from (Line(name, cause(error), why=UNKNOWN) for name in ("workers", "members", "beat"))
         yield Line("restore", _problem(restore, own))
 
     def _connected(self) -> tuple[psycopg.Connection[Any] | None, str]:
@@ -291,7 +300,7 @@ def _line(title: str, group: str, ended: Ended | None, waits: dict[str, float], 
         return Line(title, f"not held, last held {ended.ago:.0f} s ago, {waiting}: is a {process} running?")
     held = "held now" if ended.ago <= 0 else f"held {ended.ago:.0f} s ago"
     if oldest > LATE_SECONDS:
-        return Line(title, f"{held}, but {waiting}: it does not keep up, or fails; see its log")
+        return Line(title, f"{held}, but {waiting}: it does not keep up, or fails; see its log", why=LATE)
     return Line(title, "", f"{held}, {waiting}")
 
 

@@ -7,7 +7,7 @@
   });
   const zoneWithMinute = new Intl.DateTimeFormat([], { timeZoneName: "short", hour: "2-digit", minute: "2-digit" });
   const zones = { time: zone, date: zoneWithDate, minute: zoneWithMinute };
-  const READY = "curl http://127.0.0.1:8080/readyz?verbose"; // as the server names it in away.html
+  const READY = "/readyz?verbose"; // as in away.html
   const isUtc = new Date().getTimezoneOffset() === 0;
 
   function inWords(seconds) { // as controlplane.apimachinery.times.in_words
@@ -103,7 +103,7 @@
     notice.setAttribute("role", "alert");
     const at = new Date().toISOString().slice(11, 19);
     notice.append(`✕ ${why} since about ${at} UTC. This page shows nothing newer. Check it with `);
-    notice.append(Object.assign(document.createElement("code"), { textContent: READY }), ".");
+    notice.append(Object.assign(document.createElement("a"), { href: READY, textContent: READY }), ".");
     document.getElementById("main").prepend(notice);
   }
   function renewAll() {
