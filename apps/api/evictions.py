@@ -122,7 +122,7 @@ def _effects(verb: str, row: Eviction) -> list[str]:
     refuge = None
     if verb == operator_orders.EXPEDITE:
         refuge = destinations(store(), [row], situation_of(store()), configuration().settings()).get(row.key)
-    text = order_text(verb, row, refuge)
+    text = order_text(verb, row, refuge, now=store().now())
     return [text] if text else []
 
 

@@ -245,8 +245,8 @@ def skip(run: Run, evictions: Names = None, cluster: OfCluster = "") -> None:
 
 @command(app, panel=PANEL, dangerous=True)
 def expedite(run: Run, evictions: Names = None, cluster: OfCluster = "") -> None:
-    """Evict next, before everything else in the queue, without waiting for the toleration to end."""
-    asks = "Put {count} before all others, so that the copies leave as soon as there is a token?"
+    """Evict first of all that is due. An eviction whose taint is still tolerated waits for that."""
+    asks = "Put {count} before all others, so that the copies leave first once they are due?"
     _order(run, "expedite", evictions, cluster=cluster, asks=asks)
 
 

@@ -36,7 +36,7 @@ MEANINGS: Final = {
     HOLD: "They stay in the queue and are not evicted until they are released.",
     RELEASE: "Removes the Hold. Without a Hold, it removes all other orders of the eviction.",
     SKIP: "Their copies stay on the cluster until the taint goes. They leave the queue.",
-    EXPEDITE: "They are evicted first, before all others. The rate stays as it is.",
+    EXPEDITE: "They are evicted first, before all others that are due. Neither the rate nor their due time changes.",
 }
 
 
@@ -151,8 +151,9 @@ def _lines(rows: Sequence[Eviction], verb: str) -> Iterator[str]:
     refuges: dict[str, Refuge] = {}
     if verb == EXPEDITE:
         refuges = destinations(store(), rows, situation_of(store()), configuration().settings())
+    now = store().now()
     for row in rows:
-        yield order_text(verb, row, refuges.get(row.key)).removeprefix("effects: ")
+        yield order_text(verb, row, refuges.get(row.key), now=now).removeprefix("effects: ")
 
 
 def command(paths: str, verb: str) -> str:

@@ -22,7 +22,7 @@ STEERING: Final = (("featureGates", "Failover"), ("resourceEvictionRate",), ("se
 """Fields of a FailoverConfiguration that decide whether and how fast copies leave failed clusters."""
 
 
-def order_text(verb: str, row: Eviction, refuge: Refuge | None) -> str:
+def order_text(verb: str, row: Eviction, refuge: Refuge | None, *, now: datetime) -> str:
     """Return the warning for the author of an order about an eviction.
 
     `refuge`: where the copy would go. None: not known.
@@ -35,11 +35,14 @@ def order_text(verb: str, row: Eviction, refuge: Refuge | None) -> str:
         return f"effects: the eviction of {name} from cluster {row.cluster} goes on in the order of the queue"
     if verb == operator_orders.SKIP:
         return f"effects: the copy of {name} stays on cluster {row.cluster} while its present taints last"
+    first = f"{name} leaves cluster {row.cluster} before all others"
+    if row.due_at is not None and row.due_at > now:
+        first += f" that are due then, but not before it is due: {row.due_at:%Y-%m-%dT%H:%M:%SZ}"
     if refuge is None:
-        return f"effects: {name} leaves cluster {row.cluster} before all others"
+        return f"effects: {first}"
     if not refuge.found:
         return f"effects: {name} goes first, but stays on cluster {row.cluster} for now: {refuge.why}"
-    return f"effects: {name} leaves cluster {row.cluster} before all others; {refuge.why}"
+    return f"effects: {first}; {refuge.why}"
 
 
 def placement_text(write: Put | Delete) -> str:

@@ -162,6 +162,23 @@ def test_the_dry_run_of_an_order_says_what_becomes_of_each_workload(root: Client
     assert "the copy of default/web-deployment stays on cluster member1 until it is released" in held
 
 
+def test_the_dry_run_of_an_expedite_says_that_a_tolerated_taint_is_waited_for(root: Client) -> None:
+    """Only what is due is evicted. An operator who expedites otherwise waits for a copy that does not leave."""
+    anywhere = objects.binding("web", duplicated(least=1, most=1), on={"member1": 2}, scheduled=False)
+    stored(objects.cluster("member1", ready="False"), objects.cluster("member2"), anywhere)
+    due = store().now() + timedelta(hours=1)
+    later = eviction(anywhere.ref, "member1", due_at=due)
+    saved(later)
+
+    shown = text(root, f"/queue/order?verb={EXPEDITE}&item=default/web-deployment.member1")
+    path = "/apis/failover.lifeboat.io/v1alpha1/namespaces/default/evictions/web-deployment.member1/expedite?dryRun=All"
+    answer = root.post(path, {"reason": "x"}, content_type="application/json")
+
+    assert f"before all others that are due then, but not before it is due: {due:%Y-%m-%d %H:%M:%S} UTC" in shown
+    assert f"but not before it is due: {due:%Y-%m-%dT%H:%M:%SZ}" in answer["Warning"]
+    assert "Neither the rate nor their due time changes." in shown
+
+
 def test_a_form_of_a_browser_needs_the_token_of_its_session(root: Client) -> None:
     in_queue("web")
     browser = Client(enforce_csrf_checks=True)
