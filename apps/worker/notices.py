@@ -18,7 +18,7 @@ from msgspec.structs import fields, replace
 
 from apps.failover import models
 from apps.objects.instruments import NOTICES
-from apps.objects.outbox import MAIL, WEBHOOK
+from apps.objects.outbox import MAIL, WEBHOOK, channels
 from apps.objects.store import DjangoStore
 from apps.worker.channels import NotSent, mail, post
 from apps.worker.clock import monotonic_seconds
@@ -33,7 +33,8 @@ BATCH: Final = 200  # notices in one message
 QUIET_SECONDS: Final = 60.0  # between two messages of a channel that succeeded
 FIRST_RETRY_SECONDS: Final = 5.0
 LONGEST_RETRY_SECONDS: Final = 900.0
-KEEP: Final = timedelta(days=30)  # how long a notice that was sent stays in the table
+KEEP: Final = timedelta(days=30)  # how long a notice that was sent, or whose channel is not set, stays in the table
+NOT_SET: Final = "this channel is not set any more"  # notices wait for it that were stored before
 SENDERS: Final[Mapping[str, Callable[[Sequence[Notice]], None]]] = {WEBHOOK: post, MAIL: mail}
 BY: Final = Actor("notices")
 _NAMES: Final = [field.name for field in fields(Notice)]
@@ -52,18 +53,27 @@ class Sender(LeasedThread):
     def work(self) -> float:
         """Send one message for each channel that has due notices, mark them, and remove old ones.
 
-        A channel that sent within QUIET_SECONDS is left for the next call.
+        A channel that sent within QUIET_SECONDS is left for the next call. Notices for a channel that is not set any
+        more wait until it is set again.
         """
-        now = self.store.now()
+        now, are_set = self.store.now(), channels()
         for channel, send in SENDERS.items():
+            if channel not in are_set:
+                self._postpone(_due(channel), now=now)
+                continue
             last = self._sent_at.get(channel)
             if last is not None and monotonic_seconds() - last < QUIET_SECONDS:
                 continue
             if due := _due(channel):
                 self._send(channel, send, due, now=now)
-        if old := _read(models.Notice.objects.filter(sent_at__lt=now - KEEP)[:BATCH]):
+        if old := [*_read(_sent_before(now - KEEP)), *_read(_useless_before(now - KEEP, are_set))]:
             self.store.apply([(None, Decision(changes=tuple(map(Drop, old))))], by=BY)
         return LOOK_SECONDS
+
+    def _postpone(self, due: Sequence[Notice], *, now: datetime) -> None:
+        if due:
+            later = [replace(one, error=NOT_SET, due_at=now + timedelta(seconds=LONGEST_RETRY_SECONDS)) for one in due]
+            self.store.apply([(None, Decision(changes=tuple(map(Save, later))))], by=BY)
 
     def _send(
         self, channel: str, send: Callable[[Sequence[Notice]], None], due: Sequence[Notice], *, now: datetime
@@ -92,6 +102,16 @@ def _due(channel: str) -> list[Notice]:
     """Return the due notices of a channel, the oldest first."""
     waiting = models.Notice.objects.filter(channel=channel, sent_at=None, due_at__lte=Now())
     return _read(waiting.order_by("due_at", "key")[:BATCH])
+
+
+def _sent_before(moment: datetime) -> QuerySet[Any]:
+    return models.Notice.objects.filter(sent_at__lt=moment)[:BATCH]
+
+
+def _useless_before(moment: datetime, are_set: Sequence[str]) -> QuerySet[Any]:
+    """Return notices that were never sent, for channels that are not set."""
+    waiting = models.Notice.objects.filter(sent_at=None, channel__in=sorted(SENDERS.keys() - set(are_set)))
+    return waiting.filter(at__lt=moment)[:BATCH]
 
 
 def _read(query: QuerySet[Any]) -> list[Notice]:

@@ -180,3 +180,31 @@ def test_the_staff_sees_notices_and_why_one_waits(hook: Hook, root: Client) -> N
 
     assert "127.0.0.1 answered 503" in page
     assert "ClusterDown" in page
+
+
+@pytest.mark.parametrize("off", ["webhook", "e-mail"])
+def test_notices_of_a_channel_that_was_switched_off_do_not_stop_the_other_channel(
+    hook: Hook, inbox: list[Any], settings: Any, off: str
+) -> None:
+    """Its receiver is broken, so an operator removes the variable, while notices for it wait."""
+    lose("member1")
+    make_due()
+    if off == "webhook":
+        settings.NOTIFY_WEBHOOK = ""
+    else:
+        settings.NOTIFY_EMAIL, settings.NOTIFY_SMTP = [], None
+
+    sender().work()
+    lose("member2")
+    make_due()
+    sender().work()
+
+    left = models.Notice.objects.filter(sent_at=None)
+    assert {one.channel for one in left} == {off}
+    assert {one.error for one in left} == {"this channel is not set any more"}
+    assert len(hook.received) + len(inbox) == 2
+    rows = [Notice(**one) for one in left.values(*Notice.__struct_fields__)]
+    old = tuple(Save(replace(one, at=store().now() - timedelta(days=31))) for one in rows)
+    store().apply([(None, Decision(changes=old))], by=Actor("test"))
+    sender().work()
+    assert not models.Notice.objects.filter(sent_at=None).exists()
