@@ -25,6 +25,7 @@ from apps.api.eviction_metrics import EvictionCollector
 from apps.api.permissions import path_attributes
 from apps.api.views import KubernetesView
 from apps.objects import due
+from apps.objects.outbox import channels
 from controlplane.controllers import CONTROLLERS
 
 FRESH_SECONDS = 1.0
@@ -42,6 +43,9 @@ _QUEUE = """
     SELECT state, count(*), coalesce(extract(epoch FROM clock_timestamp() - min(queued_at)), 0)
     FROM failover_eviction WHERE due_at IS NOT NULL GROUP BY state"""
 _CLUSTERS = "SELECT CASE ready WHEN '' THEN 'Unknown' ELSE ready END, count(*) FROM clusters_cluster GROUP BY 1"
+_NOTICES = """
+    SELECT channel, extract(epoch FROM clock_timestamp() - min(at)) FROM failover_notice
+    WHERE sent_at IS NULL GROUP BY channel"""
 _VERSION = """
     SELECT c.version, o.held_since IS NOT NULL FROM objects_counter c LEFT JOIN objects_origin o ON o.id = 1
     WHERE c.id = 1"""
@@ -65,6 +69,7 @@ class Figures(msgspec.Struct, frozen=True):
     clusters: dict[str, int]
     version: int
     held: bool  # nothing is written to members until a person confirms the restored database
+    notices: dict[str, float]  # by channel that is set: how long the oldest notice waits; 0: none waits
 
 
 _lock = Lock()
@@ -90,10 +95,13 @@ def _read() -> Figures:
         queue = {state: (count, float(age)) for state, count, age in cursor.fetchall()}
         cursor.execute(_CLUSTERS)
         clusters = dict(cursor.fetchall())
+        cursor.execute(_NOTICES)
+        waiting = {channel: float(age) for channel, age in cursor.fetchall()}
         cursor.execute(_VERSION)
         row = cursor.fetchone()
     version, held = row or (0, False)
-    return Figures(work, leases, queue, clusters, version, held)
+    notices = {channel: waiting.get(channel, 0.0) for channel in channels()}
+    return Figures(work, leases, queue, clusters, version, held, notices)
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
@@ -137,7 +145,12 @@ class FleetCollector(Collector):
         )
         text = "1 while nothing is written to members after a restore of the database, until an operator confirms it."
         restore = GaugeMetricFamily("lifeboat_restore_held", text, value=float(found.held))
-        return [depth, age, held, queue, oldest, clusters, version, restore]
+        notices = _gauge(
+            "lifeboat_notices_oldest_seconds", "Age in seconds of the oldest notice that was not sent yet.", "channel"
+        )
+        for channel, seconds in found.notices.items():
+            notices.add_metric([channel], seconds)
+        return [depth, age, held, queue, oldest, clusters, version, restore, notices]
 
     def describe(self) -> list[Any]:
         """Return nothing at registration, when the database may not be reachable yet."""

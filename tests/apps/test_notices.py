@@ -13,6 +13,8 @@ from aiosmtpd.handlers import Message
 from django.test import Client
 from msgspec.structs import replace
 
+from apps.api import debug
+from apps.api.debug import FleetCollector
 from apps.failover import models
 from apps.objects.store import store
 from apps.worker.notices import Sender, back_off
@@ -208,3 +210,22 @@ def test_notices_of_a_channel_that_was_switched_off_do_not_stop_the_other_channe
     store().apply([(None, Decision(changes=old))], by=Actor("test"))
     sender().work()
     assert not models.Notice.objects.filter(sent_at=None).exists()
+
+
+def test_the_age_of_the_oldest_notice_is_a_metric_until_it_is_sent(hook: Hook) -> None:
+    """Attempts are a quarter of an hour apart in the end: an alert about their number ends while nothing is sent."""
+    lose("member1")
+
+    (waiting,) = ages()
+    make_due()
+    sender().work()
+
+    assert waiting.labels == {"channel": "webhook"}
+    assert waiting.value > 0
+    assert [one.value for one in ages()] == [0.0]
+
+
+def ages() -> list[Any]:
+    debug._last = None
+    family = next(one for one in FleetCollector().collect() if one.name == "lifeboat_notices_oldest_seconds")
+    return list(family.samples)
