@@ -40,7 +40,7 @@ _LEASES = """
     SELECT name, shard, holder, epoch, extract(epoch FROM until - clock_timestamp()) FROM objects_lease
     ORDER BY name, shard"""
 _QUEUE = """
-    SELECT state, count(*), coalesce(extract(epoch FROM clock_timestamp() - min(queued_at)), 0)
+    SELECT state, count(*), greatest(0, extract(epoch FROM clock_timestamp() - min(greatest(queued_at, due_at))))
     FROM failover_eviction WHERE due_at IS NOT NULL GROUP BY state"""
 _CLUSTERS = "SELECT CASE ready WHEN '' THEN 'Unknown' ELSE ready END, count(*) FROM clusters_cluster GROUP BY 1"
 _NOTICES = """
@@ -131,7 +131,7 @@ class FleetCollector(Collector):
         queue = _gauge("lifeboat_evictions", "Evictions in the queue, by state.", "state")
         oldest = _gauge(
             "lifeboat_evictions_oldest_seconds",
-            "Age in seconds of the oldest eviction in the queue, by state.",
+            "Seconds for which the oldest eviction in the queue has waited since it was due, by state.",
             "state",
         )
         for state, (count, seconds) in found.queue.items():

@@ -11,6 +11,7 @@ from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 from redis import Redis
 
+from apps.api import debug
 from apps.failover.bucket import PREFIX
 from apps.objects.store import store
 from apps.worker import broker
@@ -218,3 +219,18 @@ def test_with_a_bucket_for_each_cluster_there_is_a_queue_for_each(root: Client, 
     samples = scraped(root)[1]
     assert samples["lifeboat_eviction_tokens", (("name", "cluster/member1"),)] == 1
     assert samples["lifeboat_eviction_eta_seconds", ()] == 2
+
+
+def test_an_eviction_whose_taint_is_tolerated_for_an_hour_has_not_waited_yet(root: Client) -> None:
+    """Its age is alarmed on as a queue that does not move. Nothing is late that is not due."""
+    now = store().now()
+    queued = now - timedelta(minutes=50)
+    for name, due, waited in (("late", now + timedelta(minutes=10), 0.0), ("due", now - timedelta(minutes=5), 300.0)):
+        row = eviction(name, "member1", queued_at=queued, due_at=due)
+        store().apply([(None, Decision(changes=(Save(row),)))], by=Actor("test"))
+        debug._last = None
+
+        _, samples = scraped(root)
+
+        oldest = samples["lifeboat_evictions_oldest_seconds", (("state", "Queued"),)]
+        assert waited <= oldest < waited + 60
