@@ -19,7 +19,7 @@ SWITCHED_OFF = (
     "the controller readiness is switched off, so the answers are old: remove -readiness from LIFEBOAT_CONTROLLERS, or "
     "add readiness, and restart"
 )
-WAITING = Obstacle("Waiting", WARNS, "an eviction waits", "see the items in the eviction queue: kubectl get evictions")
+WAITING = Obstacle("Waiting", WARNS, "an eviction waits", "see the eviction queue: kubectl get evictions -A")
 
 
 class AnswerTally(Struct, frozen=True):

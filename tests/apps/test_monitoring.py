@@ -19,12 +19,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from apps.api.debug import FLEET
 from apps.api.request_metrics import KeptMetrics
 from apps.worker.groups import GROUPS, MEMBERS
+from controlplane.kinds import KINDS
 from tests.processes import PROJECT
 
 MONITORING = PROJECT / "docker" / "monitoring"
 RULES = [rule for group in yaml.safe_load((MONITORING / "rules.yaml").read_text())["groups"] for rule in group["rules"]]
 PANELS = json.loads((MONITORING / "grafana" / "dashboards" / "lifeboat.json").read_text())["panels"]
 OF_PROMETHEUS = {"up"}
+NAMESPACED = {
+    name for kind in KINDS for name in (kind.resource.plural, kind.resource.singular) if kind.resource.namespaced
+}
 ENDINGS = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
 
 
@@ -116,6 +120,15 @@ def test_a_runbook_names_only_metrics_that_are_served() -> None:
     for page in (PROJECT / "docs" / "runbooks").glob("*.md"):
         for name in re.findall(r"`(lifeboat_[a-z_]+)", page.read_text()):
             assert f"`{name}" in (PROJECT / "docs" / "operating.md").read_text(), (page.name, name)
+
+
+def test_a_command_of_a_runbook_looks_into_all_namespaces() -> None:
+    """Otherwise kubectl looks into `default` only: "No resources found", while thousands of evictions are held."""
+    for page in (PROJECT / "docs" / "runbooks").glob("*.md"):
+        for line in re.findall(r"`(kubectl [^`]+)`", page.read_text()):
+            kind = line.split()[2]
+            if kind in NAMESPACED:
+                assert re.search(r" (-A\b|-n \S)", line), (page.name, line)
 
 
 def test_every_alert_is_tested_to_fire() -> None:
