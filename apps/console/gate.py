@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import orjson
 from rest_framework.request import Request
 
 from apps.api.authorization import Attributes
 from apps.console.dry_run import of_write
 from apps.console.guard import Act, ActPage
-from apps.failover.steering import GATE, gate_of, set_gate
+from apps.failover.steering import GATE, apply_line, gate_of, set_gate
 from apps.objects.configuration import REF
 from controlplane.apimachinery.errors import NotFound
 from controlplane.kind import KINDS
@@ -19,9 +18,10 @@ from controlplane.kinds import FAILOVER_CONFIGURATION
 RESOURCE: Final = KINDS[FAILOVER_CONFIGURATION].resource
 EXPLANATIONS: Final = {
     "on": "Copies on failed clusters are evicted from now on, at the eviction rate. Look first at what the queue has.",
-    "off": "Failures are still detected, and clusters still get taints, but no copy is evicted because of them. "
-    "Moves that are under way finish. Drains, failbacks and application failovers go on. To hold evictions for a "
-    "while, use Pause instead: it says who paused, and why.",
+    "off": "Failures are still detected, and lost clusters take no new copies, but no copy is evicted because of a "
+    "taint: evictions that wait are dropped, and policies withdraw their taints. Moves that are under way finish. "
+    "Drains, failbacks and application failovers go on. To hold evictions for a while, use Pause instead: it says who "
+    "paused, and why.",
 }
 
 
@@ -38,8 +38,6 @@ class GatePage(ActPage):
         if value not in EXPLANATIONS:
             raise NotFound(f"the gate {GATE} is switched {' or '.join(EXPLANATIONS)}, not {value!r}")
         on = value == "on"
-        document = {"apiVersion": RESOURCE.api_version, "kind": RESOURCE.kind, "metadata": {"name": REF.name}}
-        applied = orjson.dumps({**document, "spec": gate_of(on=on)}).decode()
 
         def apply(reason: str) -> str:
             set_gate(self.writer(request, reason, act="FeatureGate"), on=on)
@@ -50,6 +48,6 @@ class GatePage(ActPage):
             "failover",
             effects=lambda: of_write(lambda writer: set_gate(writer, on=on)),
             apply=apply,
-            kubectl=f"kubectl apply --server-side --force-conflicts -f - <<< '{applied}'",  # it may not exist yet
+            kubectl=apply_line(gate_of(on=on), part="gate"),
             explanation=EXPLANATIONS[value],
         )

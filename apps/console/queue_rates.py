@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-import orjson
 from django import forms
 from rest_framework.request import Request
 
@@ -14,7 +13,7 @@ from apps.api.eviction_metrics import pace_of
 from apps.console.guard import Act, ActPage, Effects
 from apps.failover.queue import read_tier
 from apps.failover.queue_page import QueueCounts, read_counts, read_page
-from apps.failover.steering import rates_of, set_rates
+from apps.failover.steering import apply_line, rates_of, set_rates
 from apps.objects.configuration import REF, configuration
 from apps.objects.store import store
 from controlplane.apimachinery.times import in_words
@@ -78,8 +77,6 @@ class RatesPage(ActPage):
 
     def act(self, request: Request, values: dict[str, Any]) -> Act:
         rate, secondary = values["rate"], values["secondary"]
-        document = {"apiVersion": RESOURCE.api_version, "kind": RESOURCE.kind, "metadata": {"name": REF.name}}
-        applied = orjson.dumps({**document, "spec": rates_of(rate, secondary)}).decode()
 
         def apply(reason: str) -> str:
             set_rates(self.writer(request, reason, act="EvictionRates"), rate=rate, secondary=secondary)
@@ -90,7 +87,7 @@ class RatesPage(ActPage):
             "rates",
             effects=lambda: effects(rate, secondary),
             apply=apply,
-            kubectl=f"kubectl apply --server-side --force-conflicts -f - <<< '{applied}'",  # it may not exist yet
+            kubectl=apply_line(rates_of(rate, secondary), part="rates"),
             explanation="Both rates are set in one step. Running evictions are not stopped.",
             is_destructive=False,
         )

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import orjson
+
 from apps.objects.configuration import REF
 from apps.objects.writer import Change, Writer, Written, document_of
 from controlplane.apimachinery.errors import AlreadyExists
@@ -43,6 +45,18 @@ def set_gate(writer: Writer, *, on: bool) -> Written:
     Raises Conflict if other writes keep changing the object.
     """
     return _set(writer, lambda spec: {**spec, "featureGates": {**spec.get("featureGates", {}), GATE: on}})
+
+
+def apply_line(spec: Spec, *, part: str) -> str:
+    """Return the command that sets a part of the spec and leaves the others as they are. The object may not exist yet.
+
+    Each part has a field manager of its own, because kubectl apply removes what its manager has set before and does not
+    set now: with one manager, the line of the rates would reset the gate.
+    """
+    resource = KINDS[FAILOVER_CONFIGURATION].resource
+    head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": REF.name}}
+    body = orjson.dumps({**head, "spec": spec}).decode()
+    return f"kubectl apply --server-side --force-conflicts --field-manager=lifeboat-{part} -f - <<< '{body}'"
 
 
 def _set(writer: Writer, change: Callable[[Spec], Spec]) -> Written:

@@ -12,7 +12,8 @@ from controlplane.kinds.fleet_status import BAD, WARN, Attention, MemberStatus, 
 from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, NO_REFUGE, ON_HOLD, STATE_MISSING, UNSTEADY
 
 EXPIRES_WITHIN: Final = timedelta(days=14)  # credentials that expire sooner need an operator
-# Applied and not edited, because the object does not exist before it is written first.
+# Applied and not edited, because the object does not exist before it is written first. With a field manager of its own,
+# so that nothing else that was applied is removed.
 _GATE_ON: Final = (
     '{"apiVersion": "failover.lifeboat.io/v1alpha1", "kind": "FailoverConfiguration", '
     '"metadata": {"name": "default"}, "spec": {"featureGates": {"Failover": true}}}'
@@ -82,7 +83,7 @@ def _of_fleet(queue: QueueStatus, pauses: Sequence[Pause], *, gate_is_on: bool) 
         yield Attention(
             *("GateOff", WARN, "The feature gate Failover is off: no cluster failure evicts anything."),
             "switch the feature gate Failover on in FailoverConfiguration/default",
-            f"kubectl apply --server-side --force-conflicts -f - <<< '{_GATE_ON}'",
+            f"kubectl apply --server-side --force-conflicts --field-manager=lifeboat-gate -f - <<< '{_GATE_ON}'",
         )
     for pause in pauses:
         yield Attention(

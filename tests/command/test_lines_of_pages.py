@@ -13,8 +13,10 @@ import pytest
 
 from tests.api.server import Client, Server
 from tests.command.test_acts import HOLDS
+from tests.processes import PROJECT
 
 BASH = "/bin/bash"
+DOCS = PROJECT / "docs"
 
 
 def line_of(api: Client, method: str, path: str, body: Any = None) -> str:
@@ -45,6 +47,37 @@ def test_the_line_that_switches_failover_on_needs_no_object(api: Client, server:
         assert api.get(configuration).document["spec"]["featureGates"] == {"Failover": True}
     finally:
         api.delete(configuration)
+
+
+def shown_line(api: Client, path: str) -> str:
+    """Return the kubectl line at the foot of a page of the console."""
+    page = api.ask("GET", path, None, accept="text/html")
+    found = re.search(r'<code id="kubectl">(.*?)</code>', page.body.decode())
+    assert found is not None, page.body
+    return unescape(found[1])
+
+
+@pytest.mark.kubectl
+def test_the_lines_of_rates_and_gate_change_nothing_else(api: Client, server: Server, kubectl: Path) -> None:
+    """kubectl apply removes what its field manager has set before and does not set now. An operator who pasted the line
+    of the gate, and then that of the rates, had switched failover off again: all queued evictions were dropped."""
+    path = "/apis/failover.lifeboat.io/v1alpha1/failoverconfigurations/default"
+    api.delete(path)
+    lines = [shown_line(api, f"/queue/{page}") for page in ("gate/on", "rates?rate=2&secondary=0.5", "gate/off")]
+    rates = {"resourceEvictionRate": 2, "secondaryResourceEvictionRate": 0.5}
+    try:
+        for line, gate in zip(lines, (True, True, False), strict=True):
+            pasted(line, server, kubectl)
+            spec = api.get(path).document["spec"]
+            assert spec["featureGates"] == {"Failover": gate}, line
+        assert spec == {**rates, "featureGates": {"Failover": False}}
+        api.patch(path, {"spec": {"featureGates": {"Failover": True}}})
+        stop = re.search(r"kubectl apply .*failover-off\.yaml$", (DOCS / "failover.md").read_text(), re.MULTILINE)
+        assert stop is not None
+        pasted(f"cd {DOCS.parent} && {stop[0]}", server, kubectl)
+        assert api.get(path).document["spec"] == {**rates, "featureGates": {"Failover": False}}
+    finally:
+        api.delete(path)
 
 
 @pytest.mark.kubectl
