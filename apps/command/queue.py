@@ -19,7 +19,7 @@ from apps.command.run import Run
 app = typer.Typer()
 PANEL: Final = "Evictions"
 PAUSE: Final = "pause"
-"""The name of the EvictionHold that `pause` creates for the whole fleet."""
+"""The name of the EvictionHold that `pause` creates for the whole fleet. Names of others begin with it."""
 
 _COLUMNS: Final = ("Position", "Namespace", "Eviction", "State", "Reason", "Due", "ETA")
 _WIDE: Final = ("Kind", "Queued", "Message")
@@ -255,7 +255,9 @@ def pause(
     run: Run,
     last: Annotated[str, typer.Option("--for", help="When it ends: after 30m, 2h, 1d. Default: at `resume`.")] = "",
     cluster: Annotated[list[str] | None, typer.Option("--cluster", help="Only evictions from it. Repeatable.")] = None,
-    name: Annotated[str, typer.Option(help="Name of the EvictionHold. Pauses with other names apply as well.")] = PAUSE,
+    name: Annotated[
+        str, typer.Option(help="Name of the EvictionHold. Default: pause, with the clusters and the namespace of -n.")
+    ] = "",
 ) -> None:
     """Stop all evictions by taints at once. Detection and everything else continue. -n: only those of a namespace."""
     run.require_reason()
@@ -264,15 +266,49 @@ def pause(
         spec["namespaces"] = [run.chosen_namespace]
     if last:
         spec["expiresAt"] = durations.later(durations.seconds(last, option="--for"), now=run.now)
+    name = name or "-".join([PAUSE, *spec["clusters"], *spec.get("namespaces", ())])
     head = {"apiVersion": "failover.lifeboat.io/v1alpha1", "kind": "EvictionHold", "metadata": {"name": name}}
     path = paths.failover("evictionholds", name)
+    _refuse_replacement(run, path, spec)
     run.api.apply(path, {**head, "spec": {**spec, "reason": run.reason_or_blank}}, dry_run=True)
     run.confirm("")  # it is urgent, and moves nothing
     made = run.api.apply(path, {**head, "spec": {**spec, "reason": run.reason}})
-    scope = f"from {', '.join(cluster)}" if cluster else "in the fleet"
-    within = f" of namespace {run.chosen_namespace}" if run.chosen_namespace else ""
     until = f"until {spec['expiresAt']}" if last else f"until `lifeboat resume{'' if name == PAUSE else f' {name}'}`"
-    run.done(f"paused: no eviction {scope}{within} {until}", made, watch="lifeboat queue -w")
+    run.done(f"paused: no eviction {_scope(spec)} {until}", made, watch="lifeboat queue -w")
+
+
+def _scope(spec: Document) -> str:
+    """Return what a pause holds: "in the fleet", "from member1 of namespace shop"."""
+    clusters, namespaces = spec.get("clusters") or (), spec.get("namespaces") or ()
+    parts = [f"from {', '.join(clusters)}"] if clusters else []
+    parts += [f"of namespace {', '.join(namespaces)}"] if namespaces else []
+    parts += ["that its selector selects"] if spec.get("selector") else []
+    return " ".join(parts) or "in the fleet"
+
+
+def _refuse_replacement(run: Run, path: str, spec: Document) -> None:
+    """Raise CommandError if there is a pause of this name that holds something else, or is of another user.
+
+    To write it again would end what it holds, and forget who stopped it and why.
+    """
+    try:
+        there: Document = run.api.get(path)
+    except Refused as error:
+        if error.http not in (404, FORBIDDEN):  # who may pause but not read must not be kept from it
+            raise
+        return
+    held = there["spec"]
+    ends = durations.moment(held.get("expiresAt") or "")
+    is_over = ends is not None and ends <= run.now
+    if is_over or (held.get("who"), _scope(held)) == (spec["who"], _scope(spec)):
+        return
+    name = there["metadata"]["name"]
+    until = f" until {held['expiresAt']}" if ends is not None else ""
+    raise CommandError(
+        f"{name} pauses evictions {_scope(held)}{until}, by {held.get('who') or 'a user'}: {held['reason']}",
+        code=exit_codes.REFUSED,
+        advice=f"it stays as it is; for a pause beside it choose another --name, or end it: lifeboat resume {name}",
+    )
 
 
 def _user(run: Run) -> str:

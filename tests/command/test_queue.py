@@ -153,10 +153,48 @@ def test_a_pause_holds_with_author_and_end_and_resume_ends_it(lifeboat: Lifeboat
 
     assert (refused.exit_code, "--reason is missing" in refused.stderr) == (2, True)
     assert paused.exit_code == 0, paused.stderr
-    assert paused.stdout.startswith(f"paused: no eviction in the fleet of namespace {namespace} until 20")
+    assert paused.stdout.startswith(f"paused: no eviction of namespace {namespace} until 20")
     assert (hold["who"], hold["reason"], hold["namespaces"]) == ("admin", "storm", [namespace])
     assert (asked.exit_code, "admin: storm" in asked.stderr) == (7, True)
     assert resumed.exit_code == 0, resumed.stderr
     assert (api.get(where).status, again.exit_code) == (404, 0), again.stderr
     assert again.stdout == f"there is no pause {namespace}, and no other: nothing to resume\n"
     assert (wrong.exit_code, f"other pauses: {namespace}-b" in wrong.stderr) == (4, True), wrong.stderr
+
+
+def test_a_pause_of_a_part_leaves_the_pause_of_the_fleet_as_it_is(
+    lifeboat: Lifeboat, api: Client, namespace: str
+) -> None:
+    """Two people at once: the second would have ended the pause of the fleet, and evictions would have gone on."""
+    holds = "/apis/failover.lifeboat.io/v1alpha1/evictionholds"
+
+    fleet = lifeboat("pause", "--reason", "three clusters down")
+    part = lifeboat("pause", "-n", namespace, "--cluster", "member2", "--reason", "disk work")
+    longer = lifeboat("pause", "--reason", "three clusters down, two looked at", "--for", "3h")
+    other = lifeboat("pause", "-n", namespace, "--name", "pause", "--reason", "mine")
+    specs = {one["metadata"]["name"]: one["spec"] for one in api.get(holds).document["items"]}
+    resumed = [lifeboat("resume", f"pause-member2-{namespace}", "-y"), lifeboat("resume", "-y")]
+
+    assert (fleet.exit_code, part.exit_code, longer.exit_code) == (0, 0, 0), part.stderr
+    assert f"no eviction from member2 of namespace {namespace} until `lifeboat resume pause-member2-" in part.stdout
+    assert specs["pause"]["reason"] == "three clusters down, two looked at"
+    assert "namespaces" not in specs["pause"]
+    assert specs[f"pause-member2-{namespace}"]["namespaces"] == [namespace]
+    assert other.exit_code == 3
+    assert "pause pauses evictions in the fleet until 20" in other.stderr
+    assert "choose another --name" in other.stderr
+    assert [one.exit_code for one in resumed] == [0, 0], resumed[0].stderr
+
+
+def test_a_pause_of_another_user_is_not_taken_over(lifeboat: Lifeboat, api: Client) -> None:
+    path = "/apis/failover.lifeboat.io/v1alpha1/evictionholds"
+    spec = {"reason": "I look at it", "who": "ann"}
+    assert api.post(path, {"metadata": {"name": "pause"}, "spec": spec}).status == 201
+
+    refused = lifeboat("pause", "--for", "5m", "--reason", "a short look")
+    hold = api.get(f"{path}/pause").document["spec"]
+    resumed = lifeboat("resume", "-y")
+
+    assert (refused.exit_code, "in the fleet, by ann: I look at it" in refused.stderr) == (3, True)
+    assert (hold["who"], hold.get("expiresAt")) == ("ann", None)
+    assert resumed.exit_code == 0, resumed.stderr
