@@ -195,11 +195,8 @@ def _pauses(run: Run) -> Iterator[Check]:
 
 
 def _queue(run: Run) -> Iterator[Check]:
-    held: dict[str, int] = {}
-    for plural in ("evictions", "clusterevictions"):
-        for one in run.api.items(paths.failover(plural), fieldSelector="status.state=Held")["items"]:
-            reason = one["status"].get("reason", "")
-            held[reason] = held.get(reason, 0) + 1
+    queue = run.api.get(paths.failover("fleetstatuses", "fleet"))["status"].get("queue") or {}
+    held = {one["reason"]: one["evictions"] for one in queue.get("heldBy") or ()}
     said = ", ".join(f"{reason} {count}" for reason, count in sorted(held.items()))
     yield Check("queue", said and f"evictions are held: {said}", "lifeboat queue -o wide" if said else "", blocks=False)
 

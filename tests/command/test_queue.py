@@ -198,3 +198,36 @@ def test_a_pause_of_another_user_is_not_taken_over(lifeboat: Lifeboat, api: Clie
     assert (refused.exit_code, "in the fleet, by ann: I look at it" in refused.stderr) == (3, True)
     assert (hold["who"], hold.get("expiresAt")) == ("ann", None)
     assert resumed.exit_code == 0, resumed.stderr
+
+
+def test_a_long_queue_is_a_sentence_and_its_first_evictions(
+    lifeboat: Lifeboat, server: Server, api: Client, namespace: str
+) -> None:
+    """10,000 evictions took 12 s and as many lines, every two seconds with -w, and the sentence was out of sight."""
+    queue(server, namespace, "web")
+    (columns,) = server.sql(
+        "SELECT string_agg(column_name, ', ') FROM information_schema.columns "
+        "WHERE table_name = 'failover_eviction' AND column_name NOT IN ('key', 'binding', 'state', 'reason')"
+    )
+    for number, state, reason in ((160, "Queued", ""), (7, "Held", "NoRefuge")):
+        server.sql(
+            f"WITH made AS (INSERT INTO failover_eviction (key, binding, state, reason, {columns[0]}) "
+            f"SELECT replace(key, '/web|', '/{state.lower()}' || n || '|'), binding || n, '{state}', '{reason}', "
+            f"{columns[0]} FROM failover_eviction, generate_series(1, {number}) n "
+            f"WHERE binding = 'work.karmada.io/ResourceBinding:{namespace}/web' RETURNING 1) SELECT count(*) FROM made"
+        )
+
+    short, whole = (lifeboat("queue", *more).stdout.splitlines() for more in ((), ("-o", "wide")))
+    part = lifeboat("queue", "-n", namespace).stdout.splitlines()
+    checked = lifeboat("doctor").stdout
+    server.sql(f"DELETE FROM failover_eviction WHERE binding LIKE '%:{namespace}/%'")
+
+    numbers = short[0].partition(";")[0]
+    assert numbers == whole[0].partition(";")[0]
+    assert "NoRefuge" in numbers
+    listed, everything = (sum(".member" in line for line in lines) for lines in (short, whole))
+    assert listed == 100
+    assert short[-1] == f"… and {everything - listed} more (-o wide, -n, --cluster, or the page /queue)"
+    assert part[0].startswith("161 queued, 7 held (NoRefuge 7); ")
+    assert len(part) == 170
+    assert "evictions are held: " in checked
