@@ -21,7 +21,7 @@ from apps.objects.store import DjangoStore
 from controlplane.apimachinery.times import later
 from controlplane.eviction.rate import FLEET_BUCKET, bucket_of, capacity
 from controlplane.insight.forecast import STOPPED, Forecast
-from controlplane.insight.situation import STAYS
+from controlplane.insight.situation import STAYS, group
 from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.rows import ENDED, HELD, NO_REFUGE, QUEUED, STATE_MISSING, Eviction
 from controlplane.settings import EvictionSettings
@@ -41,7 +41,8 @@ _CHOSEN: Final = f"""(of_cluster = '' OR cluster = of_cluster) AND (of_reason = 
     AND (of_kind = '' OR starts_with(binding, of_kind || ':'))
     AND (of_namespace = '' OR starts_with(binding, '{RESOURCE_BINDING}:' || of_namespace || '/'))
     AND CASE of_state WHEN '{EVERYTHING}' THEN true WHEN '{WAITING}' THEN state NOT IN ({_ENDED})
-        ELSE state = of_state END"""
+        WHEN state THEN state <> '{QUEUED}' OR reason = '' WHEN '{HELD}' THEN state = '{QUEUED}' AND reason <> ''
+        ELSE false END"""
 # `d`: seconds from now until an item is due. `i`: its number in its bucket. The tokens of a bucket allow the i-th
 # eviction at (i - tokens) / rate. If nothing is due before the item j, the bucket is full when j is due. So the i-th
 # eviction takes place no sooner than d(j) + (i - j + 1 - capacity) / rate. The estimate is the latest of these times.
@@ -89,7 +90,8 @@ _KEYS_QUERY: Final = f"""
 
 class QueueChoice(NamedTuple):
     """Which items a page lists; "": all. `state`: a state of an Eviction, WAITING for those that have not ended, or
-    EVERYTHING. `kind`: of their bindings."""
+    EVERYTHING; one that is held and checked again is HELD, as everywhere (`situation.group`). `kind`: of their
+    bindings."""
 
     cluster: str = ""
     namespace: str = ""
@@ -183,8 +185,8 @@ def read_counts() -> QueueCounts:
     for one in tallies.evictions():
         if one.state == STAYS:
             continue
-        states[one.state] += one.number
-        if one.state == HELD:
+        states[group(one)] += one.number
+        if group(one) == HELD:
             held[one.reason] += one.number
         if one.state not in ENDED:
             clusters[one.cluster] += one.number

@@ -179,7 +179,7 @@ def _members(facts: Facts, maintained: Collection[str]) -> tuple[MemberStatus, .
         name = cluster.metadata.name
         counts = Counter[str]()
         for one in evictions.get(name, ()):
-            counts[_group(one)] += one.number
+            counts[group(one)] += one.number
         moving = sum(one.number for one in tasks.get(name, ()) if one.state != NEVER)
         status = _state(cluster, in_maintenance=name in maintained)
         found.append(
@@ -238,7 +238,7 @@ def _by_cluster(tallies: Iterable[Tally], counted: str) -> Mapping[str, list[Tal
     return found
 
 
-def _group(one: Tally) -> str:
+def group(one: Tally) -> str:
     """Return the state under which an eviction counts. An eviction that is held and checked again counts as held."""
     return HELD if one.state == QUEUED and one.reason in (NO_REFUGE, STATE_MISSING) else one.state
 
@@ -259,8 +259,8 @@ def _queue(
     evictions = [one for one in facts.tallies if one.counted == EVICTIONS]
     counts, held_by = Counter[str](), Counter[str]()
     for one in evictions:
-        counts[_group(one)] += one.number
-        if _group(one) == HELD:
+        counts[group(one)] += one.number
+        if group(one) == HELD:
             held_by[one.reason] += one.number
     stuck = _stuck(facts, settings, now=now)
     gate = settings.gate("Failover")
@@ -296,7 +296,7 @@ def _ends_at(facts: Facts, rate: float, settings: Settings, *, now: datetime) ->
     """Return when the last queued eviction takes place, at the earliest. None: nothing is queued, or evicted."""
     waiting = Counter[str]()
     for one in facts.tallies:
-        if one.counted == EVICTIONS and _group(one) == QUEUED:
+        if one.counted == EVICTIONS and group(one) == QUEUED:
             waiting["" if settings.eviction.bucket_scope == "Fleet" else one.cluster] += one.number
     if not waiting or rate <= 0:
         return None

@@ -354,3 +354,22 @@ def test_a_queue_that_ends_on_another_day_says_on_which(root: Client) -> None:
     assert len(re.findall(rf"{day} [\d:]+ UTC", row)) == 2  # due, and the estimate
     assert re.search(rf"{day} [\d:]+ UTC last eviction", situation)
     assert f"at {day}" not in shown  # the time of the page itself is of today
+
+
+def test_an_eviction_that_is_held_and_checked_again_is_held_on_every_page(root: Client) -> None:
+    """After a change of capacity all held evictions are checked again, at the eviction rate: that may take an hour."""
+    judged = (Judgement("gone", "NoExecute", START, START),)
+    again = {"judged": judged, "reason": "NoRefuge", "message": "no cluster has room"}
+    saved(*(eviction(f"again{number}", "member1", **again) for number in range(3)))
+    saved(eviction("fresh", "member1", judged=judged))
+    stored(objects.cluster("member2"), objects.cluster("member3"))
+
+    situation, shown, held = text(root, "/"), text(root, "/queue"), text(root, "/queue?state=Held")
+
+    assert "1 queued 3 held" in situation
+    assert "1 queued 0 recovering 3 held" in shown
+    assert "1 to 3 of 3" in held  # where the button "Held evictions" of Situation leads
+    assert held.count("NoRefuge: no cluster has room") == 3
+    assert "! Held" in held
+    assert "fresh" not in held
+    assert "1 to 1 of 1" in text(root, "/queue?state=Queued")
