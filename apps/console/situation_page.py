@@ -23,6 +23,7 @@ from controlplane.kinds.configuration import NAME as CONFIGURATION
 from controlplane.kinds.drill import DRILL
 from controlplane.kinds.fleet_status import NAME, RESOURCE, Attention, FleetStatusStatus, MemberStatus, QueueStatus
 
+NEEDS = 20  # things to do that are listed, the worst first
 TILES = 40  # a larger fleet is a strip for each region and provider
 
 
@@ -52,6 +53,7 @@ class SituationPart:
         down = troubles(HEALTH.report())
         changes = latest_changes()
         steps = first_steps(status)
+        needs = [one for one in status.attention if one.what != "Paused"]
         simulated = development.members() if self.rights.change_clusters else {}
         shown = {
             "status": status,
@@ -59,7 +61,8 @@ class SituationPart:
             "queue": status.queue,
             "sections": sections(status.queue),
             "active": is_active(status.queue),
-            "needs": [(one, remedy_link(one, self.rights)) for one in status.attention if one.what != "Paused"],
+            "needs": [(one, remedy_link(one, self.rights)) for one in needs[:NEEDS]],
+            "all_needs": len(needs),
             "tiles": status.members if len(status.members) <= TILES else [],
             "strips": strips(status) if len(status.members) > TILES else [],
             "worst": [one for one in status.members if one.severity == "Bad"][:12]

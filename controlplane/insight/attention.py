@@ -39,7 +39,8 @@ def needs(
     gate_is_on: bool,
     now: datetime,
 ) -> tuple[Attention, ...]:
-    """Return what needs an operator, the worst first.
+    """Return what needs an operator, the worst first. What concerns the whole fleet comes before single clusters, of
+    which there may be hundreds.
 
     `waiting_directly`: the number of Directly evictions by cluster that cannot be reached. `unhealthy`: the number of
     stuck copies whose replacement does not become healthy. `expiries`: cluster, "token" or "certificate", and when it
@@ -47,8 +48,8 @@ def needs(
     """
     found = [
         *_of_fleet(queue, pauses, gate_is_on=gate_is_on),
-        *_of_members(members, waiting_directly),
         *_of_queue(queue, unhealthy, paused=bool(pauses)),
+        *_of_members(members, waiting_directly),
         *_of_credentials(expiries, now=now),
     ]
     return tuple(sorted(found, key=lambda one: one.severity != BAD))

@@ -115,6 +115,15 @@ def test_situation_shows_the_sentence_what_needs_the_reader_and_the_newest_event
     assert "probes fail" in text
 
 
+def test_what_needs_the_reader_is_a_short_list_in_a_large_fleet(root: Client) -> None:
+    stored(*(cluster(f"member{number:02}").with_status(conditions=()) for number in range(30)))
+
+    text = page(root, "/")
+
+    assert text.count("was never Ready") == 19  # and GateOff
+    assert "The first 20 of 31. All of them:" in text
+
+
 def test_only_those_who_may_pause_are_offered_it(root: Client, clerk: Client) -> None:
     stored(cluster("member1"))
 

@@ -149,8 +149,8 @@ def test_a_stuck_copy_that_waits_for_a_lost_cluster_is_not_blamed_on_its_replace
     both = seen(down("member1"), ready("member2"), oldest_tasks=[*directly, unhealthy], tallies=tallies)
 
     assert (waiting.queue.stuck, whats(waiting)) == (2, ["DirectlyWaiting"])
-    assert (both.queue.stuck, whats(both)) == (3, ["DirectlyWaiting", "Stuck"])
-    assert both.attention[1].message.startswith("1 moving copy stuck")
+    assert (both.queue.stuck, whats(both)) == (3, ["Stuck", "DirectlyWaiting"])
+    assert both.attention[0].message.startswith("1 moving copy stuck")
 
 
 def test_a_copy_that_stays_on_purpose_does_not_move() -> None:
@@ -227,6 +227,18 @@ def test_old_copies_that_may_still_run_ask_for_a_fence() -> None:
     (one,) = status.attention
     assert (one.what, one.cluster) == ("DirectlyWaiting", "member1")
     assert one.message.startswith("3 new copies wait for old copies on member1")
+
+
+def test_what_concerns_the_fleet_is_not_below_hundreds_of_clusters() -> None:
+    """A proxy in front of all clusters has another certificate: each of them refuses access."""
+    names = [f"member{number:03}" for number in range(300)]
+    lost = Condition("AccessLost", "True", "Refused", "x509", last_transition_time=START)
+    clusters = [_with(name, ready(name).status.conditions[0], lost) for name in names]
+
+    status = seen(*clusters, tallies=[evictions("member000", "Held", 4, "NoRefuge")])
+
+    assert whats(status)[:2] == ["Held", "AccessLost"]
+    assert len(status.attention) == 301
 
 
 def test_a_credential_is_named_two_weeks_before_it_expires() -> None:
