@@ -1,4 +1,5 @@
-"""Metrics of clusters: how often their health changed, and which clusters are flapping [flapping-cluster]."""
+"""Metrics of clusters: how often their health changed, which are flapping [flapping-cluster], and which refuse access
+[lost-access]."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from controlplane.kinds.rows import Observation
 
 
 class ClusterCollector(Collector):
-    """Collects the health changes of each cluster before the debounce, and its Flapping condition."""
+    """Collects the health changes of each cluster before the debounce, and its conditions Flapping and AccessLost."""
 
     def describe(self) -> list[Any]:
         """Return nothing at registration, when the database may not be reachable yet."""
@@ -30,7 +31,11 @@ class ClusterCollector(Collector):
             labels=labels,
         )
         flapping = GaugeMetricFamily("lifeboat_cluster_flapping", "1 while the cluster is flapping.", labels=labels)
+        refusing = GaugeMetricFamily(
+            "lifeboat_cluster_access_lost", "1 while the cluster refuses access: 401, 403 or TLS.", labels=labels
+        )
         for name, cluster in clusters.items():
             turns.add_metric([name], sum(row.turns for row in observed.get(name, ())))
             flapping.add_metric([name], float(cluster.flapping))
-        yield from (turns, flapping)
+            refusing.add_metric([name], float(cluster.access_lost))
+        yield from (turns, flapping, refusing)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.test import Client
 
+from apps.api import debug
 from apps.objects.store import store
 from controlplane.apimachinery.meta import Condition
 from controlplane.engine.decision import Decision, Save
@@ -28,3 +29,18 @@ def test_changes_are_counted_per_cluster_and_who_flaps_says_so(root: Client) -> 
     assert [samples["lifeboat_cluster_turns_total", one] for one in (first, second)] == [179, 0]
     assert [samples["lifeboat_cluster_flapping", one] for one in (first, second)] == [1, 0]
     assert store().rows(Observation, "key", ["member1"])["member1"] == [row]
+
+
+def test_a_cluster_that_refuses_access_says_so_although_it_stays_ready(root: Client) -> None:
+    """`lifeboat_clusters` counts it as Ready: without a series of its own no alert could know of it."""
+    refusing = cluster("member1")
+    refused = Condition("AccessLost", "True", "Unauthorized")
+    stored(refusing.with_status(conditions=(*refusing.status.conditions, refused)), cluster("member2"))
+    debug._last = None
+
+    types, samples = scraped(root)
+
+    assert types["lifeboat_cluster_access_lost"] == "gauge"
+    lost = {labels: value for (name, labels), value in samples.items() if name == "lifeboat_cluster_access_lost"}
+    assert lost == {(("cluster_name", "member1"),): 1, (("cluster_name", "member2"),): 0}
+    assert samples["lifeboat_clusters", (("ready", "True"),)] == 2
