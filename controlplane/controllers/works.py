@@ -10,8 +10,6 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
-from msgspec.structs import replace
-
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref, Struct, condition
 from controlplane.apimachinery.names import (
@@ -32,14 +30,14 @@ from controlplane.engine.decision import NOTHING, Decision, Delete, Event, Guard
 from controlplane.engine.state import State, Watch
 from controlplane.eviction import directly, leftovers
 from controlplane.eviction.purge import is_eviction, purge_mode
-from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.federated_quota import ENFORCEMENT_GATE, FederatedResourceQuota
 from controlplane.kinds.override_policy import OverridePolicy
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
-from controlplane.propagation import bindings, matching, refused_requests, works
+from controlplane.propagation import bindings, matching, refused_requests, work_replicas, works
 from controlplane.propagation.concerned_works import concerns_works, named_clusters
 from controlplane.propagation.override_run import OverrideRun, differs
 from controlplane.propagation.overrides import OverrideFailed
@@ -366,10 +364,12 @@ def _work_updates(
             continue
         if cluster is None and snapshot.overrides:
             continue  # the cluster is gone, and policies may depend on its labels
-        if frozen and works.is_divided(binding) and _replicas(stored, binding) is None:
+        if frozen and works.is_divided(binding) and work_replicas.asked_by(stored, binding) is None:
             continue  # the copy might grow
         applied = (
-            _not_more_than_before(target, stored, binding) if frozen else _with_kept_replicas(target, stored, binding)
+            work_replicas.not_more_than_before(target, stored, binding)
+            if frozen
+            else work_replicas.with_kept(target, stored, binding)
         )
         override = run if snapshot.overrides else None
         try:
@@ -387,7 +387,7 @@ def _work_updates(
             changes.append(Put(work, None))
             continue
         renewed = leftovers.without_leftover_mark(works.updated(stored, work))
-        before, after = _replicas(stored, binding), _replicas(renewed, binding)
+        before, after = work_replicas.asked_by(stored, binding), work_replicas.asked_by(renewed, binding)
         renewed = leftovers.with_reduction_time(renewed, before=before, after=after, now=now)
         if renewed is not stored:
             changes.append(Put(renewed, stored))
@@ -400,34 +400,6 @@ def _copy_elsewhere(snapshot: WorksSnapshot) -> Work | None:
     """
     copies = [] if snapshot.overrides else [work for _, work in sorted(snapshot.stored.items())]
     return next((work for work in copies if not leftovers.is_leftover(work)), None)
-
-
-def _with_kept_replicas(target: TargetCluster, stored: Work | None, binding: Binding) -> TargetCluster:
-    """Return a target with the replicas that stay there until their replacements run elsewhere.
-
-    These are the replicas that a failback moves away from it. While the binding is being evicted from another cluster,
-    the target keeps all replicas that it has, but not more than the workload asks for in total.
-    """
-    replicas_returning = binding.spec.replicas_returning(target.name)
-    if replicas_returning:
-        return replace(target, replicas=target.replicas + replicas_returning)
-    present = _replicas(stored, binding) if binding.spec.graceful_eviction_tasks else None
-    kept = 0 if present is None else min(present, binding.spec.replicas)
-    return replace(target, replicas=kept) if kept > target.replicas else target
-
-
-def _not_more_than_before(target: TargetCluster, stored: Work | None, binding: Binding) -> TargetCluster:
-    """Return a target with at most the replicas that its Work asks for already."""
-    present = _replicas(stored, binding)
-    return target if present is None or present >= target.replicas else replace(target, replicas=present)
-
-
-def _replicas(stored: Work | None, binding: Binding) -> int | None:
-    """Return how many replicas of a Divided workload a stored Work asks for.
-
-    None: there is no Work, it does not say, or the binding is not a Divided workload with replicas.
-    """
-    return works.requested_replicas(stored) if stored is not None and works.is_divided(binding) else None
 
 
 def _sync_events(

@@ -329,6 +329,13 @@ def story(one: Binding, settings: Settings = FAST) -> Story:
     return Story(*(cluster(f"member{n}") for n in (1, 2, 3, 4)), one, settings=settings)
 
 
+def with_health(fleet: Story, health: str) -> None:
+    """Store what all members have reported about their copies of web."""
+    old = fleet.binding("web")
+    items = tuple(replace(item, health=health) for item in old.status.aggregated_status)
+    fleet.store.put(old.with_status(aggregated_status=items), old)
+
+
 def test_i1_the_old_copy_stays_until_the_new_one_is_healthy() -> None:
     fleet = story(binding("web", duplicated("member1", "member2", least=1, most=1), on={"member1": 2}))
     fleet.members.healthy = False
@@ -336,9 +343,7 @@ def test_i1_the_old_copy_stays_until_the_new_one_is_healthy() -> None:
     fleet.pass_seconds(500)
     assert (fleet.placed("web"), fleet.leaving("web")) == ({"member2": 2}, ["member1"])
 
-    old = fleet.binding("web")
-    healthy = tuple(replace(item, health="Healthy") for item in old.status.aggregated_status)
-    fleet.store.put(old.with_status(aggregated_status=healthy), old)
+    with_health(fleet, "Healthy")
     fleet.work()
 
     assert fleet.leaving("web") == []
@@ -347,8 +352,12 @@ def test_i1_the_old_copy_stays_until_the_new_one_is_healthy() -> None:
 def test_the_last_report_of_a_cluster_that_refuses_all_logins_does_not_count() -> None:
     one = binding("web", duplicated("member1", "member2", least=1, most=2), on={"member1": 2, "member2": 2})
     fleet = story(one)
-    fleet.access_lost("member2", "True")
+    fleet.members.healthy = False
+    with_health(fleet, "Unhealthy")
     fleet.taint("member1", no_execute())
+    fleet.pass_seconds(30)
+    fleet.access_lost("member2", "True")
+    with_health(fleet, "Healthy")
     fleet.pass_seconds(602)
     stuck = condition(fleet.binding("web").status.conditions, "EvictionStuck")
     assert fleet.leaving("web") == ["member1"]
