@@ -63,6 +63,7 @@ COVERED: dict[str, tuple[str, ...]] = {
         "test_an_expired_certificate_has_a_reason_of_its_own_and_ready_says_it_too",
         "test_a_member_whose_certificate_has_expired_is_not_lost_and_says_what_is_wrong",
     ),
+    "proxy-without-member": ("test_an_object_is_gone_only_if_an_api_server_reports_it",),
     "silent-agent": (
         "test_a_pull_member_without_heartbeats_is_unknown_after_the_grace_period",
         "test_policies_decide_what_becomes_of_a_cluster_whose_agent_is_silent",
