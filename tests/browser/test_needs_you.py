@@ -180,7 +180,7 @@ def test_each_fault_of_a_running_product_has_its_line_while_it_lasts(
         for name in ("member2", "member3"):
             fault(name, "notready")
         fault("member1", "down")
-        expect(line_of(page, "Stuck")).to_contain_text("2 moving copies stuck")
+        expect(line_of(page, "Stuck")).to_contain_text("1 moving copy stuck")
         is_mended_by(plain, "Stuck", ("Failovers", "/records", "web"))
         expect(line_of(page, "DirectlyWaiting")).to_contain_text("1 new copy waits for old copies on member1")
         is_mended_by(plain, "DirectlyWaiting", REMEDIES["DirectlyWaiting"])
