@@ -20,8 +20,8 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from apps.api.clock import ticks
-from apps.failover import queue
 from apps.failover.bucket import RedisBucket
+from apps.failover.queue_figures import read_figures
 from apps.failover.queue_page import Pace
 from apps.objects.configuration import configuration
 from apps.objects.store import store
@@ -46,8 +46,7 @@ def figures() -> QueueFigures:
     global _last
     with _lock:
         if _last is None or ticks() - _last[0] > FRESH_SECONDS:
-            found = queue.read(store(), configuration().settings())
-            _last = (ticks(), found.figures(tokens=tokens(found.buckets())))
+            _last = (ticks(), read_figures(store(), configuration().settings(), tokens))
         return _last[1]
 
 

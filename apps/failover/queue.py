@@ -13,7 +13,6 @@ from controlplane.clusters import eviction_tier
 from controlplane.controllers.reads.readiness_state import situation_of
 from controlplane.eviction.rate import bucket_of
 from controlplane.insight.failure_outlook import Situation
-from controlplane.insight.figures import QueueFigures, queue_figures
 from controlplane.insight.forecast import Forecast, forecast
 from controlplane.kinds.eviction import Stopped
 from controlplane.kinds.rows import ENDED, HELD, QUEUED, RECOVERING, Eviction
@@ -23,13 +22,12 @@ from controlplane.settings import EvictionSettings, Settings
 class Queue(msgspec.Struct, frozen=True):
     """The items of the queue, waiting and ended ones, with the health of the fleet and the tier of the rate.
 
-    `tier`: with the rate at which evictions take place. `in_force`: with the rate at which they may.
+    `tier`: with the rate at which evictions take place.
     """
 
     rows: tuple[Eviction, ...]
     fleet: eviction_tier.FleetHealth
     tier: eviction_tier.Tier
-    in_force: eviction_tier.Tier
     eviction: EvictionSettings
     now: datetime
 
@@ -50,13 +48,6 @@ class Queue(msgspec.Struct, frozen=True):
         speed = self.tier.rate if rate is None else rate
         ageing, scope = self.eviction.ageing_seconds, self.eviction.bucket_scope
         return forecast(self.rows, rate=speed, ageing_seconds=ageing, scope=scope, tokens=tokens, now=self.now)
-
-    def figures(self, *, tokens: Mapping[str, float]) -> QueueFigures:
-        """Return the figures of the queue. `tokens`: the tokens in the buckets now."""
-        ageing, scope = self.eviction.ageing_seconds, self.eviction.bucket_scope
-        return queue_figures(
-            self.rows, self.fleet, self.in_force, ageing_seconds=ageing, scope=scope, tokens=tokens, now=self.now
-        )
 
 
 class FleetTier(NamedTuple):
@@ -95,7 +86,6 @@ def read(store: DjangoStore, settings: Settings) -> Queue:
     """Return the queue as it is now: seven queries, whatever its length."""
     situation, now = situation_of(store), store.now()
     fleet, tier, _ = tier_of(situation, settings, now=now)
-    in_force = eviction_tier.in_force(fleet, situation.fleet, settings)
     by_state = store.rows(Eviction, "state", [QUEUED, HELD, RECOVERING, *ENDED])
     rows = tuple(row for some in by_state.values() for row in some if row.due_at is not None or row.state in ENDED)
-    return Queue(rows, fleet, tier, in_force, settings.eviction, now)
+    return Queue(rows, fleet, tier, settings.eviction, now)

@@ -1,4 +1,4 @@
-"""Metrics of the eviction queue, computed from its rows and the clusters [graduation-beta].
+"""Metrics of the eviction queue, computed from the counts of its items and from the clusters [graduation-beta].
 
 Rows of evicted copies are kept until their cluster recovers, so the metrics of a cluster end with its outage.
 """
@@ -6,16 +6,14 @@ Rows of evicted copies are kept until their cluster recovers, so the metrics of 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 import msgspec
 
-from controlplane.apimachinery.meta import Ref
 from controlplane.clusters import eviction_tier
-from controlplane.eviction.eligibility import earliest_judgement
-from controlplane.insight.forecast import forecast, queue_end
-from controlplane.kinds.rows import ENDED, EVICTED, HELD, Eviction
+from controlplane.kinds.rows import HELD
 
 WINDOW = timedelta(minutes=5)
 MIN_WINDOW = timedelta(seconds=1)  # a rate over less time has no meaning
@@ -54,73 +52,88 @@ class QueueFigures(msgspec.Struct, frozen=True):
         return self.faulty / self.total if self.total else 0.0
 
 
+class QueueCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How many items of the queue have the same cluster, kind, kind of binding, state and reason of a hold.
+
+    `evicted_recently` and `failed_recently`: within WINDOW. `latency_within`: for each of BUCKETS, the evicted items
+    that waited at most so long; `latency_sum` has the seconds of all. `possible_from`: the least time from which one of
+    the items could be evicted; None: it is not known when they were queued.
+    """
+
+    cluster: str
+    resource_kind: str
+    binding_kind: str
+    state: str
+    reason: str
+    waiting: int = 0
+    evicted: int = 0
+    evicted_recently: int = 0
+    failed: int = 0
+    failed_recently: int = 0
+    latency_sum: float = 0.0
+    latency_within: tuple[int, ...] = (0,) * len(BUCKETS)
+    possible_from: datetime | None = None
+
+
 def queue_figures(
-    rows: Iterable[Eviction],
+    counts: Iterable[QueueCount],
     fleet: eviction_tier.FleetHealth,
     tier: eviction_tier.Tier,
     *,
-    ageing_seconds: float = 300.0,
-    scope: str = "Fleet",
-    tokens: Mapping[str, float] = {},
+    eta_seconds: float | None,
     now: datetime,
 ) -> QueueFigures:
-    """Return the figures at `now`. `tokens`: the tokens in each bucket, as in `forecast`."""
-    counted = [row for row in rows if row.due_at is not None or row.state in ENDED]
-    by_cluster: dict[str, list[Eviction]] = {}
-    for row in counted:
-        by_cluster.setdefault(row.cluster, []).append(row)
-    waiting = [row for row in counted if row.due_at is not None]
-    forecasts = forecast(waiting, rate=tier.rate, ageing_seconds=ageing_seconds, scope=scope, tokens=tokens, now=now)
-    last = queue_end(forecasts.values())
+    """Return the figures at `now`, by cluster in the order of names. `eta_seconds`: until the last queued item."""
+    held: Counter[str] = Counter()
+    by_cluster: dict[str, list[QueueCount]] = {}
+    for one in counts:
+        by_cluster.setdefault(one.cluster, []).append(one)
+        if one.state == HELD and one.waiting:
+            held[one.reason] += one.waiting
     return QueueFigures(
         clusters={name: _cluster_figures(found, now=now) for name, found in sorted(by_cluster.items())},
         faulty=len(fleet.faulty),
         total=fleet.total,
         tier=tier.name,
         tier_rate=tier.rate,
-        held=dict(Counter(row.reason for row in waiting if row.state == HELD)),
-        eta_seconds=None if last is None else (last - now).total_seconds(),
+        held=dict(held),
+        eta_seconds=eta_seconds,
     )
 
 
-def _cluster_figures(rows: Iterable[Eviction], *, now: datetime) -> ClusterFigures:
-    rows = list(rows)
-    waiting = [row for row in rows if row.due_at is not None]
-    done = [row for row in rows if row.state == EVICTED and row.ended_at is not None]
-    failed = [row.failed_at for row in rows if row.failed_at is not None]
-    recently = [row for row in done if row.ended_at is not None and now - row.ended_at <= WINDOW]
-    failures = sum(1 for moment in failed if now - moment <= WINDOW)
-    seconds = [eviction_latency(row) for row in done]
-    counts = Counter(_bucket(second) for second in seconds)
-    processed = len(recently) + failures
+def _cluster_figures(counts: Sequence[QueueCount], *, now: datetime) -> ClusterFigures:
+    evicted, recently = sum(one.evicted for one in counts), sum(one.evicted_recently for one in counts)
+    within = [*map(sum, zip(*(one.latency_within for one in counts), strict=True)), evicted]
+    processed = recently + sum(one.failed_recently for one in counts)
     return ClusterFigures(
-        waiting=len(waiting),
-        by_kind=dict(sorted(Counter(row.resource_kind for row in waiting).items())),
-        by_binding_kind=dict(sorted(Counter(_binding_kind(row) for row in waiting).items())),
-        evicted=len(done),
-        failed=len(failed),
-        latency_counts=tuple(counts[index] for index in range(len(BUCKETS) + 1)),
-        latency_sum=sum(seconds),
-        rate=len(recently) / _rate_window(rows, now=now).total_seconds(),
-        success_rate=len(recently) / processed if processed else None,
+        waiting=sum(one.waiting for one in counts),
+        by_kind=_waiting_by(counts, lambda one: one.resource_kind),
+        by_binding_kind=_waiting_by(counts, lambda one: one.binding_kind),
+        evicted=evicted,
+        failed=sum(one.failed for one in counts),
+        latency_counts=tuple(count - before for before, count in pairwise([0, *within])),
+        latency_sum=sum(one.latency_sum for one in counts),
+        rate=recently / _rate_window(counts, now=now).total_seconds(),
+        success_rate=recently / processed if processed else None,
     )
 
 
-def _rate_window(rows: Iterable[Eviction], *, now: datetime) -> timedelta:
+def _waiting_by(counts: Iterable[QueueCount], kind: Callable[[QueueCount], str]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for one in counts:
+        if one.waiting:
+            found[kind(one)] += one.waiting
+    return dict(sorted(found.items()))
+
+
+def _rate_window(counts: Iterable[QueueCount], *, now: datetime) -> timedelta:
     """Return the time over which the eviction rate of a cluster is computed.
 
-    It begins when the first row of this outage was queued and due, and lasts from MIN_WINDOW to WINDOW. Examples: 135
+    It begins when the first item of this outage was queued and due, and lasts from MIN_WINDOW to WINDOW. Examples: 135
     evictions in the first 5 minutes are 0.45 per second, and so are 54 in the first 2 minutes.
     """
-    begun = min((moment for row in rows if (moment := _possible_from(row)) is not None), default=now)
+    begun = min((one.possible_from for one in counts if one.possible_from is not None), default=now)
     return min(max(now - begun, MIN_WINDOW), WINDOW)
-
-
-def _possible_from(row: Eviction) -> datetime | None:
-    """Return when an eviction could first take place; None: it is not known when the row was queued."""
-    first = earliest_judgement(row.judged)
-    due = row.due_at if row.due_at is not None else None if first is None else first.due_at
-    return row.queued_at if row.queued_at is None or due is None else max(row.queued_at, due)
 
 
 def combined_figures(queues: Iterable[ClusterFigures]) -> ClusterFigures:
@@ -133,20 +146,6 @@ def combined_figures(queues: Iterable[ClusterFigures]) -> ClusterFigures:
         latency_counts=tuple(map(sum, zip(*(queue.latency_counts for queue in queues), strict=True))),
         latency_sum=sum(queue.latency_sum for queue in queues),
     )
-
-
-def _binding_kind(row: Eviction) -> str:
-    return Ref.parse(row.binding).kind.rpartition("/")[2]
-
-
-def eviction_latency(row: Eviction) -> float:
-    """Return the seconds between the queueing and the eviction of a row that was evicted."""
-    assert row.ended_at is not None, "it has been evicted"
-    return max(0.0, (row.ended_at - (row.queued_at or row.ended_at)).total_seconds())
-
-
-def _bucket(seconds: float) -> int:
-    return next((index for index, bound in enumerate(BUCKETS) if seconds <= bound), len(BUCKETS))
 
 
 def cumulative_buckets(counts: Iterable[int]) -> Mapping[str, int]:

@@ -12,13 +12,14 @@ from msgspec.structs import replace
 from controlplane.apimachinery.times import END_OF_TIME
 from controlplane.clusters import eviction_tier
 from controlplane.controllers.reads.fleet_state import FLEET
-from controlplane.insight.figures import QueueFigures, cumulative_buckets, queue_figures
+from controlplane.insight.figures import QueueFigures, cumulative_buckets
 from controlplane.insight.forecast import STOPPED, forecast, queue_end
 from controlplane.kinds.eviction import eviction_item
 from controlplane.kinds.policy import Toleration
 from controlplane.kinds.rows import EVICTED, HELD, Eviction
 from tests.builders.objects import START, binding, cluster, eviction, no_execute
 from tests.builders.placements import duplicated
+from tests.builders.queue_counts import figures_of
 from tests.core.fleet_story import FAILOVER, Story
 
 ONE = duplicated(least=1, most=1)
@@ -67,7 +68,7 @@ def test_what_is_in_a_bucket_already_is_spent_on_its_own_queue_only() -> None:
     tokens = {"cluster/member1": 1.0, "cluster/member2": 0.5}
 
     found = forecast(rows, rate=0.5, ageing_seconds=300, scope="Cluster", tokens=tokens, now=START)
-    reported = queue_figures(rows, FLEET_OF_FIVE, NORMAL, scope="Cluster", tokens=tokens, now=START)
+    reported = figures_of(rows, FLEET_OF_FIVE, NORMAL, scope="Cluster", tokens=tokens, now=START)
 
     assert [(one.at - START).total_seconds() for one in found.values() if one.at] == [0, 2, 1]
     assert reported.eta_seconds == 2
@@ -93,7 +94,7 @@ def of(story: Story) -> QueueFigures:
         one for name in ("member1", "member2") for one in story.store.rows(Eviction, "cluster", [name]).get(name, [])
     ]
     fleet = eviction_tier.fleet_health(story.cluster(f"member{n}") for n in range(1, 6))
-    return queue_figures(rows, fleet, eviction_tier.tier(fleet, story.settings), now=story.now)
+    return figures_of(rows, fleet, eviction_tier.tier(fleet, story.settings), now=story.now)
 
 
 def waiting_fleet(count: int, *, tolerates: int = 0) -> Story:
@@ -162,7 +163,7 @@ def test_the_rate_is_over_the_time_in_which_evictions_were_counted(passed: int, 
     done = [row(n, state=EVICTED, due_at=None, ended_at=START + timedelta(seconds=n / 0.45)) for n in range(1, 300)]
     past = [one for one in done if one.ended_at is not None and one.ended_at <= now]
 
-    reported = queue_figures([*past, row(999)], FLEET_OF_FIVE, NORMAL, now=now)
+    reported = figures_of([*past, row(999)], FLEET_OF_FIVE, NORMAL, now=now)
 
     assert reported.clusters["member1"].rate == pytest.approx(rate, abs=0.005)
 
@@ -171,7 +172,7 @@ def test_a_rate_is_over_one_second_at_least() -> None:
     """One eviction a millisecond after the taint is not a thousand a second."""
     now = START + timedelta(milliseconds=1)
 
-    reported = queue_figures([row(1, state=EVICTED, due_at=None, ended_at=now), row(2)], FLEET_OF_FIVE, NORMAL, now=now)
+    reported = figures_of([row(1, state=EVICTED, due_at=None, ended_at=now), row(2)], FLEET_OF_FIVE, NORMAL, now=now)
 
     assert reported.clusters["member1"].rate == 1
 
@@ -192,7 +193,7 @@ def test_evictions_older_than_five_minutes_do_not_count() -> None:
     ended = [START + timedelta(seconds=seconds) for seconds in (0, 99, 100, 400)]
     rows = [row(n, state=EVICTED, due_at=None, ended_at=at) for n, at in enumerate(ended)]
 
-    reported = queue_figures(rows, FLEET_OF_FIVE, NORMAL, now=START + timedelta(seconds=400))
+    reported = figures_of(rows, FLEET_OF_FIVE, NORMAL, now=START + timedelta(seconds=400))
 
     assert reported.clusters["member1"].rate == 2 / 300
 
