@@ -88,7 +88,7 @@ def computed(target: Target) -> Computed:
 def _present(kind: Kind, choice: Choice) -> tuple[list[bytes], int]:
     """Return the evictions of a choice in the order of the queue, and their version. Raises Expired beyond MOST."""
     version, current = store().current_version(), paced()
-    asked = QueueChoice(namespace=choice.namespace, state=EVERYTHING, kind=_binding_kind(kind))
+    asked = QueueChoice(namespace=choice.namespace, state=EVERYTHING, kind=binding_kind(kind))
     page = read_page(store(), current.pace, asked, limit=MOST, now=current.now)
     if page.in_all > MOST:
         raise Expired(f"{page.in_all} evictions are too many to begin a watch with: list with limit=500 first")
@@ -103,7 +103,7 @@ def _changes(kind: Kind, since: int, until: int) -> list[Logged]:
     sent again with the version of that change.
     """
     with binary_cursor() as cursor:
-        found = cursor.run(_CHANGED, (since, until, f"{_binding_kind(kind)}:")).fetchall()
+        found = cursor.run(_CHANGED, (since, until, f"{binding_kind(kind)}:")).fetchall()
         oldest = change_log.oldest(cursor)  # after reading, because a partition may be dropped in between
     if since < oldest:
         raise Expired(f"too old resource version: {since} ({oldest})")
@@ -159,5 +159,6 @@ def _row(columns: dict[str, Any]) -> Eviction:
     return row
 
 
-def _binding_kind(kind: Kind) -> str:
+def binding_kind(kind: Kind) -> str:
+    """Return the kind of the bindings of the evictions of a kind."""
     return RESOURCE_BINDING if kind.resource.namespaced else CLUSTER_RESOURCE_BINDING

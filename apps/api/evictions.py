@@ -5,7 +5,6 @@ Evictions are rows of the queue, computed as objects for each request. There is 
 
 from __future__ import annotations
 
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -18,17 +17,17 @@ from rest_framework.response import Response
 from apps.api import pages
 from apps.api.answer import ListAnswer, ObjectAnswer
 from apps.api.confirming import confirmation, lifeboat_line
+from apps.api.eviction_lists import item_of, listed
 from apps.api.eviction_metrics import tokens
-from apps.api.eviction_watches import computed, paced
+from apps.api.eviction_watches import computed
 from apps.api.permissions import is_watch
-from apps.api.query import Continue, Listing, dry_run, listing_of, whole_number
+from apps.api.query import Continue, dry_run, listing_of
 from apps.api.streams import watch_response
 from apps.api.target import Target
 from apps.api.views import TargetView, warning
 from apps.failover import queue
 from apps.failover.destinations import destinations
 from apps.failover.orders import order as give_order
-from apps.failover.queue_page import EVERYTHING, QueueChoice, read_page
 from apps.objects.configuration import configuration
 from apps.objects.preview import Preview
 from apps.objects.store import store
@@ -37,10 +36,9 @@ from controlplane.apimachinery.errors import BadRequest, Invalid, MethodNotAllow
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.reads.readiness_state import situation_of
 from controlplane.eviction import operator_orders
-from controlplane.insight.forecast import Forecast, queue_end
+from controlplane.insight.forecast import queue_end
 from controlplane.insight.preview_texts import order_text
-from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING
-from controlplane.kinds.eviction import EvictionItem, Stopped, eviction_item, eviction_name
+from controlplane.kinds.eviction import EvictionItem, eviction_name
 from controlplane.kinds.rows import Eviction
 
 
@@ -69,25 +67,18 @@ class EvictionsView(TargetView):
         if target.name:
             queued = queue.read(store(), configuration().settings())
             forecasts = queued.forecast(rate=rate, tokens=tokens(queued.buckets()))
-            item = _item(_named(queued.rows, target), forecasts, queue_end(forecasts.values()), queued.stopped)
+            item = item_of(_named(queued.rows, target), forecasts, queue_end(forecasts.values()), queued.stopped)
             return Response(ObjectAnswer(target.resource, _encoded(item, version)))
         listing = self.limited(listing_of(request.query_params, target.resource, namespace=target.namespace))
-        offset = _offset(listing)
         if listing.start is not None:
             version = listing.start.version  # a watch from here has every change since the first page
-        if listing.limit and listing.choice.is_everything:
-            items, in_all = _page(target, limit=listing.limit, offset=offset, rate=rate)
-        else:
-            queued = queue.read(store(), configuration().settings())
-            forecasts = queued.forecast(rate=rate, tokens=tokens(queued.buckets()))
-            found = _selected(queued, forecasts, target, listing)
-            items, in_all = found[offset : offset + listing.limit] if listing.limit else found[offset:], len(found)
+        page = listed(target, listing, rate=rate)
         meta: dict[str, Any] = {"resourceVersion": str(version)}
-        if remaining := max(0, in_all - offset - len(items)):
-            meta["continue"] = Continue(version, "", str(offset + len(items))).token()
+        if page.remaining:
+            meta["continue"] = Continue(version, page.list_id, str(page.ends)).token()
             if listing.choice.is_everything:
-                meta["remainingItemCount"] = remaining
-        return Response(ListAnswer(target.resource, [_encoded(item, version) for item in items], meta))
+                meta["remainingItemCount"] = page.remaining
+        return Response(ListAnswer(target.resource, [_encoded(item, version) for item in page.items], meta))
 
     def post(self, request: Request) -> Response:
         """Give an order about one eviction. The order is stored on the binding, with the name of the user."""
@@ -112,7 +103,7 @@ class EvictionsView(TargetView):
             raise _missing(target)
         found = queue.read(store(), configuration().settings())
         forecasts = found.forecast(tokens=tokens(found.buckets()))
-        after = _item(_named(found.rows, target), forecasts, queue_end(forecasts.values()), found.stopped)
+        after = item_of(_named(found.rows, target), forecasts, queue_end(forecasts.values()), found.stopped)
         answer = Response(ObjectAnswer(target.resource, _encoded(after, store().current_version())), status=201)
         return warning(answer, warnings)
 
@@ -124,16 +115,6 @@ def _effects(verb: str, row: Eviction) -> list[str]:
         refuge = destinations(store(), [row], situation_of(store()), configuration().settings()).get(row.key)
     text = order_text(verb, row, refuge, now=store().now())
     return [text] if text else []
-
-
-def _offset(listing: Listing) -> int:
-    """Return how many evictions come before the page. Raises BadRequest for a `continue` token of another list."""
-    if listing.start is None:
-        return 0
-    offset = whole_number(listing.start.name)
-    if offset is None:
-        raise BadRequest("query parameter continue is a token of another list; list again without it")
-    return offset
 
 
 def _body(raw: bytes) -> dict[str, Any]:
@@ -173,51 +154,6 @@ def _named(rows: tuple[Eviction, ...], target: Target) -> Eviction:
 
 def _missing(target: Target) -> NotFound:
     return NotFound.of(target.resource.plural, target.name, group=target.resource.group)
-
-
-def _item(row: Eviction, forecasts: dict[str, Forecast], end: datetime | None, stopped: Stopped | None) -> EvictionItem:
-    forecast = forecasts.get(row.key, Forecast())
-    return eviction_item(
-        row,
-        position=forecast.position,
-        estimated_at=forecast.at,
-        estimate=forecast.unknown_because,
-        queue_ends_at=end,
-        stopped=stopped,
-    )
-
-
-def _page(target: Target, *, limit: int, offset: int, rate: float | None) -> tuple[list[EvictionItem], int]:
-    """Return a page of the list and the length of the list. Only the rows of the page are read.
-
-    `rate`: evictions a second, for the estimates; None: the rate in force.
-    """
-    kind = RESOURCE_BINDING if target.resource.namespaced else CLUSTER_RESOURCE_BINDING
-    choice = QueueChoice(namespace=target.namespace, state=EVERYTHING, kind=kind)
-    current = paced(rate)
-    page = read_page(store(), current.pace, choice, offset=offset, limit=limit, now=current.now)
-    return current.items(page), page.in_all
-
-
-def _selected(
-    queued: queue.Queue, forecasts: dict[str, Forecast], target: Target, listing: Listing
-) -> list[EvictionItem]:
-    """Return the evictions of a list: first those with a position in the queue, then held, then finished evictions."""
-    rows, stopped = queued.rows, queued.stopped
-    namespaced = bool(target.resource.namespaced)
-    of_resource = [row for row in rows if bool(Ref.parse(row.binding).namespace) == namespaced]
-    last = len(rows) + 1
-    ordered = sorted(
-        of_resource, key=lambda row: (forecasts.get(row.key, Forecast()).position or last, row.state, row.key)
-    )
-    end = queue_end(forecasts.values())
-    items = [_item(row, forecasts, end, stopped) for row in ordered]
-    return [item for item in items if listing.choice.takes(_document(item))]
-
-
-def _document(item: EvictionItem) -> dict[str, Any]:
-    document: dict[str, Any] = msgspec.to_builtins(item)
-    return document
 
 
 def _encoded(item: EvictionItem, version: int) -> bytes:

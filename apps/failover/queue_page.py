@@ -6,9 +6,11 @@ same rules as `controlplane.insight.forecast`, and only the items of one page ar
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from math import inf
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -130,6 +132,19 @@ class QueuePage(NamedTuple):
     ends_at: datetime | None
 
 
+class QueueOrder(NamedTuple):
+    """The chosen items of a whole queue at one time, in its order: the keys, with their forecasts in short.
+
+    positions: 0: the item has none. seconds: from `now` until the estimated time; inf: it is unknown.
+    """
+
+    keys: Sequence[str]
+    positions: Sequence[int]
+    seconds: Sequence[float]
+    ends_at: datetime | None
+    now: datetime
+
+
 class QueueCounts(NamedTuple):
     """How many items are in each state, held for each reason, and waiting for each cluster."""
 
@@ -154,6 +169,42 @@ def read_page(
     only: Collection[str] | None = None,
 ) -> QueuePage:
     """Return `limit` items of the queue. Two queries, whatever the length of the queue. `only`: keys; None: all."""
+    found = _found(pace, choice, offset=offset, limit=limit, now=now, only=only)
+    in_all, last = found[0][:2]
+    places = [(key, position, seconds) for _, _, key, position, seconds in found if key is not None]
+    return QueuePage(_items(store, places, now=now), in_all, None if last is None else later(now, last))
+
+
+def read_order(pace: Pace, choice: QueueChoice = NO_CHOICE, *, now: datetime) -> QueueOrder:
+    """Return the order of all chosen items, to read pages of it by `page_of`. One query."""
+    found = _found(pace, choice, offset=0, limit=None, now=now, only=None)
+    last, places = found[0][1], [row[2:] for row in found if row[2] is not None]
+    return QueueOrder(
+        [key for key, _, _ in places],
+        array("q", (position or 0 for _, position, _ in places)),
+        array("d", (inf if seconds is None else seconds for _, _, seconds in places)),
+        None if last is None else later(now, last),
+        now,
+    )
+
+
+def page_of(store: DjangoStore, order: QueueOrder, *, offset: int, limit: int) -> QueuePage:
+    """Return `limit` items of an order as they are now. Items that were removed since are left out. One query."""
+    places = [
+        (
+            order.keys[place],
+            order.positions[place] or None,
+            order.seconds[place] if order.seconds[place] < inf else None,
+        )
+        for place in range(offset, min(offset + limit, len(order.keys)))
+    ]
+    return QueuePage(_items(store, places, now=order.now), len(order.keys), order.ends_at)
+
+
+def _found(
+    pace: Pace, choice: QueueChoice, *, offset: int, limit: int | None, now: datetime, only: Collection[str] | None
+) -> list[Any]:
+    """Return the rows of _PAGE_QUERY; at least one. `limit` None: all items."""
     settings = pace.settings
     tokens = {_bucket_key(bucket): level for bucket, level in pace.tokens.items()}
     rate = None if pace.rate <= 0 else max(pace.rate, LEAST_RATE)
@@ -161,16 +212,17 @@ def read_page(
     asked += (settings.bucket_scope != "Fleet", orjson.dumps(tokens).decode())
     with binary_cursor() as cursor:
         keys_asked = None if only is None else texts(only)
-        found = cursor.run(_PAGE_QUERY, (*asked, *choice, keys_asked, limit, offset)).fetchall()
-    in_all, last = found[0][:2]
-    keys = [key for _, _, key, _, _ in found if key is not None]
+        return cursor.run(_PAGE_QUERY, (*asked, *choice, keys_asked, limit, offset)).fetchall()
+
+
+def _items(store: DjangoStore, places: Sequence[tuple[str, int | None, float | None]], *, now: datetime) -> list[Item]:
+    keys = [key for key, _, _ in places]
     rows = {row.key: row for some in store.rows(Eviction, "key", keys).values() for row in some}
-    items = [
+    return [
         Item(rows[key], _forecast(rows[key], position, seconds, now=now))
-        for _, _, key, position, seconds in found
+        for key, position, seconds in places
         if key in rows
     ]
-    return QueuePage(items, in_all, None if last is None else later(now, last))
 
 
 def read_keys(choice: QueueChoice, *, limit: int) -> list[str]:
@@ -198,6 +250,6 @@ def _bucket_key(bucket: str) -> str:
 
 
 def _forecast(row: Eviction, position: int | None, seconds: float | None, *, now: datetime) -> Forecast:
-    if position is None:
+    if position is None or row.state != QUEUED:  # the latter: since the order was made
         return Forecast(unknown_because="" if row.state in ENDED else row.reason or row.state)
     return Forecast(position, None if seconds is None else later(now, seconds), STOPPED if seconds is None else "")

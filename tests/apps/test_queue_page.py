@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from apps.failover.queue_page import EVERYTHING, PAGE, WAITING, Pace, QueueChoice, QueuePage, read_counts, read_page
+from apps.api import kept_queues
+from apps.api.eviction_watches import Paced
+from apps.failover.queue_page import (
+    EVERYTHING,
+    PAGE,
+    WAITING,
+    Pace,
+    QueueChoice,
+    QueueOrder,
+    QueuePage,
+    read_counts,
+    read_page,
+)
 from apps.objects.store import store
 from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.times import END_OF_TIME
@@ -139,3 +151,68 @@ def test_pages_follow_each_other_without_gaps_and_each_costs_two_queries(root: C
         assert found.in_all == 2 * PAGE + 7
         numbers += [item.forecast.position for item in found.items]
     assert numbers == list(range(1, 2 * PAGE + 8))
+
+
+PACED = Paced(Pace(0.5, EvictionSettings(), {}), None, START)
+LISTS = "/apis/failover.lifeboat.io/v1alpha1"
+
+
+@pytest.mark.parametrize("selector", ["", "&fieldSelector=spec.cluster%3Dmember1"])
+def test_the_order_of_the_queue_is_computed_at_most_twice_for_all_pages_of_a_list(root: Client, selector: str) -> None:
+    """The first page may be the only one, so it is read alone. Later pages come from one order, with its estimates."""
+    saved(*(row(number) for number in range(47)), row(90, state=HELD, reason="OnHold"))
+
+    found, whole, token = [], 0, ""
+    while True:
+        with statements() as asked:
+            answer = root.get(f"{LISTS}/evictions?limit=10{selector}{token}", HTTP_ACCEPT="application/json").json()
+        whole += any("row_number()" in one or "state = ANY" in one for one in asked)
+        found += answer["items"]
+        if "continue" not in answer["metadata"]:
+            break
+        token = f"&continue={answer['metadata']['continue']}"
+
+    names = [one["metadata"]["name"] for one in found]
+    assert len(set(names)) == len(names) == 48
+    assert whole <= 2
+    positions = [one["status"].get("position") for one in found]
+    assert positions == [*range(1, 48), None]
+    assert len({one["status"]["queueEndsAt"] for one in found[10:]}) == 1
+
+
+def test_an_eviction_that_ended_between_two_pages_hides_no_other_one(root: Client) -> None:
+    saved(*(row(number) for number in range(30)))
+    url = f"{LISTS}/evictions?limit=10"
+
+    def part(token: str) -> Any:
+        return root.get(f"{url}&continue={token}" if token else url, HTTP_ACCEPT="application/json").json()
+
+    first = part("")
+    second = part(first["metadata"]["continue"])
+    saved(*(row(number, state=EVICTED, due_at=None, ended_at=START) for number in range(10)))
+    third = part(second["metadata"]["continue"])
+
+    names = [one["metadata"]["name"] for answer in (first, second, third) for one in answer["items"]]
+    assert sorted(names) == [f"web{number:05}.member1" for number in range(30)]
+
+
+def test_orders_of_queues_are_forgotten_after_a_minute_and_beyond_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    moment = [0.0]
+    kept = kept_queues.KeptQueues(clock=lambda: moment[0])
+    made: list[str] = []
+
+    def order(name: str, length: int) -> Any:
+        def make() -> Any:
+            made.append(name)
+            keys = [name] * length
+            return kept_queues.KeptQueue(QueueOrder(keys, [0] * length, [0.0] * length, None, START), PACED)
+
+        return kept.find(name, make)
+
+    monkeypatch.setattr(kept_queues, "MOST_KEYS", 10)
+    for name, length in (("a", 4), ("b", 4), ("a", 4), ("c", 4), ("a", 4), ("b", 4), ("long", 50), ("long", 50)):
+        order(name, length)
+    assert made == ["a", "b", "c", "b", "long"]
+    moment[0] = 61
+    order("long", 50)
+    assert made[-2:] == ["long", "long"]

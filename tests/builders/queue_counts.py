@@ -53,7 +53,7 @@ def _count(group: tuple[str, ...], rows: list[Eviction], *, now: datetime) -> Qu
         "latency_within": tuple(sum(one <= bound for one in seconds) for bound in BUCKETS),
         "possible_from": min((at for row in rows if (at := _possible_from(row)) is not None), default=None),
     }
-    named = {"cluster": cluster, "resource_kind": resource_kind, "binding_kind": binding_kind}
+    named: dict[str, Any] = {"cluster": cluster, "resource_kind": resource_kind, "binding_kind": binding_kind}
     return QueueCount(**named, state=state, reason=reason, **numbers)
 
 
