@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from datetime import datetime
 from functools import partial
 from math import inf
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ from uuid import uuid4
 import msgspec
 
 from apps.api.eviction_metrics import tokens
-from apps.api.eviction_watches import binding_kind, paced
+from apps.api.eviction_watches import binding_kind, item_of, paced
 from apps.api.kept_queues import KEPT_QUEUES, KeptQueue
 from apps.api.query import Listing, whole_number
 from apps.api.target import Target
@@ -23,8 +22,7 @@ from apps.objects.store import store
 from controlplane.apimachinery.errors import BadRequest
 from controlplane.apimachinery.meta import Ref
 from controlplane.insight.forecast import Forecast, queue_end
-from controlplane.kinds.eviction import EvictionItem, Stopped, eviction_item
-from controlplane.kinds.rows import Eviction
+from controlplane.kinds.eviction import EvictionItem
 from controlplane.wire.request import Choice
 
 
@@ -63,21 +61,6 @@ def listed(target: Target, listing: Listing, *, rate: float | None) -> EvictionP
         items = [item for item in items if listing.choice.takes(msgspec.to_builtins(item))]
     ends = min(offset + listing.limit, page.in_all)
     return EvictionPage(items, ends, max(0, page.in_all - ends), list_id)
-
-
-def item_of(
-    row: Eviction, forecasts: dict[str, Forecast], end: datetime | None, stopped: Stopped | None
-) -> EvictionItem:
-    """Return the eviction of a row. `end`: when the queue ends."""
-    forecast = forecasts.get(row.key, Forecast())
-    return eviction_item(
-        row,
-        position=forecast.position,
-        estimated_at=forecast.at,
-        estimate=forecast.unknown_because,
-        queue_ends_at=end,
-        stopped=stopped,
-    )
 
 
 def _offset(listing: Listing) -> int:
@@ -123,7 +106,7 @@ def _selected(target: Target, choice: Choice, rate: float | None) -> list[Evicti
         of_resource, key=lambda row: (forecasts.get(row.key, Forecast()).position or last, row.state, row.key)
     )
     end = queue_end(forecasts.values())
-    items = [item_of(row, forecasts, end, stopped) for row in ordered]
+    items = [item_of(row, forecasts.get(row.key, Forecast()), end, stopped) for row in ordered]
     return [item for item in items if choice.takes(_document(item))]
 
 

@@ -62,14 +62,19 @@ class Paced(NamedTuple):
 
     def item(self, row: Eviction, forecast: Forecast, ends_at: datetime | None) -> EvictionItem:
         """Return the eviction of a row. `ends_at`: when the queue ends."""
-        return eviction_item(
-            row,
-            position=forecast.position,
-            estimated_at=forecast.at,
-            estimate=forecast.unknown_because,
-            queue_ends_at=ends_at,
-            stopped=self.stopped,
-        )
+        return item_of(row, forecast, ends_at, self.stopped)
+
+
+def item_of(row: Eviction, forecast: Forecast, ends_at: datetime | None, stopped: Stopped | None) -> EvictionItem:
+    """Return the eviction of a row. `ends_at`: when the queue ends; `stopped` None: evictions go on."""
+    return eviction_item(
+        row,
+        position=forecast.position,
+        estimated_at=forecast.at,
+        estimate=forecast.unknown_because,
+        queue_ends_at=ends_at,
+        stopped=stopped,
+    )
 
 
 def paced(rate: float | None = None) -> Paced:

@@ -17,17 +17,16 @@ from rest_framework.response import Response
 from apps.api import pages
 from apps.api.answer import ListAnswer, ObjectAnswer
 from apps.api.confirming import confirmation, lifeboat_line
-from apps.api.eviction_lists import item_of, listed
-from apps.api.eviction_metrics import tokens
-from apps.api.eviction_watches import computed
+from apps.api.eviction_lists import listed
+from apps.api.eviction_watches import binding_kind, computed, paced
 from apps.api.permissions import is_watch
 from apps.api.query import Continue, dry_run, listing_of
 from apps.api.streams import watch_response
 from apps.api.target import Target
 from apps.api.views import TargetView, warning
-from apps.failover import queue
 from apps.failover.destinations import destinations
 from apps.failover.orders import order as give_order
+from apps.failover.queue_page import EVERYTHING, QueueChoice, read_page
 from apps.objects.configuration import configuration
 from apps.objects.preview import Preview
 from apps.objects.store import store
@@ -36,10 +35,9 @@ from controlplane.apimachinery.errors import BadRequest, Invalid, MethodNotAllow
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.reads.readiness_state import situation_of
 from controlplane.eviction import operator_orders
-from controlplane.insight.forecast import queue_end
 from controlplane.insight.preview_texts import order_text
-from controlplane.kinds.eviction import EvictionItem, eviction_name
-from controlplane.kinds.rows import Eviction
+from controlplane.kinds.eviction import EvictionItem
+from controlplane.kinds.rows import ENDED, Eviction, eviction_key
 
 
 class EvictionsView(TargetView):
@@ -65,10 +63,7 @@ class EvictionsView(TargetView):
             )
         rate, version = _rate(request.query_params.get("rate", "")), store().current_version()
         if target.name:
-            queued = queue.read(store(), configuration().settings())
-            forecasts = queued.forecast(rate=rate, tokens=tokens(queued.buckets()))
-            item = item_of(_named(queued.rows, target), forecasts, queue_end(forecasts.values()), queued.stopped)
-            return Response(ObjectAnswer(target.resource, _encoded(item, version)))
+            return Response(ObjectAnswer(target.resource, _encoded(_found(target, rate), version)))
         listing = self.limited(listing_of(request.query_params, target.resource, namespace=target.namespace))
         if listing.start is not None:
             version = listing.start.version  # a watch from here has every change since the first page
@@ -93,7 +88,7 @@ class EvictionsView(TargetView):
         why = 'give the reason of the order, as {"reason": "…"}: it is kept with the order and in the change log'
         if causes := causes_of.reason("reason", reason, why):
             raise Invalid.of(target.resource.kind, target.name, causes, group=target.resource.group)
-        item = _named(queue.read(store(), configuration().settings()).rows, target)
+        item = _named(target)
         verb, user = operator_orders.VERBS[target.subresource], request.user.get_username()
         warnings, is_trial = _effects(verb, item), dry_run(request.query_params, {})
         if not is_trial:
@@ -101,10 +96,8 @@ class EvictionsView(TargetView):
             confirmation(request, target.name, line)(Preview(tuple(warnings), 1))
         if not give_order(item.key, verb, reason=reason, by=user, dry_run=is_trial):
             raise _missing(target)
-        found = queue.read(store(), configuration().settings())
-        forecasts = found.forecast(tokens=tokens(found.buckets()))
-        after = item_of(_named(found.rows, target), forecasts, queue_end(forecasts.values()), found.stopped)
-        answer = Response(ObjectAnswer(target.resource, _encoded(after, store().current_version())), status=201)
+        after = _encoded(_found(target, None), store().current_version())
+        answer = Response(ObjectAnswer(target.resource, after), status=201)
         return warning(answer, warnings)
 
 
@@ -143,13 +136,32 @@ def _rate(text: str) -> float | None:
     return rate
 
 
-def _named(rows: tuple[Eviction, ...], target: Target) -> Eviction:
-    """Return the eviction that a URL names. Raises NotFound."""
-    name = (target.namespace, target.name)
-    for row in rows:
-        if (Ref.parse(row.binding).namespace, eviction_name(row)) == name:
-            return row
+def _named(target: Target) -> Eviction:
+    """Return the eviction that a URL names. Its name ends with a dot and its cluster, and both parts may have dots.
+
+    Raises NotFound.
+    """
+    kind, name = binding_kind(target.kind), target.name
+    splits = [(name[:place], name[place + 1 :]) for place, sign in enumerate(name) if sign == "."]
+    keys = [eviction_key(Ref(kind, target.namespace, binding), cluster) for binding, cluster in splits]
+    for some in store().rows(Eviction, "key", keys).values() if keys else ():
+        for row in some:
+            if row.due_at is not None or row.state in ENDED:
+                return row
     raise _missing(target)
+
+
+def _found(target: Target, rate: float | None) -> EvictionItem:
+    """Return the eviction that a URL names, with its forecast. `rate`: evictions a second; None: the rate in force.
+
+    Raises NotFound.
+    """
+    current, key, choice = paced(rate), _named(target).key, QueueChoice(state=EVERYTHING)
+    page = read_page(store(), current.pace, choice, limit=1, now=current.now, only=[key])
+    items = current.items(page)
+    if not items:  # it was removed meanwhile
+        raise _missing(target)
+    return items[0]
 
 
 def _missing(target: Target) -> NotFound:

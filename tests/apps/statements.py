@@ -8,6 +8,7 @@ from math import inf
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
@@ -35,3 +36,17 @@ def statements() -> Iterator[list[str]]:
     with unread, kept, patch.object(BinaryCursor, "run", noting), CaptureQueriesContext(connection) as asked:
         yield found
     found += [query["sql"] for query in asked.captured_queries]
+
+
+def rows_received(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets the number of rows of each answer that the store's cursors receive."""
+    received: list[int] = []
+    run = BinaryCursor.run
+
+    def noting(self: BinaryCursor, query: Any, params: Any = ()) -> Any:
+        answer = run(self, query, params)
+        received.append(max(0, self.rowcount))
+        return answer
+
+    monkeypatch.setattr(BinaryCursor, "run", noting)
+    return received

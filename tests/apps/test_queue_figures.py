@@ -12,7 +12,6 @@ from django.test import Client
 
 from apps.api import debug, eviction_metrics
 from apps.failover.queue_figures import read_figures
-from apps.objects.arrays import BinaryCursor
 from apps.objects.configuration import configuration
 from apps.objects.store import DjangoStore, store
 from controlplane.apimachinery.meta import ObjectMeta, Ref
@@ -25,7 +24,7 @@ from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING
 from controlplane.kinds.configuration import NAME, FailoverConfiguration
 from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, QUEUED, RECOVERING, Eviction, Judgement
 from tests.apps.pages import stored
-from tests.apps.statements import statements
+from tests.apps.statements import rows_received, statements
 from tests.builders.objects import cluster, eviction, no_execute
 from tests.builders.queue_counts import figures_of
 
@@ -107,7 +106,7 @@ def test_a_scrape_reads_no_more_rows_and_makes_no_more_queries_for_a_longer_queu
     root: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored(*(cluster(f"member{n}", taints=[no_execute()] if n == 1 else ()) for n in range(1, 6)))
-    read = counted_rows(monkeypatch)
+    read = rows_received(monkeypatch)
 
     def scraped() -> tuple[int, int]:
         eviction_metrics._last = debug._last = None
@@ -123,17 +122,3 @@ def test_a_scrape_reads_no_more_rows_and_makes_no_more_queries_for_a_longer_queu
     save([eviction(f"more{number:04}", due_at=store().now(), resource_kind=KINDS_[0]) for number in range(700)])
 
     assert scraped() == small
-
-
-def counted_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list that gets the number of rows of each answer that the store's cursors receive."""
-    read: list[int] = []
-    run = BinaryCursor.run
-
-    def counting(self: BinaryCursor, query: Any, params: Any = ()) -> Any:
-        answer = run(self, query, params)
-        read.append(max(0, self.rowcount))
-        return answer
-
-    monkeypatch.setattr(BinaryCursor, "run", counting)
-    return read

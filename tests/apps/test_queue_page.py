@@ -32,8 +32,9 @@ from controlplane.insight.forecast import forecast, queue_end
 from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING
 from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, QUEUED, Eviction
 from controlplane.settings import EvictionSettings
-from tests.apps.statements import statements
-from tests.builders.bare import START
+from tests.apps.pages import stored
+from tests.apps.statements import rows_received, statements
+from tests.builders.bare import START, binding
 from tests.builders.objects import eviction
 
 
@@ -216,3 +217,32 @@ def test_orders_of_queues_are_forgotten_after_a_minute_and_beyond_their_number(m
     moment[0] = 61
     order("long", 50)
     assert made[-2:] == ["long", "long"]
+
+
+def test_one_eviction_is_read_and_ordered_about_without_the_rest_of_the_queue(
+    root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`lifeboat hold --cluster` asks twice for each of hundreds of evictions."""
+    ref = Ref(RESOURCE_BINDING, "shop", "web.a")
+    stored(binding("web.a", "member.b"))
+    saved(eviction(ref, "member.b", state=HELD, reason="OnHold"), row(1))
+    received = rows_received(monkeypatch)
+    url = f"{LISTS}/namespaces/shop/evictions/web.a.member.b"
+
+    def read() -> list[int]:
+        counts = []
+        for verb in ("", "/hold"):
+            received.clear()
+            asked: dict[str, Any] = {"content_type": "application/json", "HTTP_ACCEPT": "application/json"}
+            order = f"{url}{verb}?dryRun=All"
+            answer = root.post(order, {"reason": "wait"}, **asked) if verb else root.get(url, **asked)
+            assert answer.status_code in (200, 201), answer.content
+            assert answer.json()["status"]["state"] == "Held"
+            counts.append(sum(received))
+        return counts
+
+    few = read()
+    saved(*(row(number) for number in range(2, 300)))
+    assert read() == few
+    assert root.get(f"{LISTS}/namespaces/shop/evictions/web", HTTP_ACCEPT="application/json").status_code == 404
+    assert root.get(f"{LISTS}/clusterevictions/web.a.member.b", HTTP_ACCEPT="application/json").status_code == 404
