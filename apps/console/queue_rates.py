@@ -119,7 +119,10 @@ def effects(rate: float, secondary: float) -> Effects:
 
 
 def rate_of(tier: eviction_tier.Tier, rate: float, secondary: float) -> float:
-    """Return the rate that a tier has with these two rates. Stopped and Blind have 0, whatever the rates are."""
+    """Return the rate that a tier has with these two rates. Stopped and Blind have 0, whatever the rates are; while the
+    feature gate Failover is off, all have 0."""
+    if tier.why == eviction_tier.GATE_OFF:
+        return 0.0
     return {eviction_tier.NORMAL: rate, eviction_tier.SECONDARY: secondary}.get(tier.name, 0.0)
 
 

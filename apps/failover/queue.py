@@ -62,7 +62,11 @@ def stopped_by(tier: eviction_tier.Tier) -> Stopped | None:
     """Return why nothing is evicted in a tier of the rate; None: evictions go on."""
     if tier.rate > 0:
         return None
-    reasons = {eviction_tier.NO_TOKENS: "NoTokens", eviction_tier.NOT_OBSERVED: "NotObserved"}
+    reasons = {
+        eviction_tier.NO_TOKENS: "NoTokens",
+        eviction_tier.NOT_OBSERVED: "NotObserved",
+        eviction_tier.GATE_OFF: "GateOff",
+    }
     reason = next((word for begin, word in reasons.items() if tier.why.startswith(begin)), tier.name)
     return Stopped(reason, tier.why or "the rate of evictions is 0")
 
@@ -70,10 +74,12 @@ def stopped_by(tier: eviction_tier.Tier) -> Stopped | None:
 def tier_of(situation: Situation, settings: Settings, *, now: datetime) -> FleetTier:
     """Return the health of the fleet and the tier of the eviction rate in a situation.
 
-    Its rate is 0 while evictions wait for the token buckets.
+    Its rate is 0 while evictions wait for the token buckets, and while the feature gate Failover is off.
     """
     fleet = eviction_tier.fleet_health(situation.clusters, maintained=situation.holds.maintained(now=now))
     tier = eviction_tier.in_force(fleet, situation.fleet, settings)
+    if not settings.gate("Failover"):
+        return FleetTier(fleet, eviction_tier.Tier(tier.name, 0, eviction_tier.GATE_OFF), now)
     return FleetTier(fleet, eviction_tier.as_it_works(tier, situation.queue_row), now)
 
 

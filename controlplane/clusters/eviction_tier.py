@@ -19,6 +19,8 @@ from controlplane.settings import Settings
 NORMAL, SECONDARY, STOPPED, BLIND = "Normal", "Secondary", "Stopped", "Blind"
 NO_TOKENS, NOT_OBSERVED = "no tokens", "not observed"
 """How the reason begins why evictions wait: for the token buckets, or for observations of their clusters."""
+GATE_OFF = "the feature gate Failover is off"
+"""Why nothing is evicted while it is, whatever the tier."""
 
 
 class FleetHealth(msgspec.Struct, frozen=True):

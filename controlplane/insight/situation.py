@@ -276,7 +276,7 @@ def _queue(
         recovering=counts[RECOVERING],
         tier=tier.name,
         rate=rate,
-        why=_why(fleet, tier, settings) if gate else "the feature gate Failover is off",
+        why=_why(fleet, tier, settings) if gate else eviction_tier.GATE_OFF,
         ends_at=None if paused else _ends_at(facts, rate, settings, now=now),
     )
 

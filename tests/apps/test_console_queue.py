@@ -232,6 +232,7 @@ def test_an_order_that_cannot_be_read_says_what_is_wrong(root: Client, query: st
 
 
 def test_the_rates_show_the_new_end_of_the_queue_and_are_set_in_one_write(root: Client) -> None:
+    root.post("/queue/gate/on", {"reason": "ready", "typed": "failover"})
     saved(*(replace(eviction(f"web{number}", "member1")) for number in range(20)))
     stored(objects.cluster("member2"), objects.cluster("member3"))
 
@@ -245,7 +246,8 @@ def test_the_rates_show_the_new_end_of_the_queue_and_are_set_in_one_write(root: 
     assert root.post("/queue/rates", sent).status_code == 303
 
     assert ChangeLog.objects.count() == before + 1
-    assert found(REF).spec == {"resourceEvictionRate": 10.0, "secondaryResourceEvictionRate": 0.2}
+    rates = {"resourceEvictionRate": 10.0, "secondaryResourceEvictionRate": 0.2}
+    assert {name: found(REF).spec[name] for name in rates} == rates
     root.post("/queue/rates", {**sent, "rate": "2"})
     assert found(REF).spec["resourceEvictionRate"] == 2.0
     logged = ChangeLog.objects.latest("version")
@@ -322,6 +324,7 @@ def test_a_page_beyond_the_end_of_the_queue_shows_its_last_page(root: Client) ->
 
 def test_the_end_of_the_queue_is_not_said_of_evictions_that_are_held_or_recover(root: Client) -> None:
     """Situation, the API and `lifeboat queue` count them apart from those that are queued."""
+    root.post("/queue/gate/on", {"reason": "ready", "typed": "failover"})
     saved(*(eviction(f"queued{number}", "member1") for number in range(2)))
     saved(replace(eviction("held", "member1"), state=HELD, reason="OnHold"))
     saved(replace(eviction("back", "member1"), state=RECOVERING))
@@ -373,3 +376,22 @@ def test_an_eviction_that_is_held_and_checked_again_is_held_on_every_page(root: 
     assert "! Held" in held
     assert "fresh" not in held
     assert "1 to 1 of 1" in text(root, "/queue?state=Queued")
+
+
+def test_while_the_gate_is_off_nothing_says_when_the_queue_ends(root: Client) -> None:
+    """Evictions that wait are dropped then, in the next turns of their controller: none of them takes place."""
+    stored(*(objects.cluster(f"member{number}") for number in (1, 2, 3)))
+    in_queue("web")
+    root.post("/queue/gate/off", {"reason": "test", "typed": "failover"})
+
+    shown = text(root, "/queue")
+    item = "/apis/failover.lifeboat.io/v1alpha1/namespaces/shop/evictions"
+    status = root.get(item, HTTP_ACCEPT="application/json").json()["items"][0]["status"]
+    rates = text(root, "/queue/rates?rate=5&secondary=1")
+
+    assert "1 eviction waiting Queue" in shown
+    assert "0/s rate in force, Normal" in shown
+    assert "The feature gate Failover is off, so nothing is evicted." in shown
+    assert "stopped" in shown.split("GateOff")[1]
+    assert (status["reason"], status["estimate"], status.get("queueEndsAt")) == ("GateOff", "stopped", None)
+    assert "At 0/s the last takes place at no time" in rates

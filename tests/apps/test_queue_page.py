@@ -22,6 +22,7 @@ from apps.failover.queue_page import (
     read_counts,
     read_page,
 )
+from apps.objects.configuration import configuration
 from apps.objects.store import store
 from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.times import END_OF_TIME
@@ -34,7 +35,7 @@ from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, QUEUED, Eviction
 from controlplane.settings import EvictionSettings
 from tests.apps.pages import stored
 from tests.apps.statements import rows_received, statements
-from tests.builders.bare import START, binding
+from tests.builders.bare import START, binding, cluster
 from tests.builders.objects import eviction
 
 
@@ -161,6 +162,9 @@ LISTS = "/apis/failover.lifeboat.io/v1alpha1"
 @pytest.mark.parametrize("selector", ["", "&fieldSelector=spec.cluster%3Dmember1"])
 def test_the_order_of_the_queue_is_computed_at_most_twice_for_all_pages_of_a_list(root: Client, selector: str) -> None:
     """The first page may be the only one, so it is read alone. Later pages come from one order, with its estimates."""
+    root.post("/queue/gate/on", {"reason": "ready", "typed": "failover"})
+    stored(*(cluster(f"member{number}") for number in (1, 2, 3)))
+    configuration().settings(reread=True)
     saved(*(row(number) for number in range(47)), row(90, state=HELD, reason="OnHold"))
 
     found, whole, token = [], 0, ""
