@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from apps.api import fleet_status
 from apps.console.changes import lines_of
 from apps.console.cluster_acts import ACTS
+from apps.console.cluster_orders import orders_of
 from apps.console.object_links import binding_url
 from apps.console.page import Page, offset_of, within
 from apps.objects.configuration import configuration
@@ -162,8 +163,8 @@ class ClusterPage(Page):
             "taints": list(taints_of(cluster)),
             "fence": fence_of(cluster),
             "windows": windows,
-            "drains": [one for one in reading.list(DRAIN) if one.spec.cluster == name],
-            "failbacks": [one for one in reading.list(FAILBACK) if one.spec.cluster == name],
+            "drains": orders_of(DRAIN, name),
+            "failbacks": orders_of(FAILBACK, name),
             "expiries": [one for one in facts.expiries if one.cluster == name],
             "events": events_about(cluster),
             "acts": self._acts(request),

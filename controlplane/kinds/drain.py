@@ -104,6 +104,7 @@ DECLARED = (
             False,
             categories=("lifeboat",),
             subresources=("status",),
+            fields=("spec.cluster",),
             columns=(
                 Column("Cluster", cells.field("spec", "cluster")),
                 Column("Phase", cells.field("status", "phase")),

@@ -163,6 +163,7 @@ DECLARED = (
             False,
             categories=("lifeboat",),
             subresources=("status",),
+            fields=("spec.cluster",),
             columns=(
                 Column("Subject", _subject),
                 Column("Phase", cells.field("status", "phase")),

@@ -21,7 +21,7 @@ from controlplane.apimachinery.meta import Condition, Ref
 from controlplane.apimachinery.names import UNJOIN_ANNOTATION
 from controlplane.engine.decision import Decision, Save
 from controlplane.engine.state import Actor
-from controlplane.kinds import CLUSTER, MAINTENANCE_WINDOW
+from controlplane.kinds import CLUSTER, KINDS, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import AggregatedStatusItem
 from controlplane.kinds.cluster import Cluster, NodeSummary, ResourceSummary
 from controlplane.kinds.drain import DRAIN
@@ -31,7 +31,7 @@ from controlplane.kinds.rows import BindingReadiness, Collected, Observation, Pr
 from tests.apps.pages import change, lost_cluster, stored
 from tests.apps.test_console_pages import HTML, page, queries
 from tests.apps.test_console_queue import text
-from tests.builders.bare import binding, cluster
+from tests.builders.bare import binding, cluster, meta
 
 MEMBER1 = Ref(CLUSTER, "", "member1")
 
@@ -307,3 +307,32 @@ def test_unjoin_does_not_delete_copies_that_were_to_prevent_it(root: Client) -> 
     assert not live().terminating
     page(root, "/clusters/member1/unjoin", {**sent, "copies": "keep"})
     assert not store().get([MEMBER1]) or live().metadata.annotations[UNJOIN_ANNOTATION] == "keep"
+
+
+def test_of_the_orders_of_years_the_page_of_a_cluster_shows_those_that_last_and_the_newest(root: Client) -> None:
+    """Drains and Failbacks are never deleted by themselves."""
+
+    def order(kind: str, name: str, cluster: str, phase: str) -> Any:
+        known = KINDS[kind]
+        made = known.type(known.resource.api_version, known.resource.kind, meta(name, ""))
+        return made.with_spec(cluster=cluster, rate=1.0, reason="disks").with_status(phase=phase)
+
+    stored(ready("member1"), ready("member2"), order(DRAIN, "lasting", "member1", "Paused"))
+    few = queries(root, "/clusters/member1")
+    for kind in (DRAIN, FAILBACK):
+        stored(*(order(kind, f"old{number:02}", "member1", "Finished") for number in range(60)))
+        stored(*(order(kind, f"other{number:02}", "member2", "Finished") for number in range(60)))
+
+    shown = page(root, "/clusters/member1")
+
+    drains = re.findall(r"<strong>Drain (\w+)<", shown)
+    assert drains == ["lasting", "old59", "old58", "old57", "old56"]
+    assert re.findall(r"<strong>Failback (\w+)<", shown) == ["old59", "old58", "old57", "old56", "old55"]
+    assert "56 earlier drains" in shown
+    url = "/apis/failover.lifeboat.io/v1alpha1/drains?fieldSelector=spec.cluster%3Dmember1"
+    assert f'href="{url}"' in shown
+    assert "old00" in page(root, url)
+    everything = root.get(url, HTTP_ACCEPT="application/json").json()["items"]
+    assert {one["spec"]["cluster"] for one in everything} == {"member1"}
+    assert len(everything) == 61
+    assert queries(root, "/clusters/member1") == few
