@@ -18,6 +18,7 @@ from controlplane.apimachinery.times import in_words, later
 from controlplane.clusters import eviction_tier, health
 from controlplane.insight import attention
 from controlplane.insight.readiness import nothing_fails_over
+from controlplane.kinds.binding import TAINT_UNTOLERATED
 from controlplane.kinds.cluster import ACCESS_LOST, READY, Cluster
 from controlplane.kinds.cluster import FLAPPING as FLAPPING_CONDITION
 from controlplane.kinds.eviction_hold import EvictionHold
@@ -180,7 +181,8 @@ def _members(facts: Facts, maintained: Collection[str]) -> tuple[MemberStatus, .
         counts = Counter[str]()
         for one in evictions.get(name, ()):
             counts[group(one)] += one.number
-        moving = sum(one.number for one in tasks.get(name, ()) if one.state != NEVER)
+        leaving = [one for one in tasks.get(name, ()) if one.state != NEVER]
+        evicted = sum(one.number for one in leaving if one.reason == TAINT_UNTOLERATED)  # others are not in the queue
         status = _state(cluster, in_maintenance=name in maintained)
         found.append(
             msgspec.structs.replace(
@@ -188,8 +190,8 @@ def _members(facts: Facts, maintained: Collection[str]) -> tuple[MemberStatus, .
                 workloads=sum(one.number for one in targets.get(name, ())),
                 queued=counts[QUEUED],
                 held=counts[HELD],
-                moving=moving,
-                moved=max(0, counts[EVICTED] - moving),
+                moving=sum(one.number for one in leaving),
+                moved=max(0, counts[EVICTED] - evicted),
             )
         )
     return tuple(sorted(found, key=lambda one: (_SEVERITY[one.severity], one.state != "NotReady", one.name)))

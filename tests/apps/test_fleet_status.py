@@ -48,7 +48,7 @@ def counted() -> dict[tuple[str, str, str, str], int]:
     for row in TargetCluster.objects.all():
         found["TargetCluster", row.cluster, "", ""] += 1
     for row in GracefulEvictionTask.objects.all():
-        found["GracefulEvictionTask", row.from_cluster, row.purge_mode, ""] += 1
+        found["GracefulEvictionTask", row.from_cluster, row.purge_mode, row.reason] += 1
     for row in Binding.objects.all():
         found["Binding", "", row.kind, row.namespace] += 1
     return dict(found)
@@ -83,7 +83,8 @@ def test_tallies_are_the_counts_of_their_tables_after_every_write(root: Client) 
 
     save(replace(rows["db"], state="Held", reason="NoRefuge"), replace(rows["api"], due_at=None))
     assert tallies() == counted()
-    change(first, first.with_spec(graceful_eviction_tasks=(leaving("member1"),), clusters=first.spec.clusters[1:]))
+    task = replace(leaving("member1"), reason="Drain")
+    change(first, first.with_spec(graceful_eviction_tasks=(task,), clusters=first.spec.clusters[1:]))
     assert tallies() == counted()
     store().apply([(None, Decision(changes=(Drop(rows["db"]),)))], by=Actor("test"))
     made = stored(*(binding("late", "member1", namespace=name) for name in ("bank", "shop")))
@@ -92,7 +93,7 @@ def test_tallies_are_the_counts_of_their_tables_after_every_write(root: Client) 
     store().apply([(None, Decision(changes=tuple(map(Delete, made))))], by=Actor("test"))
 
     assert tallies() == counted()
-    assert tallies()["GracefulEvictionTask", "member1", "Gracefully", ""] == 1
+    assert tallies()["GracefulEvictionTask", "member1", "Gracefully", "Drain"] == 1
     assert ("Eviction", "member1", "Held", "NoRefuge") not in tallies()
     assert ("Binding", "", made[0].ref.kind, "bank") not in tallies()
 

@@ -121,10 +121,24 @@ def test_an_evicted_copy_is_moving_until_its_task_is_cleared_and_has_moved_after
     status = seen(
         down("member1"),
         ready("member2"),
-        tallies=[evictions("member1", "Evicted", 10), Tally(TASKS, "member1", "Gracefully", "", 4)],
+        tallies=[evictions("member1", "Evicted", 10), Tally(TASKS, "member1", "Gracefully", "TaintUntolerated", 4)],
     )
 
     assert (status.queue.moving, status.queue.moved) == (4, 6)
+
+
+def test_copies_that_leave_a_lost_cluster_for_another_reason_do_not_hide_what_has_moved() -> None:
+    """A Drain was running when the cluster was lost: its 7 copies were never in the queue."""
+    tallies = [
+        evictions("member1", "Evicted", 10),
+        Tally(TASKS, "member1", "Gracefully", "TaintUntolerated", 4),
+        Tally(TASKS, "member1", "Gracefully", "Drain", 7),
+        Tally(TASKS, "member1", "Gracefully", "ApplicationFailure", 1),
+    ]
+
+    status = seen(down("member1"), ready("member2"), tallies=tallies)
+
+    assert (status.queue.moving, status.queue.moved) == (12, 6)
 
 
 def test_a_task_that_outlasts_its_time_is_stuck_and_one_with_a_longer_time_of_its_own_is_not() -> None:
@@ -157,8 +171,8 @@ def test_a_copy_that_stays_on_purpose_does_not_move() -> None:
     """Purge mode Never: the old copy stays until a person says otherwise, perhaps for months."""
     tallies = [
         evictions("member1", "Evicted", 3),
-        Tally(TASKS, "member1", "Never", "", 2),
-        Tally(TASKS, "member1", "Gracefully", "", 1),
+        Tally(TASKS, "member1", "Never", "TaintUntolerated", 2),
+        Tally(TASKS, "member1", "Gracefully", "TaintUntolerated", 1),
     ]
 
     status = seen(down("member1"), ready("member2"), tallies=tallies)

@@ -13,6 +13,7 @@ from django.db import connection, transaction
 from apps.objects.models import Tally
 from apps.objects.store import DjangoStore
 from controlplane.kinds import RESOURCE_BINDING
+from controlplane.kinds.binding import GracefulEvictionTask
 from tests.builders.bare import binding
 from tests.stores.grounds import create
 
@@ -77,6 +78,29 @@ def test_bindings_that_are_made_while_they_are_counted_are_counted_once() -> Non
 
     (count,) = Tally.objects.filter(counted="Binding", state=RESOURCE_BINDING).values_list("number", flat=True)
     assert count == 1 + len(statements)
+
+
+def test_tasks_that_were_counted_without_their_reasons_are_counted_again_with_them() -> None:
+    (operation,) = import_module("apps.failover.migrations.0023_tasks_by_reason").Migration.operations
+    tasks = {name: GracefulEvictionTask("member1", reason=name) for name in ("Drain", "TaintUntolerated")}
+
+    def numbers() -> dict[str, int]:
+        found = Tally.objects.filter(counted="GracefulEvictionTask").values_list("reason", "number")
+        return dict(found)
+
+    for reason, task in tasks.items():
+        create(DjangoStore(), binding(reason.lower()).with_spec(graceful_eviction_tasks=(task,)))
+    with transaction.atomic():
+        run(*listed(operation.reverse_sql))
+    assert numbers() == {"": 2}
+    create(DjangoStore(), binding("later").with_spec(graceful_eviction_tasks=(tasks["Drain"],)))
+    assert numbers() == {"": 3}
+
+    with transaction.atomic():
+        run(*listed(operation.sql))
+    create(DjangoStore(), binding("latest").with_spec(graceful_eviction_tasks=(tasks["Drain"],)))
+
+    assert numbers() == {"Drain": 3, "TaintUntolerated": 1}
 
 
 def listed(sql: Any) -> list[str]:
