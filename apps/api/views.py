@@ -177,6 +177,7 @@ class ObjectView(TargetView):
 
     def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         target = self.target
+        self._need_verb("GET")
         check_pods(request, target)
         if is_watch(request) and not target.subresource:
             return watch_response(request, target, store(), allowed=self.attributes(request))
@@ -206,6 +207,7 @@ class ObjectView(TargetView):
 
     def put(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         self._need_name("PUT")
+        self._need_verb("PUT")
         writer = self._writer(request)
         body = bodies.decode(request.content_type, request.body)
         if self.target.subresource == "scale":
@@ -214,6 +216,7 @@ class ObjectView(TargetView):
 
     def patch(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         self._need_name("PATCH")
+        self._need_verb("PATCH")
         writer = self._writer(request)
         content_type, raw = request.content_type, request.body
         if media_type_of(content_type) == APPLY_PATCH and not request.query_params.get("fieldManager"):
@@ -243,6 +246,13 @@ class ObjectView(TargetView):
     def _need_name(self, method: str) -> None:
         if not self.target.name:
             raise MethodNotAllowed(f"the server does not allow {method} on a collection; name one object in the URL")
+
+    def _need_verb(self, method: str) -> None:
+        """Raise MethodNotAllowed for a method that a subresource does not have: finalize, for example, takes only
+        PUT."""
+        target = self.target
+        if target.subresource and method not in target.resource.methods(has_name=True, subresource=target.subresource):
+            raise MethodNotAllowed(f"the server does not allow {method} on {target.subresource}")
 
     def _writer(self, request: Request, options: Any = None) -> RequestWriter:
         writing = writing_of(request.query_params, user_agent=request.headers.get("User-Agent", ""))

@@ -472,3 +472,17 @@ def test_what_comes_back_is_the_text_that_is_stored(api: Client, server: Server,
 
     assert api.get(config_maps(namespace, "one")).body.decode() == stored[0][0]
     assert json.dumps(stored[0][0], ensure_ascii=False).count("ü") >= 1
+
+
+def test_the_finalizers_of_a_namespace_are_replaced_at_finalize_and_not_read_or_patched(
+    api: Client, namespace: str
+) -> None:
+    path = f"/api/v1/namespaces/{namespace}"
+    live = api.get(path).document
+
+    answers = [api.get(f"{path}/finalize"), api.patch(f"{path}/finalize", {"metadata": {"labels": {"a": "b"}}})]
+
+    assert [(answer.status, answer.document["reason"]) for answer in answers] == [(405, "MethodNotAllowed")] * 2
+    assert answers[0].headers["allow"] == "PUT, OPTIONS"
+    assert api.put(f"{path}/finalize", live).status == 200
+    assert api.get(f"{path}/status").status == 200
