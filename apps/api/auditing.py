@@ -41,6 +41,8 @@ class Auditing:
         if trail.caller is None:
             trail.caller = _session_user(request)
         response[HEADER] = trail.audit_id
+        if isinstance(response, HandedOver):
+            response.trail = trail
         if not trail.stored:
             record(trail, _answered(response))
         return response
@@ -101,6 +103,13 @@ def record_refused(scope: Mapping[str, Any], error: StatusError) -> None:
         user_agent=headers.get("user-agent", ""),
     )
     record(trail, refusal(error))
+
+
+def record_late(trail: audit.Trail | None, error: StatusError) -> None:
+    """Record that the shell refused a request which its view had authorised, for example a watch that is one too
+    many. `trail` None: no request was audited."""
+    if trail is not None:
+        record(trail, refusal(error))
 
 
 def refusal(error: StatusError) -> Answered:

@@ -22,7 +22,7 @@ import orjson
 from django.conf import settings
 
 from apps.api import authorization, callers, lean
-from apps.api.auditing import record_refused
+from apps.api.auditing import record_late, record_refused
 from apps.api.budget import Budget
 from apps.api.direct import Direct
 from apps.api.fairness import Clients, Rates, Turns
@@ -42,6 +42,7 @@ from apps.api.streams import Stream, WatchResponse
 from apps.api.tunnels import ABORT
 from apps.api.unpacking import ENCODING, unpacked
 from apps.api.watch_hub import Tailer, Watcher
+from apps.objects.audit import Trail
 from apps.objects.audit_queue import QUEUE
 from apps.objects.decision_log import log_refusal
 from controlplane.apimachinery.errors import BadRequest, ServiceUnavailable, StatusError, TooManyRequests
@@ -72,6 +73,7 @@ class FullReply(NamedTuple):
     push: Push | None = None
     proxied: Proxied | None = None
     user: str = ""  # whose budget the answer counts against while it is sent; "": callers without a login
+    trail: Trail | None = None  # for a late refusal of what the view authorised
 
 
 class Shell:
@@ -139,16 +141,18 @@ class Shell:
                 await self._proxy(scope, receive, send)
                 return
             reply = await self._reply(scope, receive)
-            if reply.stream is not None:
-                await self._stream(reply.stream, scope, send)
-            elif reply.push is not None:
-                await self._push(reply.push, scope, send)
-            else:
-                await self._send(reply, send)
+            try:
+                if reply.stream is not None:
+                    await self._stream(reply.stream, scope, send)
+                elif reply.push is not None:
+                    await self._push(reply.push, scope, send)
+                else:
+                    await self._send(reply, send)
+            except TooManyRequests as error:  # the user has too many watches, and the answer to this one has not begun
+                record_late(reply.trail, error)
+                await self._send(_failed(error), send)
         except Disconnected:
             return
-        except TooManyRequests as error:  # the user has too many watches, and the answer to this one has not begun
-            await self._send(_failed(error), send)
         except Stalled:
             log.info("disconnected a client that did not read its answer: %s %s", scope["method"], scope["path"])
             if abort := scope.get("extensions", {}).get(ABORT):
@@ -189,6 +193,7 @@ class Shell:
                 await self.proxying.serve(reply.proxied, self.tailer, scope, incoming, send)
                 return
             except StatusError as error:
+                record_late(reply.trail, error)
                 reply = _failed(error)
         await incoming.discard()
         await self._send(reply, send)
@@ -281,14 +286,14 @@ class Shell:
         try:
             if isinstance(response, WatchResponse):
                 authorization.check(response.stream.allowed)
-                return FullReply(200, [], b"", response.stream)
+                return FullReply(200, [], b"", response.stream, trail=response.trail)
             if isinstance(response, PushResponse):
                 authorization.check(response.push.allowed)
-                return FullReply(200, [], b"", push=response.push)
+                return FullReply(200, [], b"", push=response.push, trail=response.trail)
             user = environ.get(callers.CALLER, "")
             if isinstance(response, ProxyResponse):
                 authorization.check(response.proxied.allowed)
-                return FullReply(200, [], b"", proxied=response.proxied, user=user)
+                return FullReply(200, [], b"", proxied=response.proxied, user=user, trail=response.trail)
             return FullReply(started[0], started[1], b"".join(response), user=user)
         finally:
             close = getattr(response, "close", None)

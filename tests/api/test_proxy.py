@@ -23,6 +23,7 @@ from apps.simulator.tls import Authority
 from tests.api.raw_member import BURST, HTML, RawMember, raw_member
 from tests.api.roles import bind, user
 from tests.api.server import Client, Server
+from tests.api.test_audit import recorded
 from tests.processes import until
 
 CLUSTERS = "/apis/cluster.karmada.io/v1alpha1/clusters"
@@ -278,6 +279,8 @@ def test_a_member_that_never_answers_costs_no_other_member_anything(
 
     assert one_more.status == 429
     assert "cluster raw has 6 requests through the proxy" in one_more.document["message"]
+    (refused,) = recorded(server, code="429", name="raw")
+    assert refused["user"]["username"] == "admin"
     assert good == [200] * 20
     assert took < 3  # the setting: a member has 3 s to begin its answer
     assert {answer.status for answer in answers} == {503}

@@ -10,8 +10,10 @@ import pytest
 
 from apps.api import lean, watch_hub
 from apps.api.feeding import Feeding
+from apps.objects.models import AuditEvent
 from tests.apps.direct_site import MAPS, ONE, Answer, Site, site_with_a_map
 from tests.builders.documents import config_map
+from tests.processes import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -88,3 +90,7 @@ def test_a_watch_above_the_limit_of_its_user_is_refused_with_a_status(
 
     assert (answer.status, answer.headers["retry-after"]) == (429, "5")
     assert json.loads(answer.body)["reason"] == "TooManyRequests"
+    until(AuditEvent.objects.filter(code=429).exists, within=20)
+    (event,) = AuditEvent.objects.filter(code=429)
+    assert (event.username, event.verb, event.resource, event.namespace) == ("eve", "watch", "configmaps", "default")
+    assert "watches open, which is the limit" in event.reason
