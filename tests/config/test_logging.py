@@ -58,3 +58,25 @@ def test_a_record_of_several_lines_is_written_as_so_many_lines() -> None:
         "first versions=[7]",
         "second",
     ]
+
+
+def test_no_value_of_a_request_writes_a_line_of_its_own_as_text() -> None:
+    ends = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+    forged = f"/api/v1/x{ends}2026-11-30 03:12:00.000Z INFO lifeboat.decisions: forged\x1b[2J"
+    fields = {"name": "lifeboat.refused", "levelname": "WARNING", "msg": "refused %s", "args": (forged,)}
+    record = logging.makeLogRecord(fields)
+    record.way = forged
+    try:
+        raise ValueError(forged)
+    except ValueError as error:
+        record.exc_info = (ValueError, error, error.__traceback__)
+    several = logging.makeLogRecord(fields)
+    several.lines = [{"message": forged, "way": forged}]
+
+    lines = TextFormatter().format(record).splitlines()
+
+    assert lines[0].count("x\\n\\r\\x0b\\x0c\\x1c\\x1d\\x1e\\x85\\u2028\\u20292026-11-30") == 2
+    assert len(lines) > 3
+    assert all(line.startswith("    ") for line in lines[1:])
+    assert len(TextFormatter().format(several).splitlines()) == 1
+    assert not any("\x1b" in line for line in lines)
