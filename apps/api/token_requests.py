@@ -17,6 +17,8 @@ from apps.api.permissions import Scope, resource_attributes
 from apps.api.query import dry_run
 from apps.api.service_accounts import AUDIENCE, BOUND_KINDS
 from apps.api.views import KubernetesView, TargetView, warning
+from apps.objects.configuration import configuration
+from apps.objects.reviewing import review_request
 from apps.objects.store import store
 from controlplane.apimachinery.causes import invalid, required, unsupported
 from controlplane.apimachinery.errors import BadRequest, Cause, Conflict, Invalid, NotFound
@@ -40,18 +42,19 @@ class TokenRequestView(TargetView):
     def post(self, request: Request) -> Response:
         ref, reading = self.target.ref, store()
         document = _decoded(request, "TokenRequest", ref.namespace)
-        spec = document.get("spec") or {}
         account = reading.get([ref]).get(ref)
         if account is None:
             raise NotFound.of("serviceaccounts", ref.name)
-        if causes := [*_misnamed(document, ref.name), *_faults(spec)]:
-            raise Invalid.of("TokenRequest", ref.name, causes, group=GROUP)
+        is_trial = dry_run(request.query_params, {})
+        _check(document, ref.name)
+        document, warnings = self._reviewed(request, document, is_trial=is_trial)
+        spec = document["spec"]
         bound = _bound(spec.get("boundObjectRef") or {}, ref.namespace)
         asked = spec.get("expirationSeconds") or DEFAULT_SECONDS
         now, seconds = reading.now(), min(asked, LONGEST_SECONDS)
         audiences = spec.get("audiences") or [AUDIENCE]
         secret = ""
-        if not dry_run(request.query_params, {}):
+        if not is_trial:
             secret = service_accounts.create(account, audiences=audiences, seconds=seconds, bound=bound, now=now)
         ends = to_seconds(now + timedelta(seconds=seconds))
         answered = {
@@ -61,7 +64,29 @@ class TokenRequestView(TargetView):
             "status": {"token": secret, "expirationTimestamp": ends},
         }
         shorter = [f"requested expiration of {asked} seconds shortened to {seconds} seconds"] if asked > seconds else []
-        return warning(Response(Answer(answered), status=201), shorter)
+        return warning(Response(Answer(answered), status=201), [*warnings, *shorter])
+
+    def _reviewed(self, request: Request, document: Document, *, is_trial: bool) -> tuple[Document, list[str]]:
+        """Return the request as the admission policies and webhooks of users leave it, with their warnings.
+
+        Raises the error of the one that denies it, and Invalid for what a mutating webhook made invalid.
+        """
+        ref = self.target.ref
+        made, warnings = review_request(
+            store(),
+            self.target.kind,
+            {
+                **document,
+                "metadata": {**(document.get("metadata") or {}), "name": ref.name, "namespace": ref.namespace},
+            },
+            configuration().settings(),
+            subresource=self.target.subresource,
+            author=request.user.get_username(),
+            dry_run=is_trial,
+        )
+        checked = _complete(made, "TokenRequest")
+        _check(checked, ref.name)
+        return checked, warnings
 
 
 class TokenReviewView(KubernetesView):
@@ -98,6 +123,11 @@ def _decoded(request: Request, kind: str, namespace: str = "") -> Document:
     """Return the body of a request. Raises Invalid for fields of a wrong type, BadRequest for one of another place."""
     body = bodies.decode(request.content_type, request.body).document if request.body.strip() else {}
     check_place(body, kind, namespace)
+    return _complete(body, kind)
+
+
+def _complete(body: Document, kind: str) -> Document:
+    """Return a request or review with its defaults and without a status. Raises Invalid for fields of a wrong type."""
     document = {**body, "kind": kind, "apiVersion": f"{GROUP}/{VERSION}"}
     document.pop("status", None)
     if isinstance(spec := document.setdefault("spec", {}), dict) and kind == "TokenRequest":
@@ -106,6 +136,12 @@ def _decoded(request: Request, kind: str, namespace: str = "") -> Document:
     if causes := document_check.faults(document_check.without_nulls(document, schema), schema):
         raise Invalid.of(kind, "", causes, group=GROUP)
     return document
+
+
+def _check(document: Document, name: str) -> None:
+    """Raise Invalid for a TokenRequest that breaks a rule. `name`: of the ServiceAccount."""
+    if causes := [*_misnamed(document, name), *_faults(document.get("spec") or {})]:
+        raise Invalid.of("TokenRequest", name, causes, group=GROUP)
 
 
 def _misnamed(document: Document, name: str) -> list[Cause]:

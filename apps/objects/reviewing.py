@@ -72,8 +72,11 @@ class Reviews:
 
         Policies are asked first, and webhooks only about a write that no policy denies.
         """
+        return self.review_subject(self._subject(asked))
+
+    def review_subject(self, subject: Subject) -> tuple[str, ...]:
+        """Return the warnings about a write, as `review` does."""
         rules = admission_rules()
-        subject = self._subject(asked)
         if subject.operation == DELETE and rules.mutating:
             self.calls.changed(rules.mutating, subject, lambda document: subject)
         review = _Review(self, subject, self._write)
@@ -102,6 +105,15 @@ class Reviews:
         if made.new is None or same(made.new, subject.new):
             return None
         return scaled(new, dict(made.new), resource) if subresource == SCALE else dict(made.new)
+
+    def requested(self, kind: Kind, document: Document, *, subresource: str) -> tuple[Document, tuple[str, ...]]:
+        """Return the request of a subresource that stores nothing, after the patches of mutating webhooks, and the
+        warnings about it. Raises the error of the policy or webhook that denies it. The document has its name."""
+        subject = self._subject_of(kind, CREATE, document, None, subresource)
+        rules = admission_rules()
+        if rules.mutating:
+            subject = self.calls.changed(rules.mutating, subject, lambda made: replace(subject, new=made))
+        return dict(subject.new or {}), self.review_subject(subject)
 
     def namespace(self, name: str) -> Document | None:
         """Return a namespace; None: it does not exist, or the object belongs to none."""
@@ -259,6 +271,32 @@ def review(store: DjangoStore, asked: Sequence[Asked], settings: Settings, *, au
         error.warnings = (*error.warnings, *reviews.calls.warnings)
         raise
     return [*found, *reviews.calls.warnings]
+
+
+def review_request(
+    store: DjangoStore,
+    kind: Kind,
+    document: Document,
+    settings: Settings,
+    *,
+    subresource: str,
+    author: str,
+    dry_run: bool,
+) -> tuple[Document, list[str]]:
+    """Return the body of a request that stores nothing, as mutating webhooks leave it, and warnings about it.
+
+    It is a creation of a subresource, for example of the token of a ServiceAccount; `kind`: that of the ServiceAccount.
+    Raises the error of the first policy or webhook that denies it.
+    """
+    reviews = _reviews(store, settings, author=author, dry_run=dry_run)
+    if reviews is None:
+        return document, []
+    try:
+        made, warnings = reviews.requested(kind, document, subresource=subresource)
+    except StatusError as error:
+        error.warnings = (*error.warnings, *reviews.calls.warnings)
+        raise
+    return made, [*warnings, *reviews.calls.warnings]
 
 
 def _reviews(store: DjangoStore, settings: Settings, *, author: str, dry_run: bool) -> Reviews | None:

@@ -8,11 +8,10 @@ from typing import Any, Final, NamedTuple
 from controlplane.admission.matching import CREATE, DELETE, UPDATE, Subject
 from controlplane.apimachinery.meta import Object
 from controlplane.engine.decision import Delete, Put
-from controlplane.wire.resource import Resource
+from controlplane.wire.resource import SUBRESOURCES, Resource
 
 Document = dict[str, Any]
 
-_SCALE: Final = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
 _OPTIONS: Final = {CREATE: "CreateOptions", UPDATE: "UpdateOptions", DELETE: "DeleteOptions"}
 
 
@@ -71,8 +70,9 @@ def request_of(subject: Subject, write: Write, *, version: str, uid: str) -> Doc
 
 
 def _kind(resource: Resource, subresource: str, version: str) -> Document:
-    if subresource == "scale":
-        return dict(_SCALE)
+    known = SUBRESOURCES.get(subresource)
+    if known is not None and known.kind is not None:
+        return dict(zip(("group", "version", "kind"), known.kind, strict=True))
     return {"group": resource.group, "version": version, "kind": resource.kind}
 
 

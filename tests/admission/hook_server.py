@@ -57,6 +57,8 @@ ANSWERS: dict[str, Node] = {
     "patch-nowhere": patch(put("/nothing/here", "x", "replace")),
     "patch-wrong-type": patch(put("/data", "text", "replace")),
     "patch-name": patch(put("/metadata/name", "other", "replace")),
+    "patch-short": patch(put("/spec/expirationSeconds", 700)),
+    "patch-too-short": patch(put("/spec/expirationSeconds", 7)),
     "patch-true": patch(put("/spec/enabled", True)),
     "patch-unknown": patch(put("/metadata/labels/by", "hook"), put("/unknown", {"a": 1})),
 }

@@ -10,6 +10,7 @@ import pytest
 from tests.admission import asking
 from tests.admission.__main__ import ANSWERS, warnings_in
 from tests.admission.asking import Ask, Reply, content_type
+from tests.admission.policy_cases import NAMESPACE
 from tests.admission.policy_documents import POLICIES
 from tests.api.server import Client
 
@@ -63,3 +64,32 @@ def test_the_status_of_a_policy_says_which_expressions_do_not_fit_its_kinds(serv
     assert warning["warning"].startswith("apps/v1, Kind=Deployment: ERROR: <input>:1:7: undefined field 'foo'")
     assert changed["status"] == {"observedGeneration": 2, "typeChecking": {}}
     assert [owned for owned in made["metadata"]["managedFields"] if "f:status" in owned["fieldsV1"]] == []
+
+
+def test_a_policy_forbids_long_tokens_of_service_accounts(ask: Ask) -> None:
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["serviceaccounts/token"]}
+    expression = "object.spec.expirationSeconds <= 3600"
+    spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": expression}]}
+    url, accounts = "/apis/admissionregistration.k8s.io/v1", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
+    policy, binding = f"{url}/validatingadmissionpolicies", f"{url}/validatingadmissionpolicybindings"
+    ask("POST", accounts, {"metadata": {"name": "robot"}})
+    made = [
+        ask("POST", policy, {"metadata": {"name": "tokens"}, "spec": spec}),
+        ask(
+            *("POST", binding),
+            {"metadata": {"name": "tokens"}, "spec": {"policyName": "tokens", "validationActions": ["Deny"]}},
+        ),
+    ]
+    try:
+        long, short = (
+            ask("POST", f"{accounts}/robot/token", {"spec": {"expirationSeconds": seconds}}) for seconds in (7200, 3600)
+        )
+    finally:
+        ask("DELETE", f"{binding}/tokens", None)
+        ask("DELETE", f"{policy}/tokens", None)
+
+    assert [one.status for one in made] == [201, 201]
+    assert (long.status, long.body["reason"]) == (422, "Invalid")
+    assert 'serviceaccounts "robot" is forbidden: ValidatingAdmissionPolicy' in long.body["message"]
+    assert expression in long.body["message"]
+    assert short.status == 201

@@ -125,3 +125,46 @@ def test_a_webhook_changes_a_number_to_a_boolean(ask: Ask, hooks: HookServer) ->
 
     assert (defined.status, hooked.status, stored.status) == (201, 201, 201)
     assert stored.body["spec"]["enabled"] is True
+
+
+@pytest.mark.parametrize(("answer", "status", "seconds"), [("patch-short", 201, 700), ("patch-too-short", 422, None)])
+def test_a_webhook_shortens_a_requested_token_within_the_rules(
+    ask: Ask, hooks: HookServer, answer: str, status: int, seconds: int | None
+) -> None:
+    (configured,) = configurations(ALLOW, hooks.url, hooks.bundle, hooks.other)
+    (webhook,) = configured["webhooks"]
+    webhook["clientConfig"]["url"] = f"{hooks.url}/{answer}"
+    webhook["rules"] = [{**webhook["rules"][0], "apiGroups": [""], "resources": ["serviceaccounts/token"]}]
+    webhook["objectSelector"] = {}
+    url, accounts = f"{asking.URL}/mutatingwebhookconfigurations", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
+    ask("POST", accounts, {"metadata": {"name": "robot"}})
+    assert ask("POST", url, {**configured, "kind": "MutatingWebhookConfiguration"}).status == 201
+    try:
+        made = ask("POST", f"{accounts}/robot/token", {"spec": {"expirationSeconds": 3600}})
+    finally:
+        ask("DELETE", f"{url}/{configured['metadata']['name']}", None)
+
+    assert made.status == status, made.body
+    assert made.body.get("spec", {}).get("expirationSeconds") == seconds
+
+
+def test_a_webhook_gets_a_token_request_as_a_kube_apiserver_sends_it(ask: Ask, hooks: HookServer) -> None:
+    (configured,) = configurations(ALLOW, hooks.url, hooks.bundle, hooks.other)
+    (webhook,) = configured["webhooks"]
+    webhook["clientConfig"]["url"] = f"{hooks.url}/describe"
+    webhook["rules"] = [{**webhook["rules"][0], "apiGroups": [""], "resources": ["serviceaccounts/token"]}]
+    webhook["objectSelector"] = {}
+    url, accounts = f"{asking.URL}/validatingwebhookconfigurations", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
+    ask("POST", accounts, {"metadata": {"name": "robot"}})
+    assert ask("POST", url, configured).status == 201
+    try:
+        made = ask("POST", f"{accounts}/robot/token", {"spec": {"expirationSeconds": 3600}})
+    finally:
+        ask("DELETE", f"{url}/{configured['metadata']['name']}", None)
+
+    (warning,) = made.warnings
+    seen = json.loads(warning)
+    assert (made.status, seen["operation"], seen["subResource"], seen["name"]) == (201, "CREATE", "token", "robot")
+    assert seen["kind"] == {"group": "authentication.k8s.io", "version": "v1", "kind": "TokenRequest"}
+    assert seen["resource"] == {"group": "", "version": "v1", "resource": "serviceaccounts"}
+    assert seen["object"]["spec"]["expirationSeconds"] == 3600
