@@ -8,6 +8,7 @@ in both cases.
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from datetime import datetime
 from ipaddress import ip_address, ip_network
@@ -35,18 +36,27 @@ from rest_framework.request import Request
 from apps.api.clock import wall_now
 from apps.api.identity import Identity
 from apps.objects.store import store
+from controlplane.apimachinery.errors import ServiceUnavailable
 from controlplane.apimachinery.meta import Ref
 from controlplane.authentication.signing_requests import OWN_AGENT_PREFIX, cluster_of, is_outlived
 from controlplane.authorization.attributes import AUTHENTICATED, CREDENTIAL_ID, Caller
 from controlplane.controllers.signing_requests import AUTHORITY
+from controlplane.engine.state import Unreadable
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.template import secret_data
+
+log = logging.getLogger(__name__)
 
 CERTIFICATE = "lifeboat.certificate"  # key of the ASGI extensions and of the WSGI environment: DER of the certificate
 PEER = "lifeboat.peer"  # ASGI extension: the address of the connection, which headers of proxies do not change
 UNTIL = "until:"
 """Begins the key of a login that is valid until a time: seconds since 1970, and a digest, follow."""
 FRESH_SECONDS = 5.0
+RETRY_SECONDS = 5
+_UNREADABLE = (
+    "this process cannot check client certificates of the control plane's own authority, because it has not the "
+    "encryption key of its Secret: start it again with all keys in LIFEBOAT_ENCRYPTION_KEYS"
+)
 _BAD = "the client certificate is not accepted: {0}; ask for another one with a CertificateSigningRequest"
 
 
@@ -101,14 +111,18 @@ def login_of(environ: Any) -> CertificateUser | None:
 
 
 def find(der: bytes) -> CertificateUser:
-    """Return the user of a certificate that one of the authorities signed for clients. Raises CertificateRefused."""
+    """Return the user of a certificate that one of the authorities signed for clients.
+
+    Raises CertificateRefused, and ServiceUnavailable if the authority may be one that this process cannot read.
+    """
+    authorities = _authorities()
     try:
         certificate = x509.load_der_x509_certificate(der)
-        _authorities().verifier(wall_now()).verify(certificate, [])
-    except VerificationError as error:
-        raise CertificateRefused(f"no authority of LIFEBOAT_CLIENT_CA_FILE vouches for it ({error})") from error
-    except (ValueError, x509.DuplicateExtension) as error:
-        raise CertificateRefused(f"it cannot be read ({error})") from error
+        authorities.verifier(wall_now()).verify(certificate, [])
+    except (VerificationError, x509.DuplicateExtension, ValueError) as error:
+        if authorities.problem is not None:
+            raise ServiceUnavailable(_UNREADABLE, retry_after_seconds=RETRY_SECONDS) from error
+        raise _refusal(error) from error
     names = [str(part.value) for part in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     groups = [str(part.value) for part in certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
     if not names or not names[0]:
@@ -118,6 +132,12 @@ def find(der: bytes) -> CertificateUser:
     extra = {CREDENTIAL_ID: (f"X509SHA256={digest}",)}
     user = Identity(Caller(names[0], (*dict.fromkeys(groups), AUTHENTICATED), extra=extra))
     return CertificateUser(user, f"{UNTIL}{int(certificate.not_valid_after_utc.timestamp())}:{digest}")
+
+
+def _refusal(error: Exception) -> CertificateRefused:
+    if isinstance(error, VerificationError):
+        return CertificateRefused(f"no authority of LIFEBOAT_CLIENT_CA_FILE vouches for it ({error})")
+    return CertificateRefused(f"it cannot be read ({error})")
 
 
 def _check_cluster(user: str, certificate: x509.Certificate) -> None:
@@ -143,7 +163,12 @@ def lasts(key: str) -> bool:
 
 
 def bundle(path: Path) -> Path:
-    """Write the authorities of client certificates to a file, for TLS, and return its path."""
+    """Write the authorities of client certificates to a file, for TLS, and return its path.
+
+    Raises Unreadable if this process cannot decrypt the Secret of the control plane's own authority.
+    """
+    if (problem := _authorities().problem) is not None:
+        raise problem
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     pems = (certificate.public_bytes(Encoding.PEM) for certificate in _authorities().certificates)
     path.write_bytes(b"".join(pems))
@@ -151,10 +176,19 @@ def bundle(path: Path) -> Path:
 
 
 class _Authorities:
-    """The authorities of client certificates: the control plane's own, and those of LIFEBOAT_CLIENT_CA_FILE."""
+    """The authorities of client certificates: the control plane's own (`own`), and those of LIFEBOAT_CLIENT_CA_FILE.
 
-    def __init__(self, pem: bytes, read_at: float) -> None:
+    version: of the Secret of the own authority. problem: why the own one cannot be read; None: it can.
+    """
+
+    def __init__(self, own: bytes, version: str, problem: Unreadable | None, read_at: float) -> None:
+        pem = own
+        if settings.CLIENT_CA_FILE:
+            pem += b"\n" + Path(settings.CLIENT_CA_FILE).read_bytes()
         self.certificates = x509.load_pem_x509_certificates(pem) if pem.strip() else []
+        self.own = own
+        self.version = version
+        self.problem = problem
         self.read_at = read_at
 
     def verifier(self, now: datetime) -> ClientVerifier:
@@ -174,12 +208,29 @@ def _authorities() -> _Authorities:
     """Return the authorities, which are read again every few seconds: an administrator may replace them."""
     now = time.monotonic()
     if not _known or now - _known[0].read_at > FRESH_SECONDS:
-        own = store().get([AUTHORITY]).get(AUTHORITY)
-        pem = b"" if own is None else secret_data.text(own, "tls.crt").encode()
-        if settings.CLIENT_CA_FILE:
-            pem += b"\n" + Path(settings.CLIENT_CA_FILE).read_bytes()
-        _known[:] = [_Authorities(pem, now)]
+        _known[:] = [_read(_known[0] if _known else None, now)]
     return _known[0]
+
+
+def _read(before: _Authorities | None, now: float) -> _Authorities:
+    """Return the authorities as they are now. `before`: as they were known before.
+
+    A process without the newest encryption key cannot read the own authority after the rotation of keys. It then keeps
+    the one that it has read from the same version of the Secret.
+    """
+    found, problem = None, None
+    try:
+        found = store().get([AUTHORITY]).get(AUTHORITY)
+    except Unreadable as error:
+        log.warning("the authority of client certificates cannot be read: %s", error)
+        found, problem = store().get([AUTHORITY], unopened=True).get(AUTHORITY), error
+    version = "" if found is None else f"{found.metadata.uid}/{found.metadata.resource_version}"
+    if problem is None:
+        own = b"" if found is None else secret_data.text(found, "tls.crt").encode()
+        return _Authorities(own, version, None, now)
+    if before is not None and before.problem is None and before.version == version:
+        return _Authorities(before.own, version, None, now)
+    return _Authorities(b"", version, problem, now)
 
 
 def _check_usage(policy: Policy, certificate: x509.Certificate, usage: x509.ExtendedKeyUsage | None) -> None:
