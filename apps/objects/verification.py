@@ -168,7 +168,8 @@ def _compare_batch(
         if row.obj is None or row.obj.ref != row.ref:
             why = row.problem or f"it is the document of {row.obj and row.obj.ref}"
             found.differences.append(Difference(table.name, str(row.ref), DOCUMENT, "unusable", why))
-            found.uncounted.add(row.ref.namespace)
+            if row.ref.kind == RESOURCE_BINDING:
+                found.uncounted.add(row.ref.namespace)
             for child in table.children:
                 owners[child.name].add(child.owner(row.ref))
             continue

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from io import StringIO
+from typing import Any
 
 import pytest
+from cryptography.fernet import Fernet
 from django.core.management import CommandError, call_command
 from django.db import connection
 
@@ -14,6 +16,7 @@ from apps.objects.store import DjangoStore
 from apps.objects.verification import verify
 from controlplane.kinds.binding import ReplicaRequirements, TargetCluster
 from controlplane.kinds.cluster import Taint
+from tests.builders import templates
 from tests.builders.bare import binding, cluster, template
 from tests.stores.grounds import create
 
@@ -109,3 +112,16 @@ def test_a_document_that_cannot_be_read_is_reported_and_stays(filled: DjangoStor
         call_command("verify", "--repair", stdout=StringIO())
 
     assert rows("SELECT doc FROM resources_binding") == [('{"spec": 3}',)]
+
+
+def test_a_secret_whose_key_is_lost_hides_no_wrong_use_of_quotas_in_its_namespace(
+    filled: DjangoStore, settings: Any
+) -> None:
+    create(filled, templates.secret("login", {"password": "b2xk"}, namespace="shop"))
+    settings.ENCRYPTION_KEYS = Fernet.generate_key().decode()
+    run("UPDATE objects_quotause SET amount = amount + 1")
+
+    found = verify(filled, repair=True)
+
+    assert {one.column for one in found} == {"doc", "cpu"}
+    assert {one.column for one in verify(filled)} == {"doc"}
