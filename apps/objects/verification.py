@@ -1,8 +1,9 @@
 """Compares derived values with the documents that they are derived from, and writes them again where they differ.
 
 The document of an object is the truth. Columns, index keys, labels and child rows repeat parts of it, the use of quotas
-is a sum over bindings, and a due row has a number that its reference gives. `apply` writes all of them in one
-transaction with the document. So a difference comes from a defect, or from a write to the database by hand.
+is a sum over bindings, tallies are numbers of rows, and a due row has a number that its reference gives. All of them
+are written in one transaction with the document. So a difference comes from a defect, from processes of two versions
+that ran beside each other, or from a write to the database by hand.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from django.db import connection, transaction
 
-from apps.objects import due
+from apps.objects import due, tally_checks
 from apps.objects.apply import binary_cursor
 from apps.objects.arrays import shown, texts
 from apps.objects.definitions import definitions
@@ -36,7 +37,8 @@ Use = dict[tuple[str, str], int]  # (namespace, resource) → amount
 
 
 class Difference(NamedTuple):
-    """A derived value that is not what its document gives. `of`: the object, the namespace, or the controller."""
+    """A derived value that is not what its document gives. `of`: the object, the namespace, the controller, or what a
+    tally counts."""
 
     table: str
     of: str
@@ -56,6 +58,7 @@ class Found(NamedTuple):
     orphans: dict[str, list[str]]  # by child table, owners that do not exist
     namespaces: list[str]  # whose use of quotas is to be counted again
     hashes: dict[int, int]  # by due row, the number of its reference
+    tallies: set[str]  # names of what is to be counted again
     uncounted: set[str]  # namespaces whose use is unknown, because a binding there cannot be read
 
 
@@ -80,7 +83,7 @@ def verify(store: DjangoStore, *, repair: bool = False) -> list[Difference]:
 
 
 def _compared(store: DjangoStore) -> Found:
-    found = Found([], {}, {}, [], {}, set())
+    found = Found([], {}, {}, [], {}, set(), set())
     used: Use = Counter()
     for table in object_tables():
         owners: dict[str, set[str]] = {child.name: set() for child in table.children}
@@ -96,6 +99,10 @@ def _compared(store: DjangoStore) -> Found:
                 found.orphans[child.name] = gone
     _compare_use(used, found)
     _compare_due(store, found)
+    for wrong in tally_checks.miscounts():
+        of = ", ".join((wrong.counted, *filter(None, wrong.place)))
+        found.differences.append(Difference(tally_checks.TABLE, of, "number", wrong.stored, wrong.real))
+        found.tallies.add(wrong.counted)
     return found
 
 
@@ -267,7 +274,8 @@ def _repair_objects(store: DjangoStore, table: ObjectTable, ids: Sequence[int]) 
 
 
 def _repair_rest(store: DjangoStore, found: Found) -> None:
-    """Remove child rows without an owner and due rows without a controller; count the use of quotas again."""
+    """Remove child rows without an owner and due rows without a controller; count the use of quotas and tallies
+    again."""
     with transaction.atomic(durable=True), binary_cursor() as cursor, connection.cursor() as plain:
         cursor.run(due.WRITE_LOCK)
         for table in object_tables():
@@ -276,6 +284,7 @@ def _repair_rest(store: DjangoStore, found: Found) -> None:
                     _remove_orphans(table, child, owners)
         if found.namespaces:
             _count_again(found.namespaces)
+        tally_checks.count_again(found.tallies)
         plain.execute("DELETE FROM objects_due WHERE controller <> ALL(%s)", [sorted(store.router.controllers)])
         for number, derived in found.hashes.items():
             plain.execute("UPDATE objects_due SET hash = %s WHERE id = %s", [derived, number])

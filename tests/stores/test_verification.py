@@ -13,10 +13,14 @@ from django.db import connection
 
 from apps.objects import store as stores
 from apps.objects.store import DjangoStore
+from apps.objects.tally_checks import COUNTED
 from apps.objects.verification import verify
-from controlplane.kinds.binding import ReplicaRequirements, TargetCluster
+from controlplane.engine.decision import Decision, Save
+from controlplane.engine.state import Actor
+from controlplane.kinds.binding import GracefulEvictionTask, ReplicaRequirements, TargetCluster
 from controlplane.kinds.cluster import Taint
-from tests.builders import templates
+from controlplane.kinds.rows import BindingReadiness
+from tests.builders import objects, templates
 from tests.builders.bare import binding, cluster, template
 from tests.stores.grounds import create
 
@@ -60,6 +64,10 @@ WRONG = {
     "a use of quotas": ("UPDATE objects_quotause SET amount = amount + 1", "cpu"),
     "a missing use": ("DELETE FROM objects_quotause", "cpu"),
     "a use of nothing": ("INSERT INTO objects_quotause (namespace, resource, amount) VALUES ('none', 'cpu', 3)", "cpu"),
+    "a tally of bindings": ("UPDATE objects_tally SET number = 9 WHERE counted = 'Binding'", "number"),
+    "a missing tally": ("DELETE FROM objects_tally WHERE counted = 'TargetCluster'", "number"),
+    "a tally of nothing": ("INSERT INTO objects_tally (counted, cluster, state, reason, number) "
+                           "VALUES ('Eviction', 'gone', 'Queued', 'x', 3)", "number"),
     "a due row of no controller": (
         "INSERT INTO objects_due (controller, kind, namespace, name, hash, due_at, seq, cursor) "
         "VALUES ('former', 'v1/ConfigMap', 'shop', 'x', 1, now(), 1, '')",
@@ -125,3 +133,23 @@ def test_a_secret_whose_key_is_lost_hides_no_wrong_use_of_quotas_in_its_namespac
 
     assert {one.column for one in found} == {"doc", "cpu"}
     assert {one.column for one in verify(filled)} == {"doc"}
+
+
+def test_every_tally_is_compared_and_counted_again(filled: DjangoStore) -> None:
+    leaving = binding("db", "a").with_spec(
+        graceful_eviction_tasks=(GracefulEvictionTask("b", purge_mode="Gracefully"),)
+    )
+    create(filled, leaving)
+    row = BindingReadiness(str(leaving.ref), "shop", "db", verdict="Moves", named="Pinned", clusters=("a", "b"))
+    stays = objects.eviction("web", "a", due_at=None)
+    saved = (row, objects.eviction("db"), stays)
+    filled.apply([(None, Decision(changes=tuple(map(Save, saved))))], by=Actor("test"))
+    tallies = "SELECT counted, cluster, state, reason, number FROM objects_tally ORDER BY 1, 2, 3, 4"
+    right = rows(tallies)
+    assert {counted for counted, *_ in right} == COUNTED.keys()
+    assert verify(filled) == []
+
+    run("UPDATE objects_tally SET number = number + 1")
+
+    assert len(verify(filled, repair=True)) == len(right)
+    assert (rows(tallies), verify(filled)) == (right, [])

@@ -15,7 +15,8 @@ SHOWN = 50
 class Command(BaseCommand):
     help = (
         "Compares columns, index keys, labels and child rows with the documents of all objects, the use of quotas with "
-        "all bindings, and due rows with the controllers. Exits with 1 if something differs. With --repair it writes "
+        "all bindings, tallies with the rows that they count, and due rows with the controllers. Exits with 1 if "
+        "something differs. With --repair it writes "
         "the derived values again. The command may run at any time; it reads all objects."
     )
 
