@@ -125,3 +125,23 @@ def test_an_upgrade_counts_the_replicas_that_wait_already() -> None:
 
         found = store.quota_use(["shop", "quiet"])
         assert found == {"shop": {"cpu": 5000}, "quiet": {"cpu": 2000}}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("migration", ["0008_quota_use", "0012_waiting_replicas"])
+def test_a_binding_that_cannot_be_read_does_not_keep_an_upgrade_from_counting(
+    migration: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = DjangoStore()
+    create(store, waiting("web", 3), asking("broken", "a", cpu="1"))
+    operation = import_module(f"apps.resources.migrations.{migration}").Migration.operations[0]
+    then = MigrationLoader(connection).project_state(("resources", migration)).apps
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE resources_binding SET doc = '{\"spec\": 3}' WHERE name = 'broken'")
+        cursor.execute("DELETE FROM objects_quotause")
+
+    with connection.schema_editor() as editor:
+        operation.code(then, editor)
+
+    assert store.quota_use(["shop"]) == {"shop": {"cpu": 3000}}
+    assert "shop/broken is not known" in caplog.text

@@ -3,14 +3,14 @@
 Processes that write meanwhile wait for the lock, and add their changes to what is counted here.
 """
 
-from collections import Counter
+from importlib import import_module
 
 from django.db import migrations
 
 from controlplane.apimachinery.names import BEFORE_FAILOVER_ANNOTATION
-from controlplane.estimate.quota import use_of
-from controlplane.kind import KINDS, decode
 from controlplane.kinds import RESOURCE_BINDING
+
+summed = import_module("apps.resources.migrations.0008_quota_use").summed
 
 
 def _count_again(apps, schema_editor):
@@ -18,12 +18,7 @@ def _count_again(apps, schema_editor):
     bindings = apps.get_model("resources", "Binding").objects.filter(kind=RESOURCE_BINDING)
     evicted = bindings.filter(doc__contains=BEFORE_FAILOVER_ANNOTATION)
     namespaces = sorted(set(evicted.values_list("namespace", flat=True)))
-    sums = Counter()
-    documents = bindings.filter(namespace__in=namespaces).values_list("doc")
-    for (document,) in documents.iterator(chunk_size=1000):
-        binding = decode(KINDS[RESOURCE_BINDING], document)
-        for resource, amount in use_of(binding).items():
-            sums[binding.metadata.namespace, resource] += amount
+    sums = summed(bindings.filter(namespace__in=namespaces))
     use = apps.get_model("objects", "QuotaUse")
     use.objects.filter(namespace__in=namespaces).delete()
     use.objects.bulk_create(
