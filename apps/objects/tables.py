@@ -13,7 +13,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from apps.objects.arrays import PACKERS, Array, texts
-from apps.objects.encryption import SealError, as_far_as_possible, opened, with_unopened
+from apps.objects.encryption import SealError, as_far_as_possible, decrypted, with_unopened
 from apps.objects.models import Child, StoredObject
 from apps.objects.row_model import row_models
 from apps.objects.write_lock import AT, BASE
@@ -346,7 +346,7 @@ def read(kind: str, doc: str, *, unopened: bool = False) -> Any:
     Raises Unreadable if it cannot be decrypted, or is no document of its kind as this release knows it.
     """
     try:
-        doc = opened(kind, doc)
+        doc = decrypted(kind, doc)
     except SealError:
         if not unopened and kind != WORK:
             raise

@@ -18,7 +18,7 @@ from apps.objects import due, tally_checks
 from apps.objects.apply import binary_cursor
 from apps.objects.arrays import shown, texts
 from apps.objects.definitions import definitions
-from apps.objects.encryption import opened
+from apps.objects.encryption import decrypted
 from apps.objects.statements import index_keys, joined, label_keys
 from apps.objects.store import DjangoStore
 from apps.objects.tables import SEPARATOR, ChildTable, ObjectTable, object_table, object_tables, read
@@ -133,7 +133,7 @@ def _row(record: Sequence[Any], names: Sequence[str]) -> _Row:
     number, kind, namespace, name, doc, *values = record
     ref, columns = Ref(kind, namespace, name), dict(zip(names, values, strict=True))
     try:
-        opened(kind, doc)  # so that a Work whose values cannot be read is reported
+        decrypted(kind, doc)  # so that a Work whose values cannot be read is reported
         obj: Object = read(kind, doc)
     except (Unreadable, ValueError, TypeError, KeyError) as error:
         return _Row(number, ref, columns, None, f"{type(error).__name__}: {error}")

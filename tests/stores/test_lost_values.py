@@ -96,6 +96,18 @@ def test_a_status_is_stored_and_the_encrypted_values_stay(store: DjangoStore, se
     assert '"Applied"' in sealed_text()
 
 
+def test_a_status_of_a_work_that_is_being_removed_keeps_its_encrypted_values(store: DjangoStore, settings: Any) -> None:
+    before = sealed_text().partition("lifeboat:sealed:1:")[2].partition('"')[0]
+    (work,) = store.list(WORK)
+    write(store, deleting(work, now=START))
+
+    (live,) = store.list(WORK)
+    write(store, Put(live.with_status(conditions=(objects.applied("False", "CleanupFailed"),)), live))
+
+    assert '"CleanupFailed"' in sealed_text()
+    assert f"lifeboat:sealed:1:{before}" in sealed_text()
+
+
 def test_the_work_of_a_secret_that_is_deleted_is_removed_from_its_member(store: DjangoStore) -> None:
     (work,) = store.list(WORK)
     assert WORK_FINALIZER in work.metadata.finalizers
