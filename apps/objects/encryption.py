@@ -163,6 +163,16 @@ def with_unopened(obj: Any, source: Any) -> Any:
     return obj if restored is document else _with_document(obj, restored)
 
 
+def as_shown(obj: Any) -> Any:
+    """Return an object with placeholders for its `Unopened` values: rules compare it with what clients send back."""
+    if isinstance(obj, Work) and holds_unopened(obj.spec.workload.manifests):
+        shown = tuple(_changed(one, _as_placeholder) if is_secret(one) else one for one in obj.spec.workload.manifests)
+        return replace(obj, spec=replace(obj.spec, workload=replace(obj.spec.workload, manifests=shown)))
+    if isinstance(obj, Template) and obj.kind == SECRET and holds_unopened(document := _document(obj)):
+        return _with_document(obj, _changed(document, _as_placeholder))
+    return obj
+
+
 def _restored(new: Document, old: Document) -> Document:
     """Return a Secret with the unopened values of an earlier state of it where it has their placeholders."""
     if not (is_secret(new) and is_secret(old) and holds_unopened(old)):
@@ -274,6 +284,10 @@ def _open_or_keep(value: str) -> str | Unopened:
         return _open(value)
     except SealError:
         return Unopened(value)
+
+
+def _as_placeholder(value: str | Unopened) -> str:
+    return PLACEHOLDER if isinstance(value, Unopened) else value
 
 
 def _rotate(value: str) -> str:

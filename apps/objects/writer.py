@@ -18,7 +18,7 @@ import orjson
 from apps.objects import admission, audit, reviewing
 from apps.objects.confirmation import Confirmation, no_confirmation
 from apps.objects.definitions import definitions
-from apps.objects.encryption import with_unopened
+from apps.objects.encryption import as_shown, with_unopened
 from apps.objects.preview import Preview, preview
 from apps.objects.store import DjangoStore
 from apps.objects.type_checking import with_type_checks
@@ -416,12 +416,12 @@ class Writer:
     def _admit_change(
         self, kind: Kind, document: Document, live: Object, *, subresource: str, tracked: bool
     ) -> Admitted:
-        before = document_of(live)
+        before, shown = document_of(live), as_shown(live)
         based = _based_on(kind, before, document, subresource=subresource)
         admitted = admission.changed(
-            self.store, kind, based, live, subresource=subresource, settings=self.settings, now=self.now
+            self.store, kind, based, shown, subresource=subresource, settings=self.settings, now=self.now
         )
-        self.restrict(kind, admitted.object, live)
+        self.restrict(kind, admitted.object, shown)
         if tracked:
             return Admitted(_as_before(admitted.object, live, before), admitted.warnings)
         new = self._tracked(kind, before, admitted.object, based, subresource=subresource)

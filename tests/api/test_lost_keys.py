@@ -125,3 +125,17 @@ def test_the_option_for_corrupt_objects_deletes_no_other(api: Client, secrets: s
 
     assert (refused.status, done.status) == (422, 200), (refused.body, done.body)
     assert "try again by removing this option" in refused.document["message"]
+
+
+def test_an_immutable_one_can_be_relabelled_and_not_changed(api: Client, server: Server, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/secrets"
+    frozen = {"metadata": {"name": "frozen"}, "immutable": True, "data": {"password": NEW}}
+    assert api.post(path, frozen).status == 201
+    lose(server, "objects_object", "frozen", namespace)
+
+    labelled = api.ask("PATCH", f"{path}/frozen", {"metadata": {"labels": {"a": "b"}}}, type=MERGE)
+    changed = api.ask("PATCH", f"{path}/frozen", {"data": {"password": NEW}}, type=MERGE)
+    api.delete(f"{path}/frozen")
+
+    assert (labelled.status, changed.status) == (200, 422), (labelled.body, changed.body)
+    assert "immutable" in changed.document["message"]
