@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 REQUESTS: Final = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0  # between two tries while the control plane is away
+AGAIN_SECONDS = 60.0  # between two lists while the control plane cannot read every object
 _NAME: Final = "the control plane"
 
 Document = dict[str, Any]
@@ -90,8 +91,13 @@ class ControlPlane:
         path: str,
         listed: Callable[[list[Document]], Awaitable[None]],
         changed: Callable[[str, Document], Awaitable[None]],
+        *,
+        is_whole: Callable[[], bool] = lambda: True,
     ) -> None:
         """Call `listed` with all objects at a path, then `changed` with each change, until cancelled.
+
+        `is_whole`: tells whether the control plane could read all objects. Those that it could not are listed again
+        every AGAIN_SECONDS: no change tells that it can.
 
         While the control plane is away, nothing is called: what was read last stays. Two lists, and two watches, begin
         at least PAUSE_SECONDS apart: a proxy before the control plane may end every watch at once.
@@ -112,22 +118,31 @@ class ControlPlane:
             pause, away = PAUSE_SECONDS, False
             items, version = found
             await listed(items)
-            await self._changes(path, version, changed)
+            await self._changes(path, version, changed, is_whole)
             await pause_since(began, seconds=PAUSE_SECONDS)
 
-    async def _changes(self, path: str, since: str, changed: Callable[[str, Document], Awaitable[None]]) -> None:
+    async def _changes(
+        self,
+        path: str,
+        since: str,
+        changed: Callable[[str, Document], Awaitable[None]],
+        is_whole: Callable[[], bool],
+    ) -> None:
         """Call `changed` with each change. Returns when everything has to be listed again."""
         while True:
             began = monotonic_seconds()
             try:
-                async for type_, item in self._client.watch(self.target, path, since=since, selector=""):
-                    if type_ != "BOOKMARK":
-                        await changed(type_, item)
-                    since = str(item["metadata"].get("resourceVersion", since))
+                async with asyncio.timeout(None if is_whole() else AGAIN_SECONDS) as limit:
+                    async for type_, item in self._client.watch(self.target, path, since=since, selector=""):
+                        if type_ != "BOOKMARK":
+                            await changed(type_, item)
+                        since = str(item["metadata"].get("resourceVersion", since))
                 await pause_since(began, seconds=PAUSE_SECONDS)
             except Expired:
                 return
             except (aiohttp.ClientError, OSError, TimeoutError, TooMuch, ValueError) as error:
+                if limit.expired():
+                    return
                 log.info("the watch of %s broke and starts again: %s", path, error)
                 await asyncio.sleep(PAUSE_SECONDS)
                 return

@@ -15,13 +15,14 @@ from apps.agent.credentials import Access
 from apps.agent.store import AgentStore
 from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.meta import ObjectMeta
-from controlplane.apimachinery.names import CLUSTER_NAMESPACE, execution_namespace
+from controlplane.apimachinery.names import CLUSTER_NAMESPACE, UNREADABLE_ANNOTATION, execution_namespace
 from controlplane.interpret import INTERPRETERS
 from controlplane.kind import decode, text_of
 from controlplane.kinds import CLUSTER, DEFINITION, INTERPRETER_CUSTOMIZATION, INTERPRETER_WEBHOOKS, KINDS, WORK
 from controlplane.kinds.cluster import PUSH, Cluster, SecretReference
 from controlplane.kinds.template import Template
 from controlplane.kinds.template.secret_data import encoded
+from controlplane.kinds.work import Work
 from controlplane.propagation.definitions import kinds_of
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class Mirror:
         self._control_plane = control_plane
         self.member = member
         self._in_thread = in_thread
+        self._withheld: set[str] = set()  # Works that the control plane could not read; their objects stay as they are
 
     async def works(self) -> None:
         """Follow the Works of the cluster until cancelled."""
@@ -55,7 +57,10 @@ class Mirror:
         async def changed(type_: str, item: Document) -> None:
             await self._in_thread(self._change_work, type_, item)
 
-        await self._control_plane.follow(self._control_plane.works, listed, changed)
+        def is_whole() -> bool:
+            return not self._withheld
+
+        await self._control_plane.follow(self._control_plane.works, listed, changed, is_whole=is_whole)
 
     async def rules(self, key: str) -> None:
         """Follow the objects of a kind of `RULES` until cancelled. `key`: the key of that kind."""
@@ -106,7 +111,8 @@ class Mirror:
     def _list_works(self, items: Iterable[Document]) -> None:
         """Store all Works. A status that differs from the reported one, after an outage, is reported again."""
         listed = list(items)
-        for work in filter(None, (_object(WORK, item) for item in listed)):
+        self._withheld.clear()
+        for work in filter(None, map(self._work, listed)):
             self._store.mirror(work)
             kept = self._store.objects.get(work.ref)
             if kept is not None and not same(_status(kept), _status(work)):
@@ -115,13 +121,29 @@ class Mirror:
         self._forget_others(self._store.list(WORK, namespace=namespace), listed)
 
     def _change_work(self, type_: str, item: Document) -> None:
-        work = _object(WORK, item)
+        work = _object(WORK, item) if type_ == "DELETED" else self._work(item)
         if work is None:
             return
         if type_ == "DELETED":
+            self._withheld.discard(work.metadata.name)
             self._store.forget(work.ref)
         else:
             self._store.mirror(work)
+
+    def _work(self, item: Document) -> Work | None:
+        """Return the Work of a document; None: it stays as it was, because it cannot be read, here or by the control
+        plane."""
+        work: Work | None = _object(WORK, item)
+        if work is None:
+            return None
+        name = work.metadata.name
+        if UNREADABLE_ANNOTATION not in work.metadata.annotations:
+            self._withheld.discard(name)
+            return work
+        if name not in self._withheld:
+            log.error("the Work %s stays as it was: the control plane lacks the key of its Secret", name)
+        self._withheld.add(name)
+        return None
 
     def _list_rules(self, key: str, items: Iterable[Document]) -> None:
         listed = list(items)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from django.contrib.auth import get_user_model
 
+from apps.objects.encryption import Opening, for_agent, opened
 from apps.objects.store import store
 from controlplane.apimachinery.causes import forbidden
 from controlplane.apimachinery.errors import Invalid
@@ -114,3 +115,8 @@ def cluster_of(user: Any) -> str:
     """Return the cluster whose agent a user is. "": the user is not an agent."""
     name: str = user.get_username()
     return name.removeprefix(PREFIX) if name.startswith(PREFIX) else ""
+
+
+def opening_for(user: Any) -> Opening:
+    """Return how Secrets are decrypted in what a user reads. An agent that gets no list at all applies nothing more."""
+    return for_agent if cluster_of(user) else opened

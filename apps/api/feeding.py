@@ -12,6 +12,7 @@ from apps.api.answer import ReadBeside
 from apps.api.clock import ticks
 from apps.api.computed_watches import ComputedWatches, Step
 from apps.api.outgoing import SLICE
+from apps.api.streams import Stream
 from apps.api.watch_events import Event, in_version, shown
 from apps.api.watch_hub import BOOKMARK_SECONDS, CHUNK, CatchUp, Tailer, Watcher
 from apps.objects import change_log
@@ -154,7 +155,7 @@ class Feeding:
             return
         loop = asyncio.get_running_loop()
         while watcher.seen < until:
-            changes = await loop.run_in_executor(self.pool, _history, watcher.stream.kind, watcher.seen, until)
+            changes = await loop.run_in_executor(self.pool, _history, watcher.stream, watcher.seen, until)
             for change in changes:
                 await self._take(watcher, Event(change), lines)
             if lines:
@@ -164,14 +165,14 @@ class Feeding:
                 watcher.seen = max(watcher.seen, until)
 
 
-def _history(kind: str, since: int, until: int) -> list[Logged]:
-    """Return the next changes after a version.
+def _history(stream: Stream, since: int, until: int) -> list[Logged]:
+    """Return the next changes of the kind of a stream after a version.
 
     Raises Expired if some of them are no longer in the log, and InternalError if this process lacks a key for one.
     """
     try:
         with binary_cursor() as cursor:
-            found = read_changes(cursor, [kind], since, until, limit=CHUNK)
+            found = read_changes(cursor, [stream.kind], since, until, limit=CHUNK, opening=stream.opening)
             oldest = change_log.oldest(cursor)  # after reading, because a partition may be dropped in between
         if since < oldest:
             raise Expired(f"too old resource version: {since} ({oldest})")

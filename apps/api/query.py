@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from apps.objects.encryption import opened
 from controlplane.apimachinery.errors import BadRequest, Cause, Invalid
 from controlplane.wire.negotiate import go_bool
 from controlplane.wire.request import Choice, choice_of
@@ -58,7 +59,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     match: Literal["", "Exact", "NotOlderThan"] = ""
     has_version: bool = False
     most_counted: int = 0  # objects after each page that are counted; 0: all, once for all pages
-    is_legible: bool = False  # with placeholders for values that cannot be decrypted
+    opening: Any = opened  # how Secrets are decrypted: an `Opening`, which msgspec cannot check
 
 
 def listing_of(query: Parameters, resource: Resource, *, namespace: str, name: str = "") -> Listing:

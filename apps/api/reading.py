@@ -14,7 +14,7 @@ from apps.api.query import Continue, Listing
 from apps.api.target import Target
 from apps.objects import counts
 from apps.objects import listing as stored
-from apps.objects.encryption import SealError
+from apps.objects.encryption import Opening, SealError, opened
 from apps.objects.store import DjangoStore
 from apps.objects.versions import selects_converted, texts_in_version
 from controlplane.apimachinery.errors import (
@@ -55,13 +55,13 @@ class Listed(NamedTuple):
         return {**meta, "remainingItemCount": self.remaining} if self.remaining else meta
 
 
-def get(target: Target, *, is_legible: bool = False) -> bytes:
-    """Return an object's JSON. `is_legible`: with placeholders for values that cannot be decrypted.
+def get(target: Target, *, opening: Opening = opened) -> bytes:
+    """Return an object's JSON. `opening`: how Secrets are decrypted.
 
-    Raises NotFound, and StorageReadError if it has such a value.
+    Raises NotFound, and StorageReadError if a value cannot be decrypted.
     """
     with _readable(target):
-        text = stored.text_of(*target.ref, is_legible=is_legible)
+        text = stored.text_of(*target.ref, opening=opening)
     if text is None:
         raise NotFound.of(target.resource.plural, target.name, group=target.resource.group)
     (converted,) = texts_in_version(target.kind, [text])
@@ -126,7 +126,7 @@ def _newest(target: Target, listing: Listing) -> Listed:
             labels=choice.labels,
             fields=choice.fields,
             keys=_keys(target, choice),
-            is_legible=listing.is_legible,
+            opening=listing.opening,
         )
         version = page.version
         return page.found
@@ -151,7 +151,7 @@ def _at(store: DjangoStore, target: Target, listing: Listing, version: int, afte
             namespace=target.namespace,
             after=after,
             limit=limit,
-            is_legible=listing.is_legible,
+            opening=listing.opening,
         )
         return [stored.Text(obj.namespace, obj.name, obj.text.encode()) for obj in objects]
 

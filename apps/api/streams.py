@@ -14,7 +14,7 @@ import orjson
 from django.conf import settings
 from rest_framework.request import Request
 
-from apps.api import in_force, reading
+from apps.api import agents, in_force, reading
 from apps.api.answer import ReadBeside
 from apps.api.authorization import Attributes
 from apps.api.beside import READERS
@@ -24,6 +24,7 @@ from apps.api.logins import Login, login_of
 from apps.api.query import Listing, listing_of, number
 from apps.api.renderers import FormRenderer
 from apps.api.target import Target
+from apps.objects.encryption import Opening
 from apps.objects.listing import Logged
 from apps.objects.store import DjangoStore
 from apps.objects.versions import selects_converted
@@ -85,6 +86,11 @@ class Stream(msgspec.Struct, kw_only=True):
         return username
 
     @property
+    def opening(self) -> Opening:
+        """How Secrets are decrypted in what is sent."""
+        return agents.opening_for(self.allowed.user)
+
+    @property
     def is_outdated(self) -> bool:
         """Whether this process knows that the definition of the kind has changed since the stream began."""
         if self.defined is None:
@@ -110,6 +116,7 @@ def watch_response(
     """
     query = request.query_params
     listing = listing_of(query, target.resource, namespace=target.namespace, name=target.name)
+    listing = msgspec.structs.replace(listing, opening=agents.opening_for(allowed.user))
     if listing.start is not None:
         raise BadRequest("query parameters continue and watch cannot both be set")
     send_initial = go_bool("sendInitialEvents", query.get("sendInitialEvents"))
@@ -176,13 +183,14 @@ def _initial(target: Target, listing: Listing, store: DjangoStore, computed: Com
 
     Raises TooManyRequests.
     """
-    key = (target.kind.key, target.resource.version, target.namespace, repr(listing.choice))
+    opening = listing.opening
+    key = (target.kind.key, target.resource.version, target.namespace, repr(listing.choice), opening)
     with initial_states.reading(key):
         if state := initial_states.find(key, store.current_version()):
             return state
         if computed is not None:
             return initial_states.add(key, *computed.present(listing.choice))
-        page = reading.listed(store, target, Listing(choice=listing.choice))
+        page = reading.listed(store, target, Listing(choice=listing.choice, opening=opening))
         texts = _named(page.texts, listing.choice) if listing.choice.name else page.texts
         return initial_states.add(key, texts, page.version)
 

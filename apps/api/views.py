@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from apps.api import auditing, bodies, error_mapping, pages, reading, renderers
+from apps.api import agents, auditing, bodies, error_mapping, pages, reading, renderers
 from apps.api.anonymous import anonymous
 from apps.api.answer import Answer, ListAnswer, ObjectAnswer
 from apps.api.authentication import AUTHENTICATORS
@@ -35,6 +35,7 @@ from apps.api.target import Target, target_of
 from apps.api.writing import REASON, RemovedAnswer, RequestWriter
 from apps.objects.configuration import configuration
 from apps.objects.decision_log import log_refusal
+from apps.objects.encryption import Opening, legible
 from apps.objects.store import store
 from controlplane.apimachinery.causes import required
 from controlplane.apimachinery.errors import Invalid, MethodNotAllowed, Unauthorized, UnsupportedMediaType
@@ -185,18 +186,23 @@ class ObjectView(TargetView):
             as_table = isinstance(request.accepted_renderer, renderers.TableRenderer)
             return _response(configured(target, as_table=as_table))
         if target.name:
-            text = reading.get(target, is_legible=_needs_no_values(request))
+            text = reading.get(target, opening=self._opening)
             if target.subresource == "scale":
                 return _response(_scale_of(target.resource, text))
             return _response(ObjectAnswer(target.resource, text, READERS.get(target.kind.key)))
         listing = self.limited(listing_of(request.query_params, target.resource, namespace=target.namespace))
-        page = reading.listed(store(), target, replace(listing, is_legible=_needs_no_values(request)))
+        page = reading.listed(store(), target, replace(listing, opening=self._opening))
         read_beside = READERS.get(target.kind.key)
         if target.kind.key != FAILOVER_CONFIGURATION:
             return _response(ListAnswer(target.resource, page.texts, page.list_meta, read_beside))
         configurations = ConfiguredList(target.resource, page.texts, page.list_meta, read_beside)
         configurations.selected = not listing.choice.is_everything
         return _response(configurations)
+
+    @property
+    def _opening(self) -> Opening:
+        """How Secrets are decrypted for the answer to a read."""
+        return legible if _needs_no_values(self.request) else agents.opening_for(self.request.user)
 
     def post(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if self.target.name:

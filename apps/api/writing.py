@@ -16,6 +16,7 @@ from apps.api.query import Listing, Writing
 from apps.api.target import Target
 from apps.objects import writer
 from apps.objects.confirmation import Confirmation, no_confirmation
+from apps.objects.encryption import legible
 from apps.objects.store import DjangoStore
 from apps.objects.versions import object_in_version, stored_version, texts_in_version
 from apps.objects.writer import Author, Change, document_of
@@ -227,7 +228,7 @@ class RequestWriter:
 
         Raises Conflict, and deletes nothing, if a precondition fails for one of them.
         """
-        page = reading.listed(self.store, self.target, replace(listing, is_legible=True))
+        page = reading.listed(self.store, self.target, replace(listing, opening=legible))
         refs = [self.kind.ref(*_namespace_and_name(text)) for text in page.texts]
         deleted = self._delete(refs, options)
         warnings = [warning for done in deleted for warning in done.warnings]

@@ -174,13 +174,15 @@ def changes(cursor: BinaryCursor, since: int, *, limit: int) -> list[Change]:
     ]
 
 
-def opened_both(kind: str, type_: str, doc: bytes, old_doc: bytes | None) -> tuple[bytes, bytes | None]:
-    """Return the new and the old document of a change as they were served.
+def opened_both(
+    kind: str, type_: str, doc: bytes, old_doc: bytes | None, opening: encryption.Opening = encryption.opened
+) -> tuple[bytes, bytes | None]:
+    """Return the new and the old document of a change as they were served. `opening`: how the new one is decrypted.
 
     A watch shows no values of what an object was before, and clients need none of one that is removed. So a lost key is
     an error only if it is that of the new document.
     """
     if kind not in encryption.KINDS:
         return doc, old_doc
-    new = encryption.legible(kind, doc) if type_ == "DELETED" else encryption.opened(kind, doc)
+    new = encryption.legible(kind, doc) if type_ == "DELETED" else opening(kind, doc)
     return new, None if old_doc is None else encryption.legible(kind, old_doc)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import orjson
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from apps.objects.secret_fields import HELD, LAST_APPLIED, annotations_of, is_secret, secrets
 from config import env
 from controlplane.apimachinery.meta import Object
+from controlplane.apimachinery.names import UNREADABLE_ANNOTATION
 from controlplane.apimachinery.unopened import PLACEHOLDER, Unopened, holds_unopened
 from controlplane.engine.state import Unreadable
 from controlplane.kinds import WORK
@@ -39,6 +40,12 @@ _MARK: Final = b'"lifeboat:sealed:1:'
 Document = dict[str, Any]
 Change = Callable[[Any], Any]
 Form = TypeVar("Form", str, bytes)
+
+
+class Opening(Protocol):
+    """Returns a stored document as a client gets it: `opened`, `legible` or `for_agent`."""
+
+    def __call__(self, kind: str, text: Form) -> Form: ...
 
 
 class SealError(Unreadable):
@@ -122,12 +129,12 @@ def decrypted(kind: str, text: Form) -> Form:
     return text if kind not in KINDS else converted(text, _open)
 
 
-def all_opened(kind: str, texts: Iterable[Form], *, is_legible: bool = False) -> list[Form]:
-    """Return stored documents as `opened`, or as `legible`, does. Raises SealError with the places of all that fail."""
+def all_opened(kind: str, texts: Iterable[Form], *, opening: Opening = opened) -> list[Form]:
+    """Return stored documents as `opening` does. Raises SealError with the places of all that fail."""
     found, lost, message = list[Form](), list[str](), ""
     for text in texts:
         try:
-            found.append(legible(kind, text) if is_legible else opened(kind, text))
+            found.append(opening(kind, text))
         except SealError as error:
             lost += error.places
             message = error.message
@@ -139,6 +146,20 @@ def all_opened(kind: str, texts: Iterable[Form], *, is_legible: bool = False) ->
 def legible(kind: str, text: Form) -> Form:
     """Return a stored document as `opened` does, with a placeholder for each value that cannot be decrypted."""
     return text if kind not in KINDS else converted(text, _shown)
+
+
+def for_agent(kind: str, text: Form) -> Form:
+    """Return a stored document as `opened` does. A Work whose values cannot be decrypted is suspended and marked: its
+    agent leaves the object of this Work as it is, and goes on with all others."""
+    try:
+        return opened(kind, text)
+    except SealError:
+        document = orjson.loads(legible(kind, text))
+        metadata = document["metadata"]
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), UNREADABLE_ANNOTATION: "true"}
+        document["spec"]["suspendDispatching"] = True
+        written = orjson.dumps(document)
+        return written.decode() if isinstance(text, str) else written
 
 
 def as_far_as_possible(text: str) -> tuple[str, Document]:

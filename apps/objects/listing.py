@@ -50,13 +50,13 @@ def page(
     labels: LabelSelector = EVERYTHING,
     fields: Sequence[FieldSelectorTerm] = (),
     keys: Sequence[str] = (),
-    is_legible: bool = False,
+    opening: encryption.Opening = encryption.opened,
 ) -> ObjectPage:
     """Return the objects behind `after`, and the version of the list. One statement reads both from one snapshot.
 
     `fields`: only the terms of metadata.name and metadata.namespace count, the caller checks the other terms. `keys`:
-    "index=value" of indexes that the kind declares. `limit` 0: all objects. `is_legible`: with placeholders for values
-    that cannot be decrypted. Otherwise raises SealError if an object has one.
+    "index=value" of indexes that the kind declares. `limit` 0: all objects. `opening`: how Secrets are decrypted.
+    Raises its SealError.
     """
     conditions, params = place_conditions(kind, namespace, after)
     extra: list[tuple[str, Any]] = [*label_conditions(labels), *field_conditions(fields)]
@@ -77,7 +77,7 @@ def page(
         rows = cursor.run(query, (*params, limit) if limit else params).fetchall()
     if kind in encryption.KINDS:
         stored = [row for row in rows if row[3] is not None]
-        texts = encryption.all_opened(kind, (row[3] for row in stored), is_legible=is_legible)
+        texts = encryption.all_opened(kind, (row[3] for row in stored), opening=opening)
         rows = [(*row[:3], text) for row, text in zip(stored, texts, strict=True)] or rows
     return ObjectPage(rows[0][0], [Text(space, name, text) for _, space, name, text in rows if name is not None])
 
@@ -94,15 +94,13 @@ def count(kind: str, *, namespace: str = "", after: tuple[str, str] = START, mos
     return 0 if row is None else int(row[0])
 
 
-def text_of(kind: str, namespace: str, name: str, *, is_legible: bool = False) -> bytes | None:
-    """Return the JSON of an object; None: the object does not exist. `is_legible`: as of `page`."""
+def text_of(kind: str, namespace: str, name: str, *, opening: encryption.Opening = encryption.opened) -> bytes | None:
+    """Return the JSON of an object; None: the object does not exist. `opening`: as of `page`."""
     query = f"""
         SELECT textsend(doc) FROM {object_table(kind).name} WHERE kind = %s AND namespace = %s AND name = %s"""
     with binary_cursor() as cursor:
         row = cursor.run(query, (kind, namespace, name)).fetchone()
-    if row is None:
-        return None
-    return encryption.legible(kind, row[0]) if is_legible else encryption.opened(kind, row[0])
+    return None if row is None else opening(kind, row[0])
 
 
 class Logged(NamedTuple):
@@ -122,10 +120,21 @@ _CHANGES = f"""
     WHERE version > %s AND version <= %s AND kind = ANY(%s) ORDER BY version LIMIT %s"""
 
 
-def read_changes(cursor: BinaryCursor, kinds: Collection[str], since: int, until: int, *, limit: int) -> list[Logged]:
-    """Return the changes of kinds after the version `since` up to the version `until`, in order, at most `limit`."""
+def read_changes(
+    cursor: BinaryCursor,
+    kinds: Collection[str],
+    since: int,
+    until: int,
+    *,
+    limit: int,
+    opening: encryption.Opening = encryption.opened,
+) -> list[Logged]:
+    """Return the changes of kinds after the version `since` up to the version `until`, in order, at most `limit`.
+
+    `opening`: as of `page`.
+    """
     found = cursor.run(_CHANGES, (since, until, packed(kinds), limit))
     return [
-        Logged(version, kind, namespace, name, event, *change_log.opened_both(kind, event, doc, old_doc))
+        Logged(version, kind, namespace, name, event, *change_log.opened_both(kind, event, doc, old_doc, opening))
         for version, kind, namespace, name, event, doc, old_doc in found
     ]

@@ -338,12 +338,12 @@ class DjangoState:
         namespace: str = "",
         after: tuple[str, str] = START,
         limit: int = 0,
-        is_legible: bool = False,
+        opening: encryption.Opening = encryption.opened,
     ) -> Sequence[Document]:
         """Return documents as they were served at a version, so that all pages of a list show the state of the first.
 
-        `is_legible`: with placeholders for values that cannot be decrypted. Raises Expired if the change log no longer
-        contains all changes since that version.
+        `opening`: how Secrets are decrypted. Raises Expired if the change log no longer contains all changes since that
+        version.
         """
         conditions, params = place_conditions(kind, namespace, after)
         where = " AND ".join(conditions)
@@ -366,7 +366,7 @@ class DjangoState:
                     f"the list was started at resourceVersion {version}, and changes before "
                     f"{change_log.oldest(cursor)} are no longer kept; list again without continue"
                 )
-        return _opened(kind, documents, is_legible=is_legible)
+        return _opened(kind, documents, opening=opening)
 
     def changes(self, since: int, *, limit: int = 1000) -> Sequence[Change]:
         """Return the changes after a version, in order."""
@@ -384,10 +384,12 @@ class DjangoState:
             return _scalar(cursor.run("SELECT version FROM objects_counter WHERE id = 1").fetchone()) or 0
 
 
-def _opened(kind: str, documents: Sequence[Document], *, is_legible: bool = False) -> Sequence[Document]:
+def _opened(
+    kind: str, documents: Sequence[Document], *, opening: encryption.Opening = encryption.opened
+) -> Sequence[Document]:
     if kind not in encryption.KINDS:
         return documents
-    texts = encryption.all_opened(kind, (document.text for document in documents), is_legible=is_legible)
+    texts = encryption.all_opened(kind, (document.text for document in documents), opening=opening)
     return [document._replace(text=text) for document, text in zip(documents, texts, strict=True)]
 
 

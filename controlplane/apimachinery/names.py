@@ -109,6 +109,10 @@ HELD_ANNOTATION: Final = "work.lifeboat.io/removal-held"
 """On a Work of a Pull cluster that is being deleted: its agent waits with the removal
 (controlplane/controllers/execution.py)."""
 
+UNREADABLE_ANNOTATION: Final = "work.lifeboat.io/values-unreadable"
+"""On a Work as its agent gets it, and not in the database: values of it cannot be decrypted
+(apps/objects/encryption.py)."""
+
 LEFT_COPIES_ANNOTATION: Final = "work.lifeboat.io/left-copies"
 """On a Namespace of a member: copies of deleted templates were left in it, so it is left as well."""
 """On a Work: its copy was released while its cluster could not be reached (controlplane/eviction/leftovers.py)."""

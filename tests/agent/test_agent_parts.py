@@ -27,7 +27,7 @@ from apps.members.answers import Answers
 from apps.members.core import SHORTEST_PAUSE, Core, pause_after
 from apps.members.pump import Pump
 from controlplane.apimachinery.meta import Condition
-from controlplane.apimachinery.names import WORK_FINALIZER
+from controlplane.apimachinery.names import UNREADABLE_ANNOTATION, WORK_FINALIZER
 from controlplane.authentication.bootstrap_tokens import BootstrapToken, signed
 from controlplane.clusters.questions import Answer
 from controlplane.controllers.execution import Execution
@@ -315,17 +315,21 @@ class Listing(ControlPlane):
     def __init__(self, folder: Path, lists: dict[str, list[list[dict[str, Any]]]]) -> None:
         super().__init__(Access(server="http://127.0.0.1"), "edge", folder)
         self.lists = lists
+        self.whole: list[bool] = []  # after each list, whether everything could be read
 
     async def follow(
         self,
         path: str,
         listed: Callable[[list[dict[str, Any]]], Awaitable[None]],
         changed: Callable[[str, dict[str, Any]], Awaitable[None]],
+        *,
+        is_whole: Callable[[], bool] = lambda: True,
     ) -> None:
         for items in self.lists[path.rpartition("/")[2]]:
             await listed(items)
             for item in items:
                 await changed("MODIFIED", item)
+            self.whole.append(is_whole())
 
 
 def test_what_an_agent_cannot_read_stays_as_it_was_and_stops_nothing_else(
@@ -353,6 +357,33 @@ def test_what_an_agent_cannot_read_stays_as_it_was_and_stops_nothing_else(
     assert kept.objects == before
     assert "the ResourceInterpreterCustomization r cannot be read and stays as it was" in caplog.text
     assert asyncio.run(followed([first], [])) == ["web"]
+
+
+def test_a_work_whose_secret_the_control_plane_cannot_read_stays_as_it_was_until_it_can(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    login, other, new = (orjson.loads(text_of(work(name))) for name in ("login", "db", "new"))
+    unread = {**login, "metadata": {**login["metadata"], "annotations": {UNREADABLE_ANNOTATION: "true"}}}
+    unread["spec"] = {**login["spec"], "suspendDispatching": True}
+    kept = store(tmp_path)
+
+    async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+        return function(*arguments)
+
+    async def followed(*lists: list[dict[str, Any]]) -> bool:
+        plane = Listing(tmp_path, {"works": list(lists)})
+        await Mirror(kept, plane, Access(server="http://127.0.0.1"), in_thread=in_thread).works()
+        await plane.close()
+        return plane.whole[-1]
+
+    assert asyncio.run(followed([login, other]))
+    before = kept.objects[work("login").ref]
+    assert not asyncio.run(followed([unread, other, new]))
+
+    assert kept.objects[before.ref] == before
+    assert sorted(ref.name for ref in kept.objects) == ["db", "login", "new"]
+    assert caplog.text.count("the Work login stays as it was") == 1
+    assert asyncio.run(followed([unread, new], [login, new]))
 
 
 @pytest.mark.parametrize(("theirs", "reported"), [(True, False), (1, True)])
@@ -392,6 +423,8 @@ class Changing(Listing):
         path: str,
         listed: Callable[[list[dict[str, Any]]], Awaitable[None]],
         changed: Callable[[str, dict[str, Any]], Awaitable[None]],
+        *,
+        is_whole: Callable[[], bool] = lambda: True,
     ) -> None:
         await listed([])
         for type_, item in self.changes:

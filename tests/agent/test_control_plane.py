@@ -45,6 +45,36 @@ def test_a_control_plane_whose_watches_end_at_once_is_asked_again_after_a_pause(
     assert third - first > control_plane.PAUSE_SECONDS, "two pauses are expected, less what requests take"
 
 
+def test_what_the_control_plane_could_not_read_is_listed_again_though_nothing_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control_plane, "AGAIN_SECONDS", 0.2)
+    monkeypatch.setattr(control_plane, "PAUSE_SECONDS", 0.1)
+
+    async def silent(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+
+    async def follow() -> tuple[int, bool]:
+        lists = asyncio.Queue[list[Any]]()
+        scripted = Scripted(silent)
+        async with scripted.served() as url:
+            plane = ControlPlane(Access(server=url), "edge", tmp_path)
+            whole = plane.follow("/api/v1/configmaps", lists.put, lists.put, is_whole=lambda: lists.qsize() > 1)
+            following = asyncio.create_task(whole)
+            try:
+                for _ in range(2):
+                    await asyncio.wait_for(scripted.began.get(), WITHIN)
+                listed = lists.qsize()
+                await asyncio.sleep(1.0)
+                return listed, lists.qsize() == listed
+            finally:
+                following.cancel()
+                await asyncio.wait([following])
+                await plane.close()
+
+    assert asyncio.run(follow()) == (2, True)
+
+
 @pytest.mark.parametrize("method", ["get", "put", "patch"])
 @pytest.mark.parametrize("page", [b"<html>We are back soon</html>", b'{"status": "maintenance"}'], ids=["html", "json"])
 def test_the_page_of_a_proxy_is_no_answer_of_the_control_plane(method: str, page: bytes, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.api.server import Client, Server
+from tests.builders.documents import CLUSTERS, cluster
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
@@ -139,3 +140,49 @@ def test_an_immutable_one_can_be_relabelled_and_not_changed(api: Client, server:
 
     assert (labelled.status, changed.status) == (200, 422), (labelled.body, changed.body)
     assert "immutable" in changed.document["message"]
+
+
+@pytest.fixture
+def works(api: Client, server: Server) -> Iterator[str]:
+    """The URL of the Works of a Pull cluster: `settings`, and `login`, which carries a Secret whose key is lost."""
+    member, namespace = "edge-keys", "karmada-es-edge-keys"
+    path = f"/apis/work.karmada.io/v1alpha1/namespaces/{namespace}/works"
+    assert api.post(CLUSTERS, cluster(member, syncMode="Pull")).status == 201
+    assert api.post("/api/v1/namespaces", {"metadata": {"name": namespace}}).status == 201
+    for name, kind in (("settings", "ConfigMap"), ("login", "Secret")):
+        carried = {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, "data": {"password": NEW}}
+        assert (
+            api.post(path, {"metadata": {"name": name}, "spec": {"workload": {"manifests": [carried]}}}).status == 201
+        )
+    lose(server, "resources_work", "login", namespace)
+    yield path
+    api.delete(f"{path}/login")
+
+
+def test_an_agent_gets_all_other_works_and_leaves_the_object_as_it_is(api: Client, server: Server, works: str) -> None:
+    """Otherwise nothing is applied on its cluster any more, not even what fails over to it."""
+    agent = server.client(server.manage("token", "create", "--agent", "edge-keys"))
+    version = api.ask("GET", works, accept=METADATA).document["metadata"]["resourceVersion"]
+
+    listed = agent.get(works)
+    with agent.watch(works, resourceVersion=version) as watched:
+        assert api.ask("PATCH", f"{works}/login", {"metadata": {"labels": {"a": "b"}}}, type=MERGE).status == 200
+        changed = watched.next()["object"]
+        assert api.ask("PATCH", f"{works}/settings", {"metadata": {"labels": {"a": "b"}}}, type=MERGE).status == 200
+        other = watched.next()["object"]
+    first = agent.ask("GET", works, watch="true", resourceVersion="0", timeoutSeconds="1")
+
+    reported = agent.patch(f"{works}/login/status", {"status": {"conditions": []}})
+
+    assert reported.status == 200, reported.body
+    assert api.get(works).status == 500
+    assert listed.status == 200, listed.body
+    unread = {one["metadata"]["name"]: one for one in (*listed.document["items"], changed, other)}
+    for name, waits in (("login", True), ("settings", None)):
+        assert unread[name]["spec"].get("suspendDispatching") is waits
+        marked = "work.lifeboat.io/values-unreadable" in (unread[name]["metadata"].get("annotations") or {})
+        assert marked is bool(waits)
+    assert all(text not in str(unread["login"]) for text in (NEW, "sealed"))
+    assert first.status == 200
+    stored = server.sql("SELECT doc FROM resources_work WHERE name = 'login'")
+    assert "suspendDispatching" not in stored[0][0]
