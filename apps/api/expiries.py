@@ -20,6 +20,7 @@ from django.db import connection
 from apps.api.models import Token
 from apps.objects.store import store
 from controlplane.apimachinery.meta import Ref
+from controlplane.apimachinery.unopened import holds_unopened
 from controlplane.clusters.questions import endpoint_of
 from controlplane.insight.situation import Expiry
 from controlplane.kinds.cluster import Cluster
@@ -53,7 +54,7 @@ class Expiries:
             known = {ref: entry for ref, entry in self._known.items() if versions.get(ref) == entry[0]}
         changed = [ref for ref in versions if ref not in known]
         subjects = {refs[one.metadata.name]: one for one in clusters if one.metadata.name in refs}
-        for ref, secret in store().get(changed).items():
+        for ref, secret in store().get(changed, unopened=True).items():
             known[ref] = versions[ref], tuple(_of_member(subjects[ref], secret))
         with self._lock:
             self._known = known
@@ -68,6 +69,8 @@ def _versions(refs: Sequence[Ref]) -> dict[Ref, int]:
 
 
 def _of_member(cluster: Cluster, secret: Any) -> Iterator[tuple[str, datetime]]:
+    if holds_unopened(secret.content):
+        return  # its encryption key is lost: nothing is known of it, and of the fleet as much as before
     target = endpoint_of(cluster, secret)
     if (at := token_expiry(target.token)) is not None:
         yield "token", at

@@ -6,6 +6,7 @@ from collections import Counter
 from datetime import timedelta
 from typing import Any
 
+from cryptography.fernet import Fernet
 from django.contrib.auth.models import User
 from django.test import Client
 from msgspec.structs import replace
@@ -20,8 +21,10 @@ from apps.resources.models import Binding, TargetCluster
 from controlplane.engine.decision import Decision, Delete, Drop, Save
 from controlplane.engine.state import Actor
 from controlplane.insight.situation import Expiry
+from controlplane.kinds.cluster import SecretReference
 from tests.apps.pages import change, in_queue, stored
 from tests.apps.statements import statements
+from tests.builders import templates
 from tests.builders.bare import START, binding, cluster
 from tests.builders.objects import eviction, leaving
 
@@ -73,6 +76,15 @@ def test_the_latest_token_of_an_agent_decides_when_its_login_expires(root: Clien
     Token.objects.create(user=user, name="of a person", digest="p", expires=first)
 
     assert EXPIRIES.read(agents) == [Expiry("member1", "token of the agent", last)]
+
+
+def test_credentials_whose_encryption_key_is_lost_hide_nothing_of_the_fleet(clerk: Client, settings: Any) -> None:
+    credentials = templates.secret("member1", {"token": "dG9rZW4="}, namespace="karmada-cluster")
+    reference = SecretReference("karmada-cluster", "member1")
+    stored(credentials, cluster("member1").with_spec(secret_ref=reference), cluster("member2"))
+    settings.ENCRYPTION_KEYS = Fernet.generate_key().decode()
+
+    assert {one["name"] for one in status(clerk)["members"]} == {"member1", "member2"}
 
 
 def test_tallies_are_the_counts_of_their_tables_after_every_write(root: Client) -> None:
