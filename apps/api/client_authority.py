@@ -14,9 +14,10 @@ from controlplane.settings import Settings
 def make_authority(store: DjangoStore) -> bool:
     """Create the Secret of the authority if it is missing; return whether it was.
 
-    An administrator may replace it by an authority of another source: its keys are tls.crt and tls.key.
+    An administrator may replace it by an authority of another source: its keys are tls.crt and tls.key. One whose
+    encryption key is lost stays, because the key may come back.
     """
-    if AUTHORITY in store.get([AUTHORITY]):
+    if AUTHORITY in store.get([AUTHORITY], unopened=True):
         return False
     made = new_authority()
     document = {

@@ -8,8 +8,10 @@ import pytest
 from cryptography.fernet import Fernet
 from django.db import connection
 
+from apps.api.client_authority import make_authority
 from apps.objects.encryption import SealError
 from apps.objects.listing import page
+from apps.objects.namespaces import make_namespaces
 from apps.objects.store import DjangoStore
 from controlplane.apimachinery.meta import Condition, OwnerReference, Ref
 from controlplane.apimachinery.names import NAMESPACE_CONTENT_FINALIZER, WORK_FINALIZER
@@ -151,3 +153,13 @@ def test_a_namespace_that_is_deleted_takes_its_secrets_along(store: DjangoStore)
 
     assert not report.failures, report.failures
     assert store.get([SECRET], unopened=True) == {}
+
+
+def test_an_installation_is_prepared_although_the_key_of_its_authority_is_lost(
+    store: DjangoStore, settings: Any
+) -> None:
+    make_namespaces(store)
+    assert make_authority(store)
+    settings.ENCRYPTION_KEYS = Fernet.generate_key().decode()
+
+    assert not make_authority(store)
