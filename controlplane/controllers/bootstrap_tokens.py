@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 
 from controlplane.apimachinery.meta import Ref, Struct
 from controlplane.apimachinery.names import KUBE_PUBLIC_NAMESPACE, KUBE_SYSTEM_NAMESPACE
+from controlplane.apimachinery.unopened import holds_unopened
 from controlplane.authentication import bootstrap_tokens
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import Decision, Put, deleting
@@ -54,8 +55,10 @@ class BootstrapTokens(Controller):
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[BootstrapTokensSnapshot | None]:
         found = state.get([CLUSTER_INFO]).get(CLUSTER_INFO)
-        stored = state.list(SECRET, namespace=KUBE_SYSTEM_NAMESPACE, after=_BEFORE_TOKENS)
-        tokens = tuple(secret for secret in stored if bootstrap_tokens.is_token_secret(secret))
+        stored = state.list(SECRET, namespace=KUBE_SYSTEM_NAMESPACE, after=_BEFORE_TOKENS, unopened=True)
+        # A token whose encryption key is lost stays: it may be valid, and signs nothing until it can be read.
+        readable = (secret for secret in stored if not holds_unopened(secret.content))
+        tokens = tuple(secret for secret in readable if bootstrap_tokens.is_token_secret(secret))
         return [BootstrapTokensSnapshot(found, tokens) if ref == CLUSTER_INFO else None for ref in refs]
 
     def decide(

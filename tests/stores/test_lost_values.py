@@ -15,7 +15,9 @@ from apps.objects.namespaces import make_namespaces
 from apps.objects.store import DjangoStore
 from controlplane.apimachinery.meta import Condition, OwnerReference, Ref
 from controlplane.apimachinery.names import NAMESPACE_CONTENT_FINALIZER, WORK_FINALIZER
+from controlplane.authentication import bootstrap_tokens
 from controlplane.clusters.questions import Discard
+from controlplane.controllers.bootstrap_tokens import CLUSTER_INFO, BootstrapTokens
 from controlplane.controllers.execution import Execution
 from controlplane.controllers.namespace_content import NamespaceContent
 from controlplane.controllers.work_status import WorkStatus
@@ -163,3 +165,36 @@ def test_an_installation_is_prepared_although_the_key_of_its_authority_is_lost(
     settings.ENCRYPTION_KEYS = Fernet.generate_key().decode()
 
     assert not make_authority(store)
+
+
+def test_a_bootstrap_token_is_used_although_the_key_of_another_secret_in_kube_system_is_lost(
+    store: DjangoStore, settings: Any
+) -> None:
+    """Otherwise no new agent can check the authority of the control plane, and expired tokens stay."""
+    make_namespaces(store)
+    create(store, *(token(name) for name in ("lost00", "lost11")), templates.secret("other", {"a": "b"}, **SYSTEM))
+    settings.ENCRYPTION_KEYS = Fernet.generate_key().decode()
+    create(store, token("abcdef"), templates.config_map(CLUSTER_INFO.name, namespace=CLUSTER_INFO.namespace))
+    store = DjangoStore(controllers=[BootstrapTokens()])
+    lost = store.get([token("lost00").ref], unopened=True)[token("lost00").ref]
+    data = {**token("lost00").content["data"], "expiration": lost.content["data"]["expiration"]}
+    write(store, Put(lost.with_content({**lost.content, "data": data}), lost))  # when it ends is not known
+    info = stored(store, CLUSTER_INFO)
+    write(store, Put(info.with_content({**info.content, "data": {"kubeconfig": "clusters: []"}}), info))
+
+    report = run_batch(BootstrapTokens(), store, SETTINGS, world=World())
+
+    assert not report.failures, report.failures
+    assert set(stored(store, CLUSTER_INFO).content["data"]) == {"kubeconfig", "jws-kubeconfig-abcdef"}
+    kept = store.list("Secret", namespace="kube-system", unopened=True)
+    assert {"bootstrap-token-lost00", "bootstrap-token-lost11"} < {one.metadata.name for one in kept}
+
+
+SYSTEM: Any = {"namespace": "kube-system"}
+
+
+def token(name: str) -> Any:
+    """Return the Secret of a bootstrap token that signs."""
+    values = {"token-id": name, "token-secret": "0123456789abcdef", "usage-bootstrap-signing": "true"}
+    values["expiration"] = "2100-01-01T00:00:00Z"
+    return templates.secret(f"bootstrap-token-{name}", values, type_=bootstrap_tokens.TYPE, **SYSTEM)
