@@ -14,23 +14,27 @@ from controlplane.apimachinery.meta import Ref, Struct
 from controlplane.clusters.health import TRUE, observe, seen
 from controlplane.clusters.questions import Answer, Probe, endpoint_of
 from controlplane.controllers.reads.fleet_state import FLEET
-from controlplane.controllers.reads.member_access import connection_fields, credentials
+from controlplane.controllers.reads.member_access import connection_fields, readable_credentials
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.engine.controller import Ownership, all_clusters
 from controlplane.engine.decision import NOTHING, Decision, Save
 from controlplane.engine.state import State, Watch
-from controlplane.kinds.cluster import ACCESS_REFUSED, Cluster
+from controlplane.kinds.cluster import ACCESS_REFUSED, MISCONFIGURED, Cluster
 from controlplane.kinds.rows import Observation
 from controlplane.kinds.template import Template
 from controlplane.settings import Settings
 
 
 class ProbeSnapshot(Struct, frozen=True):
-    """A cluster, its credentials, and the last Observation of it."""
+    """A cluster, its credentials, and the last Observation of it.
+
+    `unreadable`: why the credentials cannot be read, so that it cannot be asked. "": they can, or it has none.
+    """
 
     subject: Cluster
     secret: Template | None
     seen: Observation | None
+    unreadable: str = ""
 
 
 def _cluster_changed(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
@@ -60,10 +64,15 @@ class Probes(MemberController):
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[ProbeSnapshot | None]:
         clusters = state.get(refs)
-        secrets = credentials(state, clusters.values())
+        secrets, unreadable = readable_credentials(state, list(clusters.values()))
         seen = state.rows(Observation, "key", [ref.name for ref in refs])
         return [
-            ProbeSnapshot(clusters[ref], secrets.get(ref.name), next(iter(seen.get(ref.name, ())), None))
+            ProbeSnapshot(
+                clusters[ref],
+                secrets.get(ref.name),
+                next(iter(seen.get(ref.name, ())), None),
+                unreadable.get(ref.name, ""),
+            )
             if ref in clusters
             else None
             for ref in refs
@@ -71,7 +80,7 @@ class Probes(MemberController):
 
     def question(self, snapshot: ProbeSnapshot, settings: Settings, *, now: datetime) -> Probe | None:
         cluster = snapshot.subject
-        if not cluster.called_directly:
+        if not cluster.called_directly or snapshot.unreadable:
             return None
         # The time limit is so short that a member that hangs is still observed without a gap (`health.holds_for`).
         return Probe(endpoint_of(cluster, snapshot.secret), seconds=settings.cluster_status_update_frequency)
@@ -79,6 +88,8 @@ class Probes(MemberController):
     def decide(
         self, snapshot: ProbeSnapshot, settings: Settings, *, now: datetime, answer: Answer | None = None
     ) -> Decision:
+        if snapshot.unreadable and snapshot.subject.called_directly:
+            answer = Answer(0, problem=snapshot.unreadable, access=True, reason=MISCONFIGURED)
         if answer is None:
             return NOTHING
         before = snapshot.seen or Observation(key=snapshot.subject.metadata.name)

@@ -29,7 +29,7 @@ from controlplane.engine.run import Report, World, run_batch
 from controlplane.engine.state import State
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding, TargetCluster
-from controlplane.kinds.cluster import Cluster, SecretReference
+from controlplane.kinds.cluster import MISCONFIGURED, Cluster, SecretReference
 from controlplane.kinds.rows import Observation
 from controlplane.kinds.template import Template
 from controlplane.settings import Settings
@@ -181,7 +181,13 @@ def test_a_member_whose_credentials_cannot_be_read_keeps_no_other_from_being_obs
             one.answer = Answer(200)
         pump.flush(asked)
 
-        assert sorted(store.rows(Observation, "key", members)) == ["member1", "member3"]
+        observed = store.rows(Observation, "key", members)
+        assert {name: row.access_reason for name, (row,) in observed.items()} == {
+            "member1": "",
+            "member2": MISCONFIGURED,
+            "member3": "",
+        }
+        assert "Secret default/bad" in observed["member2"][0].access_lost
         assert pump.claim()[0] == []
     assert {ref.name for ref in waiting("probes")} == set(members), "each is looked at again later"
     assert {cluster for cluster, _, _ in wanted(store)} == {"member1", "member3"}

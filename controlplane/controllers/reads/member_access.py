@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.unopened import holds_unopened
+from controlplane.engine.apart import apart
 from controlplane.engine.state import State, Unreadable
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.template import Template
@@ -34,6 +36,18 @@ def credentials(state: State, clusters: Iterable[Cluster]) -> dict[str, Template
     }
     secrets = state.get(sorted(set(wanted.values())))
     return {name: secrets[ref] for name, ref in wanted.items() if ref in secrets}
+
+
+def readable_credentials(state: State, clusters: Sequence[Cluster]) -> tuple[dict[str, Template], dict[str, str]]:
+    """Return the same, and why the credentials of other clusters cannot be read, by cluster name."""
+    found: dict[str, Template] = {}
+    unreadable: dict[str, str] = {}
+    for part, secrets in apart(clusters, partial(credentials, state)):
+        if isinstance(secrets, Unreadable):
+            unreadable |= {cluster.metadata.name: str(secrets) for cluster in part}
+        else:
+            found |= secrets
+    return found, unreadable
 
 
 def connection_fields(cluster: Cluster) -> tuple[Any, ...]:

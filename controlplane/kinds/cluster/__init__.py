@@ -44,7 +44,7 @@ FENCED = "Fenced"
 PUBLISHED = (READY, ACCESS_LOST, COMPLETE_APIS, ESTABLISHED, FLAPPING, FENCED)
 """Condition types that the control plane writes. All other types belong to other programs."""
 # Reasons of AccessLost: the member answers 401 or 403; its certificate has expired or is not trusted; the Secret or
-# the endpoint of the Cluster is wrong.
+# the endpoint of the Cluster is wrong, or the encryption key of the Secret is lost.
 ACCESS_REFUSED, CERTIFICATE_EXPIRED, CERTIFICATE_REFUSED = "AccessRefused", "CertificateExpired", "CertificateRefused"
 MISCONFIGURED = "Misconfigured"
 # Reasons of AccessLost: the member answers with a redirect, which is never followed; its address must not be called.
