@@ -82,7 +82,8 @@ class WorkloadView(Page):
                 raise _missing(ref)
             template = template_ref(binding)
         policy = None if binding is None else policy_of(binding)
-        found = reading.get([one for one in (template, policy) if one is not None])
+        # No value of a Secret is shown, so the page needs no key.
+        found = reading.get([one for one in (template, policy) if one is not None], unopened=True)
         if binding is None and template not in found:
             raise _missing(template)
         shown = {"now": now, "title": f"{template.kind.rpartition('/')[2]} {template.name}", "template": template}

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from cryptography.fernet import Fernet
 from django.db import connection
 from django.test import Client
 from msgspec.structs import replace
@@ -21,7 +22,13 @@ from controlplane.apimachinery.names import (
 from controlplane.engine.decision import Decision, Save
 from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER_RESOURCE_BINDING
-from controlplane.kinds.binding import AggregatedStatusItem, Binding, TargetCluster
+from controlplane.kinds.binding import (
+    AggregatedStatusItem,
+    Binding,
+    ObjectReference,
+    ResourceBindingSpec,
+    TargetCluster,
+)
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.rows import Observation
 from controlplane.kinds.workload_rebalancer import WORKLOAD_REBALANCER
@@ -75,6 +82,17 @@ def test_the_same_workload_has_a_page_by_its_template(root: Client) -> None:
     text(root, "/workloads/core/Nothing/default/web", status=404)
     text(root, "/bindings/default/none", status=404)
     text(root, "/bindings/-/none", status=404)
+
+
+def test_a_secret_whose_encryption_key_is_lost_has_its_page(root: Client, settings: Any) -> None:
+    fleet("member1")
+    resource = ObjectReference("v1", "Secret", "login", "default")
+    spec = ResourceBindingSpec(resource=resource, clusters=(TargetCluster("member1", 0),))
+    stored(templates.secret("login", {"password": "b2xk"}), objects.bound(spec, name="login-secret"))
+    settings.ENCRYPTION_KEYS = Fernet.generate_key().decode()
+
+    for url in ("/bindings/default/login-secret", "/workloads/core/Secret/default/login"):
+        assert root.get(url).status_code == 200
 
 
 def test_a_workload_without_a_policy_says_that_it_runs_nowhere(root: Client) -> None:
