@@ -162,17 +162,15 @@ def lasts(key: str) -> bool:
     return key.startswith(UNTIL) and float(key.removeprefix(UNTIL).partition(":")[0]) > time.time()
 
 
-def bundle(path: Path) -> Path:
-    """Write the authorities of client certificates to a file, for TLS, and return its path.
+def bundle(path: Path) -> Path | None:
+    """Write the authorities of client certificates to a file, for TLS, and return its path; None: there is none.
 
-    Raises Unreadable if this process cannot decrypt the Secret of the control plane's own authority.
+    The own authority is left out while its Secret cannot be decrypted, so that the process starts all the same.
     """
-    if (problem := _authorities().problem) is not None:
-        raise problem
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    pems = (certificate.public_bytes(Encoding.PEM) for certificate in _authorities().certificates)
+    pems = [certificate.public_bytes(Encoding.PEM) for certificate in _authorities().certificates]
     path.write_bytes(b"".join(pems))
-    return path
+    return path if pems else None
 
 
 class _Authorities:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+from cryptography.fernet import Fernet
+from django.test import Client
 
-from apps.api.client_certificates import PEER, certificate_of
+from apps.api import client_certificates
+from apps.api.client_authority import make_authority
+from apps.api.client_certificates import PEER, bundle, certificate_of
+from apps.objects.namespaces import make_namespaces
+from apps.objects.store import store
 from apps.worker.signing import new_authority
 
 
@@ -33,3 +40,21 @@ def test_a_header_counts_only_from_a_trusted_proxy(
     scope: Any = {"extensions": {PEER: peer}, "headers": [(name.encode(), value) for name in names]}
 
     assert (certificate_of(scope) is not None) is expected
+
+
+def test_another_authority_counts_and_a_process_starts_although_the_key_of_the_own_authority_is_lost(
+    root: Client, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_namespaces(store())
+    make_authority(store())
+    settings.ENCRYPTION_KEYS = Fernet.generate_key().decode()
+    monkeypatch.setattr(client_certificates, "FRESH_SECONDS", 0.0)
+
+    assert bundle(tmp_path / "clients.crt") is None
+
+    company = tmp_path / "company.crt"
+    company.write_text(new_authority().certificate)
+    settings.CLIENT_CA_FILE = str(company)
+    found = bundle(tmp_path / "clients.crt")
+    assert found is not None
+    assert found.read_text() == company.read_text()

@@ -114,8 +114,8 @@ def _tls() -> dict[str, Any]:
     """Return uvicorn's options for https, and create what is missing of the certificates."""
     files = certificates(tls_folder())
     tls: dict[str, Any] = {"ssl_certfile": str(files.certificate), "ssl_keyfile": str(files.key)}
-    if settings.CLIENT_CERTIFICATES == "tls":
-        tls["ssl_ca_certs"] = str(bundle(tls_folder() / "clients.crt"))
+    if settings.CLIENT_CERTIFICATES == "tls" and (trusted := bundle(tls_folder() / "clients.crt")) is not None:
+        tls["ssl_ca_certs"] = str(trusted)
         tls["ssl_cert_reqs"] = ssl.CERT_OPTIONAL
     return tls
 
