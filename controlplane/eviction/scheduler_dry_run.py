@@ -22,15 +22,19 @@ from controlplane.scheduling.batch import ignores_capacity
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.colocation import Applications
 from controlplane.scheduling.departures import left_for_taints
+from controlplane.scheduling.half_evicted import without_growth
 from controlplane.scheduling.ledger import Ledger, live
+from controlplane.scheduling.placement_plan import STATIC, division_of
 from controlplane.scheduling.question import Groups, Question, question_of
 from controlplane.scheduling.rehearsal import Rehearsal
-from controlplane.scheduling.schedule import Refused, Verdict, answer
+from controlplane.scheduling.schedule import Placed, Refused, Verdict, answer
 from controlplane.scheduling.workload_affinity import WorkloadGroups
 from controlplane.settings import Settings
 
 NO_PLACEMENT = "the binding has no placement, so the scheduler cannot choose another cluster for it"
 NO_RESERVATIONS = ReservedCapacity()
+Asking = tuple[frozenset[str], tuple[str, ...], Question]
+"""What a dry run is asked: the clusters that are left, the targets that get no more replicas, and the question."""
 
 
 class SchedulerDryRun:
@@ -58,8 +62,8 @@ class SchedulerDryRun:
         self._applications = Applications(applications, settings)
         self._groups = WorkloadGroups(groups)
         self._without: dict[frozenset[str], Fleet] = {}
-        self._answers: dict[tuple[frozenset[str], Question], DryRunResult] = {}  # until the next reservation
-        self._lasting: dict[tuple[frozenset[str], Question], DryRunResult] = {}  # those that ignore free capacity
+        self._answers: dict[Asking, DryRunResult] = {}  # until the next reservation
+        self._lasting: dict[Asking, DryRunResult] = {}  # those that ignore free capacity
         self._taken: dict[Ref, Reservation] = {}  # the last reservation of each binding; the ledger counts it
         # The last binding and its question: a binding is asked about once for each of its clusters.
         self._asked: tuple[Binding, datetime | None, Question] | None = None
@@ -79,7 +83,8 @@ class SchedulerDryRun:
 
         Capacity that is reserved for this binding is free for it, and the clusters with it are preferred. So a second
         eviction of the same binding finds the same refuge. `lost`: the clusters are lost, so they do not keep its
-        workload affinity group either; False for a Drain. `now`: see `Applications.seen_by`.
+        workload affinity group either, and the scheduler is told the result; False for a Drain. Divided replicas are
+        not added then where they would not start, if others have room. `now`: see `Applications.seen_by`.
         Raises ValueError if the request of the binding cannot be read.
         """
         if binding.spec.placement is None:
@@ -93,17 +98,45 @@ class SchedulerDryRun:
         if lost and question.neighbours.together is not None:
             question = replace(question, evicted=tuple(sorted(key.union(question.evicted))))
         reserved = self._reserved(binding)
+        idle = self._idle_targets(binding, key) if lost else ()
         answers = self._lasting if ignores_capacity(question) else self._answers
-        result = None if reserved else answers.get((key, question))
+        result = None if reserved else answers.get((key, idle, question))
         if result is None:
             binding_outcome.give_back(self._ledger, self._fleet, reserved)
             hint = targets_with_reservations(binding, reserved)
             verdict = answer(question, self._without[key], self._ledger, settings=self._settings, hint=hint)
+            if idle and isinstance(verdict.outcome, Placed):
+                verdict = self._elsewhere(question, verdict, idle, self._without[key], hint)
             binding_outcome.give_back(self._ledger, self._fleet, reserved, times=-1)
             result = self._result(key, question, verdict)
             if not reserved:
-                answers[key, question] = result
+                answers[key, idle, question] = result
         return result
+
+    @cached_property
+    def _out_of_reach(self) -> frozenset[str]:
+        """The clusters that do not answer."""
+        return frozenset(cluster.metadata.name for cluster in self._fleet.clusters if not cluster.answers)
+
+    def _idle_targets(self, binding: Binding, leaving: Collection[str]) -> tuple[str, ...]:
+        """Return the targets that stay and on which more replicas would not start now (`refuge_from`)."""
+        spec, away = binding.spec, self._out_of_reach
+        if not away and spec.suspension is None:
+            return ()
+        idle = [item.name for item in spec.clusters if item.name in away or spec.dispatching_suspended(item.name)]
+        return tuple(sorted(name for name in idle if name not in leaving))
+
+    def _elsewhere(
+        self, question: Question, verdict: Verdict, idle: tuple[str, ...], fleet: Fleet, hint: tuple[TargetCluster, ...]
+    ) -> Verdict:
+        """Return a verdict that adds no replicas on idle targets, if all fit on other clusters; else the given one.
+
+        Replicas with static weights go where the weights say.
+        """
+        if division_of(question.placement) == STATIC:
+            return verdict
+        found = without_growth(question, verdict, idle, fleet, self._ledger, settings=self._settings, hint=hint)
+        return found if isinstance(found.outcome, Placed) else verdict
 
     def _result(self, left: frozenset[str], question: Question, verdict: Verdict) -> DryRunResult:
         outcome = verdict.outcome

@@ -1,0 +1,52 @@
+"""Divided replicas leave for clusters that answer, although the workload has more copies that cannot grow now
+[refuge-first]."""
+
+from __future__ import annotations
+
+import pytest
+
+from controlplane.apimachinery.meta import Condition
+from controlplane.kinds import RESOURCE_BINDING
+from controlplane.kinds.binding import BindingSuspension
+from controlplane.kinds.cluster import ACCESS_LOST, Cluster, Taint
+from controlplane.kinds.policy import ReplicaSchedulingStrategy as Strategy
+from controlplane.kinds.policy import SuspendClusters
+from tests.builders.objects import START, binding, cluster
+from tests.builders.placements import AGGREGATED, DYNAMIC, placement
+from tests.core.evicting import evict, queued
+
+LOST = Taint("failover.lifeboat.io/access-lost", "NoSchedule", time_added=START)
+
+
+def refusing(name: str) -> Cluster:
+    """Return a cluster that refuses access. Nothing evicts from it [lost-access]."""
+    one = cluster(name)
+    lost = Condition(ACCESS_LOST, "True", "AccessRefused", last_transition_time=START)
+    return one.with_spec(taints=(LOST,)).with_status(conditions=(*one.status.conditions, lost))
+
+
+def evicted_to(second: Cluster, how: Strategy, suspension: BindingSuspension | None = None) -> dict[str, int]:
+    """Return where the replicas are after an eviction from member1. There are two on member1 and two on member2."""
+    one = binding("web", placement(how=how), on={"member1": 2, "member2": 2}, replicas=4)
+    store = queued(one.with_spec(suspension=suspension))
+    old = store.objects[second.ref]
+    new = old.with_spec(taints=second.spec.taints).with_status(conditions=second.status.conditions)
+    assert not store.put(new, old).lost
+    evict(store)
+    (found,) = store.list(RESOURCE_BINDING)
+    return {target.name: target.replicas for target in found.spec.clusters}
+
+
+TO_MEMBER2 = BindingSuspension(None, SuspendClusters(("member2",)))
+SPLIT = {"member2": 2, "member3": 2}
+
+
+@pytest.mark.parametrize("how", [AGGREGATED, DYNAMIC])
+def test_replicas_go_where_they_start_and_not_to_a_copy_that_cannot_be_reached(how: Strategy) -> None:
+    """No part of them is enough, because member1 is Ready."""
+    assert evicted_to(refusing("member2"), how) == SPLIT
+
+
+@pytest.mark.parametrize("how", [AGGREGATED, DYNAMIC])
+def test_replicas_go_where_they_start_and_not_to_a_copy_that_is_not_sent(how: Strategy) -> None:
+    assert evicted_to(cluster("member2"), how, TO_MEMBER2) == SPLIT
