@@ -121,7 +121,7 @@ class Agent:
         # The administrator of the cluster says where its API is, so every address may be called.
         self.settings = replace(settings, members=replace(settings.members, refused_addresses=()))
         self.status = ClusterStatus()
-        controllers = [Probes(), Collection(), Execution(), WorkStatus()]
+        controllers = [Probes(), Collection(), Execution(in_agent=True), WorkStatus()]
         self.disk = Disk(options.folder)
         self.store = AgentStore([self.status, *controllers], self.disk)
         self.host = MemoryHost(self.store, self.settings, self._written)

@@ -199,6 +199,10 @@ class Execution(MemberController):
     )
     batch: ClassVar[int] = 200
 
+    def __init__(self, *, in_agent: bool = False) -> None:
+        """`in_agent`: the agent of a Pull cluster runs it. The control plane holds its removals (`_with_hold`)."""
+        self._in_agent = in_agent
+
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[ExecutionSnapshot | None]:
         found: dict[Ref, Work] = state.get(refs)
         names = {ref: _cluster_name(ref) for ref in refs}
@@ -226,8 +230,10 @@ class Execution(MemberController):
         if work.metadata.deletion_timestamp is None:
             check_readable(work)
         if work.metadata.deletion_timestamp is not None:
-            if WORK_FINALIZER not in work.metadata.finalizers or cluster.observed or _is_held(work):
+            if WORK_FINALIZER not in work.metadata.finalizers or cluster.observed:
                 return None
+            if self._in_agent and _is_held(work):
+                return None  # in a control plane the hold is left from when its cluster was a Pull cluster
             if snapshot.late is not None and (snapshot.late.wanted or not snapshot.late.may_go):
                 return None
             return Discard(target, work.manifest, release=work.spec.preserve_resources_on_deletion is True)

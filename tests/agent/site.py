@@ -173,7 +173,7 @@ class Site:
         self.fleet = await self._stack.enter_async_context(Fleet(members=("real", "backup"), ready_after=0.0))
         self.safe = await self._stack.enter_async_context(Fleet(members=("tls",), ready_after=0.0, tls=True))
         self.status = ClusterStatus()
-        controllers = [PatientProbes(), Execution(), WorkStatus()]
+        controllers = [PatientProbes(), Execution(in_agent=True), WorkStatus()]
         self.disk = Disk(self.folder)
         self.store = AgentStore([self.status, *controllers], self.disk)
         self.host = MemoryHost(self.store, self.settings, self._wake)

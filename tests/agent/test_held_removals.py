@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition
 from controlplane.apimachinery.names import HELD_ANNOTATION
+from controlplane.clusters.questions import Discard
 from controlplane.controllers.execution import Execution
 from controlplane.engine import run
-from controlplane.kinds.cluster import PULL
+from controlplane.kinds.cluster import PULL, PUSH
 from tests.agent.site import Site
 from tests.agent.test_member_faults import config_map, held
 from tests.builders.objects import policy
@@ -86,6 +87,23 @@ def test_a_held_removal_keeps_no_cluster_from_being_unjoined() -> None:
     story.edit(member.with_meta(deletion_timestamp=story.now, finalizers=("karmada.io/cluster-controller",)))
 
     assert "member1" not in story.works()
+
+
+def test_a_held_removal_is_carried_out_when_its_cluster_is_called_directly() -> None:
+    """No agent waits there any more. It may be the reason why the cluster is joined in another way."""
+    story = Returning()
+    story.member1("Unknown")
+    assert story.is_held
+    member = story.store.objects[MEMBERS[0].ref]
+    story.edit(member.with_spec(sync_mode=PUSH, api_endpoint="https://member1"))  # type: ignore[attr-defined]
+    story.report("member2", "Healthy", readyReplicas=3)
+    story.member1("True")
+
+    execution = Execution()
+    (snapshot,) = execution.load(story.store, [story.works()["member1"].ref])
+
+    assert snapshot is not None
+    assert isinstance(execution.question(snapshot, story.settings, now=story.now), Discard)
 
 
 def test_an_agent_carries_out_a_removal_as_soon_as_it_is_not_held_any_more(tmp_path: Path) -> None:
