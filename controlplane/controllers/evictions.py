@@ -33,7 +33,7 @@ from controlplane.controllers.reads.workload_labels import workload_labels
 from controlplane.engine.controller import Controller, Inquiry, Ownership
 from controlplane.engine.decision import Decision, Drop, Event, Guard, Put, Save
 from controlplane.engine.state import ReservedCapacity, State, Watch
-from controlplane.eviction import eviction_plan, rate
+from controlplane.eviction import eviction_plan, queue_stops, rate
 from controlplane.eviction.capacity_digest import CapacityDigest, digest
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.pending import with_eviction_pending
@@ -213,7 +213,11 @@ class Evictions(Controller):
         tier = tier_of(snapshot, settings, now=now)
         plan = snapshot.plan or self._plan(snapshot, tier, settings, now=now)
         granted, short = _granted(plan.moves, answer, settings)
-        stops = _stops(snapshot, plan, answer, now=now)
+        problem = answer.problem if answer is not None and snapshot.heads else ""
+        unobserved, moves = () if plan.moves else plan.unobserved, bool(plan.moves)
+        stops = queue_stops.stops_after(
+            snapshot.last_look.stops, problem=problem, may_move=moves, unobserved=unobserved, now=now
+        )[-STOPS_KEPT:]
         queue_state = _queue_state(snapshot, settings, self._digest_of(settings), stops=stops, now=now)
         return Decision(
             changes=(
@@ -393,25 +397,6 @@ def _evicted_row(move: eviction_plan.Move, *, now: datetime) -> Eviction:
     """Return the queue row of an eviction that happens now, in its final state."""
     because = f"taint {move.cause.key}:{move.cause.effect}; {move.refuge.why}"
     return ended_row(move.row, move.cause.key, because, now=now, state=EVICTED)
-
-
-def _stops(
-    snapshot: EvictionsSnapshot, plan: eviction_plan.EvictionPlan, answer: rate.Tokens | None, *, now: datetime
-) -> tuple[Stop, ...]:
-    """Return the stops with the time in which evictions wait because the token buckets cannot be reached, or because
-    it is not known whether their clusters have recovered.
-
-    The last stop is ended if neither is the case any more, or nothing waits.
-    """
-    stops = snapshot.last_look.stops
-    problem = answer.problem if answer is not None and snapshot.heads else ""
-    unobserved = plan.unobserved if not plan.moves else ()
-    if stops and stops[-1].until is None:
-        return stops if problem or unobserved else (*stops[:-1], replace(stops[-1], until=now))
-    if problem and plan.moves:
-        return (*stops, Stop(now, f"{eviction_tier.NO_TOKENS}: {problem}"))[-STOPS_KEPT:]
-    why = f"{eviction_tier.NOT_OBSERVED}: {', '.join(unobserved)} may have recovered while no process observed it"
-    return (*stops, Stop(now, why))[-STOPS_KEPT:] if unobserved else stops
 
 
 def _queue_state(

@@ -1,0 +1,97 @@
+"""Evictions from clusters that nobody observes wait, and only they [recovered-clusters-cancel]."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from controlplane.clusters import health
+from controlplane.clusters.eviction_tier import NO_TOKENS, NOT_OBSERVED
+from controlplane.clusters.health import Seen
+from controlplane.controllers.eviction_queue import EvictionQueue
+from controlplane.controllers.evictions import Evictions
+from controlplane.controllers.reads.fleet_state import QUEUE_ROW, fleet_states
+from controlplane.engine import run
+from controlplane.engine.decision import Decision, Save
+from controlplane.engine.memory import MemoryStore
+from controlplane.engine.state import Actor
+from controlplane.eviction.rate import TakeTokens, Tokens
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.rows import Eviction, FleetState, Observation
+from controlplane.settings import Settings
+from tests.builders.objects import START, binding, cluster, no_execute
+from tests.core.eviction_fleet import ANYWHERE, FAST
+
+SETTINGS = Settings()
+UP, DOWN = Seen("True", "ClusterReady"), Seen("False", "ClusterNotReachable")
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def probed_member(name: str, *, ready: str, since: float = 0) -> Cluster:
+    """Return a cluster that is probed, with a taint that evicts."""
+    return cluster(name, ready=ready, at=at(since)).with_spec(api_endpoint="https://a", taints=(no_execute(),))
+
+
+class Queue:
+    """Workloads on member1, which is down and which nobody has observed for an hour, and on member2."""
+
+    def __init__(self, *, on_member1: int, on_member2: int) -> None:
+        self.now, self.problem = at(3600), ""
+        self.controllers = [EvictionQueue(), Evictions()]
+        self.store = MemoryStore(controllers=self.controllers, clock=lambda: self.now)
+        where = {"member1": on_member1, "member2": on_member2}
+        self.store.create(
+            probed_member("member1", ready="False"),
+            cluster("member2", taints=[no_execute(at=at(1))]),
+            *(cluster(f"member{number}") for number in (3, 4, 5)),
+            *(binding(f"{on}-{n}", ANYWHERE, on={on: 1}) for on, count in where.items() for n in range(count)),
+        )
+        seen = Observation("member1", status="False", since=START, observed_at=START)
+        self.save(seen, FleetState("default", failover_on_since=START))
+        self.work()
+
+    def save(self, *rows: Observation | FleetState) -> None:
+        self.store.apply([(None, Decision(changes=tuple(map(Save, rows))))], by=Actor("test"))
+
+    def work(self) -> None:
+        run.run_until_idle(self.controllers, self.store, FAST, world=run.World(answer=self._answer))
+
+    def _answer(self, question: TakeTokens) -> Tokens:
+        return Tokens({} if self.problem else dict(question.wanted), 0.0, problem=self.problem)
+
+    def probe(self) -> None:
+        """Let a probe find member1 down."""
+        (before,) = self.store.rows(Observation, "key", ["member1"])["member1"]
+        self.save(health.observe(before, DOWN, SETTINGS, now=self.now))
+        self.later()
+
+    def later(self) -> None:
+        self.now += timedelta(seconds=2)
+        self.work()
+
+    def waiting(self, name: str) -> int:
+        """Return how many evictions from a cluster wait."""
+        rows = self.store.rows(Eviction, "cluster", [name]).get(name, ())
+        return sum(row.due_at is not None for row in rows)
+
+    @property
+    def stops(self) -> list[tuple[str, bool]]:
+        """How the reasons of the stops begin, and whether they last."""
+        (queue,) = fleet_states(self.store, QUEUE_ROW)
+        return [(stop.why.partition(":")[0], stop.until is None) for stop in queue.stops]
+
+
+def test_the_reason_why_nothing_is_evicted_is_the_one_that_holds_now() -> None:
+    queue = Queue(on_member1=1, on_member2=0)
+    assert queue.stops == [(NOT_OBSERVED, True)]
+
+    queue.problem = "Redis is away"
+    queue.probe()
+    assert queue.stops == [(NOT_OBSERVED, False), (NO_TOKENS, True)]
+
+    queue.problem = ""
+    queue.now += timedelta(seconds=60)
+    queue.work()
+    assert queue.stops == [(NOT_OBSERVED, False), (NO_TOKENS, False), (NOT_OBSERVED, True)]
