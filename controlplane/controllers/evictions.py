@@ -218,7 +218,7 @@ class Evictions(Controller):
         stops = queue_stops.stops_after(
             snapshot.last_look.stops, problem=problem, may_move=moves, unobserved=unobserved, now=now
         )[-STOPS_KEPT:]
-        queue_state = _queue_state(snapshot, settings, self._digest_of(settings), stops=stops, now=now)
+        queue_state = _queue_state(snapshot, plan, settings, self._digest_of(settings), stops=stops, now=now)
         return Decision(
             changes=(
                 *(Drop(row) for row in plan.dropped),
@@ -400,19 +400,27 @@ def _evicted_row(move: eviction_plan.Move, *, now: datetime) -> Eviction:
 
 
 def _queue_state(
-    snapshot: EvictionsSnapshot, settings: Settings, settings_digest: str, *, stops: tuple[Stop, ...], now: datetime
+    snapshot: EvictionsSnapshot,
+    plan: eviction_plan.EvictionPlan,
+    settings: Settings,
+    settings_digest: str,
+    *,
+    stops: tuple[Stop, ...],
+    now: datetime,
 ) -> FleetState:
     """Return the row that is stored about this look at the queue.
 
     It holds the `bucket_scope` that the queue is to be read by, the times without tokens, and how far held evictions
-    have been checked: digests of what was true when the check began, and a cursor.
+    have been checked: digests of what was true when the check began, and a cursor. While evictions wait for
+    observations, the queue is read by cluster, so that they do not hide those of other clusters.
 
     `load` reads held evictions only if clusters have changed. Any other change that may end a hold is stored here as
     STALE, so that the next `load` reads them: a hold or window that begins or ends, a cluster that starts or stops
     flapping, another setting, or that HELD_LOOK has passed. The last one is needed because reserved capacity that is
     never used expires without a change. `settings_digest`: a digest of the settings.
     """
-    last_look = replace(snapshot.last_look, scope=settings.eviction.bucket_scope, stops=stops)
+    scope = "Cluster" if plan.unobserved else settings.eviction.bucket_scope
+    last_look = replace(snapshot.last_look, scope=scope, stops=stops)
     period = now.timestamp() // HELD_LOOK.total_seconds()
     capacity = f"{snapshot.capacity}/{settings_digest}/{period:.0f}"
     true_now = replace(last_look, capacity=capacity, holds=snapshot.holds.digest(now=now), cursor=None)

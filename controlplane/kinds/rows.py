@@ -191,7 +191,7 @@ class FleetState(Row, frozen=True):
     holds: str = ""  # digest of holds and windows when held evictions were last checked
     tier: str = ""  # the tier that was last reported; "": it was always Normal
     stops: tuple[Stop, ...] = ()  # the latest, oldest first
-    scope: str = ""  # eviction.bucket_scope when the queue was last processed
+    scope: str = ""  # Cluster: the queue is read by cluster, because of eviction.bucket_scope or missing observations
     cursor: QueuePosition | None = None  # the last held eviction that was checked again; None: all were checked
 
 

@@ -8,7 +8,7 @@ from controlplane.clusters import health
 from controlplane.clusters.eviction_tier import NO_TOKENS, NOT_OBSERVED
 from controlplane.clusters.health import Seen
 from controlplane.controllers.eviction_queue import EvictionQueue
-from controlplane.controllers.evictions import Evictions
+from controlplane.controllers.evictions import HEADS, Evictions
 from controlplane.controllers.reads.fleet_state import QUEUE_ROW, fleet_states
 from controlplane.engine import run
 from controlplane.engine.decision import Decision, Save
@@ -81,6 +81,14 @@ class Queue:
         """How the reasons of the stops begin, and whether they last."""
         (queue,) = fleet_states(self.store, QUEUE_ROW)
         return [(stop.why.partition(":")[0], stop.until is None) for stop in queue.stops]
+
+
+def test_a_long_queue_of_a_cluster_that_nobody_observes_keeps_no_other_cluster_from_being_left() -> None:
+    queue = Queue(on_member1=HEADS + 1, on_member2=3)
+
+    queue.later()
+
+    assert (queue.waiting("member1"), queue.waiting("member2")) == (HEADS + 1, 0)
 
 
 def test_the_reason_why_nothing_is_evicted_is_the_one_that_holds_now() -> None:
