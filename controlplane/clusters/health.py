@@ -134,17 +134,26 @@ def may_have_recovered(cluster: Cluster, row: Observation | None, settings: Sett
     """Test whether a cluster may have recovered while it was not observed.
 
     That is so while it is not Ready and no process observes it, and after that, if it answers, until Ready and the
-    taints have followed its answers. A cluster that is not probed counts as observed.
+    taints have followed its answers. A cluster that was Ready all the time has not recovered. A cluster that is not
+    probed counts as observed.
     """
     pulled = cluster.spec.sync_mode == PULL
     if row is None or row.observed_at is None or not (pulled or cluster.called_directly):
         return False
     if observed_until(row, settings, now=now) < now:
         return cluster.ready != TRUE
-    if row.resumed_at is None or row.status != TRUE:
+    if row.resumed_at is None or row.status != TRUE or _ready_since(cluster, row.resumed_at):
         return False
     follows = timedelta(seconds=settings.cluster_success_threshold + settings.cluster_monitor_period)
     return now < row.resumed_at + follows
+
+
+def _ready_since(cluster: Cluster, moment: datetime) -> bool:
+    """Test whether a cluster is Ready since a time or longer."""
+    ready = condition(cluster.status.conditions, READY)
+    if ready is None or ready.status != TRUE or ready.last_transition_time is None:
+        return False
+    return ready.last_transition_time <= moment
 
 
 def without_gap(

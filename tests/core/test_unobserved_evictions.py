@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+import pytest
+
 from controlplane.clusters import health
 from controlplane.clusters.eviction_tier import NO_TOKENS, NOT_OBSERVED
 from controlplane.clusters.health import Seen
@@ -103,3 +105,15 @@ def test_the_reason_why_nothing_is_evicted_is_the_one_that_holds_now() -> None:
     queue.now += timedelta(seconds=60)
     queue.work()
     assert queue.stops == [(NOT_OBSERVED, False), (NO_TOKENS, False), (NOT_OBSERVED, True)]
+
+
+@pytest.mark.parametrize(
+    ("ready", "since", "waits"), [("True", -60, False), ("True", 3610, True), ("False", -60, True)]
+)
+def test_only_a_cluster_that_was_not_ready_may_have_recovered(ready: str, since: float, waits: bool) -> None:
+    """A person may empty a cluster that is well right after an outage of ours."""
+    row = health.observe(Observation("member1"), UP, SETTINGS, now=START)
+    row = health.observe(row, UP, SETTINGS, now=at(3600))
+    member = probed_member("member1", ready=ready, since=since)
+
+    assert health.may_have_recovered(member, row, SETTINGS, now=at(3615)) is waits
