@@ -33,8 +33,9 @@ from controlplane.settings import Settings
 
 NO_PLACEMENT = "the binding has no placement, so the scheduler cannot choose another cluster for it"
 NO_RESERVATIONS = ReservedCapacity()
-Asking = tuple[frozenset[str], tuple[str, ...], Question]
-"""What a dry run is asked: the clusters that are left, the targets that get no more replicas, and the question."""
+Asking = tuple[frozenset[str], frozenset[str], tuple[str, ...], Question]
+"""What a dry run is asked: the clusters that are left, these and others that are not used, the targets that get no more
+replicas, and the question."""
 
 
 class SchedulerDryRun:
@@ -83,8 +84,8 @@ class SchedulerDryRun:
 
         Capacity that is reserved for this binding is free for it, and the clusters with it are preferred. So a second
         eviction of the same binding finds the same refuge. `lost`: the clusters are lost, so they do not keep its
-        workload affinity group either, and the scheduler is told the result; False for a Drain. Divided replicas are
-        not added then where they would not start, if others have room. `now`: see `Applications.seen_by`.
+        workload affinity group either, and the scheduler is told the result; False for a Drain. Then clusters where
+        copies or replicas would not start are avoided if others have room. `now`: see `Applications.seen_by`.
         Raises ValueError if the request of the binding cannot be read.
         """
         if binding.spec.placement is None:
@@ -92,25 +93,38 @@ class SchedulerDryRun:
         if binding.spec.other_scheduler:
             return DryRunResult(other=binding.spec.other_scheduler)
         key = frozenset(leaving)
-        if key not in self._without:  # most bindings leave the same clusters, so the arrays of the others are shared
-            self._without[key] = self._fleet.without(key)
-        question = self._question(binding, now)
+        result = self._place(binding, key, key, lost=lost, now=now)
+        avoided = _not_sent_to(binding) if lost else frozenset()
+        if not any(item.name in avoided for item in result.clusters):
+            return result
+        other = self._place(binding, key, key | avoided, lost=lost, now=now)
+        as_many = len(other.clusters) >= len(result.clusters) or (binding.workload and binding.spec.placement.divided)
+        return other if as_many and not other.refused else result
+
+    def _place(
+        self, binding: Binding, left: frozenset[str], without: frozenset[str], *, lost: bool, now: datetime | None
+    ) -> DryRunResult:
+        """Return where a binding would be that leaves clusters (`left`). `without`: these, and those to avoid."""
+        if without not in self._without:  # most bindings leave the same clusters, so the others' arrays are shared
+            self._without[without] = self._fleet.without(without)
+        question, fleet = self._question(binding, now), self._without[without]
         if lost and question.neighbours.together is not None:
-            question = replace(question, evicted=tuple(sorted(key.union(question.evicted))))
+            question = replace(question, evicted=tuple(sorted(left.union(question.evicted))))
         reserved = self._reserved(binding)
-        idle = self._idle_targets(binding, key) if lost else ()
+        idle = self._idle_targets(binding, left) if lost else ()
         answers = self._lasting if ignores_capacity(question) else self._answers
-        result = None if reserved else answers.get((key, idle, question))
+        asking = left, without, idle, question
+        result = None if reserved else answers.get(asking)
         if result is None:
             binding_outcome.give_back(self._ledger, self._fleet, reserved)
             hint = targets_with_reservations(binding, reserved)
-            verdict = answer(question, self._without[key], self._ledger, settings=self._settings, hint=hint)
+            verdict = answer(question, fleet, self._ledger, settings=self._settings, hint=hint)
             if idle and isinstance(verdict.outcome, Placed):
-                verdict = self._elsewhere(question, verdict, idle, self._without[key], hint)
+                verdict = self._elsewhere(question, verdict, idle, fleet, hint)
             binding_outcome.give_back(self._ledger, self._fleet, reserved, times=-1)
-            result = self._result(key, question, verdict)
+            result = self._result(left, question, verdict)
             if not reserved:
-                answers[key, idle, question] = result
+                answers[asking] = result
         return result
 
     @cached_property
@@ -195,6 +209,15 @@ class SchedulerDryRun:
             ledger, self._fleet, binding, refuge, seen=seen, now=now
         )
         return reservation
+
+
+def _not_sent_to(binding: Binding) -> frozenset[str]:
+    """Return the single clusters that dispatching is suspended to and that a binding is not on."""
+    suspension = binding.spec.suspension
+    withheld = None if suspension is None else suspension.dispatching_on_clusters
+    if withheld is None:
+        return frozenset()
+    return frozenset(name for name in withheld.cluster_names if binding.spec.target(name) is None)
 
 
 def targets_with_reservations(binding: Binding, reserved: Iterable[CapacityReservation]) -> tuple[TargetCluster, ...]:

@@ -7,12 +7,13 @@ import pytest
 
 from controlplane.apimachinery.meta import Condition
 from controlplane.kinds import RESOURCE_BINDING
-from controlplane.kinds.binding import BindingSuspension
+from controlplane.kinds.binding import BindingSuspension, TargetCluster
 from controlplane.kinds.cluster import ACCESS_LOST, Cluster, Taint
+from controlplane.kinds.policy import Placement, SuspendClusters
 from controlplane.kinds.policy import ReplicaSchedulingStrategy as Strategy
-from controlplane.kinds.policy import SuspendClusters
+from controlplane.kinds.rows import HELD, Eviction
 from tests.builders.objects import START, binding, cluster
-from tests.builders.placements import AGGREGATED, DYNAMIC, placement
+from tests.builders.placements import AGGREGATED, DYNAMIC, duplicated, placement
 from tests.core.evicting import evict, queued
 
 LOST = Taint("failover.lifeboat.io/access-lost", "NoSchedule", time_added=START)
@@ -50,3 +51,26 @@ def test_replicas_go_where_they_start_and_not_to_a_copy_that_cannot_be_reached(h
 @pytest.mark.parametrize("how", [AGGREGATED, DYNAMIC])
 def test_replicas_go_where_they_start_and_not_to_a_copy_that_is_not_sent(how: Strategy) -> None:
     assert evicted_to(cluster("member2"), how, TO_MEMBER2) == SPLIT
+
+
+@pytest.mark.parametrize("placement", [duplicated(least=1, most=1), placement(how=DYNAMIC)])
+def test_a_copy_goes_to_a_cluster_that_it_is_sent_to_although_the_scheduler_prefers_another(
+    placement: Placement,
+) -> None:
+    store = queued(binding("web", placement, on={"member1": 2}).with_spec(suspension=TO_MEMBER2))
+
+    evict(store)
+
+    (found,) = store.list(RESOURCE_BINDING)
+    assert found.spec.clusters == (TargetCluster("member3", 2),)
+
+
+def test_what_waits_only_because_a_copy_would_not_be_sent_says_so() -> None:
+    """A copy on each cluster is wanted, and all others have one."""
+    one = binding("web", duplicated(), on={"member1": 2, "member3": 2}).with_spec(suspension=TO_MEMBER2)
+    store = queued(one)
+
+    evict(store)
+
+    (row,) = store.rows(Eviction, "state", [HELD])[HELD]
+    assert "dispatching to member2 is suspended" in row.message
