@@ -40,11 +40,12 @@ from controlplane.kinds import BINDINGS, CLUSTER, RESOURCE_BINDING
 from controlplane.kinds.binding import UNHEALTHY, Binding
 from controlplane.kinds.binding.colocation_index import application
 from controlplane.kinds.binding.origin import with_departures
-from controlplane.kinds.rows import CapacityReservation, Observation, UnhealthyCopies
+from controlplane.kinds.rows import CapacityReservation, Observation, PlacementHint, UnhealthyCopies
 from controlplane.propagation.aggregation import aggregated
 from controlplane.propagation.bindings import template_ref
 from controlplane.scheduling.batch import may_depend_on_capacity
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY
+from controlplane.scheduling.reserved_refuge import hinted
 from controlplane.settings import Settings
 
 RETRY = timedelta(seconds=30)
@@ -118,7 +119,7 @@ class ApplicationFailover(Controller):
     )
     owns = Ownership(
         dict.fromkeys(BINDINGS, ("spec.clusters", "spec.graceful_eviction_tasks", "metadata.annotations")),
-        rows=(UnhealthyCopies, CapacityReservation),
+        rows=(UnhealthyCopies, CapacityReservation, PlacementHint),
     )
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
@@ -217,6 +218,7 @@ class ApplicationFailover(Controller):
         new, missing, held = with_following_tasks(found.binding, follow, settings, find_refuge=find, now=now)
         missing, held = found.missing | missing, found.held | held
         reserved = Reservation() if refuge is None or new is old else refuge.reserve()
+        left = old if new is old else with_departures(in_one_edit(old, new), old, now=now)
         rows: tuple[Save | Drop, ...] = ()
         row = UnhealthyCopies(snapshot.row.key, found.since, snapshot.version, found.left)
         if not found.since and not found.left:
@@ -228,9 +230,10 @@ class ApplicationFailover(Controller):
         wakes += [now + _retry_after(found.since.get(name, now), now=now) for name in held]
         return Decision(
             changes=(
-                *((Put(with_departures(in_one_edit(old, new), old, now=now), old),) if new is not old else ()),
+                *((Put(left, old),) if left is not old else ()),
                 *rows,
                 *map(Save, reserved.reservations),
+                *hinted(left, reserved.steered_to),
             ),
             events=(*_eviction_events(old, new), *_held_events(old, missing, held), *_stopped_events(old, found)),
             capacity_guards=reserved.capacity_guards,

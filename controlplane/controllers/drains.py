@@ -33,10 +33,11 @@ from controlplane.kinds.binding import DRAINED, Binding
 from controlplane.kinds.binding.origin import with_departures
 from controlplane.kinds.cluster import NO_SCHEDULE, Cluster, Taint
 from controlplane.kinds.drain import DRAIN, FINISHED, PAUSED, RUNNING, STOPPED, Drain, Remaining
-from controlplane.kinds.rows import CapacityReservation, FleetState
+from controlplane.kinds.rows import CapacityReservation, FleetState, PlacementHint
 from controlplane.propagation.bindings import template_of
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY
 from controlplane.scheduling.question import Groups
+from controlplane.scheduling.reserved_refuge import hinted
 from controlplane.settings import Settings
 
 REASON = DRAINED
@@ -93,7 +94,7 @@ class Drains(Controller):
             CLUSTER: ("spec.taints",),
             **dict.fromkeys(BINDINGS, ("spec.clusters", "spec.graceful_eviction_tasks", "metadata.annotations")),
         },
-        rows=(CapacityReservation,),
+        rows=(CapacityReservation, PlacementHint),
     )
     batch = 1  # each Drain reads a page of bindings
 
@@ -256,9 +257,14 @@ def _leave(
     )
     guards = (Guard(cluster.ref, cluster.metadata.generation), *guards)
     new = with_departures(new, binding, now=now)
-    rows, capacity_guards = map(Save, departure.reserved.reservations), departure.reserved.capacity_guards
+    reserved = departure.reserved
+    rows = (*map(Save, reserved.reservations), *hinted(new, reserved.steered_to))
     return Decision(
-        changes=(Put(new, binding), *rows), events=events, guards=guards, capacity_guards=capacity_guards, reason=REASON
+        changes=(Put(new, binding), *rows),
+        events=events,
+        guards=guards,
+        capacity_guards=reserved.capacity_guards,
+        reason=REASON,
     )
 
 

@@ -37,8 +37,9 @@ class ApplicationRefuge:
         """Return the refuge of the copy on a cluster. `after`: the binding without the copies that leave with it."""
         before, asked = self._binding, self._clusters.get(cluster)
         leaving = {cluster, *(item.name for item in before.spec.clusters if after.spec.target(item.name) is None)}
-        result = self._dry_run.place_or_refuse(before, leaving, lost=False, now=self._now)
-        result = _without_unhealthy(before, result, leaving)
+        ill = _unhealthy(before, leaving)
+        result = self._dry_run.place_or_refuse(before, leaving, lost=False, unhealthy=ill, now=self._now)
+        result = _without_unhealthy(before, result, ill)
         ready = asked is not None and asked.ready == "True"
         refuge = refuge_from(before, leaving, result, self._settings, source_ready=ready, clusters=self._clusters)
         if refuge.found:
@@ -50,16 +51,20 @@ class ApplicationRefuge:
         return Reservation() if self._last is None else self._dry_run.reserve(self._binding, self._last, now=self._now)
 
 
-def _without_unhealthy(binding: Binding, result: DryRunResult, leaving: Collection[str]) -> DryRunResult:
-    """Return the answer of a dry run without the targets of the binding whose copies are unhealthy too.
-
-    It is a refusal if replicas would be added to such a copy, also if only a part of them fits.
-    """
-    unhealthy = {
+def _unhealthy(binding: Binding, leaving: Collection[str]) -> set[str]:
+    """Return the clusters that are not left and whose copies are unhealthy too."""
+    return {
         item.cluster_name
         for item in binding.status.aggregated_status
         if item.reported_health == UNHEALTHY and item.cluster_name not in leaving
     }
+
+
+def _without_unhealthy(binding: Binding, result: DryRunResult, unhealthy: Collection[str]) -> DryRunResult:
+    """Return the answer of a dry run without the targets of the binding whose copies are unhealthy too.
+
+    It is a refusal if replicas would be added to such a copy, also if only a part of them fits.
+    """
     held = {target.name: target.replicas for target in binding.spec.clusters if target.name in unhealthy}
     placed = result.clusters or result.part
     grown = sorted(item.name for item in placed if item.replicas > held.get(item.name, item.replicas))

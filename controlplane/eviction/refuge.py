@@ -32,6 +32,7 @@ class DryRunResult(msgspec.Struct, frozen=True):
 
     `part`: the targets that fit if not all do. `asked`: what one replica, or one set of components, requests. `other`:
     the name of another scheduler that the binding uses, which cannot be asked. `rehearsal`: how `clusters` were found.
+    `steered`: clusters were avoided where copies or replicas would not start, so that the scheduler needs a hint.
     """
 
     clusters: tuple[TargetCluster, ...] = ()
@@ -40,6 +41,7 @@ class DryRunResult(msgspec.Struct, frozen=True):
     asked: Asked = NOTHING_ASKED
     other: str = ""
     rehearsal: Rehearsal | None = None
+    steered: bool = False
 
 
 class Refuge(msgspec.Struct, frozen=True):
@@ -50,6 +52,7 @@ class Refuge(msgspec.Struct, frozen=True):
     clusters: tuple[TargetCluster, ...] = ()
     asked: Asked = NOTHING_ASKED
     rehearsal: Rehearsal | None = None
+    steered: bool = False
 
 
 def refuge_from(
@@ -82,7 +85,8 @@ def refuge_from(
             why = f"{additional} replicas fit, the others stay pending: {answer.refused}"
             return Refuge(True, why, answer.part, answer.asked)
         return Refuge(False, answer.refused)
-    named, found = ", ".join(map(_target_text, answer.clusters)), (answer.clusters, answer.asked, answer.rehearsal)
+    named = ", ".join(map(_target_text, answer.clusters))
+    found = answer.clusters, answer.asked, answer.rehearsal, answer.steered
     if divided:
         additional = _additional(binding, leaving, answer.clusters, idle)
         waiting = [item.name for item in answer.clusters if item.name in idle and _grows(binding, item)]
@@ -150,10 +154,14 @@ def _divided(binding: Binding) -> bool:
 
 
 class Reservation(msgspec.Struct, frozen=True):
-    """The capacity of a refuge that is reserved for its binding, with the guards on the capacity it rests on."""
+    """The capacity of a refuge that is reserved for its binding, with the guards on the capacity it rests on.
+
+    `steered_to`: the clusters of the refuge, if the scheduler finds them only with a hint.
+    """
 
     reservations: tuple[CapacityReservation, ...] = ()
     capacity_guards: tuple[CapacityGuard, ...] = ()
+    steered_to: tuple[TargetCluster, ...] = ()
 
 
 def reserve_refuge(
@@ -172,12 +180,13 @@ def reserve_refuge(
     else:
         additional = {entry.name: entry.replicas - before.get(entry.name, 0) for entry in refuge.clusters}
     needed = {name: count for name, count in additional.items() if count > 0 and name in fleet.index}
+    steered_to = refuge.clusters if refuge.steered else ()
     if not needed:
-        return Reservation()
+        return Reservation(steered_to=steered_to)
     places = fleet.places(needed)
     ledger.reserve(places, np.array(list(needed.values()), dtype=np.int64), refuge.asked)
     guards = ledger.capacity_guards(places, refuge.asked, seen=seen) if may_depend_on_capacity(binding.spec) else ()
-    return Reservation(refuge_reservations(binding, needed, asked=refuge.asked, now=now), guards)
+    return Reservation(refuge_reservations(binding, needed, asked=refuge.asked, now=now), guards, steered_to)
 
 
 def spread_minimum(binding: Binding) -> int:

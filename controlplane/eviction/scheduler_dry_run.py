@@ -78,14 +78,21 @@ class SchedulerDryRun:
         return binding_outcome.ledger(self._fleet, self._reserved_capacity.totals)
 
     def place_without(
-        self, binding: Binding, leaving: Collection[str], *, lost: bool = True, now: datetime | None = None
+        self,
+        binding: Binding,
+        leaving: Collection[str],
+        *,
+        lost: bool = True,
+        unhealthy: Collection[str] = (),
+        now: datetime | None = None,
     ) -> DryRunResult:
         """Return where the scheduler would place a binding if it left these clusters.
 
         Capacity that is reserved for this binding is free for it, and the clusters with it are preferred. So a second
-        eviction of the same binding finds the same refuge. `lost`: the clusters are lost, so they do not keep its
-        workload affinity group either, and the scheduler is told the result; False for a Drain. Then clusters where
-        copies or replicas would not start are avoided if others have room. `now`: see `Applications.seen_by`.
+        eviction of the same binding finds the same refuge. Clusters where copies or replicas would not start are
+        avoided if others have room. `lost`: the clusters are lost, so they do not keep its workload affinity group
+        either; False for a Drain. `unhealthy`: its other targets that take no replicas. `now`: see
+        `Applications.seen_by`.
         Raises ValueError if the request of the binding cannot be read.
         """
         if binding.spec.placement is None:
@@ -93,36 +100,45 @@ class SchedulerDryRun:
         if binding.spec.other_scheduler:
             return DryRunResult(other=binding.spec.other_scheduler)
         key = frozenset(leaving)
-        result = self._place(binding, key, key, lost=lost, now=now)
-        avoided = _not_sent_to(binding) if lost else frozenset()
+        idle = self._idle_targets(binding, key, unhealthy)
+        result = self._place(binding, key, key, idle, lost=lost, now=now)
+        avoided = _not_sent_to(binding)
         if not any(item.name in avoided for item in result.clusters):
             return result
-        other = self._place(binding, key, key | avoided, lost=lost, now=now)
+        other = self._place(binding, key, key | avoided, idle, lost=lost, now=now)
         as_many = len(other.clusters) >= len(result.clusters) or (binding.workload and binding.spec.placement.divided)
-        return other if as_many and not other.refused else result
+        return replace(other, steered=True) if as_many and not other.refused else result
 
     def _place(
-        self, binding: Binding, left: frozenset[str], without: frozenset[str], *, lost: bool, now: datetime | None
+        self,
+        binding: Binding,
+        left: frozenset[str],
+        without: frozenset[str],
+        idle: tuple[str, ...],
+        *,
+        lost: bool,
+        now: datetime | None,
     ) -> DryRunResult:
-        """Return where a binding would be that leaves clusters (`left`). `without`: these, and those to avoid."""
+        """Return where a binding would be that leaves clusters (`left`). `without`: these, and those to avoid. `idle`:
+        its targets that take no replicas if others have room."""
         if without not in self._without:  # most bindings leave the same clusters, so the others' arrays are shared
             self._without[without] = self._fleet.without(without)
         question, fleet = self._question(binding, now), self._without[without]
         if lost and question.neighbours.together is not None:
             question = replace(question, evicted=tuple(sorted(left.union(question.evicted))))
         reserved = self._reserved(binding)
-        idle = self._idle_targets(binding, left) if lost else ()
         answers = self._lasting if ignores_capacity(question) else self._answers
         asking = left, without, idle, question
         result = None if reserved else answers.get(asking)
         if result is None:
             binding_outcome.give_back(self._ledger, self._fleet, reserved)
             hint = targets_with_reservations(binding, reserved)
-            verdict = answer(question, fleet, self._ledger, settings=self._settings, hint=hint)
-            if idle and isinstance(verdict.outcome, Placed):
-                verdict = self._elsewhere(question, verdict, idle, fleet, hint)
+            first = verdict = answer(question, fleet, self._ledger, settings=self._settings, hint=hint)
+            if idle and isinstance(first.outcome, Placed):
+                verdict = self._elsewhere(question, first, idle, fleet, hint)
             binding_outcome.give_back(self._ledger, self._fleet, reserved, times=-1)
             result = self._result(left, question, verdict)
+            result = result if verdict is first else replace(result, steered=True)
             if not reserved:
                 answers[asking] = result
         return result
@@ -132,9 +148,9 @@ class SchedulerDryRun:
         """The clusters that do not answer."""
         return frozenset(cluster.metadata.name for cluster in self._fleet.clusters if not cluster.answers)
 
-    def _idle_targets(self, binding: Binding, leaving: Collection[str]) -> tuple[str, ...]:
+    def _idle_targets(self, binding: Binding, leaving: Collection[str], unhealthy: Collection[str]) -> tuple[str, ...]:
         """Return the targets that stay and on which more replicas would not start now (`refuge_from`)."""
-        spec, away = binding.spec, self._out_of_reach
+        spec, away = binding.spec, self._out_of_reach.union(unhealthy) if unhealthy else self._out_of_reach
         if not away and spec.suspension is None:
             return ()
         idle = [item.name for item in spec.clusters if item.name in away or spec.dispatching_suspended(item.name)]
@@ -173,14 +189,20 @@ class SchedulerDryRun:
         return self._asked[2]
 
     def place_or_refuse(
-        self, binding: Binding, leaving: Collection[str], *, lost: bool = True, now: datetime | None = None
+        self,
+        binding: Binding,
+        leaving: Collection[str],
+        *,
+        lost: bool = True,
+        unhealthy: Collection[str] = (),
+        now: datetime | None = None,
     ) -> DryRunResult:
         """Return the result of `place_without`, and a refusal if the request of the binding cannot be read.
 
         So one malformed binding does not stop the evictions of all others.
         """
         try:
-            return self.place_without(binding, leaving, lost=lost, now=now)
+            return self.place_without(binding, leaving, lost=lost, unhealthy=unhealthy, now=now)
         except ValueError as error:
             return DryRunResult(refused=f"the scheduler cannot read what it requests: {error}")
 

@@ -176,3 +176,23 @@ def test_a_copy_that_was_unhealthy_when_it_was_last_heard_of_is_no_refuge() -> N
     fleet.pass_seconds(120)
 
     assert fleet.placed("web") == {"member1": 2, "member2": 2}
+
+
+def test_replicas_go_to_a_cluster_with_room_and_not_to_a_copy_that_is_unhealthy_too() -> None:
+    fleet = story(divided(member1=2, member2=2), member1=9, member2=9, member3=9)
+
+    fleet.pass_seconds(120)
+
+    assert fleet.placed("web") == {"member3": 4}
+
+
+def test_replicas_go_to_a_cluster_with_room_and_not_to_a_copy_that_cannot_be_reached() -> None:
+    both = divided(member1=2, member2=2)
+    here, there = both.status.aggregated_status
+    reported = both.with_status(aggregated_status=(here, replace(there, health="Healthy")))
+    fleet = story(reported, member1=9, member2=9, member3=9)
+    fleet.access_lost("member2", "True")
+
+    fleet.pass_seconds(120)
+
+    assert fleet.placed("web") == {"member2": 2, "member3": 2}

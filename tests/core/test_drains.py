@@ -11,7 +11,9 @@ import pytest
 from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.apimachinery.names import UNSCHEDULABLE_TAINT
 from controlplane.controllers.drains import PAGE, Drains
+from controlplane.controllers.scheduler import Scheduler
 from controlplane.engine import run
+from controlplane.engine.controller import Controller
 from controlplane.engine.decision import Decision, deleting
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.state import Actor
@@ -32,11 +34,14 @@ ASKED = Ref(DRAIN, "", "upgrade")
 
 
 class Site:
-    """A cluster called full that is being drained, others beside it, and a clock moved by hand."""
+    """A cluster called full that is being drained, others beside it, and a clock moved by hand.
 
-    def __init__(self, *found: Cluster | Binding, rate: float, cordoned: bool = True) -> None:
+    `followed`: the scheduler places what leaves.
+    """
+
+    def __init__(self, *found: Cluster | Binding, rate: float, cordoned: bool = True, followed: bool = False) -> None:
         self.now = START
-        self.controllers = [Drains()]
+        self.controllers: list[Controller] = [Drains(), *([Scheduler()] if followed else [])]
         self.store = MemoryStore(controllers=self.controllers, clock=lambda: self.now)
         asked = Drain(API_VERSION, "Drain", ObjectMeta(name="upgrade"), DrainSpec("full", rate))
         self.store.create(cluster("full", taints=[CORDON] if cordoned else ()), *found, asked)
@@ -192,3 +197,14 @@ def test_an_eviction_that_was_not_stored_is_counted_once_when_it_is_repeated() -
     site.pass_seconds(30)
     assert len(site.left()) == 3
     assert (site.status.moved, site.status.remaining, site.status.departing) == (3, 0, ())
+
+
+def test_replicas_go_to_a_cluster_with_room_and_not_to_a_copy_that_cannot_be_reached() -> None:
+    away = cluster("away", ready="False")
+    one = binding("web", by_room(), on={"full": 2, "away": 2}, replicas=4, cpu="1")
+    site = Site(away, *(cluster(f"spare{number}") for number in (1, 2)), one, rate=10, followed=True)
+
+    site.pass_seconds(10)
+
+    (found,) = site.store.list(RESOURCE_BINDING)
+    assert {target.name: target.replicas for target in found.spec.clusters} == {"away": 2, "spare1": 1, "spare2": 1}
