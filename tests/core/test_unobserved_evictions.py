@@ -1,4 +1,4 @@
-"""Evictions from clusters that nobody observes wait, and only they [recovered-clusters-cancel]."""
+"""Evictions from clusters that are not observed wait, and only they [recovered-clusters-cancel]."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def probed_member(name: str, *, ready: str, since: float = 0) -> Cluster:
 
 
 class Queue:
-    """Workloads on member1, which is down and which nobody has observed for an hour, and on member2."""
+    """Workloads on member1, which is down and was not observed for an hour, and on member2."""
 
     def __init__(self, *, on_member1: int, on_member2: int) -> None:
         self.now, self.problem = at(3600), ""
@@ -85,7 +85,7 @@ class Queue:
         return [(stop.why.partition(":")[0], stop.until is None) for stop in queue.stops]
 
 
-def test_a_long_queue_of_a_cluster_that_nobody_observes_keeps_no_other_cluster_from_being_left() -> None:
+def test_a_long_queue_of_a_cluster_that_is_not_observed_keeps_no_other_cluster_from_being_left() -> None:
     queue = Queue(on_member1=HEADS + 1, on_member2=3)
 
     queue.later()
