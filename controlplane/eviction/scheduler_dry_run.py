@@ -24,7 +24,6 @@ from controlplane.scheduling.colocation import Applications
 from controlplane.scheduling.departures import left_for_taints
 from controlplane.scheduling.half_evicted import without_growth
 from controlplane.scheduling.ledger import Ledger, live
-from controlplane.scheduling.placement_plan import STATIC, division_of
 from controlplane.scheduling.question import Groups, Question, question_of
 from controlplane.scheduling.rehearsal import Rehearsal
 from controlplane.scheduling.schedule import Placed, Refused, Verdict, answer
@@ -90,9 +89,9 @@ class SchedulerDryRun:
 
         Capacity that is reserved for this binding is free for it, and the clusters with it are preferred. So a second
         eviction of the same binding finds the same refuge. Clusters where copies or replicas would not start are
-        avoided if others have room. `lost`: the clusters are lost, so they do not keep its workload affinity group
-        either; False for a Drain. `unhealthy`: its other targets that take no replicas. `now`: see
-        `Applications.seen_by`.
+        avoided if others have room, and if the scheduler takes these when it is told. `lost`: the clusters are lost, so
+        they do not keep its workload affinity group either; False for a Drain. `unhealthy`: its other targets that take
+        no replicas. `now`: see `Applications.seen_by`.
         Raises ValueError if the request of the binding cannot be read.
         """
         if binding.spec.placement is None:
@@ -107,7 +106,10 @@ class SchedulerDryRun:
             return result
         other = self._place(binding, key, key | avoided, idle, lost=lost, now=now)
         as_many = len(other.clusters) >= len(result.clusters) or (binding.workload and binding.spec.placement.divided)
-        return replace(other, steered=True) if as_many and not other.refused else result
+        if other.refused or not as_many:
+            return result
+        told = self._place(binding, key, key, idle, to=other.clusters, lost=lost, now=now)
+        return replace(told, steered=True) if told.clusters == other.clusters else result
 
     def _place(
         self,
@@ -116,11 +118,12 @@ class SchedulerDryRun:
         without: frozenset[str],
         idle: tuple[str, ...],
         *,
+        to: tuple[TargetCluster, ...] = (),
         lost: bool,
         now: datetime | None,
     ) -> DryRunResult:
         """Return where a binding would be that leaves clusters (`left`). `without`: these, and those to avoid. `idle`:
-        its targets that take no replicas if others have room."""
+        its targets that take no replicas if others have room. `to`: what the scheduler is told to take."""
         if without not in self._without:  # most bindings leave the same clusters, so the others' arrays are shared
             self._without[without] = self._fleet.without(without)
         question, fleet = self._question(binding, now), self._without[without]
@@ -129,17 +132,17 @@ class SchedulerDryRun:
         reserved = self._reserved(binding)
         answers = self._lasting if ignores_capacity(question) else self._answers
         asking = left, without, idle, question
-        result = None if reserved else answers.get(asking)
+        result = None if reserved or to else answers.get(asking)
         if result is None:
             binding_outcome.give_back(self._ledger, self._fleet, reserved)
-            hint = targets_with_reservations(binding, reserved)
+            hint = to or targets_with_reservations(binding, reserved)
             first = verdict = answer(question, fleet, self._ledger, settings=self._settings, hint=hint)
             if idle and isinstance(first.outcome, Placed):
                 verdict = self._elsewhere(question, first, idle, fleet, hint)
             binding_outcome.give_back(self._ledger, self._fleet, reserved, times=-1)
             result = self._result(left, question, verdict)
             result = result if verdict is first else replace(result, steered=True)
-            if not reserved:
+            if not reserved and not to:
                 answers[asking] = result
         return result
 
@@ -161,12 +164,15 @@ class SchedulerDryRun:
     ) -> Verdict:
         """Return a verdict that adds no replicas on idle targets, if all fit on other clusters; else the given one.
 
-        Replicas with static weights go where the weights say.
+        The scheduler has to give the same answer when it is told the clusters. It does not with static weights, or
+        where only an affinity term or a region without these clusters has room.
         """
-        if division_of(question.placement) == STATIC:
+        settings, ledger = self._settings, self._ledger
+        found = without_growth(question, verdict, idle, fleet, ledger, settings=settings, hint=hint).outcome
+        if not isinstance(found, Placed) or found == verdict.outcome:
             return verdict
-        found = without_growth(question, verdict, idle, fleet, self._ledger, settings=self._settings, hint=hint)
-        return found if isinstance(found.outcome, Placed) else verdict
+        told = answer(question, fleet, ledger, settings=settings, hint=found.clusters)
+        return told if isinstance(told.outcome, Placed) and told.outcome.clusters == found.clusters else verdict
 
     def _result(self, left: frozenset[str], question: Question, verdict: Verdict) -> DryRunResult:
         outcome = verdict.outcome

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane.apimachinery.meta import Condition
-from controlplane.kinds import RESOURCE_BINDING
+from controlplane.apimachinery.meta import Condition, Ref
+from controlplane.kinds import CLUSTER, RESOURCE_BINDING
 from controlplane.kinds.binding import BindingSuspension, TargetCluster
 from controlplane.kinds.cluster import ACCESS_LOST, Cluster, Taint
-from controlplane.kinds.policy import Placement, SuspendClusters
+from controlplane.kinds.policy import ClusterAffinityTerm, Placement, SpreadConstraint, SuspendClusters
 from controlplane.kinds.policy import ReplicaSchedulingStrategy as Strategy
 from controlplane.kinds.rows import HELD, Eviction
 from tests.builders.objects import START, binding, cluster
@@ -74,3 +74,45 @@ def test_what_waits_only_because_a_copy_would_not_be_sent_says_so() -> None:
 
     (row,) = store.rows(Eviction, "state", [HELD])[HELD]
     assert "dispatching to member2 is suspended" in row.message
+
+
+FIRST_MEMBER2 = (
+    ClusterAffinityTerm(cluster_names=("member1", "member2"), affinity_name="first"),
+    ClusterAffinityTerm(cluster_names=("member3",), affinity_name="second"),
+)
+IN_ONE_REGION = (SpreadConstraint("region", min_groups=1, max_groups=1), SpreadConstraint("cluster", min_groups=1))
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        placement(how=AGGREGATED, groups=FIRST_MEMBER2),
+        placement(how=AGGREGATED, spread=IN_ONE_REGION),
+    ],
+)
+def test_replicas_stay_where_the_policy_lets_the_scheduler_add_them_only_to_a_copy_that_cannot_be_reached(
+    where: Placement,
+) -> None:
+    one = binding("web", where, on={"member1": 2, "member2": 2}, replicas=4)
+    store = queued(one)
+    for name in ("member1", "member2", "member3"):
+        old = store.objects[Ref(CLUSTER, "", name)]
+        new = refusing(name) if name == "member2" else old
+        region = "south" if name == "member3" else "north"
+        after = old.with_spec(taints=new.spec.taints, region=region).with_status(conditions=new.status.conditions)
+        assert not store.put(after, old).lost
+
+    evict(store)
+
+    (found,) = store.list(RESOURCE_BINDING)
+    assert {target.name: target.replicas for target in found.spec.clusters} == {"member1": 2, "member2": 2}
+
+
+def test_a_copy_stays_where_the_policy_prefers_the_group_of_a_cluster_that_it_is_not_sent_to() -> None:
+    where = placement(groups=FIRST_MEMBER2, spread=duplicated(least=1, most=1).spread_constraints)
+    store = queued(binding("web", where, on={"member1": 2}).with_spec(suspension=TO_MEMBER2))
+
+    evict(store)
+
+    (found,) = store.list(RESOURCE_BINDING)
+    assert found.spec.clusters == (TargetCluster("member1", 2),)
