@@ -316,12 +316,14 @@ def _may_be_last(work: Work, snapshot: WorksSnapshot) -> bool:
 
     That is so if no eviction has checked it before: the copy is a leftover [returning-copies], its cluster is being
     unjoined [unjoin-and-drain], or its cluster was given up when copies on others were evicted. It is so as well if a
-    cluster of another copy does not answer any more.
+    cluster of another copy does not answer any more, or if dispatching to it is suspended.
     """
-    own, clusters = snapshot.clusters.get(_cluster_of(work)), snapshot.clusters
+    own, clusters, spec = snapshot.clusters.get(_cluster_of(work)), snapshot.clusters, snapshot.subject.spec
     if leftovers.is_leftover(work) or (own is not None and own.terminating):
         return True
     if _given_up_for_others(snapshot.subject, _cluster_of(work)):
+        return True
+    if any(spec.dispatching_suspended(target.name) for target in works.targets(snapshot.subject)):
         return True
     others = (clusters.get(name) for name in snapshot.subject.clusters_kept())
     return any(cluster is None or not cluster.answers for cluster in others)

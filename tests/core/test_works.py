@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -28,6 +30,7 @@ from controlplane.kinds.policy import (
     DIRECTLY,
     GRACEFULLY,
     ResourceSelector,
+    SuspendClusters,
     Suspension,
 )
 from controlplane.kinds.template import Template
@@ -246,6 +249,56 @@ def test_a_cluster_that_does_not_exist_gets_nothing_until_it_joins() -> None:
     story.add(cluster("member1"))
 
     assert set(story.works()) == {"member1"}
+
+
+@pytest.mark.parametrize(
+    "suspension",
+    [Suspension(dispatching=True), Suspension(dispatching_on_clusters=SuspendClusters(("member2",)))],
+    ids=["all", "new"],
+)
+def test_a_copy_stays_while_the_one_that_replaces_it_is_not_sent(suspension: Suspension) -> None:
+    web, all_ = deployment(), policy("all")
+    story = Story(*MEMBERS, all_, web)
+    story.place(web, member1=3)
+    story.report("member1", readyReplicas=3)
+
+    live: Any = story.store.objects[all_.ref]
+    story.edit(live.with_spec(suspension=suspension))
+    story.place(web, member2=3)
+    scheduled(story, web)
+    story.later(seconds=60)
+    assert story.works()["member1"].metadata.deletion_timestamp is None
+
+    live = story.store.objects[all_.ref]
+    story.edit(live.with_spec(suspension=None))
+    scheduled(story, web)
+    assert story.works()["member1"].metadata.deletion_timestamp is None
+    story.report("member2", readyReplicas=3)
+    story.later(seconds=60)
+    assert story.works()["member1"].metadata.deletion_timestamp is not None
+
+
+def test_a_copy_that_was_sent_before_dispatching_was_suspended_keeps_no_other() -> None:
+    web, all_ = deployment(), policy("all")
+    story = Story(*MEMBERS, all_, web)
+    story.place(web, member1=3, member2=3)
+    story.report("member1", readyReplicas=3)
+    story.report("member2", readyReplicas=3)
+    live: Any = story.store.objects[all_.ref]
+    story.edit(live.with_spec(suspension=Suspension(dispatching=True)))
+
+    story.place(web, member2=3)
+    scheduled(story, web)
+    story.later(seconds=30)
+
+    assert story.works()["member1"].metadata.deletion_timestamp is not None
+
+
+def scheduled(story: Story, web: Template) -> None:
+    """Let the scheduler have looked at the binding as it is now."""
+    binding = story.binding(web)
+    assert binding is not None
+    story.edit(binding.with_status(scheduler_observed_generation=binding.metadata.generation))
 
 
 def test_graceful_tasks_keep_the_old_copy_while_the_new_one_starts() -> None:
