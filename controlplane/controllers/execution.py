@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
@@ -22,14 +22,13 @@ from controlplane.clusters.changed_objects import is_changed, is_put_back
 from controlplane.clusters.lost_objects import OBJECT_LOST
 from controlplane.clusters.questions import NOT_OURS, Answer, Compare, Discard, Ensure, endpoint_of
 from controlplane.clusters.questions import REMOVING as STILL_REMOVING
-from controlplane.controllers.reads.bindings_on_clusters import clusters_where_needed
+from controlplane.controllers.reads.late_removals import late_removals
 from controlplane.controllers.reads.member_access import check_readable, connection_fields, credentials
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.engine.controller import Ownership, cursor_after, page
 from controlplane.engine.decision import NOTHING, Decision, Event, Put
 from controlplane.engine.state import State, Watch
 from controlplane.eviction import leftovers
-from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import PULL, Cluster
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import (
@@ -208,7 +207,7 @@ class Execution(MemberController):
         names = {ref: _cluster_name(ref) for ref in refs}
         clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in set(names.values()) if name])
         secrets = credentials(state, clusters.values())
-        late = _late_removals(
+        late = late_removals(
             state, [(work, clusters.get(Ref(kinds.CLUSTER, "", names[ref]))) for ref, work in found.items()]
         )
         return [
@@ -357,39 +356,6 @@ def _without_finalizer(work: Work, reason: str) -> Decision:
     return Decision(changes=(Put(work.with_meta(finalizers=rest), work),), reason=reason)
 
 
-def _late_removals(state: State, found: Iterable[tuple[Work, Cluster | None]]) -> dict[Ref, leftovers.LateRemoval]:
-    """Return what has to be checked before objects are removed or lose replicas late [returning-copies].
-
-    Works that need no check, or whose binding does not exist any more, are left out.
-    """
-    owners: dict[Ref, Ref] = {}
-    candidates = [(work, leftovers.is_late_removal(work, cluster), cluster) for work, cluster in found]
-    overdue = {work.ref for work, is_late, _ in candidates if is_late}
-    to_check = {
-        work.ref: work for work, is_late, at in candidates if is_late or leftovers.may_be_target_again(work, at)
-    }
-    for work in to_check.values():
-        owners.update((work.ref, owner) for owner in works.owner(work, kinds.BINDINGS))
-    bindings: dict[Ref, Binding] = state.get(sorted(set(owners.values()))) if owners else {}
-    names = sorted({target.name for binding in bindings.values() for target in works.targets(binding)})
-    clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in names]) if names else {}
-    places: dict[str, Cluster] = {ref.name: cluster for ref, cluster in clusters.items()}
-    needed = clusters_where_needed(state, bindings.values())
-
-    def late(ref: Ref, binding: Binding) -> leftovers.LateRemoval:
-        cluster = _cluster_name(ref)
-        still = cluster in needed.get(binding.ref, ())
-        return leftovers.decide_late_removal(
-            binding, to_check[ref], cluster, places, overdue=ref in overdue, needed=still
-        )
-
-    return {
-        ref: late(ref, bindings[owner])
-        for ref, owner in owners.items()
-        if _is_owned(to_check[ref], bindings.get(owner))
-    }
-
-
 def _sync_events(work: Work) -> Iterator[Event]:
     """Yield the Event of a Work that is applied for the first time, or for the first time after a failure."""
     applied = condition(work.status.conditions, APPLIED)
@@ -411,10 +377,6 @@ def _namespace_used(work: Work, *, now: datetime) -> Decision:
     reported = applied is not None and applied.reason == NAMESPACE_USED
     events = () if reported else (Event(work, NAMESPACE_USED, message),)
     return replace(_with_condition(work, new_condition, now=now), events=events, wake_at=now + NAMESPACE_CHECK)
-
-
-def _is_owned(work: Work, binding: Binding | None) -> bool:
-    return binding is not None and works.is_of(work, binding)
 
 
 def _is_held(work: Work) -> bool:

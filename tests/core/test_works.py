@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -123,6 +124,39 @@ def test_a_namespace_whose_work_has_a_taken_name_on_one_cluster_is_made_on_the_o
 
     assert set(story.works()) == {"member1", "member2", "member3"}
     assert story.works()["member1"].metadata.uid == "o"
+
+
+@pytest.mark.parametrize("case", ["made-again", "gone", "going-again", "never-away", "begun"])
+def test_a_namespace_that_was_made_again_while_its_cluster_was_away_stays_there(case: str) -> None:
+    """It has copies in it that are wanted again."""
+    shop = namespace("shop")
+    story = Story(*MEMBERS, shop)
+    going = story.works()["member1"]
+    story.delete(shop)
+    if case == "begun":
+        live: Any = story.works()["member1"]
+        story.edit(live.with_status(conditions=(Condition("Applied", "True", "Removing", "it has finalizers"),)))
+    if case != "gone":
+        again = namespace("shop")
+        gone = {"deletion_timestamp": story.now, "finalizers": ("kubernetes",)} if case == "going-again" else {}
+        story.add(again.with_meta(uid="made-again", **gone))
+    if case != "never-away":
+        story.now += timedelta(seconds=60)
+        member: Any = story.store.objects[MEMBERS[0].ref]
+        story.edit(member.with_status(conditions=(Condition("Ready", "True", last_transition_time=story.now),)))
+
+    (snapshot,) = Execution().load(story.store, [going.ref])
+    assert snapshot is not None
+    decision = Execution().decide(snapshot, Settings(), now=story.now)
+
+    stays = case == "made-again"
+    assert (snapshot.late == LateRemoval(wanted=True, may_go=False)) is stays
+    assert decision.reason == ("WorkWantedAgain" if stays else "")
+    assert story.works()["member1"].metadata.deletion_timestamp is not None
+    if stays:
+        story.store.apply([(None, decision)], by=Actor("execution"))
+        story.settle()
+        assert story.works()["member1"].metadata.deletion_timestamp is None, "the next Work takes it over"
 
 
 def test_editing_the_template_renews_its_works() -> None:

@@ -1,0 +1,73 @@
+"""Removals of copies and replicas that come later than they were decided: whether they are still right
+[returning-copies]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from controlplane import kinds
+from controlplane.apimachinery.meta import Ref, condition
+from controlplane.controllers.reads.bindings_on_clusters import clusters_where_needed
+from controlplane.engine.state import State
+from controlplane.eviction import leftovers
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.template import Template
+from controlplane.kinds.work import APPLIED, REMOVING, Work
+from controlplane.propagation import works
+
+
+def late_removals(state: State, found: Iterable[tuple[Work, Cluster | None]]) -> dict[Ref, leftovers.LateRemoval]:
+    """Return what has to be checked before objects are removed or lose replicas late.
+
+    Works that need no check, or whose binding does not exist any more, are left out.
+    """
+    owners: dict[Ref, Ref] = {}
+    candidates = [(work, leftovers.is_late_removal(work, cluster), cluster) for work, cluster in found]
+    overdue = {work.ref for work, is_late, _ in candidates if is_late}
+    to_check = {
+        work.ref: work for work, is_late, at in candidates if is_late or leftovers.may_be_target_again(work, at)
+    }
+    for work in to_check.values():
+        owners.update((work.ref, owner) for owner in works.owner(work, kinds.BINDINGS))
+    bindings: dict[Ref, Binding] = state.get(sorted(set(owners.values()))) if owners else {}
+    names = sorted({target.name for binding in bindings.values() for target in works.targets(binding)})
+    clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in names]) if names else {}
+    places: dict[str, Cluster] = {ref.name: cluster for ref, cluster in clusters.items()}
+    needed = clusters_where_needed(state, bindings.values())
+
+    def late(ref: Ref, binding: Binding) -> leftovers.LateRemoval:
+        cluster = to_check[ref].cluster
+        still = cluster in needed.get(binding.ref, ())
+        return leftovers.decide_late_removal(
+            binding, to_check[ref], cluster, places, overdue=ref in overdue, needed=still
+        )
+
+    return {
+        ref: late(ref, bindings[owner])
+        for ref, owner in owners.items()
+        if owner in bindings and works.is_of(to_check[ref], bindings[owner])
+    } | _namespaces_wanted(state, [work for work, is_late, _ in candidates if is_late])
+
+
+def _namespaces_wanted(state: State, late: Iterable[Work]) -> dict[Ref, leftovers.LateRemoval]:
+    """Return that Namespaces stay on their member because they were made again since their removal was decided.
+
+    A member deletes a Namespace with everything in it, also with copies that were made since. One that its member
+    is deleting already cannot be kept.
+    """
+    owners = {
+        work.ref: owner
+        for work in late
+        if work.metadata.deletion_timestamp is not None and not _is_being_removed(work)
+        for owner in works.owner(work, (kinds.NAMESPACE,))
+        if works.is_copy_of(work, "Namespace", owner.name)
+    }
+    present: dict[Ref, Template] = state.get(sorted(set(owners.values()))) if owners else {}
+    wanted = {ref for ref, namespace in present.items() if namespace.metadata.deletion_timestamp is None}
+    return {ref: leftovers.LateRemoval(wanted=True, may_go=False) for ref, owner in owners.items() if owner in wanted}
+
+
+def _is_being_removed(work: Work) -> bool:
+    applied = condition(work.status.conditions, APPLIED)
+    return applied is not None and applied.reason == REMOVING
