@@ -113,6 +113,10 @@ UNREADABLE_ANNOTATION: Final = "work.lifeboat.io/values-unreadable"
 """On a Work as its agent gets it, and not in the database: values of it cannot be decrypted
 (apps/objects/encryption.py)."""
 
+REPLICAS_HELD_ANNOTATION: Final = "work.lifeboat.io/replicas-held"
+"""On a Work of a Pull cluster: its agent keeps so many replicas for now, although the Work asks for fewer
+(controlplane/clusters/held_changes.py)."""
+
 LEFT_COPIES_ANNOTATION: Final = "work.lifeboat.io/left-copies"
 """On a Namespace of a member: copies of deleted templates were left in it, so it is left as well."""
 """On a Work: its copy was released while its cluster could not be reached (controlplane/eviction/leftovers.py)."""

@@ -14,11 +14,18 @@ from controlplane.apimachinery.names import (
     CONFLICT_RESOLUTION_ANNOTATION,
     DRIFT_ANNOTATION,
     HELD_ANNOTATION,
+    REPLICAS_HELD_ANNOTATION,
     WORK_FINALIZER,
     cluster_of_execution_namespace,
 )
 from controlplane.clusters import changed_objects, lost_objects
 from controlplane.clusters.changed_objects import is_changed, is_put_back
+from controlplane.clusters.held_changes import (
+    is_removal_held,
+    replicas_held,
+    with_removal_held,
+    with_replicas_held,
+)
 from controlplane.clusters.lost_objects import OBJECT_LOST
 from controlplane.clusters.questions import NOT_OURS, Answer, Compare, Discard, Ensure, endpoint_of
 from controlplane.clusters.questions import REMOVING as STILL_REMOVING
@@ -100,8 +107,11 @@ class ExecutionSnapshot(Struct, frozen=True):
 
     @property
     def keeps(self) -> int:
-        """Return how many replicas stay for now although the Work asks for fewer. 0: it gets what it asks for."""
-        return 0 if self.late is None else self.late.keeps
+        """Return how many replicas stay for now although the Work asks for fewer. 0: it gets what it asks for.
+
+        An agent knows only what is written on the Work.
+        """
+        return replicas_held(self.subject) if self.late is None else self.late.keeps
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -121,7 +131,8 @@ def _work_changed(old: Work | None, new: Work | None) -> Iterator[Ref]:
 
 
 def _asked(work: Work) -> tuple[str | None, ...]:
-    return tuple(work.metadata.annotations.get(name) for name in (DRIFT_ANNOTATION, HELD_ANNOTATION))
+    names = (DRIFT_ANNOTATION, HELD_ANNOTATION, REPLICAS_HELD_ANNOTATION)
+    return tuple(work.metadata.annotations.get(name) for name in names)
 
 
 def _has_vanished(work: Work | None) -> bool:
@@ -199,7 +210,8 @@ class Execution(MemberController):
     batch: ClassVar[int] = 200
 
     def __init__(self, *, in_agent: bool = False) -> None:
-        """`in_agent`: the agent of a Pull cluster runs it. The control plane holds its removals (`_with_hold`)."""
+        """`in_agent`: the agent of a Pull cluster runs it. The control plane holds its removals
+        (`with_removal_held`)."""
         self._in_agent = in_agent
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[ExecutionSnapshot | None]:
@@ -231,7 +243,7 @@ class Execution(MemberController):
         if work.metadata.deletion_timestamp is not None:
             if WORK_FINALIZER not in work.metadata.finalizers or cluster.observed:
                 return None
-            if self._in_agent and _is_held(work):
+            if self._in_agent and is_removal_held(work):
                 return None  # in a control plane the hold is left from when its cluster was a Pull cluster
             if snapshot.late is not None and (snapshot.late.wanted or not snapshot.late.may_go):
                 return None
@@ -257,6 +269,8 @@ class Execution(MemberController):
             return _compared(work, answer, now=now)
         if work.spec.suspend_dispatching:
             return _with_dispatching(work, _SUSPENDED, now=now)
+        if answer is None and snapshot.by_agent and (held := _replicas_held(snapshot, now=now)) is not None:
+            return held
         if answer is None:
             # Either the object is applied, or the member cannot be reached: then a change of the cluster makes it due.
             until = lost_objects.waits_until(work, now=now)
@@ -303,8 +317,9 @@ class Execution(MemberController):
         again = now + _retry_delay(work, now=now) if waits else None
         if snapshot.by_agent:
             held = waits or not snapshot.alive
-            if held != _is_held(work):
-                return replace(_with_hold(work, held=held), wake_at=again)
+            if held != is_removal_held(work):
+                marked = Put(with_removal_held(work, held=held), work)
+                return Decision(changes=(marked,), reason="RemovalHeld" if held else "RemovalReleased", wake_at=again)
         if waits:
             return Decision(wake_at=again)
         if answer is not None and answer.code == STILL_REMOVING:
@@ -379,19 +394,18 @@ def _namespace_used(work: Work, *, now: datetime) -> Decision:
     return replace(_with_condition(work, new_condition, now=now), events=events, wake_at=now + NAMESPACE_CHECK)
 
 
-def _is_held(work: Work) -> bool:
-    return HELD_ANNOTATION in work.metadata.annotations
+def _replicas_held(snapshot: ExecutionSnapshot, *, now: datetime) -> Decision | None:
+    """Return the Work by which the agent of a Pull cluster keeps replicas for now, or no longer. None: it keeps none.
 
-
-def _with_hold(work: Work, *, held: bool) -> Decision:
-    """Let the agent of a Pull cluster wait with a removal, or no longer.
-
-    An agent that comes back would carry out at once what was decided before its outage: it does not know whether the
-    other copies are healthy [returning-copies]. While its cluster is not Ready, removals are held for that reason.
+    What it has applied already is not undone.
     """
-    rest = {name: value for name, value in work.metadata.annotations.items() if name != HELD_ANNOTATION}
-    marked = work.with_meta(annotations=rest | ({HELD_ANNOTATION: "true"} if held else {}))
-    return Decision(changes=(Put(marked, work),), reason="RemovalHeld" if held else "RemovalReleased")
+    work = snapshot.subject
+    keeps = 0 if snapshot.late is None or _is_applied(work) else snapshot.late.keeps
+    again = now + _retry_delay(work, now=now) if keeps else None
+    if keeps == replicas_held(work):
+        return Decision(wake_at=again) if keeps else None
+    held = with_replicas_held(work, keeps)
+    return Decision(changes=(Put(held, work),), reason="ReplicasHeld" if keeps else "ReplicasReleased", wake_at=again)
 
 
 def _is_applied(work: Work) -> bool:

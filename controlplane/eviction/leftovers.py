@@ -78,14 +78,14 @@ def is_late_removal(work: Work, cluster: Cluster | None) -> bool:
 
     The removal is that of a Work, or of some of its replicas. True if the cluster came back since, if the Work is a
     leftover, or if an earlier try failed. False if the cluster is gone or terminating. A lower number of replicas is
-    late only while more replicas are ready than requested.
+    late only while more replicas are ready than requested; also while the cluster is away.
     """
     deleted, applied = work.metadata.deletion_timestamp, condition(work.status.conditions, APPLIED)
     if cluster is None or cluster.terminating:
         return False
     if deleted is None:
         failed = applied is not None and applied.reason in (APPLIED_FAILED, REPLICAS_KEPT)
-        late = failed or _ready_changed_since(cluster, _reduced_at(work))
+        late = failed or cluster.ready != "True" or _ready_changed_since(cluster, _reduced_at(work))
         return late and _ready_replicas(work) > _requested_replicas(work)
     if applied is not None and applied.reason == CLEANUP_FAILED:
         return True
@@ -176,11 +176,13 @@ def _has_no_successor(binding: Binding, work: Work) -> bool:
 def _replicas_to_keep(binding: Binding, work: Work, cluster: str, clusters: Mapping[str, Cluster]) -> int:
     """Return how many replicas of a Divided workload stay although fewer are requested; 0: as many as requested.
 
-    They stay until all other targets are healthy.
+    They stay until all other targets are healthy, and while the cluster is away: the others may fail meanwhile.
     """
-    placement = binding.spec.placement
+    placement, own = binding.spec.placement, clusters.get(cluster)
     others = [target for target in binding.spec.clusters if target.name != cluster]
-    if placement is None or not placement.divided or _all_healthy(binding, cluster, others, clusters):
+    if placement is None or not placement.divided:
+        return 0
+    if (own is None or own.ready == "True") and _all_healthy(binding, cluster, others, clusters):
         return 0
     kept = min(_ready_replicas(work), binding.spec.replicas)
     return kept if kept > _requested_replicas(work) else 0

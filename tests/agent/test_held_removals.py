@@ -1,37 +1,46 @@
-"""A Pull cluster that was away keeps a copy that was to go before, until the others are healthy [returning-copies]."""
+"""A Pull cluster that was away keeps a copy, or replicas, that were to go before, until the others are healthy
+[returning-copies]."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition
-from controlplane.apimachinery.names import HELD_ANNOTATION
+from controlplane.apimachinery.names import HELD_ANNOTATION, REPLICAS_HELD_ANNOTATION
 from controlplane.clusters.questions import Discard
 from controlplane.controllers.execution import Execution
 from controlplane.engine import run
 from controlplane.kinds.cluster import PULL, PUSH
+from controlplane.kinds.policy import Placement
+from controlplane.kinds.template import Template
+from controlplane.kinds.work import REPLICAS_KEPT
+from controlplane.propagation import works
 from tests.agent.site import Site
 from tests.agent.test_member_faults import config_map, held
 from tests.builders.objects import policy
 from tests.builders.templates import deployment
-from tests.core.propagation_story import MEMBERS, Story
+from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS, Story
 
 
-class Returning(Story):
-    """A workload whose copy is leaving member1, a Pull cluster, for member2."""
+class OfAgent(Story):
+    """A workload on member1, which is a Pull cluster, and on others."""
 
-    def __init__(self) -> None:
+    def __init__(self, web: Template, **placement: Placement) -> None:
         super().__init__()
         self.controllers = (*self.controllers, Execution())  # type: ignore[assignment]
         self.store = type(self.store)(controllers=self.controllers, clock=lambda: self.now)
         run.mark_due_at_start(self.controllers, self.store)
-        self.web = deployment()
-        self.add(MEMBERS[0].with_spec(sync_mode=PULL), *MEMBERS[1:], policy("all"), self.web)
-        self.place(self.web, member1=3)
-        self.place(self.web, member2=3)
+        self.web = web
+        self.add(MEMBERS[0].with_spec(sync_mode=PULL), *MEMBERS[1:], policy("all", **placement), web)
+
+    def move(self, **replicas: int) -> None:
+        """Place the workload, as the scheduler does."""
+        self.place(self.web, **replicas)
         binding = self.binding(self.web)
         assert binding is not None
         self.edit(binding.with_status(scheduler_observed_generation=binding.metadata.generation))
@@ -42,6 +51,15 @@ class Returning(Story):
         member = self.store.objects[MEMBERS[0].ref]
         conditions = (Condition("Ready", ready, last_transition_time=self.now),)
         self.edit(member.with_status(conditions=conditions))  # type: ignore[attr-defined]  # a Cluster
+
+
+class Returning(OfAgent):
+    """A workload whose copy is leaving member1 for member2."""
+
+    def __init__(self) -> None:
+        super().__init__(deployment())
+        self.place(self.web, member1=3)
+        self.move(member2=3)
 
     @property
     def is_held(self) -> bool:
@@ -104,6 +122,126 @@ def test_a_held_removal_is_carried_out_when_its_cluster_is_called_directly() -> 
 
     assert snapshot is not None
     assert isinstance(execution.question(snapshot, story.settings, now=story.now), Discard)
+
+
+class Shrinking(OfAgent):
+    """A divided workload of which two replicas move from member1 to member2."""
+
+    def __init__(self, *, total: int = 4, reported: int = 3) -> None:
+        super().__init__(deployment(replicas=4), placement=DIVIDED_PLACEMENT)
+        self.place(self.web, member1=3, member2=1)
+        self.report("member1", readyReplicas=reported)
+        self.report("member2", readyReplicas=1)
+        if total != 4:
+            live = self.template(self.web)
+            self.edit(live.with_content({**live.content, "spec": {**live.spec, "replicas": total}}))
+        self.move(member1=1, member2=total - 1)
+
+    @property
+    def held(self) -> str | None:
+        """How many replicas the agent of member1 is to keep there. None: as many as the Work asks for."""
+        work = self.works()["member1"]
+        assert works.requested_replicas(work) == 1
+        return work.metadata.annotations.get(REPLICAS_HELD_ANNOTATION)
+
+
+def test_replicas_stay_while_their_cluster_is_away_and_until_the_others_are_healthy() -> None:
+    story = Shrinking()
+    assert story.held is None
+
+    story.member1("Unknown")
+    assert story.held == "3"
+    story.report("member2", "Unhealthy", readyReplicas=1)
+    story.member1("True")
+    assert story.held == "3"
+    story.report("member2", "Healthy", readyReplicas=3)
+    story.later(seconds=60)
+
+    assert story.held is None
+
+
+def test_a_shrinking_that_is_decided_while_the_cluster_is_away_is_held_as_well() -> None:
+    story = Shrinking()
+    story.place(story.web, member1=3, member2=1)
+    story.member1("Unknown")
+
+    story.place(story.web, member1=1, member2=3)
+
+    assert story.held == "3"
+
+
+@pytest.mark.parametrize("how", ["scaled-down", "already-done"])
+def test_replicas_that_are_gone_or_not_requested_are_not_held(how: str) -> None:
+    story = Shrinking(total=2) if how == "scaled-down" else Shrinking(reported=1)
+
+    story.member1("Unknown")
+
+    assert story.held == ("2" if how == "scaled-down" else None), "never more than the workload asks for"
+
+
+def test_a_shrinking_that_the_agent_has_done_is_not_undone() -> None:
+    story = Shrinking()
+    work = story.works()["member1"]
+    done = Condition("Applied", "True", "AppliedSuccessful", observed_generation=work.metadata.generation)
+    story.edit(work.with_status(conditions=(done,)))
+
+    story.member1("Unknown")
+
+    assert story.held is None
+
+
+def test_a_cluster_that_has_no_agent_any_more_keeps_no_replicas_because_of_it() -> None:
+    story = Shrinking()
+    story.member1("Unknown")
+    assert story.held == "3"
+    member = story.store.objects[MEMBERS[0].ref]
+    story.edit(member.with_spec(sync_mode=PUSH, api_endpoint="https://member1"))  # type: ignore[attr-defined]  # a Cluster
+    story.member1("True")
+
+    def keeps() -> int:
+        (snapshot,) = Execution().load(story.store, [story.works()["member1"].ref])
+        assert snapshot is not None
+        return snapshot.keeps
+
+    assert keeps() == 3
+    story.report("member2", "Healthy", readyReplicas=3)
+    assert keeps() == 0
+    story.report("member1", readyReplicas=1)
+    assert keeps() == 0
+
+
+def test_an_agent_keeps_replicas_until_they_are_not_held_any_more(tmp_path: Path) -> None:
+    def web(replicas: int) -> dict[str, Any]:
+        containers = [{"name": "web", "image": "web"}]
+        template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": containers}}
+        spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "web", "namespace": "default"},
+            "spec": spec,
+        }
+
+    async def replicas(site: Site) -> Any:
+        path = "/apis/apps/v1/namespaces/default/deployments/web"
+        return (await site.ask(site.fleet["real"], "GET", path))["spec"]["replicas"]
+
+    async def story() -> None:
+        await site.join("member", mode="Pull")
+        ref = await site.want("member", web(3))
+        await site.until(lambda: site.said(ref).status == "True")
+
+        held_back: dict[str, Any] = {REPLICAS_HELD_ANNOTATION: "3"}
+        await site.want("member", web(1), generation=2, **held_back)
+        await site.until(lambda: site.said(ref).reason == REPLICAS_KEPT)
+        assert await replicas(site) == 3
+
+        await site.want("member", web(1), generation=2)
+        await site.until(lambda: site.said(ref).reason == "AppliedSuccessful")
+        assert await replicas(site) == 1
+
+    with Site(tmp_path) as site:
+        site.run(story())
 
 
 def test_an_agent_carries_out_a_removal_as_soon_as_it_is_not_held_any_more(tmp_path: Path) -> None:

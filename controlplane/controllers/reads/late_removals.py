@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref, condition
+from controlplane.clusters.held_changes import replicas_held
 from controlplane.controllers.reads.bindings_on_clusters import clusters_where_needed
 from controlplane.engine.state import State
 from controlplane.eviction import leftovers
@@ -23,7 +24,7 @@ def late_removals(state: State, found: Iterable[tuple[Work, Cluster | None]]) ->
     Works that need no check, or whose binding does not exist any more, are left out.
     """
     owners: dict[Ref, Ref] = {}
-    candidates = [(work, leftovers.is_late_removal(work, cluster), cluster) for work, cluster in found]
+    candidates = [(work, _is_late(work, cluster), cluster) for work, cluster in found]
     overdue = {work.ref for work, is_late, _ in candidates if is_late}
     to_check = {
         work.ref: work for work, is_late, at in candidates if is_late or leftovers.may_be_target_again(work, at)
@@ -48,6 +49,12 @@ def late_removals(state: State, found: Iterable[tuple[Work, Cluster | None]]) ->
         for ref, owner in owners.items()
         if owner in bindings and works.is_of(to_check[ref], bindings[owner])
     } | _namespaces_wanted(state, [work for work, is_late, _ in candidates if is_late])
+
+
+def _is_late(work: Work, cluster: Cluster | None) -> bool:
+    """Test whether a removal comes late. So does each that an agent holds: it is checked until it ends."""
+    held = work.metadata.deletion_timestamp is None and replicas_held(work) > 0
+    return held or leftovers.is_late_removal(work, cluster)
 
 
 def _namespaces_wanted(state: State, late: Iterable[Work]) -> dict[Ref, leftovers.LateRemoval]:

@@ -12,12 +12,21 @@ from controlplane.apimachinery.names import (
     HELD_ANNOTATION,
     LEFTOVER_ANNOTATION,
     REDUCED_ANNOTATION,
+    REPLICAS_HELD_ANNOTATION,
     WORK_FINALIZER,
     WORK_ID_LABEL,
 )
 from controlplane.kinds.permanent_id import with_permanent_id
 from controlplane.kinds.work import Work, Workload, manifest_rules
 from controlplane.settings import Settings
+
+_WRITTEN_HERE = (
+    BINDING_ANNOTATION,
+    HELD_ANNOTATION,
+    LEFTOVER_ANNOTATION,
+    REDUCED_ANNOTATION,
+    REPLICAS_HELD_ANNOTATION,
+)
 
 
 def default(new: Work, old: Work | None, settings: Settings) -> Work:
@@ -63,7 +72,7 @@ def validate(new: Work, old: Work | None, settings: Settings) -> list[Cause]:
 def _reserved(new: Work, old: Work | None) -> Iterator[Cause]:
     """Yield the causes if a write changes the annotations that controllers use to manage the Work."""
     before = {} if old is None else old.metadata.annotations
-    for name in (BINDING_ANNOTATION, HELD_ANNOTATION, LEFTOVER_ANNOTATION, REDUCED_ANNOTATION):
+    for name in _WRITTEN_HERE:
         if new.metadata.annotations.get(name) != before.get(name):
             yield forbidden(f"metadata.annotations[{name}]", "is written by Lifeboat only; leave it unchanged")
 
