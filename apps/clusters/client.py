@@ -6,7 +6,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any, TypeVar
 
@@ -28,7 +28,7 @@ from apps.clusters.answers import (
     too_much,
     untrusted,
 )
-from apps.clusters.connection import connector, credentials, through
+from apps.clusters.connection import Connections, connector, credentials, through
 from apps.clusters.object_urls import Unservable, object_path, object_path_by
 from apps.clusters.releasing import MERGE, has_left_copies, is_ours, release
 from apps.clusters.response_reader import PROBE_BYTES, Account, TooMuch, lines, whole
@@ -96,7 +96,8 @@ class MemberClient:
     def __init__(self, settings: MemberSettings) -> None:
         self._settings = settings
         self._resolver = CheckedResolver(settings)
-        self._sessions: dict[tuple[str, str], tuple[Target, aiohttp.ClientSession]] = {}
+        self._sessions: dict[tuple[str, str], Connections] = {}
+        self._replaced: set[aiohttp.ClientSession] = set()
         self._accounts: dict[tuple[str, str], Account] = {}
         self._turns: dict[str, asyncio.Semaphore] = {}
         self._exceeded: dict[str, str] = {}
@@ -104,17 +105,36 @@ class MemberClient:
 
     async def close(self) -> None:
         """Close all connections."""
-        sessions, self._sessions = list(self._sessions.values()), {}
-        for _, session in sessions:
+        sessions = [known.session for known in self._sessions.values()] + list(self._replaced)
+        self._sessions.clear()
+        for session in sessions:
             await session.close()
 
-    def _session(self, target: Target, lane: str) -> aiohttp.ClientSession:
+    @asynccontextmanager
+    async def _connected(self, target: Target, lane: str) -> AsyncIterator[aiohttp.ClientSession]:
+        """Use the session of a member for a request, which a change of endpoint or credentials does not break off."""
+        known = self._session(target, lane)
+        known.used += 1
+        try:
+            yield known.session
+        finally:
+            known.used -= 1
+            self._close_unused(known)
+
+    def _close_unused(self, known: Connections) -> None:
+        if known.replaced and not known.used:
+            self._closing.add(task := asyncio.create_task(known.session.close()))
+            task.add_done_callback(self._closing.discard)
+            self._replaced.discard(known.session)
+
+    def _session(self, target: Target, lane: str) -> Connections:
         """Return the session of a member. Raises AddressRefused or ValueError if its address must not be called."""
-        known, session = self._sessions.get((target.cluster, lane), (None, None))
-        if session is None or known != target:
-            if session is not None:  # endpoint or credentials changed
-                self._closing.add(task := asyncio.create_task(session.close()))
-                task.add_done_callback(self._closing.discard)
+        known, to = self._sessions.get((target.cluster, lane)), replace(target, token="")
+        if known is None or known.to != to:
+            if known is not None:  # endpoint or credentials changed
+                known.replaced = True
+                self._replaced.add(known.session)
+                self._close_unused(known)
                 del self._sessions[target.cluster, lane]
             for url in filter(None, (target.endpoint, target.proxy)):
                 check(url, self._settings)
@@ -129,8 +149,8 @@ class MemberClient:
                     "Accept-Encoding": "identity" if lane == WATCH else "gzip",
                 },  # aiohttp sends these headers to the proxy as well
             )
-            self._sessions[target.cluster, lane] = (target, session)
-        return session
+            known = self._sessions[target.cluster, lane] = Connections(to, session)
+        return known
 
     async def call(
         self,
@@ -160,7 +180,8 @@ class MemberClient:
         try:
             async with (
                 self._slot(target, lane),
-                self._session(target, lane).request(
+                self._connected(target, lane) as session,
+                session.request(
                     method,
                     target.endpoint.rstrip("/") + path,
                     params=params,
@@ -316,7 +337,7 @@ class MemberClient:
             **through(target),
         }
         try:
-            response = await self._session(target, WATCH).get(url, **options)
+            response = await self._session(target, WATCH).session.get(url, **options)
         except _BY_SOCKS as error:
             raise OSError(f"the proxy: {first_line(error)}") from error
         except (aiohttp.ClientError, OSError) as error:

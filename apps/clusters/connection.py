@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import aiohttp
+import msgspec
 from aiohttp_socks import ProxyConnector
 from python_socks import parse_proxy_url
 
@@ -40,6 +41,18 @@ class Socks(ProxyConnector):
         transport.set_protocol(charged)
         charged.connection_made(transport)
         return transport, charged
+
+
+class Connections(msgspec.Struct, eq=False):
+    """The session of a member for one purpose. `to`: the member, without a token: each request brings its own.
+
+    `used`: how many requests are under way. `replaced`: another session has taken its place. It is closed after them.
+    """
+
+    to: Target
+    session: aiohttp.ClientSession
+    used: int = 0
+    replaced: bool = False
 
 
 def connector(

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from apps.clusters.client import MemberClient
 from apps.simulator.members import Fleet
@@ -116,6 +117,24 @@ async def test_a_late_answer_counts_until_the_probes_time_is_over(fleet: Fleet, 
 
     assert slow.code == 200
     assert (hanging.code, hanging.problem) == (0, "no answer within 0.1 s")
+
+
+@on_a_fleet
+async def test_credentials_that_change_break_off_no_request_that_is_under_way(
+    fleet: Fleet, client: MemberClient
+) -> None:
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "default"}}
+    now = target(fleet)
+    for later in (replace(now, token="renewed"), replace(now, ca="", insecure=True)):
+        await fleet.set_fault("member1", "slow", seconds=0.4)
+        under_way = [asyncio.create_task(client.ensure(Ensure(now, manifest, overwrite=True))) for _ in range(2)]
+        await asyncio.sleep(0.1)
+
+        after = await client.ensure(Ensure(later, manifest, overwrite=True))
+
+        assert [answer.problem for answer in await asyncio.gather(*under_way) if not answer.ok] == []
+        assert after.code == (401 if later.token != now.token else 200), after.problem
+        await fleet.set_fault("member1", "none")
 
 
 @on_a_fleet
