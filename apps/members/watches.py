@@ -18,7 +18,7 @@ from apps.clusters.object_urls import Unservable, collection_path
 from apps.clusters.response_reader import MEBIBYTE, TooMuch, encoded
 from apps.clusters.watch_events import Expired
 from apps.worker.clock import monotonic_seconds, pause_since
-from controlplane import kinds
+from controlplane import interpret, kinds
 from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.names import (
     MANAGED_LABEL,
@@ -35,6 +35,7 @@ SELECTOR = f"{MANAGED_LABEL}={MANAGED_LABEL_VALUE}"
 RETRY_SECONDS = 2.0  # also the shortest time between the beginnings of two watches, or of two lists, of a kind
 LONGEST_RETRY_SECONDS = 60.0  # for a member that exceeds limits
 LONGEST_NAME = 253  # of an object in Kubernetes
+FINISHED_BYTES = MEBIBYTE  # for the last states of finished objects of a kind on a member
 ENTRY_BYTES = 400  # memory of a cached object in addition to its text
 UNSERVED = "unserved"  # used as resourceVersion of a kind that the member does not serve, so that its cache is empty
 
@@ -50,12 +51,14 @@ class CachedObject(msgspec.Struct, frozen=True, gc=False):
     """An object of a member, as JSON text, which needs a tenth of the memory.
 
     `work`: the Work that it was made from. It stays if a user of the member removes the annotations that name it.
+    `finished`: it had finished before its deletion began.
     """
 
     place: Place
     version: int
     work: Ref | None
     text: bytes
+    finished: bool = False
 
     @property
     def size(self) -> int:
@@ -72,7 +75,8 @@ class Stream(msgspec.Struct, eq=False):
     """The watch of one kind on one member, with the objects it has read (`size` bytes).
 
     `since`: the resourceVersion that was read last; "": nothing has been read yet. `answered`: what applies have
-    returned since the last list began, and no event has reported since.
+    returned since the last list began, and no event has reported since. `finished`: the last states of objects that the
+    member deleted after they had finished, as a Job with a time to live of 0: no later look would see their result.
     """
 
     target: Target
@@ -82,6 +86,7 @@ class Stream(msgspec.Struct, eq=False):
     size: int = 0
     since: str = ""
     answered: set[Place] = set()
+    finished: dict[Place, CachedObject] = {}
 
 
 class Watches:
@@ -89,7 +94,8 @@ class Watches:
 
     `changed` is called with the Works whose objects changed. `read` is called with each kind after all its objects were
     listed: an object that is missing may have been deleted while it was not watched, and no change reports that.
-    At most `longest` bytes are cached for one member; a kind that would exceed the limit is not cached at all.
+    At most `longest` bytes are cached for one member; a kind that would exceed the limit is not cached at all. The
+    objects that had finished take up to FINISHED_BYTES of each kind in addition.
     Every `compare_seconds` a kind is listed again, in case a watch has missed a change.
     """
 
@@ -136,13 +142,18 @@ class Watches:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def observe(self, question: Observe) -> Answer:
-        """Return the member's object for a manifest. 404: the stream has listed the kind without it."""
+        """Return the member's object for a manifest. 404: the stream has listed the kind without it.
+
+        The body of a 404 is the last state of an object that had finished when the member deleted it.
+        """
         manifest = question.manifest
         stream = self._streams.get((question.cluster, manifest.get("apiVersion", ""), manifest.get("kind", "")))
         if stream is None or not stream.since:
             return Answer(0, problem="not watched yet")
-        item = stream.cached.get(_place(manifest))
-        return Answer(404, problem="not found") if item is None else Answer(200, item.document)
+        if (item := stream.cached.get(_place(manifest))) is not None:
+            return Answer(200, item.document)
+        last = stream.finished.get(_place(manifest))
+        return Answer(404, None if last is None else last.document, problem="not found")
 
     def target(self, question: Observe) -> Target | None:
         """Return how the member of a question is reached. None: the kind is not watched there."""
@@ -258,6 +269,7 @@ class Watches:
         stream.answered.discard(cached.place)
         if type_ == "DELETED":
             self._drop(stream, cached.place)
+            _keep_finished(stream, cached)
         else:
             self._store(stream, cached)
         if cached.work is not None:
@@ -278,6 +290,7 @@ class Watches:
         answered = ((place, before[place]) for place in stream.answered if place in before)
         newer = {place: item for place, item in answered if item.version > _number(version)}
         stream.cached = {item.place: item for item in items} | newer
+        stream.finished = {place: item for place, item in stream.finished.items() if place not in stream.cached}
         stream.size = sum(item.size for item in stream.cached.values())
         stream.since = version
         gone = [item for place, item in before.items() if place not in stream.cached]
@@ -290,6 +303,7 @@ class Watches:
             raise TooMuch(f"its objects take more than {self._longest // MEBIBYTE} MiB")
         stream.cached[item.place] = item
         stream.size += item.size
+        stream.finished.pop(item.place, None)
 
     def _drop(self, stream: Stream, place: Place) -> None:
         if (item := stream.cached.pop(place, None)) is not None:
@@ -322,9 +336,31 @@ def _cached(stream: Stream, item: dict[str, Any]) -> CachedObject:
     document = {**item, "apiVersion": stream.api_version, "kind": stream.kind, "metadata": metadata}
     version = _number(str(metadata.get("resourceVersion", "")))
     work = work_of(document, stream.target.cluster)
-    if work is None and (known := stream.cached.get(_place(document))) is not None:
+    known = stream.cached.get(_place(document))
+    if work is None and known is not None:
         work = known.work
-    return CachedObject(_place(document), version, work, encoded(document))
+    return CachedObject(_place(document), version, work, encoded(document), _has_finished(document, known))
+
+
+def _has_finished(document: dict[str, Any], known: CachedObject | None) -> bool:
+    """Test whether an object had finished before its deletion began. A Pod also ends because it is deleted."""
+    if "deletionTimestamp" in document["metadata"] and not (known is not None and known.finished):
+        return False
+    status = document.get("status")
+    final = interpret.interpreter_for(document["apiVersion"], document["kind"]).final
+    try:
+        return isinstance(status, dict) and final(status)
+    except (AttributeError, TypeError):  # a status in another form than its kind has
+        return False
+
+
+def _keep_finished(stream: Stream, deleted: CachedObject) -> None:
+    """Keep the last state of an object that had finished when it was deleted, and of as many earlier ones as fit."""
+    if not deleted.finished:
+        return
+    stream.finished[deleted.place] = deleted
+    while sum(item.size for item in stream.finished.values()) > FINISHED_BYTES:
+        del stream.finished[next(iter(stream.finished))]
 
 
 def _place(item: dict[str, Any]) -> Place:

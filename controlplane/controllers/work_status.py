@@ -113,12 +113,10 @@ class WorkStatus(MemberController):
         if answer is None or applied is None or applied.reason == NAMESPACE_USED:
             return NOTHING  # an object that this product does not manage is not watched
         if answer.code == 404:
-            return self._vanished(work, applied, now=now)
+            return self._vanished(work, applied, answer.body, now=now)
         if not answer.ok or work.metadata.deletion_timestamp is not None:
             return NOTHING
-        manifest: dict[str, Any] = answer.body
-        status = ManifestStatus(_identifier(manifest), reflected(manifest), health(manifest))
-        reflecting = work.with_status(manifest_statuses=(status,))
+        reflecting = _reflecting(work, answer.body)
         changed, events = _with_drift(reflecting, answer.drift, settings, now=now)
         if changed is work:
             return NOTHING
@@ -130,22 +128,28 @@ class WorkStatus(MemberController):
             reason="StatusReflected" if changed is reflecting else DRIFTED,
         )
 
-    def _vanished(self, work: Work, applied: Condition, *, now: datetime) -> Decision:
-        """Return a Work whose object disappeared: it is applied again, or had finished, or its removal has ended."""
+    def _vanished(self, work: Work, applied: Condition, last: dict[str, Any] | None, *, now: datetime) -> Decision:
+        """Return a Work whose object disappeared: it is applied again, or had finished, or its removal has ended.
+
+        `last`: its last state, if it is known that it had finished. The Work may have an earlier one.
+        """
         if work.metadata.deletion_timestamp is not None:
             new_applied = Condition(APPLIED, "False", REMOVED, "The object is no longer on the member.")
             return _without_object(work, new_applied, now=now)
         if applied.status != "True":
             return NOTHING
-        if _has_finished(work):
+        ended = work if last is None else _reflecting(work, last)
+        if _has_finished(ended):
             message = "The object had finished. The member does not have it any more, and it is not applied again."
             done = Condition(APPLIED, "True", FINISHED, message, None, applied.observed_generation)
             conditions = with_condition(work.status.conditions, done, now=now)
             if is_changed(work):
                 gone = Condition(DRIFTED, "False", CHANGE_GONE, "The object is no longer on the member.")
                 conditions = with_condition(conditions, gone, now=now)
-            kept = work.with_status(conditions=conditions)
-            return NOTHING if kept is work else Decision(changes=(Put(kept, work),), reason=FINISHED)
+            kept = ended.with_status(conditions=conditions)
+            if kept is work:
+                return NOTHING
+            return Decision(changes=(Put(kept, work),), events=tuple(_first_status_events(work)), reason=FINISHED)
         retained = Condition(RETAINED, "False", OBJECT_LOST, "The member does not keep the object.")
         unretained = work.with_status(conditions=with_condition(work.status.conditions, retained, now=now))
         message = "The object is no longer on the member; it is applied again"
@@ -159,6 +163,12 @@ class WorkStatus(MemberController):
             conditions=with_condition(unretained.status.conditions, new_applied, now=now), manifest_statuses=()
         )
         return Decision(changes=(Put(changed, work),), events=(event,), reason=OBJECT_LOST)
+
+
+def _reflecting(work: Work, manifest: dict[str, Any]) -> Work:
+    """Return a Work with status and health of its object on the member."""
+    status = ManifestStatus(_identifier(manifest), reflected(manifest), health(manifest))
+    return work.with_status(manifest_statuses=(status,))
 
 
 def _has_finished(work: Work) -> bool:

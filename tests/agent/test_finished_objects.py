@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from controlplane.apimachinery.meta import Ref
+from controlplane.clusters.lost_objects import OBJECT_LOST
 from controlplane.kinds.work import FINISHED
 from tests.agent.site import Site
 
@@ -58,6 +61,54 @@ def test_what_has_finished_is_not_applied_again(tmp_path: Path, case: str) -> No
         await site.until(lambda: site.said(later).status == "True")
         assert await site.ask(real, "GET", path) is None
         assert has_ended(site, ref), "its result stays"
+
+    with Site(tmp_path) as site:
+        site.run(story())
+
+
+@pytest.mark.parametrize(
+    ("ends", "finished"),
+    [
+        ([{"phase": "Succeeded"}], True),
+        ([{"phase": "Failed"}], False),
+        ([{"phase": ["no text"]}, "unreadable"], False),
+        (["begins to be deleted", {"phase": "Succeeded"}], False),  # it was ended by its deletion
+        ([{"phase": "Succeeded"}, "begins to be deleted"], True),
+    ],
+)
+def test_what_is_deleted_as_soon_as_it_has_finished_is_not_applied_again(
+    tmp_path: Path, ends: list[Any], *, finished: bool
+) -> None:
+    """A member may set a time to live of 0: its last state and its end are reported together."""
+
+    async def story() -> None:
+        await site.join("member", mode="Pull")
+        real = site.fleet["real"]
+        ref = await site.want("member", POD)
+        await site.until(lambda: site.get(ref).status.manifest_statuses)
+        uid = (await site.ask(real, "GET", PODS))["metadata"]["uid"]
+        written = threading.Event()
+        writes = asyncio.create_task(site.core.in_thread(written.wait))  # the store has other work just now
+        for step in ends:
+            if step == "begins to be deleted":
+                await site.ask(real, "PATCH", PODS, {"metadata": {"finalizers": ["example.com/waits"]}})
+                await site.ask(real, "DELETE", PODS, {"gracePeriodSeconds": 0})
+            else:
+                await site.ask(real, "PATCH", f"{PODS}/status", {"status": step})
+        await site.ask(real, "PATCH", PODS, {"metadata": {"finalizers": None}})
+        await site.ask(real, "DELETE", PODS, {"gracePeriodSeconds": 0})
+        await site.until(lambda: site.core.answers.watches.cached("member", POD) is None)
+        written.set()
+        await writes
+
+        if not finished:
+            await site.until(lambda: site.said(ref, "Retained").status == "False" and site.said(ref).status == "True")
+            assert (await site.ask(real, "GET", PODS))["metadata"]["uid"] != uid
+            return
+        await site.until(lambda: site.said(ref).reason in (FINISHED, OBJECT_LOST))
+        assert site.said(ref).reason == FINISHED
+        assert await site.ask(real, "GET", PODS) is None
+        assert has_ended(site, ref), "its result is known"
 
     with Site(tmp_path) as site:
         site.run(story())
