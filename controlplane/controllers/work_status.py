@@ -117,6 +117,10 @@ class WorkStatus(MemberController):
         if not answer.ok or work.metadata.deletion_timestamp is not None:
             return NOTHING
         reflecting = _reflecting(work, answer.body)
+        going = "deletionTimestamp" in (answer.body.get("metadata") or {})
+        if going and _has_finished(reflecting) and not _has_finished(work):
+            # It ends because it is deleted. If it had finished before, the watch reports its last state.
+            return NOTHING
         changed, events = _with_drift(reflecting, answer.drift, settings, now=now)
         if changed is work:
             return NOTHING

@@ -114,6 +114,33 @@ def test_what_is_deleted_as_soon_as_it_has_finished_is_not_applied_again(
         site.run(story())
 
 
+def test_a_pod_that_ends_because_it_is_deleted_is_applied_again(tmp_path: Path) -> None:
+    """The kubelet gives a Pod that is deleted, for example by a drain of its node, a phase of a finished one."""
+
+    async def story() -> None:
+        await site.join("member", mode="Pull")
+        real = site.fleet["real"]
+        ref = await site.want("member", POD)
+        await site.until(lambda: site.get(ref).status.manifest_statuses)
+        uid = (await site.ask(real, "GET", PODS))["metadata"]["uid"]
+        await site.ask(real, "PATCH", PODS, {"metadata": {"finalizers": ["example.com/waits"]}})
+        await site.ask(real, "DELETE", PODS, {"gracePeriodSeconds": 0})
+        await site.ask(real, "PATCH", f"{PODS}/status", {"status": {"phase": "Succeeded"}})
+        other = await site.want("member", {**POD, "metadata": {**POD["metadata"], "name": "other"}})
+        await site.until(lambda: site.get(other).status.manifest_statuses)
+
+        await site.ask(real, "PATCH", PODS, {"metadata": {"finalizers": None}})
+        await site.until(lambda: site.said(ref).reason in (FINISHED, OBJECT_LOST))
+        await site.until(lambda: site.said(ref).status == "True")
+
+        again = await site.ask(real, "GET", PODS)
+        assert again is not None
+        assert again["metadata"]["uid"] != uid
+
+    with Site(tmp_path) as site:
+        site.run(story())
+
+
 def has_ended(site: Site, ref: Ref) -> bool:
     """Test whether the Work has the status of a Job or Pod that has ended."""
     statuses = [reported.status or {} for reported in site.get(ref).status.manifest_statuses]
