@@ -23,6 +23,7 @@ from controlplane.eviction.application_failover import (
     NOT_PROBED,
     ApplicationFailoverDecision,
     decide_application_failover,
+    is_version,
     workload_version,
 )
 from controlplane.eviction.application_refuge import ApplicationRefuge
@@ -200,7 +201,7 @@ class ApplicationFailover(Controller):
         if old.metadata.deletion_timestamp is not None:
             return Decision()
         stored = snapshot.row
-        if stored.version not in ("", snapshot.version):
+        if not is_version(stored.version, snapshot.version):
             stored = UnhealthyCopies(stored.key)  # the health of another version says nothing about this one
         refuge = _refuge(snapshot, settings, now=now)
         find = None if refuge is None else refuge.find

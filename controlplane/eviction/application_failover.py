@@ -67,10 +67,21 @@ class ApplicationFailoverDecision(msgspec.Struct, frozen=True):
 
 
 def workload_version(template: Template | None) -> str:
-    """Return a digest of a workload's spec without its replica count. It identifies a version of the workload."""
+    """Return what identifies a version of a workload: a digest of its spec without its replica count, and one of its
+    uid. A workload that was deleted and made again is another one."""
     spec = {} if template is None else template.content.get("spec", {})
     compared = {name: value for name, value in spec.items() if name != "replicas"} if isinstance(spec, dict) else spec
-    return hashlib.sha256(msgspec.json.encode(compared, order="sorted")).hexdigest()[:12]
+    uid = "" if template is None else template.metadata.uid
+    return ".".join((_digest(msgspec.json.encode(compared, order="sorted")), _digest(uid.encode())))
+
+
+def is_version(noted: str, version: str) -> bool:
+    """Test whether a noted version may be the present one. "": none was noted. Earlier releases noted no uid."""
+    return version.startswith(noted)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 def decide_application_failover(

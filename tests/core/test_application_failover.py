@@ -271,6 +271,29 @@ def test_another_version_may_move_again_and_is_given_its_time() -> None:
     assert set(story.placed("web")) != {third}
 
 
+def test_a_workload_that_was_deleted_and_made_again_may_move_again() -> None:
+    story = UnhealthyMembers(app(), _template("bad"))
+    _moves(story)
+    third = _moves(story)
+    assert _moves(story) == third
+
+    old = story.store.objects[_template("bad").ref]
+    story.store.put(old.with_meta(uid="made-again"), old)
+    story.report(third, "Unhealthy", pods="new")
+    story.pass_seconds(61)
+
+    assert set(story.placed("web")) != {third}
+
+
+def test_what_a_release_before_noted_of_a_version_counts_on() -> None:
+    story = UnhealthyMembers(app(), _template("bad"))
+    noted = workload_version(_template("bad")).partition(".")[0]
+    story.save(UnhealthyCopies(str(story.binding("web").ref), {}, noted, {"member2": START, "member3": START}))
+
+    assert _moves(story) == "member1"
+    assert story.events("ApplicationFailoverStopped")
+
+
 def test_a_version_that_became_healthy_counts_from_the_start() -> None:
     story = UnhealthyMembers(app(), _template("good"))
     _moves(story)
