@@ -339,7 +339,7 @@ def _without_policy(
     Placement and copies stay as they are. An Event on the template reports it (`propagation.unselected`).
     """
     released = tuple(ended_claims.of_template(template, snapshot.claimed))
-    changes = (*released, *ended_claims.of_binding(binding, template, snapshot.holder, now=now))
+    changes = (*released, *ended_claims.of_unselected(binding, template, snapshot.holder, now=now))
     possible = snapshot.candidates.possible(template)
     report = unselected.report(template, binding, possible, lost=bool(released), now=now)
     if not changes and report == unselected.NO_EVENTS:

@@ -136,6 +136,19 @@ def with_requests_of(new: Binding, old: Binding) -> Binding:
     ).with_spec(**kept)
 
 
+def is_made_for(binding: Binding, template: Template) -> bool:
+    """Test whether a policy made a binding for this template, whether the policy still exists or not."""
+    owners = (owner.uid for owner in binding.metadata.owner_references if owner.controller)
+    return binding.spec.placement is not None and template.metadata.uid in owners
+
+
+def with_requests(binding: Binding, template: Template) -> Binding:
+    """Return a binding with what its template requests now. Raises InterpretationFailed, Unanswered."""
+    if binding.spec.components:
+        return binding.with_spec(components=components(template) or ())
+    return binding.with_spec(replica_requirements=demand(template).requirements)
+
+
 def release(old: Binding) -> Binding:
     """Return a binding that no longer belongs to a policy. Its placement and its copies stay [policy-matching]."""
     return _claimed(old, {}, {}, owner=None)

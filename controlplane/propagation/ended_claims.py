@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from typing import cast
 
 from msgspec.structs import replace
 
 from controlplane.engine.decision import Delete, Put, deleting
+from controlplane.interpret import InterpretationFailed
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.policy import Policy
 from controlplane.kinds.template import Template
@@ -57,5 +59,27 @@ def of_binding(
         resource = replace(resource, uid=uid, resource_version=template.metadata.resource_version)
     released = binding if matching.keeps(holder, template) else bindings.release(binding)
     new = released.with_spec(resource=resource)
+    if new is not binding:
+        yield Put(new, binding)
+
+
+def of_unselected(
+    binding: Binding | None, template: Template, holder: Policy | None, *, now: datetime
+) -> Iterator[Put | Delete]:
+    """Yield the change of the binding of a template that no policy selects.
+
+    Its copies follow the template, so its requests do as well: they count in quotas, and where it is placed again.
+    Raises Unanswered.
+    """
+    changes = list(of_binding(binding, template, holder, now=now))
+    deleted = any(not isinstance(change, Put) or change.new.metadata.deletion_timestamp for change in changes)
+    if binding is None or deleted or not bindings.is_made_for(binding, template):
+        yield from changes
+        return
+    released = cast(Binding, changes[0].new) if changes and isinstance(changes[0], Put) else binding
+    try:
+        new = bindings.with_requests(released, template)
+    except InterpretationFailed:
+        new = released
     if new is not binding:
         yield Put(new, binding)

@@ -23,16 +23,15 @@ Document = dict[str, Any]
 def are_refused(binding: Binding, template: Template, quotas: Sequence[FederatedResourceQuota]) -> bool:
     """Test whether a template requests more than its binding of what quotas of its namespace limit.
 
-    controllers.policies has no room for that, or has not seen it yet. It sees only templates that a policy claims.
-    Raises Unanswered.
+    controllers.policies has no room for that, or has not seen it yet. A binding that a user wrote without a policy does
+    not follow its template. Raises Unanswered.
     """
-    if not quotas or binding.spec.placement is None or matching.claimant(template) is None:
+    if not quotas or binding.spec.placement is None:
+        return False
+    if matching.claimant(template) is None and not bindings.is_made_for(binding, template):
         return False
     try:
-        if binding.spec.components:
-            asked = binding.with_spec(components=bindings.components(template) or ())
-        else:
-            asked = binding.with_spec(replica_requirements=bindings.demand(template).requirements)
+        asked = bindings.with_requests(binding, template)
     except InterpretationFailed:
         return False  # controllers.policies reports it
     return bool(most(quotas, changes(binding, asked)))

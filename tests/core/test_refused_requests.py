@@ -151,16 +151,35 @@ def test_requests_that_no_quota_limits_reach_members_at_once(limits: dict[str, s
     assert copies(story) == {"member1": (2, "2")}
 
 
-def test_a_template_without_a_policy_reaches_members_as_it_is() -> None:
-    """No controller lets its requests into the binding later."""
+def test_the_requests_of_a_template_count_also_after_its_policy_was_deleted() -> None:
+    """Its copies follow the template, so a user who may delete a policy would exceed every quota."""
     web, all_ = deployment(replicas=2), policy("all")
     story = QuotaStory(*MEMBERS, quota(cpu="3"), all_, web)
     story.place(web, member1=2)
     story.delete(all_)
 
     story.edit(asking(story.template(web), "2"))
+    assert (requested(story.binding(web)), copies(story)) == ((2, "1"), {"member1": (2, "1")})
+    assert story.events("ApplyPolicyFailed")
 
-    assert copies(story) == {"member1": (2, "2")}
+    story.change(overall={"cpu": "4"})
+    story.later(seconds=31)
+    assert (requested(story.binding(web)), copies(story)) == ((2, "2"), {"member1": (2, "2")})
+    assert story.again() == 0
+
+
+def test_a_binding_that_a_user_wrote_keeps_the_requests_that_it_has() -> None:
+    web, all_ = deployment(replicas=2), policy("all")
+    story = QuotaStory(*MEMBERS, quota(cpu="3"), all_, web)
+    story.place(web, member1=2)
+    story.delete(all_)
+    found = story.binding(web)
+    assert found is not None
+    story.edit(found.with_meta(owner_references=()))
+
+    story.edit(asking(story.template(web), "2"))
+
+    assert (requested(story.binding(web)), copies(story)) == ((2, "1"), {"member1": (2, "2")})
 
 
 def flink(cpu: int, **metadata: Any) -> Template:
@@ -178,7 +197,7 @@ def test_the_requests_of_all_components_count(cpu: int, *, refused: bool) -> Non
     one = binding("job", Placement(), on={"member1": 0}, replicas=0).with_spec(components=parts)
 
     assert refused_requests.are_refused(one, flink(cpu, annotations=claim), [quota(cpu="9")]) is refused
-    assert not refused_requests.are_refused(one, flink(cpu), [quota(cpu="9")]), "no policy claims it"
+    assert not refused_requests.are_refused(one, flink(cpu), [quota(cpu="9")]), "no policy made it"
 
 
 @pytest.mark.parametrize("back", [False, True], ids=["gate-on", "gate-off"])
