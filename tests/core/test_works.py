@@ -328,6 +328,33 @@ def test_a_copy_that_was_sent_before_dispatching_was_suspended_keeps_no_other() 
     assert story.works()["member1"].metadata.deletion_timestamp is not None
 
 
+def test_replicas_stay_while_those_that_replace_them_are_not_sent() -> None:
+    def asked() -> dict[str, int]:
+        return {name: work.manifest["spec"]["replicas"] for name, work in sorted(story.works().items())}
+
+    web, all_ = deployment(replicas=4), policy("all", placement=DIVIDED_PLACEMENT)
+    story = Story(*MEMBERS, all_, web)
+    story.place(web, member1=3, member2=1)
+    story.report("member1", readyReplicas=3)
+    story.report("member2", readyReplicas=1)
+    live: Any = story.store.objects[all_.ref]
+    story.edit(live.with_spec(suspension=Suspension(dispatching_on_clusters=SuspendClusters(("member2",)))))
+
+    story.place(web, member1=1, member2=3)
+    assert asked() == {"member1": 3, "member2": 3}
+    assert story.again() == 0
+    story.place(web, member1=1, member2=2)
+    assert asked() == {"member1": 2, "member2": 2}, "one of the two of member2 is missing"
+    story.place(web, member1=1, member2=1)
+    assert asked() == {"member1": 1, "member2": 1}, "fewer replicas do not wait"
+
+    story.place(web, member1=3, member2=1)
+    story.place(web, member1=1, member2=3)
+    live = story.store.objects[all_.ref]
+    story.edit(live.with_spec(suspension=None))
+    assert asked() == {"member1": 1, "member2": 3}
+
+
 def scheduled(story: Story, web: Template) -> None:
     """Let the scheduler have looked at the binding as it is now."""
     binding = story.binding(web)
