@@ -22,6 +22,7 @@ from controlplane.controllers.reads.interpreted_bindings import RULES_CHANGED, b
 from controlplane.controllers.reads.namespace_quotas import NO_QUOTAS, NamespaceQuotas, Room, namespace_quotas
 from controlplane.controllers.reads.policy_templates import templates_awaiting, templates_of
 from controlplane.controllers.reads.propagated_kinds import PropagatedKinds, is_propagated_namespace
+from controlplane.controllers.reads.refused_templates import limits_edited, refused_templates
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Delete, Event, Put, deleting
 from controlplane.engine.state import State, Watch
@@ -137,6 +138,7 @@ class Policies(Controller):
         *(Watch(kind, _policy_changed, fan_out=True) for kind in kinds.POLICIES),
         *(Watch(kind, _override_policy_created, fan_out=True) for kind in kinds.OVERRIDE_POLICIES),
         *(Watch(kind, _binding_changed) for kind in kinds.BINDINGS),
+        Watch(kinds.FEDERATED_QUOTA, limits_edited, fan_out=True),
         *RULES_CHANGED,
     )
     owns: ClassVar[Ownership] = Ownership(
@@ -270,6 +272,8 @@ class Policies(Controller):
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
         if origin.kind in kinds.OVERRIDE_POLICIES:
             return templates_awaiting(state, origin, after=after, limit=limit)
+        if origin.kind == kinds.FEDERATED_QUOTA:
+            return refused_templates(state, origin, after=after, limit=limit)
         if is_rules(origin):
             found, cursor = bindings_of_kind(state, origin, after=after, limit=limit)
             return [bindings.template_ref(binding) for binding in found], cursor
@@ -441,8 +445,7 @@ def _applied(template: Template, claimed: Template, made: Binding | None) -> Ite
 
 def _shown(claimant: tuple[str, str] | None) -> str:
     """Return "namespace/name" of a policy, or its name if it is cluster-scoped."""
-    namespace, name = claimant or ("", "")
-    return f"{namespace}/{name}" if namespace else name
+    return "/".join(filter(None, claimant or ()))
 
 
 def _eviction_rules(binding: Binding) -> tuple[Any, Any]:

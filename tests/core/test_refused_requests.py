@@ -14,6 +14,7 @@ from controlplane.apimachinery.names import (
     PROPAGATION_POLICY_NAMESPACE_ANNOTATION,
     TEMPLATE_GENERATION_ANNOTATION,
 )
+from controlplane.controllers.reads.refused_templates import refused_templates
 from controlplane.interpret import INTERPRETERS, InterpretationFailed, interpreter_for
 from controlplane.interpret.customized import Script, Unanswered
 from controlplane.interpret.interpreter import Demand
@@ -26,7 +27,7 @@ from controlplane.propagation.lazy_activation import LAZY, LAZY_ANNOTATION, dige
 from controlplane.settings import Settings
 from tests.builders.objects import binding, policy
 from tests.builders.placements import placement
-from tests.builders.templates import deployment, template
+from tests.builders.templates import config_map, deployment, template
 from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS
 from tests.core.test_federated_quotas import ON, QuotaStory, asking, quota
 from tests.core.test_overrides import label, selecting
@@ -109,6 +110,25 @@ def test_refused_requests_reach_no_member_until_there_is_room(*, works_first: bo
     story.later(seconds=31)
     assert copies(story) == {"member1": (1, "2"), "member2": (2, "2")}
     assert made_from(story.works()["member2"]) == "2"
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["raised", "deleted"])
+def test_refused_requests_reach_members_as_soon_as_a_user_allows_more(*, gone: bool) -> None:
+    web, other = deployment(replicas=2), deployment("other", replicas=1)
+    story = QuotaStory(*MEMBERS, quota(cpu="3"), policy("all"), web, other, config_map())
+    story.place(web, member1=2)
+    story.edit(asking(story.template(web), "2"))
+    assert requested(story.binding(web)) == (2, "1")
+    assert refused_templates(story.store, quota().ref, after="", limit=9) == ([web.ref], None)
+    assert refused_templates(story.store, quota().ref, after="", limit=1)[1] is not None
+
+    if gone:
+        story.delete(quota())
+    else:
+        story.change(overall={"cpu": "4"})
+
+    assert requested(story.binding(web)) == (2, "2")
+    assert refused_templates(story.store, quota().ref, after="", limit=9) == ([], None)
 
 
 def test_a_new_copy_that_override_policies_change_is_made_of_the_template_as_it_is() -> None:
