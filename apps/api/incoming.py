@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from apps.api.budget import ANONYMOUS, Budget, Hold
 from apps.api.client_certificates import CERTIFICATE, certificate_of
@@ -29,6 +30,7 @@ SMALL = 16 * 1024  # bytes: a whole body up to this size counts against no budge
 MAX_ANONYMOUS = 64 * 1024  # bytes of a body without credentials; a login form is far smaller
 MAX_DRAINED = 32 * 1024 * 1024  # bytes discarded after a refusal before the connection is closed
 DRAIN_SECONDS = 5.0
+_CHARSET: Final = re.compile(r";\s*charset\b[^;]*", re.IGNORECASE)  # of Content-Type
 
 
 class Disconnected(Exception):
@@ -151,7 +153,8 @@ class _Reading:
 def environ_of(scope: Scope, body: bytes) -> dict[str, Any]:
     """Return the WSGI environment of a request.
 
-    Headers with underscores are dropped, because WSGI could not distinguish `X_A` from `X-A`.
+    Headers with underscores are dropped, because WSGI could not distinguish `X_A` from `X-A`. So is the charset of
+    Content-Type: bodies are UTF-8, and Django would decode the query by it, so that utf-16 hides every parameter.
     """
     server = scope.get("server") or ("localhost", 80)
     environ: dict[str, Any] = {
@@ -185,4 +188,6 @@ def environ_of(scope: Scope, body: bytes) -> dict[str, Any]:
         if key in environ:
             text = f"{environ[key]}{'; ' if name == 'cookie' else ','}{text}"
         environ[key] = text
+    if "CONTENT_TYPE" in environ:
+        environ["CONTENT_TYPE"] = _CHARSET.sub("", environ["CONTENT_TYPE"])
     return environ

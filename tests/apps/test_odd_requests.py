@@ -94,3 +94,20 @@ def test_a_watch_above_the_limit_of_its_user_is_refused_with_a_status(
     (event,) = AuditEvent.objects.filter(code=429)
     assert (event.username, event.verb, event.resource, event.namespace) == ("eve", "watch", "configmaps", "default")
     assert "watches open, which is the limit" in event.reason
+
+
+def test_a_query_is_utf_8_whatever_charset_the_body_has(site: Site) -> None:
+    """Django would decode it by that charset: a dry run would be a write, and some charsets decode no text."""
+    for charset in (
+        "; charset=utf-16",
+        ';Charset = "base64"',
+        "; a=b; charset*=utf-8''undefined;c=d",
+        ";charset=latin-1",
+    ):
+        kind = f"application/json{charset}"
+        sent = answers(site, "POST", f"{MAPS}?fieldManager=gr%C3%B6%C3%9Fe&dryRun=All", Content_Type=kind)
+        managers = [json.loads(answer.body)["metadata"]["managedFields"][0]["manager"] for answer in sent]
+        assert ([answer.status for answer in sent], managers) == ([201] * 3, ["größe"] * 3), charset
+        deleted = answers(site, "DELETE", f"{ONE}?dryRun=All", Content_Type=kind)
+        assert [answer.status for answer in deleted] == [200] * 3, charset
+    assert site.ask(ONE).status == 200
