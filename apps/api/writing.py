@@ -226,8 +226,12 @@ class RequestWriter:
     def delete_all(self, listing: Listing, options: Document) -> tuple[ListAnswer, list[str]]:
         """Delete every object that the selectors match; return the objects as they were listed, and warnings.
 
-        Raises Conflict, and deletes nothing, if a precondition fails for one of them.
+        Raises Conflict, and deletes nothing, if a precondition fails for one of them. Raises Invalid for the
+        option for objects that cannot be read, because the others would be deleted as well.
         """
+        if options.get(bodies.UNSAFE):
+            why = "is not allowed with DELETECOLLECTION, try again after removing the option"
+            raise Invalid.of("DeleteOptions", "", [invalid(bodies.UNSAFE, True, why)], group="meta.k8s.io")
         page = reading.listed(self.store, self.target, replace(listing, opening=legible))
         refs = [self.kind.ref(*_namespace_and_name(text)) for text in page.texts]
         deleted = self._delete(refs, options)

@@ -186,3 +186,16 @@ def test_an_agent_gets_all_other_works_and_leaves_the_object_as_it_is(api: Clien
     assert first.status == 200
     stored = server.sql("SELECT doc FROM resources_work WHERE name = 'login'")
     assert "suspendDispatching" not in stored[0][0]
+
+
+def test_the_option_for_corrupt_objects_is_refused_for_a_collection(api: Client, secrets: str) -> None:
+    """It would delete the objects that can be read as well."""
+    option = {"kind": "DeleteOptions", "apiVersion": "v1", "ignoreStoreReadErrorWithClusterBreakingPotential": True}
+
+    for refused in (
+        api.ask("DELETE", secrets, option),
+        api.ask("DELETE", secrets, ignoreStoreReadErrorWithClusterBreakingPotential="true"),
+    ):
+        assert refused.status == 422, refused.body
+        assert "try again after removing the option" in refused.document["message"]
+    assert api.get(f"{secrets}/fine").status == 200
