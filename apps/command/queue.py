@@ -310,12 +310,9 @@ def pause(
     if last:
         spec["expiresAt"] = durations.later(durations.seconds(last, option="--for"), now=run.now)
     name = name or "-".join([PAUSE, *spec["clusters"], *spec.get("namespaces", ())])
-    head = {"apiVersion": "failover.lifeboat.io/v1alpha1", "kind": "EvictionHold", "metadata": {"name": name}}
-    path = paths.failover("evictionholds", name)
-    _refuse_replacement(run, path, spec)
-    run.api.apply(path, {**head, "spec": {**spec, "reason": run.reason_or_blank}}, dry_run=True)
+    _write_pause(run, name, {**spec, "reason": run.reason_or_blank}, dry_run=True)
     run.confirm("")  # it is urgent, and moves nothing
-    made = run.api.apply(path, {**head, "spec": {**spec, "reason": run.reason}})
+    made = _write_pause(run, name, {**spec, "reason": run.reason})
     until = f"until {spec['expiresAt']}" if last else f"until `lifeboat resume{'' if name == PAUSE else f' {name}'}`"
     run.done(f"paused: no eviction {_scope(spec)} {until}", made, watch="lifeboat queue -w")
 
@@ -329,17 +326,31 @@ def _scope(spec: Document) -> str:
     return " ".join(parts) or "in the fleet"
 
 
-def _refuse_replacement(run: Run, path: str, spec: Document) -> None:
-    """Raise CommandError if there is a pause of this name that holds something else, or is of another user.
+def _write_pause(run: Run, name: str, spec: Document, *, dry_run: bool = False) -> Document:
+    """Create a pause. One of this name that has ended, or is of this user, gets this spec and keeps no other field.
+
+    Nothing is written over what another user writes meanwhile. Raises CommandError.
+    """
+    head = {"apiVersion": "failover.lifeboat.io/v1alpha1", "kind": "EvictionHold", "metadata": {"name": name}}
+    path = paths.failover("evictionholds", name)
+    try:
+        there = existing(run, path)
+    except Refused as error:
+        if error.http != FORBIDDEN:  # who may pause but not read must not be kept from it
+            raise
+        return run.api.apply(path, {**head, "spec": spec}, dry_run=dry_run)
+    if there is None:
+        return run.api.post(paths.failover("evictionholds"), {**head, "spec": spec}, dry_run=dry_run)
+    _refuse_replacement(run, there, spec)
+    basis = {"resourceVersion": there["metadata"]["resourceVersion"]}
+    return run.api.patch(path, {"metadata": basis, "spec": {**dict.fromkeys(there["spec"]), **spec}}, dry_run=dry_run)
+
+
+def _refuse_replacement(run: Run, there: Document, spec: Document) -> None:
+    """Raise CommandError if the pause that is there holds something else, or is of another user.
 
     To write it again would end what it holds, and forget who stopped it and why.
     """
-    try:
-        there: Document = run.api.get(path)
-    except Refused as error:
-        if error.http not in (404, FORBIDDEN):  # who may pause but not read must not be kept from it
-            raise
-        return
     held = there["spec"]
     ends = durations.moment(held.get("expiresAt") or "")
     is_over = ends is not None and ends <= run.now

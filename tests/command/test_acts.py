@@ -110,7 +110,7 @@ CASES = {
     "pause": Case(
         lambda stage: ["--name", stage.namespace, "-n", stage.namespace],
         "Effects: no waiting eviction changes; later evictions in namespace",
-        "apply --server-side",
+        "create -f - <<< ",
         QUEUE,
     ),
     "resume": Case(

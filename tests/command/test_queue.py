@@ -232,3 +232,42 @@ def test_a_long_queue_is_a_sentence_and_its_first_evictions(
     assert part[0].startswith("161 queued, 7 held (NoRefuge 7); ")
     assert len(part) == 170
     assert "evictions are held: " in checked
+
+
+def test_a_pause_after_one_of_that_name_that_has_ended_holds_what_it_says(lifeboat: Lifeboat, api: Client) -> None:
+    """Server-side apply would keep the end and the namespaces, which another program has written: nothing is held."""
+    path = "/apis/failover.lifeboat.io/v1alpha1/evictionholds"
+    spec = {"reason": "old", "who": "ann", "namespaces": ["shop"], "expiresAt": "2020-01-01T00:00:00Z"}
+    assert api.post(path, {"metadata": {"name": "pause"}, "spec": spec}).status == 201
+
+    paused = lifeboat("pause", "--reason", "three clusters down")
+    hold = api.get(f"{path}/pause").document["spec"]
+    resumed = lifeboat("resume", "-y")
+
+    assert (paused.exit_code, resumed.exit_code) == (0, 0), paused.stderr
+    assert paused.stdout.startswith("paused: no eviction in the fleet until `lifeboat resume`")
+    assert (hold["who"], hold["reason"]) == ("admin", "three clusters down")
+    assert ("expiresAt" in hold, "namespaces" in hold) == (False, False)
+
+
+def test_a_pause_that_another_user_makes_while_the_reason_is_typed_is_not_replaced(
+    lifeboat: Lifeboat, server: Server, api: Client
+) -> None:
+    """The pause without an end would have become one of 5 minutes, and evictions would have gone on."""
+    path = "/apis/failover.lifeboat.io/v1alpha1/evictionholds"
+    terminal, inside = pty.openpty()
+
+    asking = started(server, "pause", "--for", "5m", stdin=inside)
+    assert asking.stderr is not None
+    shown = ""
+    while not shown.endswith("Reason:"):
+        shown += asking.stderr.read(1)
+    assert api.post(path, {"metadata": {"name": "pause"}, "spec": {"reason": "disks", "who": "ann"}}).status == 201
+    os.write(terminal, b"a short look\n")
+    _, err = asking.communicate(timeout=SECONDS)
+    os.close(terminal), os.close(inside)
+    hold = api.get(f"{path}/pause").document["spec"]
+    lifeboat("resume", "-y")
+
+    assert (asking.returncode, "in the fleet, by ann: disks" in err) == (3, True), err
+    assert (hold["who"], hold.get("expiresAt")) == ("ann", None)
