@@ -21,6 +21,7 @@ from apps.api.callers import CALLER
 from apps.api.direct_knowledge import Knowledge
 from apps.api.direct_requests import (
     Place,
+    address_of,
     apart,
     headers_of,
     headers_of_json,
@@ -86,6 +87,7 @@ class Asked(NamedTuple):
     token: str
     user_agent: str
     content_type: str
+    address: str  # of the client
 
 
 class WaitingCreation(NamedTuple):
@@ -302,7 +304,7 @@ def _trail(scope: Any, asked: Asked) -> audit.Trail:
             "REQUEST_METHOD": scope["method"],
             "PATH_INFO": scope["path"],
             "QUERY_STRING": scope["query_string"].decode("latin-1"),
-            "REMOTE_ADDR": scope["client"][0] if scope.get("client") else "",
+            "REMOTE_ADDR": asked.address,
             "HTTP_USER_AGENT": asked.user_agent,
         }
     )
@@ -329,7 +331,8 @@ def _asked(scope: Any) -> Asked | None:
     if query is None or b"%00" in scope["query_string"] or not _OTHER_WAY.isdisjoint(query):
         return None
     target = Target(place.kind, path.namespace)
-    return Asked(place, target, query, token, text.get(b"user-agent", ""), text.get(b"content-type", ""))
+    agent, content_type = text.get(b"user-agent", ""), text.get(b"content-type", "")
+    return Asked(place, target, query, token, agent, content_type, address_of(scope, given))
 
 
 def _is_decided_alone(kind: Kind) -> bool:

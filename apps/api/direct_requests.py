@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from django.conf import settings
+from uvicorn import Config
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 from apps.api import lean, renderers
@@ -25,7 +27,10 @@ log: Final = logging.getLogger(__name__)
 _OWN_WAY: Final = (b"cookie", b"kubectl-command", b"transfer-encoding", b"expect", b"upgrade", b"content-encoding")
 _IMPERSONATION: Final = b"impersonate-"
 _FORWARDED: Final = b"x-forwarded-proto"
-_COUNTING: Final = frozenset((b"authorization", b"host", b"accept", b"content-type", b"user-agent", b"content-length"))
+_FORWARDED_FOR: Final = b"x-forwarded-for"
+_COUNTING: Final = frozenset(
+    (b"authorization", b"host", b"accept", b"content-type", b"user-agent", b"content-length", _FORWARDED_FOR)
+)
 
 
 class Place(NamedTuple):
@@ -50,6 +55,26 @@ def headers_of(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes] | N
         ):
             return None
     return given
+
+
+def address_of(scope: Any, given: Mapping[bytes, bytes]) -> str:
+    """Return the address of a client, which a trusted proxy names. uvicorn notes it on the other ways only."""
+    peer: str = scope["client"][0] if scope.get("client") else ""
+    forwarded = given.get(_FORWARDED_FOR)
+    if forwarded is None or peer not in _proxies().trusted_hosts:
+        return peer
+    named, _ = _proxies().trusted_hosts.get_trusted_client_address(forwarded.decode("latin-1"))
+    return named or peer
+
+
+@lru_cache(maxsize=1)
+def _proxies() -> ProxyHeadersMiddleware:
+    """Return uvicorn's rule about proxies, with the addresses that the server trusts (FORWARDED_ALLOW_IPS)."""
+
+    async def nothing(*_: Any) -> None:
+        """Serve nothing: only the rule counts."""
+
+    return ProxyHeadersMiddleware(nothing, trusted_hosts=Config(nothing, log_config=None).forwarded_allow_ips)
 
 
 @lru_cache(maxsize=lean.MOST_KEPT)

@@ -93,6 +93,8 @@ DIRECT = [
     Case(MAPS, maps(), query="fieldManager=me&fieldValidation=Strict&pretty=true"),
     Case(MAPS, maps(extra=1), query="fieldValidation=Ignore"),
     Case(MAPS, maps(extra=1), headers={"User-Agent": "argocd/v2.1 (linux)"}),
+    Case(MAPS, maps(), headers={"X-Forwarded-For": "203.0.113.9, 198.51.100.7, 127.0.0.1"}),  # as a proxy on this host
+    Case(MAPS, maps(), headers={"X-Forwarded-For": ""}),
     Case(MAPS, TWICE),
     Case(MAPS, YAML, headers={"Content-Type": "application/yaml"}),
 ]
