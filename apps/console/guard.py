@@ -148,11 +148,16 @@ class ActPage(Page):
             return self.show(request, {"form": form, "back": self.back}, status=422)
         values = self._values(form)
         try:
-            act = self.act(request, values)
-        except NotFound:
+            return self._posted(request, form, values)
+        except NotFound:  # also after the first look: the same form may be under way a second time
             if (already := self.already(values)) is None:
                 raise
             return self._nothing_to_do(request, already)
+
+    def _posted(self, request: Request, form: forms.Form | None, values: dict[str, Any]) -> HttpResponseBase:
+        """Return the answer to a form that is complete. Raises NotFound if the object of the act is gone."""
+        sent = request._request.POST
+        act = self.act(request, values)
         if act.already is not None:
             return self._nothing_to_do(request, act.already)
         effects = act.effects()
@@ -162,6 +167,8 @@ class ActPage(Page):
             try:
                 watch = act.apply(sent["reason"].strip())
             except StatusError as error:
+                if isinstance(error, NotFound) and self.already(values) is not None:
+                    raise
                 problems = {"act": error.message}
             else:
                 if self._is_repeated:

@@ -150,16 +150,36 @@ def test_two_requests_of_a_form_at_the_same_time_create_one_drain(root: Client) 
     fleet(1)
     sent = form_at(root, "/clusters/member1/drain", {"rate": "1"})
 
-    def post(_: int) -> int:
-        try:
-            return int(root.post("/clusters/member1/drain", sent, HTTP_ACCEPT=HTML).status_code)
-        finally:
-            connection.close()
-
     with ThreadPoolExecutor(4) as threads:
-        assert list(threads.map(post, range(4))) == [303] * 4
+        statuses = threads.map(lambda _: posted(root, "/clusters/member1/drain", sent), range(4))
+
+    assert list(statuses) == [303] * 4
 
     assert len(store().list(DRAIN)) == 1
+
+
+def test_requests_of_a_form_at_the_same_time_end_a_pause_and_none_finds_it_missing(root: Client) -> None:
+    """One of them may look while the hold is there, and compare what it has seen when it is gone."""
+    fleet(1)
+    held(1)
+    statuses: list[int] = []
+
+    for number in range(15):
+        if number:
+            root.post("/pause", form_at(root, "/pause", {}), HTTP_ACCEPT=HTML)
+        sent = form_at(root, "/resume/pause", {})
+        with ThreadPoolExecutor(4) as threads:
+            statuses += threads.map(lambda _, form=sent: posted(root, "/resume/pause", form), range(4))
+
+    assert statuses == [303] * 60
+
+
+def posted(client: Client, path: str, sent: dict[str, str]) -> int:
+    """Return the status of the answer to a form, in a thread of its own."""
+    try:
+        return int(client.post(path, sent, HTTP_ACCEPT=HTML).status_code)
+    finally:
+        connection.close()
 
 
 def test_the_form_of_a_second_visit_creates_a_second_object(root: Client) -> None:
