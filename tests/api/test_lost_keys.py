@@ -57,6 +57,22 @@ def test_a_list_names_what_cannot_be_read_and_a_table_shows_all(api: Client, sec
     assert "sealed" not in json.dumps([table, metadata])
 
 
+@pytest.mark.parametrize("form", [TABLE, METADATA])
+def test_a_watch_that_needs_no_values_begins_with_all_objects_and_goes_on(api: Client, secrets: str, form: str) -> None:
+    """`kubectl get -w` and informers of metadata would end, or list everything again after each change."""
+    streaming = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+    with api.watch(secrets, accept=form, **streaming) as watched:
+        assert watched.status == 200
+        initial = watched.take(3)
+        labelled = api.ask("PATCH", f"{secrets}/login", {"metadata": {"labels": {"a": "b"}}}, type=MERGE)
+        event = watched.next()
+    with api.watch(secrets) as watched:
+        assert watched.status == 500
+
+    assert ([one["type"] for one in initial], labelled.status) == (["ADDED", "ADDED", "BOOKMARK"], 200)
+    assert (event["type"], "sealed" in json.dumps([initial, event])) == ("MODIFIED", False), event
+
+
 def test_it_can_be_deleted_and_watchers_hear_of_it(api: Client, secrets: str) -> None:
     version = api.ask("GET", secrets, accept=METADATA).document["metadata"]["resourceVersion"]
 
