@@ -202,7 +202,8 @@ class ObjectView(TargetView):
     @property
     def _opening(self) -> Opening:
         """How Secrets are decrypted for the answer to a read."""
-        return legible if _needs_no_values(self.request) else agents.opening_for(self.request.user)
+        no_values = _needs_no_values(self.request, is_list=not self.target.name)
+        return legible if no_values else agents.opening_for(self.request.user)
 
     def post(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if self.target.name:
@@ -297,9 +298,11 @@ def warning(response: Response, warnings: Sequence[str]) -> Response:
     return response
 
 
-def _needs_no_values(request: Request) -> bool:
+def _needs_no_values(request: Request, *, is_list: bool) -> bool:
     """Test whether the answer shows only metadata and columns, as `kubectl get` does without `-o yaml`."""
     renderer = request.accepted_renderer
+    if isinstance(renderer, pages.PageRenderer):
+        return is_list
     if isinstance(renderer, renderers.TableRenderer):
         return include_object_of(request.query_params.get("includeObject")) != "Object"
     return isinstance(renderer, renderers.MetadataRenderer)

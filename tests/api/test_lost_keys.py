@@ -57,6 +57,15 @@ def test_a_list_names_what_cannot_be_read_and_a_table_shows_all(api: Client, sec
     assert "sealed" not in json.dumps([table, metadata])
 
 
+def test_the_page_of_a_list_shows_all_in_a_browser(api: Client, secrets: str) -> None:
+    """It shows columns only, and no values of any Secret."""
+    page = api.ask("GET", secrets, accept="text/html")
+
+    assert page.status == 200, page.body[:500]
+    assert all(f'href="{secrets}/{name}"'.encode() in page.body for name in ("fine", "login"))
+    assert api.ask("GET", f"{secrets}/login", accept="text/html").status == 500
+
+
 @pytest.mark.parametrize("form", [TABLE, METADATA])
 def test_a_watch_that_needs_no_values_begins_with_all_objects_and_goes_on(api: Client, secrets: str, form: str) -> None:
     """`kubectl get -w` and informers of metadata would end, or list everything again after each change."""
