@@ -132,11 +132,10 @@ def effects(found: Ordered, verb: str) -> Effects:
     rows = sorted(found.done, key=lambda row: row.key)
     namespaces = {Ref.parse(row.binding).namespace for row in rows}
     clusters = sorted({row.cluster for row in rows})
-    lines = list(_lines(rows[:SHOWN], verb))
-    if len(rows) > SHOWN:
-        lines.append(f"and {len(rows) - SHOWN} more")
-    lines += found.refused.values()
-    lines += (f"{key} is no longer in the eviction queue" for key in found.gone)
+    lines = [*_lines(rows[:SHOWN], verb), *_more(len(rows), "more")]
+    lines += [*list(found.refused.values())[:SHOWN], *_more(len(found.refused), "more have already been evicted")]
+    lines += [f"{_item(key)} is no longer in the eviction queue" for key in found.gone[:SHOWN]]
+    lines += _more(len(found.gone), "more are no longer in the eviction queue")
     if not rows:
         return Effects(
             "No eviction would get the order.", lines=tuple(lines), refused="none of the chosen evictions waits"
@@ -144,6 +143,11 @@ def effects(found: Ordered, verb: str) -> Effects:
     count = f"{len(rows)} eviction{'' if len(rows) == 1 else 's'}"
     places = f"{len(namespaces)} namespace{'' if len(namespaces) == 1 else 's'}"
     return Effects(f"{verb}: {count} from {', '.join(clusters)}, in {places}.", len(rows), tuple(lines))
+
+
+def _more(number: int, words: str) -> list[str]:
+    """Return a line about what is beyond the first SHOWN of a number; []: nothing is."""
+    return [f"and {number - SHOWN} {words}"] if number > SHOWN else []
 
 
 def _lines(rows: Sequence[Eviction], verb: str) -> Iterator[str]:

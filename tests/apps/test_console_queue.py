@@ -24,7 +24,7 @@ from controlplane.kinds.rows import EVICTED, HELD, RECOVERING, FleetState, Judge
 from tests.apps.pages import found, in_queue, stored
 from tests.apps.statements import statements
 from tests.builders import objects
-from tests.builders.bare import START
+from tests.builders.bare import START, binding
 from tests.builders.objects import eviction
 from tests.builders.placements import by_room, duplicated
 
@@ -395,3 +395,20 @@ def test_while_the_gate_is_off_nothing_says_when_the_queue_ends(root: Client) ->
     assert "stopped" in shown.split("GateOff")[1]
     assert (status["reason"], status["estimate"], status.get("queueEndsAt")) == ("GateOff", "stopped", None)
     assert "At 0/s the last takes place at no time" in rates
+
+
+def test_the_dry_run_of_an_order_names_few_of_the_evictions_that_cannot_get_it(root: Client) -> None:
+    """In an outage of thousands nearly all that a filter finds may have left."""
+    stored(binding("web", "member1"))
+    saved(eviction("web", "member1"))
+    saved(*(eviction(f"gone{number:03}", "member1") for number in range(60)))
+    left = {"state": EVICTED, "due_at": None, "ended_at": START}
+    saved(*(eviction(f"left{number:03}", "member1", **left) for number in range(60)))
+
+    body = root.get("/queue/order?verb=Hold&everything=yes&state=All", HTTP_ACCEPT=HTML).content.decode()
+
+    shown = plain(body)
+    assert body.count("<li>") < 60
+    assert "shop/gone000.member1 is no longer in the eviction queue" in shown
+    assert "more are no longer in the eviction queue" in shown
+    assert "more have already been evicted" in shown
