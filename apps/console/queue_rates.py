@@ -9,10 +9,11 @@ from django import forms
 from rest_framework.request import Request
 
 from apps.api.authorization import Attributes
-from apps.api.eviction_metrics import pace_of
+from apps.api.eviction_metrics import tokens
 from apps.console.guard import Act, ActPage, Effects
 from apps.failover.queue import read_tier
-from apps.failover.queue_page import QueueCounts, read_counts, read_page
+from apps.failover.queue_figures import read_end
+from apps.failover.queue_page import read_counts
 from apps.failover.steering import apply_line, rates_of, set_rates
 from apps.objects.configuration import REF, configuration
 from apps.objects.store import store
@@ -102,7 +103,7 @@ def effects(rate: float, secondary: float) -> Effects:
     settings, counts = configuration().settings(reread=True), read_counts()
     fleet = read_tier(store(), settings)
     new = rate_of(fleet.tier, rate, secondary)
-    ends, ended = (_end(each, settings, counts, fleet.now) for each in (new, fleet.tier.rate))
+    ends, ended = (_end(each, settings, fleet.now) for each in (new, fleet.tier.rate))
     present = (settings.resource_eviction_rate, settings.secondary_resource_eviction_rate)
     lines = [
         f"resourceEvictionRate: {present[0]:g} now, {rate:g} then; "
@@ -126,8 +127,8 @@ def rate_of(tier: eviction_tier.Tier, rate: float, secondary: float) -> float:
     return {eviction_tier.NORMAL: rate, eviction_tier.SECONDARY: secondary}.get(tier.name, 0.0)
 
 
-def _end(rate: float, settings: Settings, counts: QueueCounts, now: datetime) -> datetime | None:
-    return read_page(store(), pace_of(rate, settings, counts.clusters), now=now).ends_at
+def _end(rate: float, settings: Settings, now: datetime) -> datetime | None:
+    return read_end(rate, settings, tokens, now=now)
 
 
 def _words(end: datetime | None, now: datetime) -> str:

@@ -6,7 +6,7 @@ is read here is a row for each cluster, kind, state and reason. `controlplane.in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -75,9 +75,18 @@ def read_figures(store: DjangoStore, settings: Settings, tokens: Tokens) -> Queu
     tier = eviction_tier.in_force(fleet, situation.fleet, settings)
     with binary_cursor() as cursor:
         counts = [_count(row) for row in cursor.run(_COUNTS_QUERY, (now - WINDOW,))]
-    seconds = _seconds_left(counts, tier.rate, settings, tokens, now) if tier.rate > 0 else None
-    eta = None if seconds is None else (later(now, seconds) - now).total_seconds()
+    end = read_end(tier.rate, settings, tokens, now=now)
+    eta = None if end is None else (end - now).total_seconds()
     return queue_figures(counts, fleet, tier, eta_seconds=eta, now=now)
+
+
+def read_end(rate: float, settings: Settings, tokens: Tokens, *, now: datetime) -> datetime | None:
+    """Return when the last queued item of the whole queue is evicted. One query.
+
+    `rate`: evictions a second. None: no item is queued, or nothing is evicted.
+    """
+    seconds = _seconds_left(rate, settings, tokens, now) if rate > 0 else None
+    return None if seconds is None else later(now, seconds)
 
 
 def _count(row: Any) -> QueueCount:
@@ -100,13 +109,9 @@ def _count(row: Any) -> QueueCount:
     )
 
 
-def _seconds_left(
-    counts: Sequence[QueueCount], rate: float, settings: Settings, tokens: Tokens, now: datetime
-) -> float | None:
+def _seconds_left(rate: float, settings: Settings, tokens: Tokens, now: datetime) -> float | None:
     """Return in how many seconds the last queued item is evicted; None: no item is queued."""
     scope, most = settings.eviction.bucket_scope, capacity(rate)
-    if not any(one.state == QUEUED for one in counts):
-        return None
     pace = max(rate, LEAST_RATE)
     with binary_cursor() as cursor:
         found = cursor.run(_ENDS_QUERY, (now, scope != "Fleet", pace, most)).fetchall()

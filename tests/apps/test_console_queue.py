@@ -412,3 +412,16 @@ def test_the_dry_run_of_an_order_names_few_of_the_evictions_that_cannot_get_it(r
     assert "shop/gone000.member1 is no longer in the eviction queue" in shown
     assert "more are no longer in the eviction queue" in shown
     assert "more have already been evicted" in shown
+
+
+def test_the_page_of_the_rates_orders_no_queue_to_say_when_it_ends(root: Client) -> None:
+    root.post("/queue/gate/on", {"reason": "ready", "typed": "failover"})
+    stored(*(objects.cluster(f"member{number}") for number in (1, 2, 3)))
+    saved(*(eviction(f"web{number}", "member1", due_at=store().now()) for number in range(40)))
+
+    with statements() as asked:
+        shown = text(root, "/queue/rates?rate=5&secondary=1")
+
+    assert "At 5/s the last takes place at" in shown
+    assert "in 8 s; at 0.5/s" in shown or "in 7 s; at 0.5/s" in shown
+    assert not any("row_number()" in one for one in asked)
