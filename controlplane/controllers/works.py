@@ -6,7 +6,6 @@ A Work holds the manifest that is applied to one member cluster. A copy is what 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
@@ -28,7 +27,7 @@ from controlplane.controllers.reads.propagated_kinds import PropagatedKinds
 from controlplane.engine.controller import Controller, Ownership, cursor_after, page
 from controlplane.engine.decision import NOTHING, Decision, Delete, Event, Guard, Put, deleting
 from controlplane.engine.state import State, Watch
-from controlplane.eviction import directly, leftovers
+from controlplane.eviction import directly, leftovers, replacements
 from controlplane.eviction.purge import is_eviction, purge_mode
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
@@ -182,7 +181,9 @@ class Works(Controller):
         )
         waiting = any(source.waits for source in sources)
         run = OverrideRun(snapshot.overrides, snapshot.clusters)
-        prevented = _is_prevented(snapshot, snapshot.template, sources, run, now=now)
+        prevented = any(source.waits for source in sources) and replacements.are_prevented(
+            binding, snapshot.template, snapshot.stored, run, now=now
+        )
         changes, orphan_check = _orphans(snapshot, prevented=prevented, now=now)
         changes += _work_updates(snapshot, snapshot.template, run, frozen=waiting, now=now)
         conditions, events = _conditions(snapshot, sources, run, now=now)
@@ -236,29 +237,6 @@ def _has_orphan(binding: Binding, held: Iterable[Work]) -> bool:
     """Test whether a binding has a Work on a cluster where it wants no copy any more."""
     kept = set(binding.clusters_kept())
     return any(_cluster_of(work) not in kept for work in held)
-
-
-def _is_prevented(
-    snapshot: WorksSnapshot,
-    template: Template,
-    sources: Iterable[directly.DirectlySource],
-    run: OverrideRun,
-    *,
-    now: datetime,
-) -> bool:
-    """Test whether an override policy prevents a new copy for which an old one is to be removed Directly.
-
-    The policy may be for a cluster on which the workload never was. Its failures are remembered by `run`.
-    """
-    held = [snapshot.stored[source.task.from_cluster] for source in sources if source.waits]
-    if not snapshot.overrides or all(work.metadata.deletion_timestamp is not None for work in held):
-        return False
-    common, before = works.rendering(snapshot.subject, template), len(run.failures)
-    for target in works.targets(snapshot.subject):
-        if target.name not in snapshot.stored and target.name in snapshot.clusters:
-            with suppress(OverrideFailed):
-                works.render(common, target, override=run, now=now)
-    return len(run.failures) > before
 
 
 def _orphans(snapshot: WorksSnapshot, *, prevented: bool, now: datetime) -> tuple[list[Put | Delete], timedelta | None]:

@@ -30,12 +30,17 @@ class OverrideRun:
         self.failures: list[Failure] = []
         self._applied: dict[str, Overridden] = {}
 
+    def concerns(self, cluster: str) -> bool:
+        """Test whether there are policies that may be applied for a cluster, and it is known."""
+        return bool(self._policies) and cluster in self._clusters
+
     def __call__(self, cluster: str, manifest: Document) -> Overridden:
-        """Return the manifest for a cluster. Raises OverrideFailed, and remembers the failure."""
+        """Return the manifest for a cluster. Raises OverrideFailed, and remembers each failure once."""
         try:
             result = overrides.apply(self._policies, manifest, self._clusters[cluster])
         except OverrideFailed as error:
-            self.failures.append(error.failure)
+            if error.failure not in self.failures:
+                self.failures.append(error.failure)
             raise
         self._applied[cluster] = result
         return result

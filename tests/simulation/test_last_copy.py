@@ -8,7 +8,7 @@ import pytest
 from controlplane.apimachinery.meta import Ref, condition
 from controlplane.kinds.binding import OVERRIDES_APPLIED
 from tests.simulation.manifests import admitted
-from tests.simulation.outages import serving, taint, wait, wait_until_not_ready
+from tests.simulation.outages import serving, taint, wait, wait_until_leaving, wait_until_not_ready, without
 from tests.simulation.stories import apply, binding, placed, running
 from tests.simulation.world import Simulation
 
@@ -109,7 +109,15 @@ spec:
     overriders: {plaintext: [{path: %s, operator: replace, value: 600}]}
 """
 OVERRIDE_REF = Ref("policy.karmada.io/OverridePolicy", "default", "elsewhere")
+SUSPENDED_ON = "{dispatchingOnClusters: {clusterNames: [%s]}}"
 WRONG, RIGHT = "/spec/strategy/missing/seconds", "/spec/progressDeadlineSeconds"
+
+
+def correct(world: Simulation, clusters: str) -> None:
+    """Apply the override policy again, with a path that exists."""
+    old = world.store.objects[OVERRIDE_REF]
+    new = admitted(OVERRIDE % (clusters, RIGHT), world.settings, now=world.now)
+    assert not world.store.put(old.with_spec(override_rules=new.spec.override_rules), old).lost  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -128,10 +136,75 @@ def test_a_copy_stays_while_an_override_policy_prevents_the_new_one(seed: int) -
     assert failed is not None
     assert failed.status == "False"
 
-    old = world.store.objects[OVERRIDE_REF]
-    corrected = admitted(OVERRIDE % (others, RIGHT), world.settings, now=world.now)
-    assert not world.store.put(old.with_spec(override_rules=corrected.spec.override_rules), old).lost
+    correct(world, others)
     wait(world, 60)
+    assert list(running(world).values()) == [2]
+    assert home not in running(world)
+    assert world.failures == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_copy_stays_while_an_override_policy_keeps_another_one_from_taking_its_replicas(seed: int) -> None:
+    """The policy fails on a cluster that runs a part of the replicas already, and is to run the others as well."""
+    world = serving(*FOUR, seed=seed, policy=POLICY % ("null", IN_HALVES), replicas=2)
+    apply(world, OVERRIDE % ("member2", WRONG))
+    wait(world, 5)
+
+    taint(world, "member1")
+    wait(world, 60)
+    assert placed(world) == {"member2": 2}
+    assert running(world) == {"member1": 1, "member2": 1}
+
+    correct(world, "member2")
+    wait(world, 60)
+    assert running(world) == {"member2": 2}
+    assert world.failures == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_copy_stays_if_dispatching_is_suspended_right_after_it_was_evicted(seed: int) -> None:
+    world = serving(*FOUR, seed=seed, policy=POLICY % ("null", ONE), replicas=2)
+    (home,) = placed(world)
+    others = ", ".join(name for name in FOUR if name != home)
+    with without(world, "works"):
+        taint(world, home)
+        wait_until_leaving(world)
+        edit(world, SUSPENDED_ON % others, ONE)
+        wait(world, 3)
+    wait(world, 60)
+    assert running(world) == {home: 2}
+
+    edit(world, "null", ONE)
+    wait(world, 90)
+    assert list(running(world).values()) == [2]
+    assert home not in running(world)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("suspends", [True, False], ids=["suspended", "overridden"])
+def test_a_copy_on_a_cluster_that_comes_back_stays_while_the_new_one_cannot_start(seed: int, suspends: bool) -> None:
+    """What prevents the new copy was written while the old cluster was away, and the new copy waited for it."""
+    world = serving(*FOUR, seed=seed, policy=POLICY % ("null", ONE), replicas=2)
+    (home,) = placed(world)
+    others = ", ".join(name for name in FOUR if name != home)
+    world.fault(home, "down")
+    wait_until_leaving(world)
+    wait(world, 10)
+    if suspends:
+        edit(world, SUSPENDED_ON % others, ONE)
+    else:
+        apply(world, OVERRIDE % (others, WRONG))
+    wait(world, 40)
+
+    world.fault(home, "none")
+    wait(world, 90)
+    assert running(world) == {home: 2}
+
+    if suspends:
+        edit(world, "null", ONE)
+    else:
+        correct(world, others)
+    wait(world, 120)
     assert list(running(world).values()) == [2]
     assert home not in running(world)
     assert world.failures == []

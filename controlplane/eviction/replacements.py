@@ -1,0 +1,58 @@
+"""Replacements: the copies for which an old one leaves Directly. It stays while one of them cannot start [purge-modes].
+
+A copy cannot start or grow while an override policy cannot be applied, or dispatching to its cluster is suspended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
+
+from controlplane.apimachinery.meta import condition
+from controlplane.eviction.graceful import ClusterState, unhealthy_reason
+from controlplane.kinds.binding import OVERRIDES_APPLIED, Binding, GracefulEvictionTask, TargetCluster
+from controlplane.kinds.template import Template
+from controlplane.kinds.work import Work
+from controlplane.propagation import work_replicas, works
+from controlplane.propagation.override_run import OverrideRun
+from controlplane.propagation.overrides import OverrideFailed
+
+
+def are_prevented(
+    binding: Binding, template: Template, stored: Mapping[str, Work], run: OverrideRun, *, now: datetime
+) -> bool:
+    """Test whether a copy that has to start or to grow cannot.
+
+    `stored`: the Works of the binding by cluster. `run`: applies the override policies, also those for clusters on
+    which the workload never was, and remembers what fails.
+    """
+    common, before, suspended = works.rendering(binding, template), len(run.failures), False
+    for target in works.targets(binding):
+        if not _has_to_start(target, stored.get(target.name), binding):
+            continue
+        suspended |= binding.spec.dispatching_suspended(target.name)
+        if run.concerns(target.name):
+            with suppress(OverrideFailed):
+                works.render(common, target, override=run, now=now)
+    return suspended or len(run.failures) > before
+
+
+def _has_to_start(target: TargetCluster, stored: Work | None, binding: Binding) -> bool:
+    """Test whether a target has no copy yet, or one with fewer replicas than it shall have."""
+    if stored is None or stored.metadata.deletion_timestamp is not None:
+        return True
+    asked = work_replicas.asked_by(stored, binding)
+    return asked is not None and asked < target.replicas
+
+
+def are_still_prevented(binding: Binding, task: GracefulEvictionTask, states: Mapping[str, ClusterState]) -> bool:
+    """Test whether copies cannot start when an old copy is removed later than it was decided, because its cluster was
+    away. Copies that are healthy already need not start."""
+    applied = condition(binding.status.conditions, OVERRIDES_APPLIED)
+    failed = applied is not None and applied.status == "False"
+    return any(
+        unhealthy_reason(binding, target, task, states)
+        for target in works.targets(binding)
+        if failed or binding.spec.dispatching_suspended(target.name)
+    )
