@@ -429,12 +429,11 @@ def _clean_up(snapshot: WorksSnapshot, settings: Settings, *, now: datetime) -> 
     then placed where it fits. The old copies are removed when their clusters return, unless they are wanted again.
     """
     binding = snapshot.subject
-    present = snapshot.stored.values()
     waited = now - (binding.metadata.deletion_timestamp or now)
     wake_at = now + min(max(waited, QUICK_CHECK), SLOW_CHECK)
-    changes = tuple(deleting(work, now=now) for work in present if work.metadata.deletion_timestamp is None)
+    changes = [change for name in snapshot.stored for change in _cleaned_up(snapshot, name, now=now)]
     if changes:
-        return Decision(changes=changes, wake_at=wake_at, reason="CleanupWork")
+        return Decision(changes=tuple(changes), wake_at=wake_at, reason="CleanupWork")
     recreated = _template_recreated(snapshot)
     held = [name for name in snapshot.stored if not (recreated and _may_stay_behind(snapshot, name, settings, now=now))]
     if held:
@@ -442,6 +441,20 @@ def _clean_up(snapshot: WorksSnapshot, settings: Settings, *, now: datetime) -> 
     rest = tuple(name for name in binding.metadata.finalizers if name not in _FINALIZERS)
     freed = binding.with_meta(finalizers=rest)
     return Decision(changes=(Put(freed, binding),), reason="CleanupWork") if freed is not binding else NOTHING
+
+
+def _cleaned_up(snapshot: WorksSnapshot, name: str, *, now: datetime) -> list[Put | Delete]:
+    """Return the writes that delete a Work of a deleted binding; empty if it is being deleted already.
+
+    `preserveResourcesOnDeletion` keeps no copy that has moved, if all wanted copies are healthy: it would run twice.
+    """
+    work, binding = snapshot.stored[name], snapshot.subject
+    if work.metadata.deletion_timestamp is not None:
+        return []
+    before = binding.with_meta(generation=binding.metadata.generation - 1)  # the scheduler does not see the deletion
+    wanted = any(target.name == name for target in works.targets(binding))
+    moved = not wanted and leftovers.may_be_removed(before, name, snapshot.clusters)
+    return _removal(work, now=now) if moved else [deleting(work, now=now)]
 
 
 def _template_recreated(snapshot: WorksSnapshot) -> bool:
