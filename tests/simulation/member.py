@@ -75,6 +75,7 @@ class Member:
     quotas: Sequence[dict[str, Any]] = ()  # its ResourceQuotas
     objects: dict[Place, Held] = field(default_factory=dict)
     created: list[tuple[datetime, Place, dict[str, str]]] = field(default_factory=list)  # with the labels it came with
+    released: set[Place] = field(default_factory=set)  # objects that were left to it
     looked_at: datetime | None = None  # up to when `turned` has reported what became ready
 
     def answer(self, question: Question, *, now: datetime) -> Answer:
@@ -95,6 +96,7 @@ class Member:
             return self._ensure(question.manifest if held is None else question.over(held.manifest), now=now)
         if isinstance(question, Discard):
             if question.release:
+                self.released.add(place_of(question.manifest))
                 return Answer(200)
             self._remove(place_of(question.manifest))
             return Answer(404, problem="gone")
@@ -118,6 +120,7 @@ class Member:
         if place[1] == FLINK and DEFINITION not in (one[1] for one in self.objects):
             return Answer(404, problem=f"no matches for kind {FLINK}")
         held = self.objects.get(place)
+        self.released.discard(place)
         if held is None:
             self.objects[place] = Held(manifest, 1, now)
             self.created.append((now, place, dict(manifest["metadata"].get("labels") or {})))

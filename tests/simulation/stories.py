@@ -89,7 +89,8 @@ def again(before: Simulation, *, seed: int) -> Simulation:
     """Return another run from where one has come to, with a seed of its own; members hold nothing yet."""
     assert not any(one.objects for one in before.members.values()), "what members hold would be shared by all runs"
     simulation = Simulation(seed=seed, settings=before.settings)
-    simulation.members = {one.name: replaced(one, objects={}, created=[]) for one in before.members.values()}
+    members = before.members.values()
+    simulation.members = {one.name: replaced(one, objects={}, created=[], released=set()) for one in members}
     simulation.now = before.now
     simulation.buckets = dict(before.buckets)
     simulation.store.put_back(before.store.keep())

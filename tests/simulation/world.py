@@ -65,6 +65,7 @@ class Simulation:
         self.slept = 0  # how many workers slept over the end of their lease
         self.tokens: list[datetime] = []  # when each token was given
         self.excused: dict[str, datetime] = {}  # until when fewer copies of a workload are its user's own wish
+        self.granted: dict[str, int] = {}  # how many replicas of a workload were placed when all it asked for was
         self.journal: list[tuple[datetime, str]] = []  # what happened besides changes of objects
         self.checks: list[Check] = []  # after every step
         self.asked: list[Callable[[Simulation, TakeTokens, Tokens], None]] = []  # before a worker has its tokens

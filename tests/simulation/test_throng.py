@@ -1,0 +1,18 @@
+"""Whatever is asked for workloads besides a place, and goes wrong in a failover: nothing breaks, and all that was asked
+for is there in the end."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation import throng
+from tests.simulation.wishes import WISHES
+
+EACH = 2  # how often each comes first
+AT_ONCE = 8  # seeds in one test
+
+
+@pytest.mark.parametrize("first", range(0, EACH * len(WISHES), AT_ONCE))
+def test_everything_that_was_asked_for_is_there_in_the_end_and_nothing_else(first: int) -> None:
+    for seed in range(first, first + AT_ONCE):
+        throng.run(seed)
