@@ -328,8 +328,9 @@ def _work_updates(
     """Return the writes that create and update the Works of the clusters that a binding is placed on.
 
     `frozen`: no copy may start or grow, because an old copy may still run on a cluster that cannot be reached
-    [directly-unreachable]. A copy for which an override policy fails stays as it is [override-policies]. So does the
-    content of all copies while quotas have no room for the requests of the template [federated-quotas].
+    [directly-unreachable]. That holds too for a copy that a fence has let start, if it has not. A copy for which an
+    override policy fails stays as it is [override-policies]. So does the content of all copies while quotas have no
+    room for the requests of the template [federated-quotas].
     """
     binding, changes = snapshot.subject, list[Put | Delete]()
     targets = list(works.targets(binding))
@@ -366,6 +367,8 @@ def _work_updates(
         if stored is None:
             changes.append(Put(work, None))
             continue
+        if frozen and work_replicas.waits_to_start(stored, binding):
+            work = work_replicas.held_back(work)
         renewed = leftovers.without_leftover_mark(works.updated(stored, work))
         before, after = work_replicas.asked_by(stored, binding), work_replicas.asked_by(renewed, binding)
         renewed = leftovers.with_reduction_time(renewed, before=before, after=after, now=now)

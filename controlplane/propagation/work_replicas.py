@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from controlplane.apimachinery.meta import condition
 from controlplane.kinds.binding import HEALTHY, AggregatedStatusItem, Binding, TargetCluster
-from controlplane.kinds.work import Work
+from controlplane.kinds.policy import DIRECTLY
+from controlplane.kinds.work import APPLIED, Work
 from controlplane.propagation import works
 
 
@@ -46,9 +48,27 @@ def _missing(target: TargetCluster, item: AggregatedStatusItem | None) -> int:
 
 
 def not_more_than_before(target: TargetCluster, stored: Work | None, binding: Binding) -> TargetCluster:
-    """Return a target with at most the replicas that its Work asks for already."""
+    """Return a target with at most the replicas that its Work asks for already: those that its cluster reports if the
+    Work has not been applied since it asks for them."""
     present = asked_by(stored, binding)
+    reported = None if stored is None else _reported(stored)
+    if present is not None and reported is not None:
+        present = min(present, reported)
     return target if present is None or present >= target.replicas else replace(target, replicas=present)
+
+
+def waits_to_start(stored: Work, binding: Binding) -> bool:
+    """Test whether a copy was made since another one began to leave Directly, and has never been applied."""
+    applied, made = condition(stored.status.conditions, APPLIED), stored.metadata.creation_timestamp
+    if stored.status.manifest_statuses or (applied is not None and applied.status == "True"):
+        return False
+    begun = [task.creation_timestamp for task in binding.spec.graceful_eviction_tasks if task.purge_mode == DIRECTLY]
+    return any(made is None or at is None or made >= at for at in begun)
+
+
+def held_back(work: Work) -> Work:
+    """Return a Work that is not sent to its cluster."""
+    return replace(work, spec=replace(work.spec, suspend_dispatching=True))
 
 
 def asked_by(stored: Work | None, binding: Binding) -> int | None:
@@ -57,3 +77,13 @@ def asked_by(stored: Work | None, binding: Binding) -> int | None:
     None: there is no Work, it does not say, or the binding is not a Divided workload with replicas.
     """
     return works.requested_replicas(stored) if stored is not None and works.is_divided(binding) else None
+
+
+def _reported(stored: Work) -> int | None:
+    """Return how many replicas a copy has whose Work has not been applied as it is. None: it has been, or no report
+    says so."""
+    applied = condition(stored.status.conditions, APPLIED)
+    if applied is None or (applied.status == "True" and applied.observed_generation == stored.metadata.generation):
+        return None
+    counts = [(one.status or {}).get("replicas") for one in stored.status.manifest_statuses]
+    return next((count for count in counts if isinstance(count, int)), None)

@@ -109,6 +109,51 @@ def test_one_answer_that_was_never_published_as_ready_ends_a_fence_all_the_same(
     assert said(world).reason == "ClusterAnswered"
 
 
+ALONE = (
+    DIRECTLY[: DIRECTLY.index("  placement:")]
+    + """  placement:
+    spreadConstraints: [{spreadByField: cluster, minGroups: 1, maxGroups: 1}]
+"""
+)
+HALVES = """
+    clusterAffinity: {clusterNames: [member1, member2]}
+    replicaScheduling:
+      replicaSchedulingType: Divided
+      replicaDivisionPreference: Weighted
+"""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("policy", [ALONE, ALONE[: ALONE.index("    spread")] + HALVES], ids=["starts", "grows"])
+def test_what_a_fence_has_let_start_waits_if_the_cluster_answered_before_it_did(seed: int, policy: str) -> None:
+    """member2 cannot be reached either when member1 is fenced. Then member1 answers once, and member2 is back."""
+    world = joined("member1", "member2", seed=seed, settings=OFTEN)
+    apply(world, policy, NGINX % 2)
+    wait(world, 30)
+    before = running(world)
+    world.fault("member1", DOWN)
+    wait(world, 40)
+    assert placed(world) == {"member2": 2}
+    assert running(world).get("member2", 0) == before.get("member2", 0)
+    world.fault("member2", DOWN)
+    wait_until_not_ready(world, "member2")
+    confirm_down(world)
+    wait(world, 2)
+    world.fault("member1", UP)
+    wait(world, 1.5)
+    world.fault("member1", DOWN)
+    wait(world, 4)
+    world.fault("member2", UP)
+    wait(world, 40)
+
+    assert running(world).get("member2", 0) == before.get("member2", 0), "what member1 ran may still run there"
+
+    confirm_down(world)
+    wait(world, 40)
+    assert running(world)["member2"] == 2
+    assert world.failures == []
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_fence_that_expires_says_so(seed: int) -> None:
     world = joined("member1", "member2", seed=seed)
