@@ -28,10 +28,17 @@ class KeptQueue(NamedTuple):
 
 
 class KeptQueues:
-    """The orders of one process, by the list whose pages they are for. May be used from any thread."""
+    """The orders of one process, by the list whose pages they are for. May be used from any thread.
 
-    def __init__(self, clock: Callable[[], float] = ticks) -> None:
+    An order is kept for `seconds`: after its last use, or, if not `renewed`, after it was made.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = ticks, *, seconds: float = KEPT_SECONDS, renewed: bool = True
+    ) -> None:
         self._clock = clock
+        self._seconds = seconds
+        self._renewed = renewed
         self._lock = threading.Lock()
         self._kept: OrderedDict[Hashable, tuple[float, KeptQueue]] = OrderedDict()
 
@@ -40,6 +47,8 @@ class KeptQueues:
         with self._lock:
             self._forget()
             found = self._kept.get(key)
+        if found is not None and not self._renewed:
+            return found[1]
         kept = make() if found is None else found[1]
         with self._lock:
             self._kept[key] = self._clock(), kept
@@ -48,8 +57,8 @@ class KeptQueues:
         return kept
 
     def _forget(self) -> None:
-        """Forget orders that were not used for KEPT_SECONDS, and the ones used least recently beyond MOST_KEYS."""
-        late = self._clock() - KEPT_SECONDS
+        """Forget orders whose time is over, and the ones used least recently beyond MOST_KEYS."""
+        late = self._clock() - self._seconds
         keys = sum(len(kept.order.keys) for _, kept in self._kept.values())
         while self._kept:
             used_at, kept = next(iter(self._kept.values()))

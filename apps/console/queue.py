@@ -13,6 +13,8 @@ from rest_framework.request import Request
 from apps.api import fleet_status
 from apps.api.authorization import Attributes
 from apps.api.eviction_metrics import pace_of
+from apps.api.eviction_watches import Paced
+from apps.api.kept_queues import KeptQueue, KeptQueues
 from apps.console.object_links import binding_url
 from apps.console.page import Page, namespaced_attributes, offset_of, within
 from apps.failover.destinations import destinations
@@ -25,7 +27,9 @@ from apps.failover.queue_page import (
     QueueChoice,
     QueueCounts,
     QueuePage,
+    page_of,
     read_counts,
+    read_order,
     read_page,
 )
 from apps.objects.configuration import configuration
@@ -37,13 +41,15 @@ from controlplane.eviction.operator_orders import VERBS
 from controlplane.insight.failure_outlook import Situation
 from controlplane.kind import KINDS
 from controlplane.kinds.eviction import EVICTION, Stopped, eviction_item, eviction_name
-from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, QUEUED, RECOVERING
+from controlplane.kinds.rows import ABANDONED, ENDED, EVICTED, HELD, QUEUED, RECOVERING
 from controlplane.settings import Settings
 from controlplane.wire.resource import Resource
 
 RESOURCE: Final = KINDS[EVICTION].resource
 STATES: Final = (WAITING, QUEUED, HELD, RECOVERING, EVICTED, ABANDONED, EVERYTHING)
 BADGES: Final = {QUEUED: "info", HELD: "warn", RECOVERING: "ok", EVICTED: "ok", ABANDONED: "off"}
+LARGE: Final = 5_000  # waiting evictions; to sort these takes 0.1 s
+RECENT: Final = KeptQueues(seconds=5.0, renewed=False)
 FILTERS: Final = ("cluster", "namespace", "state", "reason")
 
 
@@ -91,11 +97,12 @@ class QueueView(Page):
         situation = situation_of(store())
         fleet, tier, now = tier_of(situation, settings, now=store().now())
         pace = pace_of(tier.rate, settings, counts.clusters)
-        page = read_page(store(), pace, choice, offset=offset, now=now)
+        stopped = stopped_by(tier)
+        current, is_large = Paced(pace, stopped, now), counts.waiting >= LARGE
+        page = _page(current, choice, offset, is_large=is_large)
         if not page.items and offset:  # the queue has become shorter since the link was shown
             offset = within(offset, page.in_all, PAGE)
-            page = read_page(store(), pace, choice, offset=offset, now=now)
-        stopped = stopped_by(tier)
+            page = _page(current, choice, offset, is_large=is_large)
         return {
             "now": now,
             "counts": counts,
@@ -123,6 +130,21 @@ class QueueView(Page):
             "earlier": _page_link(choice, offset - PAGE) if offset else "",
             "later": _page_link(choice, offset + PAGE) if offset + len(page.items) < page.in_all else "",
         }
+
+
+def _page(current: Paced, choice: QueueChoice, offset: int, *, is_large: bool) -> QueuePage:
+    """Return a page of the queue. The items of a large queue are shown as they are now, in an order of the last seconds
+    that all readers share: to sort it takes seconds, and each change of the queue renews the page of each reader."""
+    if not is_large:
+        return read_page(store(), current.pace, choice, offset=offset, now=current.now)
+    kept = RECENT.find(
+        (choice, current.pace.rate, current.pace.settings),
+        lambda: KeptQueue(read_order(current.pace, choice, now=current.now), current),
+    )
+    page = page_of(store(), kept.order, offset=offset, limit=PAGE)
+    if choice.state != WAITING:
+        return page
+    return page._replace(items=[item for item in page.items if item.row.state not in ENDED])
 
 
 def allowed_orders(page: Page, request: Request, resource: Resource, namespace: str) -> tuple[str, ...]:

@@ -12,6 +12,8 @@ import pytest
 from django.test import Client
 from msgspec.structs import replace
 
+from apps.api.kept_queues import KeptQueues
+from apps.console import queue
 from apps.objects.configuration import REF
 from apps.objects.models import ChangeLog
 from apps.objects.store import store
@@ -425,3 +427,40 @@ def test_the_page_of_the_rates_orders_no_queue_to_say_when_it_ends(root: Client)
     assert "At 5/s the last takes place at" in shown
     assert "in 8 s; at 0.5/s" in shown or "in 7 s; at 0.5/s" in shown
     assert not any("row_number()" in one for one in asked)
+
+
+def test_a_large_queue_is_sorted_once_in_five_seconds_for_all_who_look_at_it(
+    root: Client, clerk: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each page was renewed with each change of the queue, and sorted it again: one second of PostgreSQL at 100,000."""
+    moment = [0.0]
+    kept = KeptQueues(clock=lambda: moment[0], seconds=5.0, renewed=False)
+    monkeypatch.setattr(queue, "RECENT", kept)
+    monkeypatch.setattr(queue, "LARGE", 50)
+    root.post("/queue/gate/on", {"reason": "ready", "typed": "failover"})
+    stored(*(objects.cluster(f"member{number}") for number in (1, 2, 3)))
+    rows = [eviction(f"web{number:03}", "member1") for number in range(100)]
+    saved(*rows)
+
+    def look(client: Client, path: str = "/queue") -> tuple[int, str]:
+        with statements() as asked:
+            shown = text(client, path)
+        return sum("row_number()" in one for one in asked), shown
+
+    sorted_first, first = look(root)
+    saved(replace(rows[0], state=EVICTED, due_at=None, ended_at=START), replace(rows[1], state=HELD, reason="OnHold"))
+    moment[0] = 4.0
+    sorted_again, second = look(clerk)
+    sorted_next, page = look(root, "/queue?offset=40")
+    moment[0] = 6.0
+    sorted_late, third = look(root)
+
+    assert (sorted_first, sorted_again, sorted_next, sorted_late) == (1, 0, 0, 1)
+    assert "100 evictions waiting" in first
+    assert "1 to 40 of 100" in first
+    assert "99 evictions waiting" in second  # figures and states are those of now
+    assert "web000" not in second
+    assert "Held OnHold" in second.split("web001")[1].split("web002")[0]
+    assert "41 to 80 of 100" in page
+    assert "1 to 40 of 99" in third
+    assert "web000" not in third
