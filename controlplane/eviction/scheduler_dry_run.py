@@ -89,9 +89,9 @@ class SchedulerDryRun:
 
         Capacity that is reserved for this binding is free for it, and the clusters with it are preferred. So a second
         eviction of the same binding finds the same refuge. Clusters where copies or replicas would not start are
-        avoided if others have room, and if the scheduler takes these when it is told. `lost`: the clusters are lost, so
-        they do not keep its workload affinity group either; False for a Drain. `unhealthy`: its other targets that take
-        no replicas. `now`: see `Applications.seen_by`.
+        avoided if others have room and the scheduler takes these with a hint. `lost`: the clusters are lost, so they
+        do not keep its workload affinity group either; False for a Drain. `unhealthy`: its other targets that take no
+        replicas. `now`: see `Applications.seen_by`.
         Raises ValueError if the request of the binding cannot be read.
         """
         if binding.spec.placement is None:
@@ -108,8 +108,8 @@ class SchedulerDryRun:
         as_many = len(other.clusters) >= len(result.clusters) or (binding.workload and binding.spec.placement.divided)
         if other.refused or not as_many:
             return result
-        told = self._place(binding, key, key, idle, to=other.clusters, lost=lost, now=now)
-        return replace(told, steered=True) if told.clusters == other.clusters else result
+        hinted = self._place(binding, key, key, idle, to=other.clusters, lost=lost, now=now)
+        return replace(hinted, steered=True) if hinted.clusters == other.clusters else result
 
     def _place(
         self,
@@ -123,7 +123,7 @@ class SchedulerDryRun:
         now: datetime | None,
     ) -> DryRunResult:
         """Return where a binding would be that leaves clusters (`left`). `without`: these, and those to avoid. `idle`:
-        its targets that take no replicas if others have room. `to`: what the scheduler is told to take."""
+        its targets that take no replicas if others have room. `to`: the clusters of the hint."""
         if without not in self._without:  # most bindings leave the same clusters, so the others' arrays are shared
             self._without[without] = self._fleet.without(without)
         question, fleet = self._question(binding, now), self._without[without]
@@ -164,15 +164,16 @@ class SchedulerDryRun:
     ) -> Verdict:
         """Return a verdict that adds no replicas on idle targets, if all fit on other clusters; else the given one.
 
-        The scheduler has to give the same answer when it is told the clusters. It does not with static weights, or
+        The scheduler has to give the same answer with a hint of these clusters. It does not with static weights, or
         where only an affinity term or a region without these clusters has room.
         """
         settings, ledger = self._settings, self._ledger
         found = without_growth(question, verdict, idle, fleet, ledger, settings=settings, hint=hint).outcome
         if not isinstance(found, Placed) or found == verdict.outcome:
             return verdict
-        told = answer(question, fleet, ledger, settings=settings, hint=found.clusters)
-        return told if isinstance(told.outcome, Placed) and told.outcome.clusters == found.clusters else verdict
+        hinted = answer(question, fleet, ledger, settings=settings, hint=found.clusters)
+        same = isinstance(hinted.outcome, Placed) and hinted.outcome.clusters == found.clusters
+        return hinted if same else verdict
 
     def _result(self, left: frozenset[str], question: Question, verdict: Verdict) -> DryRunResult:
         outcome = verdict.outcome
