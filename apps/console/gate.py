@@ -8,9 +8,10 @@ from rest_framework.request import Request
 
 from apps.api.authorization import Attributes
 from apps.console.dry_run import of_write
-from apps.console.guard import Act, ActPage
+from apps.console.guard import Act, ActPage, Effects
+from apps.failover.queue_page import read_counts
 from apps.failover.steering import GATE, apply_line, gate_of, set_gate
-from apps.objects.configuration import REF
+from apps.objects.configuration import REF, configuration
 from controlplane.apimachinery.errors import NotFound
 from controlplane.kind import KINDS
 from controlplane.kinds import FAILOVER_CONFIGURATION
@@ -46,8 +47,19 @@ class GatePage(ActPage):
         return Act(
             f"Switch failover {value}",
             "failover",
-            effects=lambda: of_write(lambda writer: set_gate(writer, on=on)),
+            effects=lambda: _effects(on=on),
             apply=apply,
             kubectl=apply_line(gate_of(on=on), part="gate"),
             explanation=EXPLANATIONS[value],
         )
+
+
+def _effects(*, on: bool) -> Effects:
+    """Return what the switch would do. Evictions that wait are dropped when the gate is switched off."""
+    found = of_write(lambda writer: set_gate(writer, on=on))
+    is_on = configuration().settings(reread=True).gate(GATE)
+    waiting = read_counts().waiting if is_on and not on else 0
+    if not waiting or found.refused:
+        return found
+    dropped = "1 eviction that waits is" if waiting == 1 else f"{waiting} evictions that wait are"
+    return found._replace(sentence=f"{dropped} dropped, and the copies stay where they are.")

@@ -464,3 +464,14 @@ def test_a_large_queue_is_sorted_once_in_five_seconds_for_all_who_look_at_it(
     assert "41 to 80 of 100" in page
     assert "1 to 40 of 99" in third
     assert "web000" not in third
+
+
+def test_to_switch_failover_off_says_how_many_evictions_are_dropped(root: Client) -> None:
+    saved(*(eviction(f"web{number}", "member1") for number in range(3)), eviction("held", state=HELD, reason="OnHold"))
+    before = text(root, "/queue/gate/on")
+    root.post("/queue/gate/on", {"reason": "ready", "typed": "failover"})
+
+    shown = text(root, "/queue/gate/off")
+
+    assert "4 evictions that wait are dropped, and the copies stay where they are. Confirm" in shown
+    assert "dropped, and the copies" not in before
