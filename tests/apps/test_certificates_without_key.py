@@ -40,7 +40,7 @@ def certificate(authority: Authority, name: str) -> bytes:
 
 @pytest.fixture
 def own(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Authority:
-    """The authority of the control plane, which is read anew for each login."""
+    """The authority of the control plane, which is read again for each login."""
     monkeypatch.setattr(client_certificates, "FRESH_SECONDS", -1.0)
     monkeypatch.setattr(client_certificates, "_known", [])
     make_namespaces(store())
