@@ -69,8 +69,13 @@ class WorksSnapshot(Struct, frozen=True):
 
 
 def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
-    """A binding is due when its spec changed, if the change concerns its Works."""
-    return () if new is None or is_eviction(old, new) or not concerns_works(old, new) else (new.ref,)
+    """A binding is due when its spec changed, if the change concerns its Works, or when the scheduler has placed it and
+    a copy leaves Directly."""
+    if new is None or is_eviction(old, new):
+        return ()
+    placed = old is not None and replacements.is_undecided(old) and not replacements.is_undecided(new)
+    leaves = placed and any(task.purge_mode == DIRECTLY for task in new.spec.graceful_eviction_tasks)
+    return (new.ref,) if leaves or concerns_works(old, new) else ()
 
 
 def _binding_evicted(old: Binding | None, new: Binding | None) -> Iterable[Ref]:

@@ -10,8 +10,8 @@ from contextlib import suppress
 from datetime import datetime
 
 from controlplane.apimachinery.meta import condition
-from controlplane.eviction.graceful import ClusterState, unhealthy_reason
-from controlplane.kinds.binding import OVERRIDES_APPLIED, Binding, GracefulEvictionTask, TargetCluster
+from controlplane.eviction.graceful import ClusterState, scheduling_found_nothing, unhealthy_reason
+from controlplane.kinds.binding import OVERRIDES_APPLIED, Binding, GracefulEvictionTask, TargetCluster, origin
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
 from controlplane.propagation import work_replicas, works
@@ -24,9 +24,12 @@ def are_prevented(
 ) -> bool:
     """Test whether a copy that has to start or to grow cannot.
 
+    True too until the scheduler has said which copies these are: an eviction only takes the old one out of the targets.
     `stored`: the Works of the binding by cluster. `run`: applies the override policies, also those for clusters on
     which the workload never was, and remembers what fails.
     """
+    if is_undecided(binding):
+        return True
     common, before, suspended = works.rendering(binding, template), len(run.failures), False
     for target in works.targets(binding):
         if not _has_to_start(target, stored.get(target.name), binding):
@@ -36,6 +39,16 @@ def are_prevented(
             with suppress(OverrideFailed):
                 works.render(common, target, override=run, now=now)
     return suspended or len(run.failures) > before
+
+
+def is_undecided(binding: Binding) -> bool:
+    """Test whether the scheduler has still to place a binding since it was evicted.
+
+    It ignores attached bindings. Another scheduler may not say which change it has seen.
+    """
+    if binding.spec.placement is None or binding.spec.other_scheduler:
+        return False
+    return origin.waits(binding) and not scheduling_found_nothing(binding)
 
 
 def _has_to_start(target: TargetCluster, stored: Work | None, binding: Binding) -> bool:

@@ -144,6 +144,22 @@ def test_a_copy_stays_while_an_override_policy_prevents_the_new_one(seed: int) -
 
 
 @pytest.mark.parametrize("seed", range(3))
+def test_a_copy_stays_until_the_scheduler_has_said_where_the_new_one_is_to_be(seed: int) -> None:
+    """Which clusters the workload gets decides whether an override policy prevents it."""
+    world = serving(*FOUR, seed=seed, policy=POLICY % ("null", ONE), replicas=2)
+    (home,) = placed(world)
+    apply(world, OVERRIDE % (", ".join(name for name in FOUR if name != home), WRONG))
+    wait(world, 5)
+    with without(world, "scheduler"):
+        taint(world, home)
+        wait_until_leaving(world)
+        wait(world, 3)
+    wait(world, 60)
+
+    assert running(world) == {home: 2}
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_a_copy_stays_while_an_override_policy_keeps_another_one_from_taking_its_replicas(seed: int) -> None:
     """The policy fails on a cluster that runs a part of the replicas already, and is to run the others as well."""
     world = serving(*FOUR, seed=seed, policy=POLICY % ("null", IN_HALVES), replicas=2)
