@@ -80,8 +80,8 @@ def asked_by(stored: Work | None, binding: Binding) -> int | None:
 
 
 def _reported(stored: Work) -> int | None:
-    """Return how many replicas a copy has whose Work has not been applied as it is. None: it has been, or no report
-    says so."""
+    """Return how many replicas a copy has whose Work has not been applied as it is. None: it has been, or its cluster
+    has reported no number."""
     applied = condition(stored.status.conditions, APPLIED)
     if applied is None or (applied.status == "True" and applied.observed_generation == stored.metadata.generation):
         return None
