@@ -73,9 +73,10 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
     a copy leaves Directly."""
     if new is None or is_eviction(old, new):
         return ()
-    placed = old is not None and replacements.is_undecided(old) and not replacements.is_undecided(new)
-    leaves = placed and any(task.purge_mode == DIRECTLY for task in new.spec.graceful_eviction_tasks)
-    return (new.ref,) if leaves or concerns_works(old, new) else ()
+    leaves = any(task.purge_mode == DIRECTLY for task in new.spec.graceful_eviction_tasks)
+    waited = leaves and old is not None and replacements.is_undecided(old)
+    placed = waited and not replacements.is_undecided(new)
+    return (new.ref,) if placed or concerns_works(old, new) else ()
 
 
 def _binding_evicted(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
