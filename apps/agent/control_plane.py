@@ -96,8 +96,8 @@ class ControlPlane:
     ) -> None:
         """Call `listed` with all objects at a path, then `changed` with each change, until cancelled.
 
-        `is_whole`: tells whether the control plane could read all objects. Those that it could not are listed again
-        every AGAIN_SECONDS: no change tells that it can.
+        `is_whole`: whether the control plane could read all objects. If not, they are listed again every
+        AGAIN_SECONDS, because no change is sent when it can read them again.
 
         While the control plane is away, nothing is called: what was read last stays. Two lists, and two watches, begin
         at least PAUSE_SECONDS apart: a proxy before the control plane may end every watch at once.

@@ -30,7 +30,7 @@ from controlplane.kinds import EVENT
 from controlplane.wire.request import Choice
 
 MAX_SCANNED = 50_000  # objects read for one page if selectors have to be evaluated here
-MAX_NAMED = 100  # objects that cannot be read and that one error names, as in Kubernetes
+MAX_NAMED = 100  # unreadable objects that one error names at most, as in Kubernetes
 _CHUNK = 500
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from apps.api import fleet_status
 from apps.api.authorization import Attributes
 from apps.api.eviction_metrics import pace_of
-from apps.api.eviction_watches import Paced
+from apps.api.eviction_watches import Paced, item_of
 from apps.api.kept_queues import KeptQueue, KeptQueues
 from apps.console.object_links import binding_url
 from apps.console.page import Page, namespaced_attributes, offset_of, within
@@ -40,7 +40,7 @@ from controlplane.controllers.reads.readiness_state import situation_of
 from controlplane.eviction.operator_orders import VERBS
 from controlplane.insight.failure_outlook import Situation
 from controlplane.kind import KINDS
-from controlplane.kinds.eviction import EVICTION, Stopped, eviction_item, eviction_name
+from controlplane.kinds.eviction import EVICTION, Stopped, eviction_name
 from controlplane.kinds.rows import ABANDONED, ENDED, EVICTED, HELD, QUEUED, RECOVERING
 from controlplane.settings import Settings
 from controlplane.wire.resource import Resource
@@ -196,14 +196,7 @@ def _lines(page: QueuePage, situation: Situation, settings: Settings, stopped: S
 
 def _line(item: Item, stopped: Stopped | None, refuge: Any) -> QueueLine:
     row, forecast, ref = item.row, item.forecast, Ref.parse(item.row.binding)
-    shown = eviction_item(
-        row,
-        position=forecast.position,
-        estimated_at=forecast.at,
-        estimate=forecast.unknown_because,
-        queue_ends_at=None,
-        stopped=stopped,
-    ).status
+    shown = item_of(row, forecast, None, stopped).status
     return QueueLine(
         value=order_value(row),
         name=ref.name,

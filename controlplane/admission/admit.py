@@ -238,8 +238,8 @@ def _independent(causes: Sequence[Cause], known: Sequence[Cause]) -> list[Cause]
     """Return the causes that may not be consequences of a known one: at the same field, inside it, or around it.
 
     A duplicate is an error of its own, whatever is wrong inside the repeated value. Documents of users may have a
-    hundred thousand causes of either sort, so that they are not compared with each other: a known field is found among
-    the sorted ones, of which none is inside another.
+    hundred thousand causes of either sort, so not each is compared with each: the known fields are sorted, those
+    inside another known field are left out, and a field is searched for among the others.
     """
     outer: list[str] = []
     for field in sorted({cause.field.translate(_INSIDE) for cause in known}):

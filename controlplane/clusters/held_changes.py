@@ -1,8 +1,8 @@
 """What the agent of a Pull cluster is to wait with: the removal of a copy, or of some of its replicas.
 
 An agent that comes back would carry out at once what was decided before its outage: it does not know whether the other
-copies are healthy [returning-copies]. While its cluster is not Ready, such changes are held for that reason. An
-annotation of the Work tells the agent.
+copies are healthy [returning-copies]. So such changes are held while its cluster is not Ready, by an annotation
+of the Work.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ def test_a_newer_spec_keeps_the_status_that_was_found_out_here(tmp_path: Path) -
 def test_a_work_that_was_made_again_while_the_control_plane_was_away_is_applied(
     tmp_path: Path, changed: dict[str, Any]
 ) -> None:
-    """The new Work has the generation of the deleted one, and maybe the status that was reported for that one."""
+    """The new Work has the generation of the deleted one, and may have its status."""
     kept = store(tmp_path)
     kept.mirror(work(status=APPLIED))
     kept.due.clear()

@@ -430,7 +430,7 @@ def test_a_stream_that_goes_on_is_collected_until_its_time_has_passed(
 
 
 class Bundled(Seen):
-    """Is due for each binding, for all that one write has created together."""
+    """Is due for each binding that is created. What one write creates is due together."""
 
     name = "bundled"  # the size of a batch is kept by name
     keys = (kinds.RESOURCE_BINDING,)

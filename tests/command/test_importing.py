@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -15,6 +16,25 @@ WORKS = "/apis/work.karmada.io/v1alpha1/namespaces"
 OBSERVE = "failover.lifeboat.io/observe"
 
 
+def exported(api: Client, cluster: str, template: dict[str, Any], copy: dict[str, Any], folder: Path) -> Path:
+    """Store the Work of a copy on a cluster; return a file with the template and its binding, as a Karmada has them."""
+    namespace = template["metadata"]["namespace"]
+    api.post("/api/v1/namespaces", {"metadata": {"name": f"karmada-es-{cluster}"}})
+    work = {"metadata": {"name": "web"}, "spec": {"workload": {"manifests": [copy]}}}
+    made = api.post(f"{WORKS}/karmada-es-{cluster}/works", work)
+    assert made.status == 201, made.body
+    resource = {key: template[key] for key in ("apiVersion", "kind")} | {"namespace": namespace, "name": "web"}
+    binding = {
+        "apiVersion": "work.karmada.io/v1alpha2",
+        "kind": "ResourceBinding",
+        "metadata": {"name": f"web-{template['kind'].lower()}", "namespace": namespace},
+        "spec": {"resource": resource},
+    }
+    file = folder / "karmada.yaml"
+    file.write_text(yaml.safe_dump_all([template, binding]))
+    return file
+
+
 def test_an_undo_removes_no_template_that_is_on_a_cluster_which_is_written_to(
     lifeboat: Lifeboat, api: Client, server: Server, namespace: str, tmp_path: Path
 ) -> None:
@@ -24,19 +44,7 @@ def test_an_undo_removes_no_template_that_is_on_a_cluster_which_is_written_to(
     created = api.post(deployments, template)
     assert created.status == 201, created.body
     template["metadata"]["namespace"] = namespace
-    api.post("/api/v1/namespaces", {"metadata": {"name": f"karmada-es-{cluster}"}})
-    work = {"metadata": {"name": "web"}, "spec": {"workload": {"manifests": [template]}}}
-    made = api.post(f"{WORKS}/karmada-es-{cluster}/works", work)
-    assert made.status == 201, made.body
-    resource = {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": namespace, "name": "web"}
-    binding = {
-        "apiVersion": "work.karmada.io/v1alpha2",
-        "kind": "ResourceBinding",
-        "metadata": {"name": "web-deployment", "namespace": namespace},
-        "spec": {"resource": resource},
-    }
-    file = tmp_path / "karmada.yaml"
-    file.write_text(yaml.safe_dump_all([template, binding]))
+    file = exported(api, cluster, template, template, tmp_path)
 
     refused = lifeboat("import", "--file", str(file), "--undo", "--timeout", "1s", *DO)
 
@@ -63,19 +71,7 @@ def test_an_undo_knows_a_template_that_its_file_has_in_another_version(
     autoscalers = f"/apis/autoscaling/v1/namespaces/{namespace}/horizontalpodautoscalers"
     created = api.post(autoscalers, template)
     assert created.status == 201, created.body
-    api.post("/api/v1/namespaces", {"metadata": {"name": f"karmada-es-{cluster}"}})
-    work = {"metadata": {"name": "web"}, "spec": {"workload": {"manifests": [stored]}}}
-    made = api.post(f"{WORKS}/karmada-es-{cluster}/works", work)
-    assert made.status == 201, made.body
-    resource = {key: template[key] for key in ("apiVersion", "kind")} | {"namespace": namespace, "name": "web"}
-    binding = {
-        "apiVersion": "work.karmada.io/v1alpha2",
-        "kind": "ResourceBinding",
-        "metadata": {"name": "web-horizontalpodautoscaler", "namespace": namespace},
-        "spec": {"resource": resource},
-    }
-    file = tmp_path / "karmada.yaml"
-    file.write_text(yaml.safe_dump_all([template, binding]))
+    file = exported(api, cluster, template, stored, tmp_path)
 
     refused = lifeboat("import", "--file", str(file), "--undo", "--timeout", "1s", *DO)
 

@@ -10,8 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.controllers.application_failover import ApplicationFailover
-from controlplane.engine.decision import Decision, Save
-from controlplane.engine.state import Actor
+from controlplane.engine.decision import Decision
 from controlplane.eviction.application_failover import (
     decide_application_failover,
     with_application_task,
@@ -31,7 +30,7 @@ from controlplane.kinds.policy import (
     StatePreservation,
     StatePreservationRule,
 )
-from controlplane.kinds.rows import CapacityReservation, UnhealthyCopies
+from controlplane.kinds.rows import UnhealthyCopies
 from controlplane.kinds.template import Template
 from controlplane.settings import GATES, Settings
 from tests.builders.objects import START, binding, cluster, leaving
@@ -64,6 +63,15 @@ class UnhealthyMembers(Story):
         item = AggregatedStatusItem(where, status=dict(status) or None, applied=True, health=health)
         self.store.put(old.with_status(aggregated_status=(*rest, item)), old)
         self.work()
+
+
+def decided(story: Story, name: str, *, seconds: int) -> Decision:
+    """Return what is decided about a binding so many seconds after the start. Nothing of it is stored."""
+    controller = ApplicationFailover()
+    snapshots = controller.load(story.store, [story.binding(name).ref])
+    (found,) = controller.decide_all(snapshots, story.settings, now=START + timedelta(seconds=seconds))
+    assert isinstance(found, Decision)
+    return found
 
 
 def test_a_status_that_lists_a_copy_twice_lets_it_leave_once() -> None:
@@ -396,59 +404,6 @@ def test_a_copy_without_a_refuge_keeps_no_other_copy_from_leaving() -> None:
     story.pass_seconds(61)
 
     assert story.placed("web") == {"member1": 4, "member3": 1}
-
-
-def test_two_copies_do_not_leave_for_the_same_free_capacity() -> None:
-    """member2 has room for one of the two workloads; the other one stays where it is."""
-    behaviour = FailoverBehavior(application=ApplicationFailoverBehavior(DecisionConditions(60), DIRECTLY))
-    copies = [
-        binding(name, by_room("member1", "member2"), on={"member1": 2}, cpu="1").with_spec(
-            failover=behaviour, propagate_deps=True
-        )
-        for name in ("web", "api")
-    ]
-    ill = [
-        one.with_status(aggregated_status=(AggregatedStatusItem("member1", applied=True, health="Unhealthy"),))
-        for one in copies
-    ]
-    story = Story(cluster("member1", room=10), cluster("member2", room=3), *ill, settings=GATE_OFF)
-
-    story.pass_seconds(61)
-
-    assert sorted(map(str, (story.placed("web"), story.placed("api")))) == ["{'member1': 2}", "{'member2': 2}"]
-
-
-def decided(story: Story, name: str, *, seconds: int) -> Decision:
-    """Return what is decided about a binding so many seconds after the start. Nothing of it is stored."""
-    controller = ApplicationFailover()
-    snapshots = controller.load(story.store, [story.binding(name).ref])
-    (found,) = controller.decide_all(snapshots, story.settings, now=START + timedelta(seconds=seconds))
-    assert isinstance(found, Decision)
-    return found
-
-
-def test_a_copy_that_leaves_reserves_the_room_that_it_goes_to() -> None:
-    """Another process decides about the other workload before the scheduler has placed the first one."""
-    behaviour = FailoverBehavior(application=ApplicationFailoverBehavior(DecisionConditions(60), DIRECTLY))
-    ill = [
-        binding(name, by_room("member1", "member2"), on={"member1": 2}, cpu="1")
-        .with_spec(failover=behaviour, propagate_deps=True)
-        .with_status(aggregated_status=(AggregatedStatusItem("member1", applied=True, health="Unhealthy"),))
-        for name in ("web", "api")
-    ]
-    story = Story(cluster("member1", room=10), cluster("member2", room=3), *ill, settings=GATE_OFF)
-    story.pass_seconds(30)
-
-    first = decided(story, "web", seconds=61)
-    rows = [change.row for change in first.changes if isinstance(change, Save)]
-    reserved = [row for row in rows if isinstance(row, CapacityReservation)]
-    for row in reserved:
-        story.store.apply([(None, Decision(changes=(Save(row),)))], by=Actor("test"))
-    second = decided(story, "api", seconds=61)
-
-    assert [(row.cluster, row.replicas, row.reserved) for row in reserved] == [("member2", 2, True)]
-    assert first.capacity_guards
-    assert [event.reason for event in second.events] == ["EvictionHeld"]
 
 
 @pytest.mark.parametrize(("seconds", "wait"), [(61, 30), (600, 60), (6000, 300)])

@@ -10,7 +10,14 @@ from msgspec.structs import replace
 from controlplane.engine.decision import Decision, Save
 from controlplane.engine.state import Actor
 from controlplane.kinds.binding import AggregatedStatusItem, Binding, TargetCluster, WorkloadAffinityGroups
-from controlplane.kinds.policy import DIRECTLY, StatePreservation, StatePreservationRule
+from controlplane.kinds.policy import (
+    DIRECTLY,
+    ApplicationFailoverBehavior,
+    DecisionConditions,
+    FailoverBehavior,
+    StatePreservation,
+    StatePreservationRule,
+)
 from controlplane.kinds.rows import CapacityReservation
 from controlplane.settings import GATES, Settings
 from tests.builders.objects import binding, cluster
@@ -196,3 +203,47 @@ def test_replicas_go_to_a_cluster_with_room_and_not_to_a_copy_that_cannot_be_rea
     fleet.pass_seconds(120)
 
     assert fleet.placed("web") == {"member2": 2, "member3": 2}
+
+
+def test_two_copies_do_not_leave_for_the_same_free_capacity() -> None:
+    """member2 has room for one of the two workloads; the other one stays where it is."""
+    behaviour = FailoverBehavior(application=ApplicationFailoverBehavior(DecisionConditions(60), DIRECTLY))
+    copies = [
+        binding(name, by_room("member1", "member2"), on={"member1": 2}, cpu="1").with_spec(
+            failover=behaviour, propagate_deps=True
+        )
+        for name in ("web", "api")
+    ]
+    ill = [
+        one.with_status(aggregated_status=(AggregatedStatusItem("member1", applied=True, health="Unhealthy"),))
+        for one in copies
+    ]
+    story = Story(cluster("member1", room=10), cluster("member2", room=3), *ill, settings=SETTINGS)
+
+    story.pass_seconds(61)
+
+    assert sorted(map(str, (story.placed("web"), story.placed("api")))) == ["{'member1': 2}", "{'member2': 2}"]
+
+
+def test_a_copy_that_leaves_reserves_the_room_that_it_goes_to() -> None:
+    """Another process decides about the other workload before the scheduler has placed the first one."""
+    behaviour = FailoverBehavior(application=ApplicationFailoverBehavior(DecisionConditions(60), DIRECTLY))
+    ill = [
+        binding(name, by_room("member1", "member2"), on={"member1": 2}, cpu="1")
+        .with_spec(failover=behaviour, propagate_deps=True)
+        .with_status(aggregated_status=(AggregatedStatusItem("member1", applied=True, health="Unhealthy"),))
+        for name in ("web", "api")
+    ]
+    story = Story(cluster("member1", room=10), cluster("member2", room=3), *ill, settings=SETTINGS)
+    story.pass_seconds(30)
+
+    first = decided(story, "web", seconds=61)
+    rows = [change.row for change in first.changes if isinstance(change, Save)]
+    reserved = [row for row in rows if isinstance(row, CapacityReservation)]
+    for row in reserved:
+        story.store.apply([(None, Decision(changes=(Save(row),)))], by=Actor("test"))
+    second = decided(story, "api", seconds=61)
+
+    assert [(row.cluster, row.replicas, row.reserved) for row in reserved] == [("member2", 2, True)]
+    assert first.capacity_guards
+    assert [event.reason for event in second.events] == ["EvictionHeld"]

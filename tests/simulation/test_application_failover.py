@@ -62,14 +62,14 @@ def online(seed: int, *parts: str, annotations: str = "") -> tuple[Simulation, s
 
 
 def becomes_unhealthy(world: Simulation, home: str) -> None:
-    """From now on the server's pods are not ready there; the member tells."""
+    """From now on the server's pods are not ready there, and the member reports it."""
     held = world.members[home].objects[WORKLOAD]
     held.since, held.before = world.now + timedelta(days=1), 0
     world.fault(home, UP)
 
 
 def becomes_healthy(world: Simulation, home: str) -> None:
-    """From now on its pods are ready again; the member tells."""
+    """From now on its pods are ready again, and the member reports it."""
     world.members[home].objects[WORKLOAD].since = world.now - timedelta(days=1)
     world.fault(home, UP)
 

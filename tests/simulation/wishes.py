@@ -204,7 +204,7 @@ def sick(throng: Throng) -> None:
     held = member.objects[place]
     throng.world.note(f"{name} is unhealthy on {member.name}")
     held.since, held.before = throng.world.now + timedelta(days=1), 0
-    throng.world.fault(member.name, member.fault)  # the watch tells
+    throng.world.fault(member.name, member.fault)  # the watch reports it
     throng.later(3, 40, lambda: well(throng, name))
 
 

@@ -192,7 +192,7 @@ def replicas_of_each(binding: Binding) -> int:
 
 
 def _replicas_of_each(binding: Binding) -> int:
-    """Return how many replicas each copy has, or had if none is left; 0: the replicas are divided."""
+    """Return how many replicas each copy has; if no copy is left, how many each had. 0: the replicas are divided."""
     spec = binding.spec
     if spec.components or (spec.placement is not None and spec.placement.divided):
         return 0
