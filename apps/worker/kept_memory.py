@@ -14,7 +14,7 @@ from apps.objects.free_memory import return_free_memory
 MOST_KEPT: Final = 16 << 20  # bytes, more than at the start of the process
 FEW: Final = 100  # objects: a turn that processed no more than these was a quiet one
 QUIET: Final = 5.0  # seconds after the last large batch: more of it may be coming
-YOUNGEST: Final = 30.0  # seconds that a process lives at least: a new one costs about 0.1 s of CPU, and has no caches
+YOUNGEST: Final = 20.0  # seconds that a process lives at least: a new one costs about 0.1 s of CPU, and has no caches
 SLOWLY: Final = 300.0  # the same for a process without large batches: what it keeps, a new one will soon keep as well
 
 
