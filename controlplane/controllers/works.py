@@ -74,8 +74,8 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
     if new is None or is_eviction(old, new):
         return ()
     leaves = any(task.purge_mode == DIRECTLY for task in new.spec.graceful_eviction_tasks)
-    waited = leaves and old is not None and replacements.is_undecided(old)
-    placed = waited and not replacements.is_undecided(new)
+    waited = leaves and old is not None and replacements.waits_for_place(old)
+    placed = waited and not replacements.waits_for_place(new)
     return (new.ref,) if placed or concerns_works(old, new) else ()
 
 

@@ -387,7 +387,7 @@ def _reason_to_restore(
         return "the cluster recovered"
     if task.reason != APPLICATION_FAILURE or task.suppress_deletion is not None or not state.ready:
         return ""
-    if task.purge_mode == DIRECTLY:  # the old copy was removed at once, so it does not become healthy
+    if task.purge_mode == DIRECTLY:  # the old copy may be gone, and does not become healthy then
         return "the copy starts again" if name in overdue and not task.preserved_label_state else ""
     item = _status_item(binding, name)
     healthy = item is not None and item.health == HEALTHY

@@ -10,8 +10,9 @@ from contextlib import suppress
 from datetime import datetime
 
 from controlplane.apimachinery.meta import condition
-from controlplane.eviction.graceful import ClusterState, scheduling_found_nothing, unhealthy_reason
+from controlplane.eviction.graceful import ClusterState, unhealthy_reason
 from controlplane.kinds.binding import OVERRIDES_APPLIED, Binding, GracefulEvictionTask, TargetCluster, origin
+from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
 from controlplane.propagation import work_replicas, works
@@ -24,11 +25,11 @@ def are_prevented(
 ) -> bool:
     """Test whether a copy that has to start or to grow cannot.
 
-    True too until the scheduler has said which copies these are: an eviction only takes the old one out of the targets.
+    True too until the scheduler has placed the binding: an eviction only takes the old copy out of the targets.
     `stored`: the Works of the binding by cluster. `run`: applies the override policies, also those for clusters on
     which the workload never was, and remembers what fails.
     """
-    if is_undecided(binding):
+    if waits_for_place(binding):
         return True
     common, before, suspended = works.rendering(binding, template), len(run.failures), False
     for target in works.targets(binding):
@@ -41,14 +42,14 @@ def are_prevented(
     return suspended or len(run.failures) > before
 
 
-def is_undecided(binding: Binding) -> bool:
-    """Test whether the scheduler has still to place a binding since it was evicted.
+def waits_for_place(binding: Binding) -> bool:
+    """Test whether the scheduler has still to place a binding since it was evicted. It may have found nothing yet.
 
     It ignores attached bindings. Another scheduler may not say which change it has seen.
     """
     if binding.spec.placement is None or binding.spec.other_scheduler:
         return False
-    return origin.waits(binding) and not scheduling_found_nothing(binding)
+    return origin.waits(binding)
 
 
 def _has_to_start(target: TargetCluster, stored: Work | None, binding: Binding) -> bool:
@@ -60,8 +61,10 @@ def _has_to_start(target: TargetCluster, stored: Work | None, binding: Binding) 
 
 
 def are_still_prevented(binding: Binding, task: GracefulEvictionTask, states: Mapping[str, ClusterState]) -> bool:
-    """Test whether copies cannot start when an old copy is removed later than it was decided, because its cluster was
-    away. Copies that are healthy already need not start."""
+    """Test whether copies have no place or cannot start when an old copy is removed later than it was decided, because
+    its cluster was away. Copies that are healthy already need not start."""
+    if waits_for_place(binding) and not _is_placed_in_part(binding):
+        return True
     applied = condition(binding.status.conditions, OVERRIDES_APPLIED)
     failed = applied is not None and applied.status == "False"
     return any(
@@ -69,3 +72,14 @@ def are_still_prevented(binding: Binding, task: GracefulEvictionTask, states: Ma
         for target in works.targets(binding)
         if failed or binding.spec.dispatching_suspended(target.name)
     )
+
+
+def _is_placed_in_part(binding: Binding) -> bool:
+    """Test whether some of the replicas, or copies, that leave Directly are placed again: they may run by now."""
+    tasks = [task for task in binding.spec.graceful_eviction_tasks if task.purge_mode == DIRECTLY]
+    if binding.spec.components:
+        leaving, placed = len(tasks), len(binding.spec.clusters)
+    else:
+        leaving = sum(task.replicas or 0 for task in tasks)
+        placed = sum(target.replicas for target in binding.spec.clusters)
+    return placed + leaving > max(origin.had(binding), leaving)

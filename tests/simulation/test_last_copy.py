@@ -6,10 +6,13 @@ from __future__ import annotations
 import pytest
 
 from controlplane.apimachinery.meta import Ref, condition
+from controlplane.clusters import fence
+from controlplane.kinds import CLUSTER
 from controlplane.kinds.binding import OVERRIDES_APPLIED
-from tests.simulation.manifests import admitted
+from controlplane.kinds.cluster import Taint
+from tests.simulation.manifests import NGINX, admitted
 from tests.simulation.outages import serving, taint, wait, wait_until_leaving, wait_until_not_ready, without
-from tests.simulation.stories import apply, binding, placed, running
+from tests.simulation.stories import apply, binding, joined, placed, running
 from tests.simulation.world import Simulation
 
 POLICY = """
@@ -157,6 +160,79 @@ def test_a_copy_stays_until_the_scheduler_has_said_where_the_new_one_is_to_be(se
     wait(world, 60)
 
     assert running(world) == {home: 2}
+
+
+def cordon(world: Simulation, *names: str, on: bool = True) -> None:
+    """Let a person keep new copies away from some clusters, or take that back."""
+    for name in names:
+        old = world.store.objects[Ref(CLUSTER, "", name)]
+        taints = (Taint("maintenance", "NoSchedule", time_added=world.now.replace(microsecond=0)),) if on else ()
+        assert not world.store.put(old.with_spec(taints=taints), old).lost  # type: ignore[attr-defined]
+
+
+def confirm_down(world: Simulation, name: str) -> None:
+    """Let a person say that a cluster is down."""
+    old = world.store.objects[Ref(CLUSTER, "", name)]
+    word = fence.fenced(old, fence.FenceRequest("no power", 600), by="ana", now=world.now)  # type: ignore[arg-type]
+    assert not world.store.put(word, old).lost
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("home_is", ["tainted", "away", "fenced"])
+def test_a_copy_stays_while_the_scheduler_finds_no_cluster_for_the_new_one(seed: int, home_is: str) -> None:
+    """The clusters that the dry run of the eviction found are closed before the scheduler decides."""
+    world = serving(*FOUR, seed=seed, policy=POLICY % ("null", ONE), replicas=2)
+    (home,) = placed(world)
+    others = [name for name in FOUR if name != home]
+    with without(world, "scheduler"):
+        if home_is == "tainted":
+            taint(world, home)
+        else:
+            world.fault(home, "down")
+        wait_until_leaving(world)
+        cordon(world, *others)
+        wait(world, 3)
+    if home_is == "fenced":
+        confirm_down(world, home)
+    wait(world, 20)
+    assert placed(world) == {}
+    world.fault(home, "none")
+    for _ in range(20):
+        wait(world, 2)
+        assert running(world) == {home: 2}
+
+    cordon(world, *others, on=False)
+    wait(world, 90)
+    assert list(running(world).values()) == [2]
+    assert (home in running(world)) is (home_is != "tainted"), "only a cluster that has recovered keeps it"
+    assert world.failures == []
+
+
+TOGETHER = """
+    clusterAffinity: {clusterNames: [member1, member2]}
+    replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}
+"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_copy_goes_when_its_cluster_is_back_if_a_part_of_its_replicas_runs_elsewhere(seed: int) -> None:
+    """The fence of member1 has let the part start for which member2 has room."""
+    world = joined("member1", "member2", "member3", seed=seed)
+    world.members["member2"].pods = 2
+    wait(world, 60)
+    apply(world, POLICY % ("null", TOGETHER), NGINX % 4)
+    wait(world, 30)
+    assert running(world) == {"member1": 4}
+    world.fault("member1", "down")
+    wait_until_leaving(world)
+    confirm_down(world, "member1")
+    wait(world, 20)
+    assert running(world)["member2"] == 2
+
+    world.fault("member1", "none")
+    wait(world, 8)
+
+    assert "member1" not in running(world), "six would run, and four are wanted"
 
 
 @pytest.mark.parametrize("seed", range(3))
