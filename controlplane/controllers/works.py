@@ -477,14 +477,16 @@ def _template_recreated(snapshot: WorksSnapshot) -> bool:
 def _may_stay_behind(snapshot: WorksSnapshot, name: str, settings: Settings, *, now: datetime) -> bool:
     """Test whether the new binding may start although this copy is on a cluster that cannot be reached.
 
-    With purge mode Directly it may only start once the cluster is fenced [directly-unreachable].
+    With purge mode Directly it waits as a new copy does after an eviction [directly-unreachable].
     """
-    cluster = snapshot.clusters.get(name)
+    binding, cluster = snapshot.subject, snapshot.clusters.get(name)
     if cluster is not None and cluster.answers:
         return False
-    if purge_mode(snapshot.subject, settings) != DIRECTLY or settings.directly_unreachable == "Proceed":
+    if purge_mode(binding, settings) != DIRECTLY:
         return True
-    return fence.in_force(cluster, answered_at=snapshot.answered.get(name), now=now) is not None
+    fencing = fence.in_force(cluster, answered_at=snapshot.answered.get(name), now=now)
+    since = binding.metadata.deletion_timestamp
+    return bool(directly.reason_to_proceed(name, binding, fencing, settings, since=since, now=now))
 
 
 def _cleanup_waits(snapshot: WorksSnapshot, held: Sequence[str]) -> Event:

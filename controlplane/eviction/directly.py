@@ -64,25 +64,25 @@ def directly_sources(
         cluster = clusters.get(name)
         reachable = cluster is not None and cluster.answers
         fencing = fence.in_force(cluster, answered_at=answered.get(name), now=now)
-        sources.append(
-            DirectlySource(
-                task, reachable, "" if reachable else _reason_to_proceed(task, binding, fencing, settings, now=now)
-            )
-        )
+        why = reason_to_proceed(name, binding, fencing, settings, since=task.creation_timestamp, now=now)
+        sources.append(DirectlySource(task, reachable, "" if reachable else why))
     return sources
 
 
-def _reason_to_proceed(
-    task: GracefulEvictionTask, binding: Binding, fencing: Fence | None, settings: Settings, *, now: datetime
+def reason_to_proceed(
+    cluster: str, binding: Binding, fencing: Fence | None, settings: Settings, *, since: datetime | None, now: datetime
 ) -> str:
-    """Return why new copies may start although the old copy's cluster cannot be reached; "": they have to wait."""
+    """Return why new copies may start although the old copy's cluster cannot be reached; "": they have to wait.
+
+    `since`: when the old copy began to leave. `fencing`: the fence of its cluster that is in force.
+    """
     if settings.directly_unreachable == "Proceed":
         return "the setting directly_unreachable is Proceed"
     if fencing is not None:
         until = f"{to_seconds(fencing.expires_at):%Y-%m-%dT%H:%M:%SZ}"
-        return f"cluster {task.from_cluster} is fenced by {fencing.by} until {until}: {fencing.reason}"
+        return f"cluster {cluster} is fenced by {fencing.by} until {until}: {fencing.reason}"
     after = proceed_after(binding)
-    if after is not None and task.creation_timestamp is not None and now >= task.creation_timestamp + after:
+    if after is not None and since is not None and now >= since + after:
         return f"{DIRECTLY_UNREACHABLE_ANNOTATION} is After={after.total_seconds():g}, and this time has passed"
     return ""
 

@@ -100,6 +100,23 @@ def test_with_directly_it_waits_until_the_cluster_is_confirmed_down(seed: int) -
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seconds", [60, 0])
+def test_with_directly_it_waits_as_long_as_its_policy_says(seed: int, seconds: int) -> None:
+    limit = f"metadata:\n  annotations: {{failover.lifeboat.io/directly-unreachable: After={seconds}}}\n"
+    world = lost(seed, DIRECTLY.replace("metadata:\n", limit, 1))
+    wait(world, 30)
+
+    recreate(world)
+    wait(world, 30)
+    assert sum(running(world).values()) == (0 if seconds else 4)
+    wait(world, 60)
+
+    assert sum(placed(world).values()) == sum(running(world).values()) == 4
+    assert "member2" not in placed(world)
+    assert world.failures == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_binding_that_is_not_recreated_stays_and_says_what_it_waits_for(seed: int) -> None:
     world = lost(seed, ANYWHERE)
 
