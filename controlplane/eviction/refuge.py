@@ -114,14 +114,15 @@ def _idle(binding: Binding, targets: Iterable[TargetCluster], clusters: Mapping[
     """Return by cluster why the copy of a target does not work or would not start now.
 
     A copy on a cluster that cannot be reached may be dead, and a new copy does not start there. While dispatching is
-    suspended, existing copies work, but new ones are not sent and existing ones do not grow.
+    suspended, existing copies work, but new ones are not sent and existing ones do not grow. A copy that the cluster
+    has not applied may be one that was never sent.
     """
     found = dict[str, str]()
     for item in targets:
         cluster = clusters.get(item.name)
         if cluster is not None and not cluster.answers:
             found[item.name] = f"cluster {item.name} cannot be reached"
-        elif binding.spec.dispatching_suspended(item.name) and _grows(binding, item):
+        elif binding.spec.dispatching_suspended(item.name) and (_grows(binding, item) or _is_absent(binding, item)):
             found[item.name] = f"dispatching to {item.name} is suspended"
     return found
 
@@ -130,6 +131,11 @@ def _grows(binding: Binding, item: TargetCluster) -> bool:
     """Test whether a target is new, or has more replicas than now."""
     held = binding.spec.target(item.name)
     return held is None or item.replicas > held.replicas
+
+
+def _is_absent(binding: Binding, item: TargetCluster) -> bool:
+    """Test whether it is known that the cluster of a target has not applied its copy."""
+    return any(one.cluster_name == item.name and not one.applied for one in binding.status.aggregated_status)
 
 
 def _additional(

@@ -100,6 +100,25 @@ def test_a_copy_stays_while_all_that_would_be_left_is_a_cluster_that_cannot_be_r
     assert world.failures == []
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_copy_stays_while_all_that_would_be_left_is_one_that_was_never_sent(seed: int) -> None:
+    """Dispatching to member2 is suspended from the beginning, so that only member1 runs the workload."""
+    withheld = POLICY % (SUSPENDED_ON % "member2", ONE_OR_TWO)
+    world = serving(*FOUR, seed=seed, policy=withheld, replicas=2)
+    assert placed(world) == {"member1": 2, "member2": 2}
+    assert running(world) == {"member1": 2}
+
+    taint(world, "member1")
+    wait(world, 60)
+    assert running(world) == {"member1": 2}
+    assert "dispatching to member2 is suspended" in why_held(world)
+
+    edit(world, "null", ONE_OR_TWO)
+    wait(world, 90)
+    assert running(world) == {"member2": 2}
+    assert world.failures == []
+
+
 OVERRIDE = """
 apiVersion: policy.karmada.io/v1alpha1
 kind: OverridePolicy
