@@ -101,7 +101,7 @@ class SchedulerDryRun:
         key = frozenset(leaving)
         idle = self._idle_targets(binding, key, unhealthy)
         result = self._place(binding, key, key, idle, lost=lost, now=now)
-        avoided = _not_sent_to(binding)
+        avoided = self._without_start(binding)
         if not any(item.name in avoided for item in result.clusters):
             return result
         other = self._place(binding, key, key | avoided, idle, lost=lost, now=now)
@@ -150,6 +150,11 @@ class SchedulerDryRun:
     def _out_of_reach(self) -> frozenset[str]:
         """The clusters that do not answer."""
         return frozenset(cluster.metadata.name for cluster in self._fleet.clusters if not cluster.answers)
+
+    def _without_start(self, binding: Binding) -> frozenset[str]:
+        """Return the clusters that a binding is not on and where a new copy would not start now (`refuge_from`)."""
+        away = self._out_of_reach | _not_sent_to(binding)
+        return away.difference([target.name for target in binding.spec.clusters]) if away else away
 
     def _idle_targets(self, binding: Binding, leaving: Collection[str], unhealthy: Collection[str]) -> tuple[str, ...]:
         """Return the targets that stay and on which more replicas would not start now (`refuge_from`)."""
@@ -241,12 +246,10 @@ class SchedulerDryRun:
 
 
 def _not_sent_to(binding: Binding) -> frozenset[str]:
-    """Return the single clusters that dispatching is suspended to and that a binding is not on."""
+    """Return the single clusters that dispatching is suspended to."""
     suspension = binding.spec.suspension
     withheld = None if suspension is None else suspension.dispatching_on_clusters
-    if withheld is None:
-        return frozenset()
-    return frozenset(name for name in withheld.cluster_names if binding.spec.target(name) is None)
+    return frozenset() if withheld is None else frozenset(withheld.cluster_names)
 
 
 def targets_with_reservations(binding: Binding, reserved: Iterable[CapacityReservation]) -> tuple[TargetCluster, ...]:

@@ -9,7 +9,7 @@ from controlplane.apimachinery.meta import Condition, Ref
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING
 from controlplane.kinds.binding import BindingSuspension, TargetCluster
 from controlplane.kinds.cluster import ACCESS_LOST, Cluster, Taint
-from controlplane.kinds.policy import ClusterAffinityTerm, Placement, SpreadConstraint, SuspendClusters
+from controlplane.kinds.policy import ClusterAffinityTerm, Placement, SpreadConstraint, SuspendClusters, Toleration
 from controlplane.kinds.policy import ReplicaSchedulingStrategy as Strategy
 from controlplane.kinds.rows import HELD, Eviction
 from tests.builders.objects import START, binding, cluster
@@ -58,6 +58,27 @@ def test_a_copy_goes_to_a_cluster_that_it_is_sent_to_although_the_scheduler_pref
     placement: Placement,
 ) -> None:
     store = queued(binding("web", placement, on={"member1": 2}).with_spec(suspension=TO_MEMBER2))
+
+    evict(store)
+
+    (found,) = store.list(RESOURCE_BINDING)
+    assert found.spec.clusters == (TargetCluster("member3", 2),)
+
+
+TOLERANT = Toleration(key=LOST.key, operator="Exists")
+
+
+@pytest.mark.parametrize(
+    "placement",
+    [duplicated(least=1, most=1, tolerations=(TOLERANT,)), placement(how=DYNAMIC, tolerations=(TOLERANT,))],
+    ids=["copy", "replicas"],
+)
+def test_a_copy_goes_to_a_cluster_that_answers_although_the_scheduler_prefers_another(placement: Placement) -> None:
+    """The placement tolerates lost access, so that the scheduler places copies there as well."""
+    store = queued(binding("web", placement, on={"member1": 2}))
+    old, lost = store.objects[Ref(CLUSTER, "", "member2")], refusing("member2")
+    new = old.with_spec(taints=lost.spec.taints).with_status(conditions=lost.status.conditions)
+    assert not store.put(new, old).lost
 
     evict(store)
 
