@@ -267,9 +267,10 @@ class Execution(MemberController):
             return self._remove(snapshot, answer, now=now)
         if snapshot.cluster is not None and snapshot.cluster.observed:
             return _compared(work, answer, now=now)
+        held = _replicas_held(snapshot, now=now) if answer is None and snapshot.by_agent else None
         if work.spec.suspend_dispatching:
-            return _with_dispatching(work, _SUSPENDED, now=now)
-        if answer is None and snapshot.by_agent and (held := _replicas_held(snapshot, now=now)) is not None:
+            return _with_dispatching(work, _SUSPENDED, held or NOTHING, now=now)
+        if held is not None:
             return held
         if answer is None:
             # Either the object is applied, or the member cannot be reached: then a change of the cluster makes it due.

@@ -16,7 +16,7 @@ from controlplane.clusters.questions import Discard
 from controlplane.controllers.execution import Execution
 from controlplane.engine import run
 from controlplane.kinds.cluster import PULL, PUSH
-from controlplane.kinds.policy import Placement
+from controlplane.kinds.policy import Placement, SuspendClusters, Suspension
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import REPLICAS_KEPT
 from controlplane.propagation import works
@@ -44,6 +44,12 @@ class OfAgent(Story):
         binding = self.binding(self.web)
         assert binding is not None
         self.edit(binding.with_status(scheduler_observed_generation=binding.metadata.generation))
+
+    def suspend(self, *clusters: str) -> None:
+        """Suspend dispatching to these clusters and to no other."""
+        live = self.store.objects[policy("all").ref]
+        asked = Suspension(dispatching_on_clusters=SuspendClusters(clusters)) if clusters else None
+        self.edit(live.with_spec(suspension=asked))  # type: ignore[attr-defined]  # a policy
 
     def member1(self, ready: str) -> None:
         """Let member1 become Ready or not, some time later."""
@@ -168,6 +174,27 @@ def test_a_shrinking_that_is_decided_while_the_cluster_is_away_is_held_as_well()
     story.place(story.web, member1=1, member2=3)
 
     assert story.held == "3"
+
+
+def test_a_shrinking_is_held_although_dispatching_is_suspended_while_the_cluster_is_away() -> None:
+    """The agent may read the Work as soon as dispatching goes on, before anything could be written to it."""
+    story = Shrinking()
+    story.place(story.web, member1=3, member2=1)
+    story.suspend("member1")
+    story.member1("Unknown")
+
+    story.place(story.web, member1=1, member2=3)
+    assert story.held == "3"
+    story.report("member2", "Unhealthy", readyReplicas=1)
+    story.member1("True")
+    assert story.held == "3"
+
+    story.suspend()
+    assert story.held == "3"
+    story.move(member1=1, member2=3)
+    story.report("member2", "Healthy", readyReplicas=3)
+    story.later(seconds=60)
+    assert story.held is None
 
 
 @pytest.mark.parametrize("how", ["scaled-down", "already-done"])
