@@ -345,6 +345,7 @@ def _work_updates(
     shares = split(binding, template, targets)
     common = works.rendering(binding, template)
     are_refused = refused_requests.are_refused(binding, template, snapshot.quotas)
+    unsent = work_replicas.kept_for_unsent(binding, snapshot.stored)
     for target in targets:
         stored, cluster = snapshot.stored.get(target.name), snapshot.clusters.get(target.name)
         if stored is None and (frozen or cluster is None or cluster.terminating):
@@ -356,7 +357,7 @@ def _work_updates(
         applied = (
             work_replicas.not_more_than_before(target, stored, binding)
             if frozen
-            else work_replicas.with_kept(target, stored, binding)
+            else work_replicas.with_kept(target, stored, binding, unsent=unsent.get(target.name, 0))
         )
         override = run if snapshot.overrides else None
         try:

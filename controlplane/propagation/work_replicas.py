@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import condition
@@ -11,40 +13,51 @@ from controlplane.kinds.work import APPLIED, Work
 from controlplane.propagation import works
 
 
-def with_kept(target: TargetCluster, stored: Work | None, binding: Binding) -> TargetCluster:
+def with_kept(target: TargetCluster, stored: Work | None, binding: Binding, *, unsent: int) -> TargetCluster:
     """Return a target with the replicas that stay there until their replacements run elsewhere.
 
     These are the replicas that a failback moves away from it. While the binding is being evicted from another cluster,
-    the target keeps all replicas that it has, but not more than the workload asks for in total. While dispatching to
-    other clusters is suspended, it keeps as many as are missing there.
+    the target keeps all replicas that it has, but not more than the workload asks for in total. Otherwise it keeps
+    those that replace replicas which are not sent (`unsent`).
     """
     returning = binding.spec.replicas_returning(target.name)
     if returning:
         return replace(target, replicas=target.replicas + returning)
-    limit = (
-        binding.spec.replicas if binding.spec.graceful_eviction_tasks else target.replicas + _unsent(binding, target)
-    )
+    limit = binding.spec.replicas if binding.spec.graceful_eviction_tasks else target.replicas + unsent
     present = asked_by(stored, binding) if limit > target.replicas else None
     kept = 0 if present is None else min(present, limit)
     return replace(target, replicas=kept) if kept > target.replicas else target
 
 
-def _unsent(binding: Binding, target: TargetCluster) -> int:
-    """Return how many replicas are missing on other clusters to which dispatching is suspended."""
-    if binding.spec.suspension is None:
-        return 0
+def kept_for_unsent(binding: Binding, stored: Mapping[str, Work]) -> dict[str, int]:
+    """Return by cluster how many replicas more than those of its target it keeps, because as many are missing on other
+    clusters to which dispatching is suspended.
+
+    Replicas that run on a suspended cluster stay there anyway, so they count first, and those on clusters that cannot
+    be reached last. `stored`: the Works of the binding by cluster.
+    """
+    if binding.spec.suspension is None or not works.is_divided(binding):
+        return {}
     items = {item.cluster_name: item for item in binding.status.aggregated_status}
-    withheld = (one for one in binding.spec.clusters if binding.spec.dispatching_suspended(one.name))
-    return sum(_missing(one, items.get(one.name)) for one in withheld if one.name != target.name)
+    lost = {name for name, item in items.items() if item.out_of_reach_since is not None}
+    withheld = [one for one in binding.spec.clusters if binding.spec.dispatching_suspended(one.name)]
+    sent = sorted([one for one in binding.spec.clusters if one not in withheld], key=lambda one: one.name in lost)
+    running = {one.name: _running(one, items.get(one.name)) for one in withheld}
+    missing, kept = sum(max(0, one.replicas - running[one.name]) for one in withheld), dict[str, int]()
+    for one in (*withheld, *sent) if missing else ():
+        present = asked_by(stored.get(one.name), binding) or 0
+        surplus = max(0, min(present, running.get(one.name, present)) - one.replicas)
+        kept[one.name] = min(surplus, missing)
+        missing -= kept[one.name]
+    return kept
 
 
-def _missing(target: TargetCluster, item: AggregatedStatusItem | None) -> int:
-    """Return how many replicas of a target do not run. `item`: what its cluster reports; None: nothing."""
+def _running(target: TargetCluster, item: AggregatedStatusItem | None) -> int:
+    """Return how many replicas of a target run. `item`: what its cluster reports; None: nothing."""
     if item is None:
-        return target.replicas
+        return 0
     ready = (item.status or {}).get("readyReplicas")
-    running = ready if isinstance(ready, int) else target.replicas if item.health == HEALTHY else 0
-    return max(0, target.replicas - running)
+    return ready if isinstance(ready, int) else target.replicas if item.health == HEALTHY else 0
 
 
 def not_more_than_before(target: TargetCluster, stored: Work | None, binding: Binding) -> TargetCluster:

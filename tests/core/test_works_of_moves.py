@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from controlplane.apimachinery.meta import Condition
 from controlplane.apimachinery.names import (
     DIRECTLY_UNREACHABLE_ANNOTATION,
 )
@@ -64,6 +65,26 @@ def test_a_copy_that_was_sent_before_dispatching_was_suspended_keeps_no_other() 
     story.later(seconds=30)
 
     assert story.works()["member1"].metadata.deletion_timestamp is not None
+
+
+@pytest.mark.parametrize("is_lost", [False, True], ids=["", "lost"])
+def test_not_more_replicas_stay_than_are_not_sent(*, is_lost: bool) -> None:
+    """Two clusters have more than they shall have, and one copy was never sent. A user scales the workload down."""
+    withheld = Suspension(dispatching_on_clusters=SuspendClusters(("member2",)))
+    web, all_ = deployment(replicas=9), policy("all", placement=DIVIDED_PLACEMENT).with_spec(suspension=withheld)
+    story = Story(*MEMBERS, all_, web)
+    story.place(web, member1=3, member2=3, member3=3)
+    for name in ("member1", "member3"):
+        story.report(name, readyReplicas=3)
+    if is_lost:
+        lost: Any = story.store.objects[MEMBERS[0].ref]
+        story.edit(lost.with_status(conditions=(Condition("Ready", "Unknown", last_transition_time=story.now),)))
+
+    story.place(web, member1=1, member2=1, member3=1)
+
+    asked = {name: work.manifest["spec"]["replicas"] for name, work in story.works().items()}
+    assert asked == {"member1": 1 if is_lost else 2, "member2": 1, "member3": 2 if is_lost else 1}
+    assert story.again() == 0
 
 
 def test_replicas_stay_while_those_that_replace_them_are_not_sent() -> None:
