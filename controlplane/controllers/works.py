@@ -185,11 +185,8 @@ class Works(Controller):
         sources = directly.directly_sources(
             binding, snapshot.stored, snapshot.clusters, settings, answered=snapshot.answered, now=now
         )
-        waiting = any(source.waits for source in sources)
-        run = OverrideRun(snapshot.overrides, snapshot.clusters)
-        prevented = any(source.waits for source in sources) and replacements.are_prevented(
-            binding, snapshot.template, snapshot.stored, run, now=now
-        )
+        waiting, run = any(source.waits for source in sources), OverrideRun(snapshot.overrides, snapshot.clusters)
+        prevented = waiting and replacements.are_prevented(binding, snapshot.template, snapshot.stored, run, now=now)
         changes, orphan_check = _orphans(snapshot, prevented=prevented, now=now)
         changes += _work_updates(snapshot, snapshot.template, run, frozen=waiting, now=now)
         conditions, events = _conditions(snapshot, sources, run, now=now)
@@ -250,7 +247,7 @@ def _orphans(snapshot: WorksSnapshot, *, prevented: bool, now: datetime) -> tupl
 
     A Work is deleted, marked as a leftover, or stays for now: because a workload that needs it has still a copy there,
     because the copy may be the last healthy one, or because it is left Directly and no new copy can be made
-    (`prevented`). None: no Work waits for a look; a change of the override policy makes the binding due.
+    (`prevented`). None: no Work waits for a look. For one that is left Directly see `directly.next_check_at`.
     """
     binding, changes, waits = snapshot.subject, list[Put | Delete](), list[timedelta]()
     kept = set(binding.clusters_kept())
@@ -260,17 +257,17 @@ def _orphans(snapshot: WorksSnapshot, *, prevented: bool, now: datetime) -> tupl
         cluster, task = snapshot.clusters.get(name), binding.spec.task(name)
         if cluster is not None and cluster.terminating and unjoin.keeps(cluster):
             continue  # controllers.unjoin releases the copy instead of removing it
-        leaves_directly = task is not None and task.purge_mode == DIRECTLY
-        if leaves_directly and prevented and not _needs_no_wait(cluster):
-            continue
-        at_once = _needs_no_wait(cluster) or leaves_directly
-        if not at_once and cluster is not None and cluster.ready != "True":
-            changes += _mark_leftover(work)
-        elif not at_once and name in snapshot.needed:
-            waits.append(QUICK_CHECK)
-        elif at_once or not _may_be_last(work, snapshot) or leftovers.may_be_removed(binding, name, snapshot.clusters):
+        if cluster is None or _needs_no_wait(cluster):
             changes += _removal(work, now=now)
-        elif cluster is not None and cluster.terminating:
+        elif task is not None and task.purge_mode == DIRECTLY:
+            changes += [] if prevented else _removal(work, now=now)
+        elif cluster.ready != "True":
+            changes += _mark_leftover(work)
+        elif name in snapshot.needed:
+            waits.append(QUICK_CHECK)
+        elif not _may_be_last(work, snapshot) or leftovers.may_be_removed(binding, name, snapshot.clusters):
+            changes += _removal(work, now=now)
+        elif cluster.terminating:
             waits.append(QUICK_CHECK)
         else:  # the other clusters may answer again before their copies run again
             changes += _mark_leftover(work)
@@ -320,11 +317,9 @@ def _given_up_for_others(binding: Binding, cluster: str) -> bool:
     return any(task.purge_mode != DIRECTLY for task in tasks) and binding.spec.task(cluster) is None
 
 
-def _needs_no_wait(cluster: Cluster | None) -> bool:
-    """Test whether a copy needs no check before its removal: its cluster was deleted, or is unjoined by force or while
-    it is not Ready."""
-    if cluster is None:
-        return True
+def _needs_no_wait(cluster: Cluster) -> bool:
+    """Test whether a copy needs no check before its removal: its cluster is unjoined by force or while it is not
+    Ready."""
     return cluster.terminating and (unjoin.forced(cluster) or cluster.ready != "True")
 
 
