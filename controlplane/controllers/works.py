@@ -350,7 +350,7 @@ def _work_updates(
         if frozen and works.is_divided(binding) and work_replicas.asked_by(stored, binding) is None:
             continue  # the copy might grow
         applied = (
-            work_replicas.not_more_than_before(target, stored, binding)
+            work_replicas.not_more_than_before(target, stored, binding, cluster)
             if frozen
             else work_replicas.with_kept(target, stored, binding, unsent=unsent.get(target.name, 0))
         )

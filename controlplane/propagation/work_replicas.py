@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import condition
 from controlplane.kinds.binding import HEALTHY, AggregatedStatusItem, Binding, TargetCluster
+from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.work import APPLIED, Work
 from controlplane.propagation import works
@@ -60,11 +61,17 @@ def _running(target: TargetCluster, item: AggregatedStatusItem | None) -> int:
     return ready if isinstance(ready, int) else target.replicas if item.health == HEALTHY else 0
 
 
-def not_more_than_before(target: TargetCluster, stored: Work | None, binding: Binding) -> TargetCluster:
-    """Return a target with at most the replicas that its Work asks for already: those that its cluster reports if the
-    Work has not been applied since it asks for them."""
+def not_more_than_before(
+    target: TargetCluster, stored: Work | None, binding: Binding, cluster: Cluster | None
+) -> TargetCluster:
+    """Return a target with at most the replicas that its Work asks for already.
+
+    If its cluster does not get the Work now: those that it reported last, if the Work has not been applied since it
+    asks for more. A cluster that gets it may report fewer for a moment, because it replaces them.
+    """
     present = asked_by(stored, binding)
-    reported = None if stored is None else _reported(stored)
+    is_sent = cluster is not None and cluster.answers and not binding.spec.dispatching_suspended(target.name)
+    reported = None if stored is None or is_sent else _reported(stored)
     if present is not None and reported is not None:
         present = min(present, reported)
     return target if present is None or present >= target.replicas else replace(target, replicas=present)

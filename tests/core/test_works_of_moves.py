@@ -226,6 +226,30 @@ def test_directly_waits_for_a_cluster_that_cannot_be_reached_and_says_so() -> No
     assert "member1 cannot be reached" in story.events("DirectlyWaiting")[0]
 
 
+def test_an_edit_takes_no_replicas_from_a_copy_that_waits_to_grow_while_its_pods_are_replaced() -> None:
+    """A Deployment with the strategy Recreate reports no replicas for some seconds, and is edited twice meanwhile."""
+    web = deployment(replicas=4)
+    story = Story(*MEMBERS, policy("all", placement=DIVIDED_PLACEMENT), web)
+    story.place(web, member1=1, member2=3)
+    lost: Any = story.store.objects[MEMBERS[0].ref]
+    story.edit(lost.with_status(conditions=cluster("member1", ready="False").status.conditions))
+    story.place(web, (leaving("member1", DIRECTLY),), member2=4)
+    assert story.works()["member2"].manifest["spec"]["replicas"] == 3
+    story.report("member2", replicas=0)
+    copy = story.works()["member2"]
+    done = Condition("Applied", "True", "AppliedSuccessful", observed_generation=copy.metadata.generation)
+    story.edit(copy.with_status(conditions=(done,)))
+
+    for seconds in (1, 2):
+        live = story.template(web)
+        spec = {**live.spec, "minReadySeconds": seconds}
+        story.edit(live.with_content({**live.content, "spec": spec}).with_meta(generation=1 + seconds))
+
+    copy = story.works()["member2"]
+    assert copy.manifest["spec"]["minReadySeconds"] == 2
+    assert copy.manifest["spec"]["replicas"] == 3
+
+
 def test_directly_goes_on_where_the_settings_say_so() -> None:
     story, web = unreachable(directly_unreachable="Proceed")
 
