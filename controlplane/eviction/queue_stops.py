@@ -18,16 +18,16 @@ def stops_after(
 
     `problem`: why the token buckets cannot be reached; "": they can, or nothing is queued. `may_move`: an eviction
     lacks nothing but a token. `unobserved`: clusters of which it is not known whether they have recovered, if all
-    evictions wait for them. The last stop is ended if its reason does not hold any more, or nothing waits.
+    evictions wait for them. The last stop is ended if its reason does not hold any more, or nothing waits. One that
+    goes on names the clusters that are not observed now.
     """
     last = stops[-1] if stops and stops[-1].until is None else None
-    holds = {NO_TOKENS: bool(problem), NOT_OBSERVED: bool(unobserved)}
-    if last is not None and any(waits and last.why.startswith(kind) for kind, waits in holds.items()):
+    if last is not None and problem and last.why.startswith(NO_TOKENS):
         return stops
+    why = f"{NOT_OBSERVED}: {', '.join(unobserved)} may have recovered while no process observed it"
+    if last is not None and unobserved and last.why.startswith(NOT_OBSERVED):
+        return (*stops[:-1], replace(last, why=why))
     ended = stops if last is None else (*stops[:-1], replace(last, until=now))
     if problem and may_move:
         return (*ended, Stop(now, f"{NO_TOKENS}: {problem}"))
-    if not unobserved:
-        return ended
-    why = f"{NOT_OBSERVED}: {', '.join(unobserved)} may have recovered while no process observed it"
-    return (*ended, Stop(now, why))
+    return (*ended, Stop(now, why)) if unobserved else ended

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from controlplane.apimachinery.meta import Ref
 from controlplane.clusters import health
 from controlplane.clusters.eviction_tier import NO_TOKENS, NOT_OBSERVED
 from controlplane.clusters.health import Seen
@@ -17,6 +18,7 @@ from controlplane.engine.decision import Decision, Save
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.state import Actor
 from controlplane.eviction.rate import TakeTokens, Tokens
+from controlplane.kinds import CLUSTER
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import Eviction, FleetState, Observation
 from controlplane.settings import Settings
@@ -37,21 +39,25 @@ def probed_member(name: str, *, ready: str, since: float = 0) -> Cluster:
 
 
 class Queue:
-    """Workloads on member1, which is down and was not observed for an hour, and on member2."""
+    """Workloads on member1, which is down and was not observed for an hour, and on member2.
 
-    def __init__(self, *, on_member1: int, on_member2: int) -> None:
+    `both`: member2 is down and was not observed either.
+    """
+
+    def __init__(self, *, on_member1: int, on_member2: int, both: bool = False) -> None:
         self.now, self.problem = at(3600), ""
         self.controllers = [EvictionQueue(), Evictions()]
         self.store = MemoryStore(controllers=self.controllers, clock=lambda: self.now)
         where = {"member1": on_member1, "member2": on_member2}
         self.store.create(
             probed_member("member1", ready="False"),
-            cluster("member2", taints=[no_execute(at=at(1))]),
+            probed_member("member2", ready="False") if both else cluster("member2", taints=[no_execute(at=at(1))]),
             *(cluster(f"member{number}") for number in (3, 4, 5)),
             *(binding(f"{on}-{n}", ANYWHERE, on={on: 1}) for on, count in where.items() for n in range(count)),
         )
-        seen = Observation("member1", status="False", since=START, observed_at=START)
-        self.save(seen, FleetState("default", failover_on_since=START))
+        names = ("member1", "member2") if both else ("member1",)
+        seen = [Observation(name, status="False", since=START, observed_at=START) for name in names]
+        self.save(*seen, FleetState("default", failover_on_since=START))
         self.work()
 
     def save(self, *rows: Observation | FleetState) -> None:
@@ -77,6 +83,12 @@ class Queue:
         """Return how many evictions from a cluster wait."""
         rows = self.store.rows(Eviction, "cluster", [name]).get(name, ())
         return sum(row.due_at is not None for row in rows)
+
+    @property
+    def why(self) -> str:
+        """The reason of the last stop."""
+        (queue,) = fleet_states(self.store, QUEUE_ROW)
+        return queue.stops[-1].why
 
     @property
     def stops(self) -> list[tuple[str, bool]]:
@@ -105,6 +117,20 @@ def test_the_reason_why_nothing_is_evicted_is_the_one_that_holds_now() -> None:
     queue.now += timedelta(seconds=60)
     queue.work()
     assert queue.stops == [(NOT_OBSERVED, False), (NO_TOKENS, False), (NOT_OBSERVED, True)]
+
+
+@pytest.mark.parametrize("on_member1", [1, HEADS + 1], ids=["", "long"])
+def test_the_reason_names_the_clusters_that_are_not_observed_now(on_member1: int) -> None:
+    """At first only rows of member1 are read, if its queue is long."""
+    queue = Queue(on_member1=on_member1, on_member2=1, both=True)
+    queue.later()
+    assert queue.why.startswith(f"{NOT_OBSERVED}: member1, member2 may have recovered")
+
+    recovered = queue.store.objects[Ref(CLUSTER, "", "member1")]
+    assert not queue.store.put(recovered.with_spec(taints=()), recovered).lost  # type: ignore[attr-defined]
+    queue.later()
+    assert queue.why.startswith(f"{NOT_OBSERVED}: member2 may have recovered")
+    assert queue.stops == [(NOT_OBSERVED, True)]
 
 
 @pytest.mark.parametrize(
