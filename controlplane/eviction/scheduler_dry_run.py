@@ -89,9 +89,9 @@ class SchedulerDryRun:
 
         Capacity that is reserved for this binding is free for it, and the clusters with it are preferred. So a second
         eviction of the same binding finds the same refuge. Clusters where copies or replicas would not start are
-        avoided if others have room and the scheduler takes these with a hint. `lost`: the clusters are lost, so they
-        do not keep its workload affinity group either; False for a Drain. `unhealthy`: its other targets that take no
-        replicas. `now`: see `Applications.seen_by`.
+        avoided, as far as others have room and the scheduler takes these with a hint. `lost`: the clusters are lost, so
+        they do not keep its workload affinity group either; False for a Drain. `unhealthy`: its other targets that take
+        no replicas. `now`: see `Applications.seen_by`.
         Raises ValueError if the request of the binding cannot be read.
         """
         if binding.spec.placement is None:
@@ -106,10 +106,13 @@ class SchedulerDryRun:
             return result
         other = self._place(binding, key, key | avoided, idle, lost=lost, now=now)
         as_many = len(other.clusters) >= len(result.clusters) or (binding.workload and binding.spec.placement.divided)
-        if other.refused or not as_many:
+        to = other.clusters if as_many else ()
+        if other.refused:
+            to = _filled_up(other.part, [item for item in result.clusters if item.name in avoided], result.clusters)
+        if not to:
             return result
-        hinted = self._place(binding, key, key, idle, to=other.clusters, lost=lost, now=now)
-        return replace(hinted, steered=True) if hinted.clusters == other.clusters else result
+        hinted = self._place(binding, key, key, idle, to=to, lost=lost, now=now)
+        return replace(hinted, steered=True) if hinted.clusters == to else result
 
     def _place(
         self,
@@ -250,6 +253,20 @@ def _not_sent_to(binding: Binding) -> frozenset[str]:
     suspension = binding.spec.suspension
     withheld = None if suspension is None else suspension.dispatching_on_clusters
     return frozenset() if withheld is None else frozenset(withheld.cluster_names)
+
+
+def _filled_up(
+    part: tuple[TargetCluster, ...], avoided: Iterable[TargetCluster], whole: Iterable[TargetCluster]
+) -> tuple[TargetCluster, ...]:
+    """Return the part of the divided replicas that starts, with the others on clusters where they wait. (): no part
+    fits, or it leaves more than go to these (`avoided`). `whole`: where all replicas would be."""
+    missing = sum(item.replicas for item in whole) - sum(item.replicas for item in part)
+    others = list[TargetCluster]()
+    for item in avoided if part else ():
+        if (count := min(missing, item.replicas)) > 0:
+            others.append(replace(item, replicas=count))
+            missing -= count
+    return tuple(sorted([*part, *others], key=lambda item: item.name)) if part and not missing else ()
 
 
 def targets_with_reservations(binding: Binding, reserved: Iterable[CapacityReservation]) -> tuple[TargetCluster, ...]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from controlplane.apimachinery.meta import Condition, Ref
@@ -84,6 +85,23 @@ def test_a_copy_goes_to_a_cluster_that_answers_although_the_scheduler_prefers_an
 
     (found,) = store.list(RESOURCE_BINDING)
     assert found.spec.clusters == (TargetCluster("member3", 2),)
+
+
+@pytest.mark.parametrize("how", [AGGREGATED, DYNAMIC])
+def test_replicas_of_a_lost_cluster_for_which_there_is_room_start_although_the_others_are_not_sent(
+    how: Strategy,
+) -> None:
+    """All of them would fit on member2, to which dispatching is suspended. One fits on member3."""
+    one = binding("web", placement(how=how), on={"member1": 4}, replicas=4).with_spec(suspension=TO_MEMBER2)
+    store = queued(one)
+    for new in (cluster("member1", ready="False"), cluster("member3", room=1)):
+        old = store.objects[new.ref]
+        assert not store.put(old.with_status(**msgspec.structs.asdict(new.status)), old).lost  # type: ignore[attr-defined]
+
+    evict(store)
+
+    (found,) = store.list(RESOURCE_BINDING)
+    assert {target.name: target.replicas for target in found.spec.clusters} == {"member2": 3, "member3": 1}
 
 
 def test_what_waits_only_because_a_copy_would_not_be_sent_says_so() -> None:
