@@ -11,7 +11,14 @@ from datetime import datetime
 
 from controlplane.apimachinery.meta import condition
 from controlplane.eviction.graceful import ClusterState, unhealthy_reason
-from controlplane.kinds.binding import OVERRIDES_APPLIED, Binding, GracefulEvictionTask, TargetCluster, origin
+from controlplane.kinds.binding import (
+    OVERRIDES_APPLIED,
+    AggregatedStatusItem,
+    Binding,
+    GracefulEvictionTask,
+    TargetCluster,
+    origin,
+)
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
@@ -62,8 +69,13 @@ def _has_to_start(target: TargetCluster, stored: Work | None, binding: Binding) 
 
 def are_still_prevented(binding: Binding, task: GracefulEvictionTask, states: Mapping[str, ClusterState]) -> bool:
     """Test whether copies have no place or cannot start when an old copy is removed later than it was decided, because
-    its cluster was away. Copies that are healthy already need not start."""
-    if waits_for_place(binding) and not _is_placed_in_part(binding):
+    its cluster was away. Copies that are healthy already need not start.
+
+    False as soon as some of its replicas have started elsewhere: they would run twice.
+    """
+    if _have_started_in_part(binding):
+        return False
+    if waits_for_place(binding):
         return True
     applied = condition(binding.status.conditions, OVERRIDES_APPLIED)
     failed = applied is not None and applied.status == "False"
@@ -74,12 +86,19 @@ def are_still_prevented(binding: Binding, task: GracefulEvictionTask, states: Ma
     )
 
 
-def _is_placed_in_part(binding: Binding) -> bool:
-    """Test whether some of the replicas, or copies, that leave Directly are placed again: they may run by now."""
+def _have_started_in_part(binding: Binding) -> bool:
+    """Test whether targets run replicas that leave Directly: with these there are more than before, and than wanted."""
+    items = {item.cluster_name: item for item in binding.status.aggregated_status}
+    running = sum(_started(target, items.get(target.name)) for target in binding.spec.clusters)
     tasks = [task for task in binding.spec.graceful_eviction_tasks if task.purge_mode == DIRECTLY]
-    if binding.spec.components:
-        leaving, placed = len(tasks), len(binding.spec.clusters)
-    else:
-        leaving = sum(task.replicas or 0 for task in tasks)
-        placed = sum(target.replicas for target in binding.spec.clusters)
-    return placed + leaving > max(origin.had(binding), leaving)
+    leaving = sum(task.replicas or 0 for task in tasks)
+    wanted = binding.spec.replicas if works.is_divided(binding) else 0
+    return running + leaving > max(origin.had(binding), leaving, wanted)
+
+
+def _started(target: TargetCluster, item: AggregatedStatusItem | None) -> int:
+    """Return how many replicas of a target have started, ready or not. `item`: what its cluster reports."""
+    if item is None or not item.applied:
+        return 0
+    count = (item.status or {}).get("replicas")
+    return count if isinstance(count, int) else target.replicas

@@ -228,18 +228,23 @@ def test_a_copy_stays_while_the_scheduler_finds_no_cluster_for_the_new_one(seed:
 
 
 TOGETHER = """
-    clusterAffinity: {clusterNames: [member1, member2]}
+    clusterAffinity: {clusterNames: [member1, member2%s]}
     replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}
 """
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_copy_goes_when_its_cluster_is_back_if_a_part_of_its_replicas_runs_elsewhere(seed: int) -> None:
+@pytest.mark.parametrize(
+    "policy",
+    [POLICY % ("null", TOGETHER % ""), POLICY % (SUSPENDED_ON % "member3", TOGETHER % ", member3")],
+    ids=["no-room", "not-sent"],
+)
+def test_a_copy_goes_when_its_cluster_is_back_if_a_part_of_its_replicas_runs_elsewhere(seed: int, policy: str) -> None:
     """The fence of member1 has let the part start for which member2 has room."""
     world = joined("member1", "member2", "member3", seed=seed)
-    world.members["member2"].pods = 2
+    world.members["member2"].pods, world.members["member3"].pods = 2, 500
     wait(world, 60)
-    apply(world, POLICY % ("null", TOGETHER), NGINX % 4)
+    apply(world, policy, NGINX % 4)
     wait(world, 30)
     assert running(world) == {"member1": 4}
     world.fault("member1", "down")
