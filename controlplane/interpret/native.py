@@ -28,6 +28,7 @@ NATIVE: dict[tuple[str, str], Interpreter] = {
     ("apps/v1", "Deployment"): Interpreter(
         replicas=replicas.of_workload,
         revise=replicas.with_replicas,
+        prune=prune.deployment,
         healthy=health.deployment,
         ready=health.ready_replicas,
         reflect=reflect.status_fields(*_DEPLOYMENT, "observedGeneration", generations=True),
@@ -97,6 +98,7 @@ NATIVE: dict[tuple[str, str], Interpreter] = {
     ("v1", "PersistentVolume"): Interpreter(aggregate=aggregate.persistent_volume, retain=retain.persistent_volume),
     ("v1", "PersistentVolumeClaim"): Interpreter(
         healthy=health.persistent_volume_claim,
+        prune=prune.persistent_volume_claim,
         aggregate=aggregate.persistent_volume_claim,
         retain=retain.persistent_volume_claim,
     ),

@@ -25,6 +25,8 @@ _JOB_LABELS = frozenset(
 _JOB_SELECTORS = frozenset({"controller-uid", "batch.kubernetes.io/controller-uid"})
 _TOKEN_SECRET = "kubernetes.io/service-account-token"
 _ACCOUNT_UID_ANNOTATION = "kubernetes.io/service-account.uid"
+_REVISIONS = frozenset({"deployment.kubernetes.io/revision", "deployment.kubernetes.io/revision-history"})
+_SELECTED_NODE = frozenset({"volume.kubernetes.io/selected-node"})
 
 
 def without_own_metadata(doc: Document) -> Document:
@@ -32,6 +34,17 @@ def without_own_metadata(doc: Document) -> Document:
     metadata = doc.get("metadata") or {}
     kept = {name: value for name, value in metadata.items() if name not in OWN_METADATA}
     return {name: kept if name == "metadata" else value for name, value in doc.items() if name != "status"}
+
+
+def deployment(doc: Document) -> Document:
+    """Return a Deployment without its revisions: each member numbers its own, and would change ours back for ever."""
+    return {**doc, "metadata": _without(doc["metadata"], "annotations", _REVISIONS)}
+
+
+def persistent_volume_claim(doc: Document) -> Document:
+    """Return a claim without the node that another cluster chose for it: where that does not exist, it stays
+    Pending."""
+    return {**doc, "metadata": _without(doc["metadata"], "annotations", _SELECTED_NODE)}
 
 
 def job(doc: Document) -> Document:

@@ -248,6 +248,31 @@ def test_a_token_secret_reaches_members_without_the_token_and_the_account_of_the
     assert not [name for name, value in notes.items() if "service-account.uid" in f"{name} {value}"]
 
 
+@pytest.mark.parametrize(
+    ("api_version", "kind", "of_a_cluster"),
+    [
+        ("apps/v1", "Deployment", {"deployment.kubernetes.io/revision": "7"}),
+        ("apps/v1", "Deployment", {"deployment.kubernetes.io/revision-history": "3,5"}),
+        ("v1", "PersistentVolumeClaim", {"volume.kubernetes.io/selected-node": "node-3"}),
+    ],
+)
+def test_what_one_cluster_has_noted_on_an_object_is_not_sent_to_others(
+    api_version: str, kind: str, of_a_cluster: dict[str, str]
+) -> None:
+    """A manifest read from a cluster has it. The Deployment controller of a member would change it back for ever, and a
+    claim whose node does not exist stays Pending."""
+    metadata = {"name": "web", "namespace": "default", "uid": "uid-web", "annotations": {**of_a_cluster, "team": "a"}}
+    spec = {"template": {"spec": {"containers": [{"name": "main", "image": "nginx"}]}}} if kind == "Deployment" else {}
+    read = Template.fold({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec})
+    story = Story(*MEMBERS, policy("all", ResourceSelector(api_version, kind)), read)
+    story.place(read, member1=1)
+
+    notes = story.works()["member1"].manifest["metadata"]["annotations"]
+
+    assert notes["team"] == "a"
+    assert not [name for name, value in notes.items() if next(iter(of_a_cluster)) in f"{name} {value}"]
+
+
 def test_a_work_loses_the_drift_mode_that_its_template_does_not_ask_for_any_more() -> None:
     web = deployment()
     story = Story(*MEMBERS, policy("all"), web)
