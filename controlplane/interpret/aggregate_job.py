@@ -17,7 +17,8 @@ def job(doc: Document, items: Sequence[AggregatedStatusItem], now: datetime) -> 
     """Return the sums of active, succeeded and failed pods, with times and conditions.
 
     The Job is Failed if it failed on any member, and Complete if it is complete on every member. The status of a Job
-    that has ended is returned unchanged.
+    that has ended is returned unchanged. Its start is the first one of all members, once it has started on each of
+    them; it never changes after that, whichever members are lost or get a part of the Job later.
     """
     old: Document = doc.get("status") or {}
     if finished(old):
@@ -30,11 +31,12 @@ def job(doc: Document, items: Sequence[AggregatedStatusItem], now: datetime) -> 
     }
     failed = [item.cluster_name for item in items if item.status is not None and finished(item.status) == FAILED]
     done = [report for report in reports if finished(report) == COMPLETE]
-    conditions = _conditions(items, failed=failed, done=done, reports=reports, now=now)
+    conditions = _conditions(items, failed=failed, done=done, now=now)
     started = [report["startTime"] for report in reports if report.get("startTime")]
+    start = old.get("startTime") or (min(started) if started and len(started) == len(items) else None)
     ended = [report["completionTime"] for report in reports if report.get("completionTime")]
-    if started:
-        status["startTime"] = min(started)
+    if start:
+        status["startTime"] = start
     if ended and len(ended) == len(items):
         status["completionTime"] = max(ended)
     if conditions:
@@ -47,16 +49,15 @@ def _conditions(
     *,
     failed: Sequence[str],
     done: Sequence[Document],
-    reports: Sequence[Document],
     now: datetime,
 ) -> list[Document]:
     if failed:
         message = f"Job executed failed in member clusters {','.join(failed)}"
         return [_condition(FAILED, "JobFailed", message, now=now)]
-    found = []
-    if done and len(done) == len(items):
-        found.append(_condition(COMPLETE, "Completed", "Job completed", now=now))
-    if reports and len(reports) == len(items) and all(_is(report, CRITERIA_MET) for report in reports):
+    if not done or len(done) < len(items):
+        return []
+    found = [_condition(COMPLETE, "Completed", "Job completed", now=now)]
+    if all(_is(report, CRITERIA_MET) for report in done):
         met = "All member clusters have met success criteria"
         found.append(_condition(CRITERIA_MET, "CompletionsReached", met, now=now))
     return found

@@ -110,6 +110,49 @@ def test_a_finished_job_stays_finished() -> None:
     assert aggregate({"status": done}, [AggregatedStatusItem("member1", {"active": 1}, True)], NOW) == done
 
 
+EARLY, LATE = "2026-01-01T00:00:01Z", "2026-01-01T00:00:09Z"
+
+
+@pytest.mark.parametrize(
+    ("before", "starts", "start"),
+    [
+        (None, (LATE, EARLY), EARLY),
+        (None, (LATE, None), None),
+        (LATE, (EARLY, LATE), LATE),
+        (EARLY, (LATE, None), EARLY),
+        (EARLY, (), EARLY),
+    ],
+    ids=["the first of all", "not started everywhere", "an earlier one later", "the first is lost", "none reports"],
+)
+def test_the_start_of_a_job_never_changes(
+    before: str | None, starts: tuple[str | None, ...], start: str | None
+) -> None:
+    aggregate = interpret.interpreter_for("batch/v1", "Job").aggregate
+    assert aggregate is not None
+    reports = [{"active": 1, "startTime": one} if one else None for one in starts]
+    items = [AggregatedStatusItem(f"member{index}", report, True) for index, report in enumerate(reports)]
+
+    status = aggregate({"status": {"startTime": before} if before else {}}, items, NOW)
+
+    assert status.get("startTime") == start
+
+
+def test_a_job_that_is_about_to_end_on_its_members_has_no_condition_yet() -> None:
+    """Of a template, SuccessCriteriaMet is said together with Complete: while one member runs, it may still fail."""
+    aggregate = interpret.interpreter_for("batch/v1", "Job").aggregate
+    assert aggregate is not None
+    met = {"conditions": [{"type": "SuccessCriteriaMet", "status": "True"}]}
+    ended = {"conditions": [*met["conditions"], {"type": "Complete", "status": "True"}]}
+
+    def types(*reports: Document) -> list[str]:
+        items = [AggregatedStatusItem(f"member{index}", report, True) for index, report in enumerate(reports)]
+        return [one["type"] for one in aggregate({}, items, NOW).get("conditions", ())]
+
+    assert types(met, met) == []
+    assert types(ended, met) == []
+    assert types(ended, ended) == ["Complete", "SuccessCriteriaMet"]
+
+
 def test_an_unknown_kind_has_no_rules() -> None:
     knows = interpret.interpreter_for("example.com/v1", "Widget")
 
