@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Final
+from typing import Any, Final, NoReturn, Self
 
 import yaml
 
 from controlplane.apimachinery.errors import BadRequest
+from controlplane.apimachinery.jsonpath.gotext import json_text
 from controlplane.wire.body import decode_value
 
 _DIGITS: Final = re.compile(r"(\d+)")
@@ -20,10 +21,27 @@ class FieldTextError(ValueError):
     """The text of a field cannot be read as JSON or YAML. The message says why."""
 
 
+class Written:
+    """A number as its document writes it, so that it is written in the same way again: 1.50, 1e3, or with 20 digits
+    after the point."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a number of JSON")
+
+
 def from_json(text: str) -> Any:
     """Return the value of a JSON text that is an object or a list. Raises FieldTextError for any other text."""
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_float=Written, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise FieldTextError(f"the text of the field is not JSON: {error}") from None
     if not isinstance(value, dict | list):
@@ -33,8 +51,16 @@ def from_json(text: str) -> Any:
 
 def to_json(value: Any) -> str:
     """Return a value as JSON without spaces, safe in HTML, as Kubernetes writes it."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    match value:
+        case Written():
+            return value.text
+        case dict():
+            return "{" + ",".join(f"{json_text(key)}:{to_json(member)}" for key, member in value.items()) + "}"
+        case list():
+            return "[" + ",".join(map(to_json, value)) + "]"
+        case str():
+            return json_text(value)
+    return json.dumps(value)
 
 
 def from_yaml(text: str) -> Any:

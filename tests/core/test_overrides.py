@@ -206,6 +206,24 @@ def test_a_document_in_a_field_is_changed_and_the_rest_of_it_stays() -> None:
     assert data["b.yaml"] == 'list:\n- 1\n- 2\n- "3"\n"true": true\n'
 
 
+def test_numbers_that_an_override_does_not_change_stay_as_they_are_written() -> None:
+    text = '{"host":"h","numbers":[1.50,1e3,0.1234567890123456789,12345678901234567890123,1E400]}'
+    change = [{"operator": "replace", "subPath": "/host", "value": {"\u2028": [1.5, 2**70, None, True]}}]
+    changed = policy(fieldOverrider=[{"fieldPath": "/data/a.json", "json": change}])
+
+    data = result(config_map(**{"a.json": text}), changed)
+
+    expected = text.replace('"h"', f'{{"\\u2028":[1.5,{2**70},null,true]}}')
+    assert data["data"]["a.json"] == expected
+
+
+def test_a_text_with_a_number_that_json_does_not_have_is_refused() -> None:
+    change = {"fieldPath": "/data/a.json", "json": [{"operator": "add", "subPath": "/b", "value": 1}]}
+
+    with pytest.raises(OverrideFailed, match="NaN is not a number of JSON"):
+        result(config_map(**{"a.json": '{"a":NaN}'}), policy(fieldOverrider=[change]))
+
+
 def test_plaintext_comes_last_and_sees_what_the_others_made() -> None:
     changed = policy(
         plaintext=[
