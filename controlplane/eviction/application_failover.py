@@ -214,7 +214,7 @@ def state_to_preserve(
     target.
     """
     rules = () if behaviour.state_preservation is None else behaviour.state_preservation.rules
-    applies = settings.gate("StatefulFailoverInjection") and behaviour.purge_mode == DIRECTLY
+    applies = settings.gate("StatefulFailoverInjection") and behaviour.purges == DIRECTLY
     if not rules or not applies or len(binding.spec.clusters) != 1:
         return PreservedState()
     return read_state(binding, cluster, rules)
@@ -235,7 +235,7 @@ def with_application_task(
     new = with_task(
         binding,
         cluster,
-        mode=behaviour.purge_mode,
+        mode=behaviour.purges,
         reason=APPLICATION_FAILURE,
         producer=NAMESPACED if before.metadata.namespace else CLUSTER_SCOPED,
         message=message,
@@ -243,7 +243,7 @@ def with_application_task(
         now=now,
     )
     others, made = new.spec.graceful_eviction_tasks[:-1], new.spec.graceful_eviction_tasks[-1]
-    mode = behaviour.purge_mode
+    mode = behaviour.purges
     task = replace(
         made,
         grace_period_seconds=behaviour.grace_period_seconds if mode == GRACEFULLY else None,

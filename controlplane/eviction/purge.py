@@ -25,7 +25,7 @@ MAX_MESSAGE = 1024
 def purge_mode(binding: Binding, settings: Settings) -> str:
     """Return the purge mode of evictions by taints: that of the policy, else no_execute_taint_eviction_purge_mode."""
     behaviour = None if binding.spec.failover is None else binding.spec.failover.cluster
-    return settings.no_execute_taint_eviction_purge_mode if behaviour is None else behaviour.purge_mode
+    return settings.no_execute_taint_eviction_purge_mode if behaviour is None else behaviour.purges
 
 
 def is_eviction(old: Binding | None, new: Binding) -> bool:

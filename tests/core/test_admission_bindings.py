@@ -52,6 +52,35 @@ def test_an_order_is_given_through_the_api_that_knows_its_author() -> None:
     assert updated(binding(), given).object.metadata.annotations == {}
 
 
+def test_purge_modes_of_an_older_karmada_are_stored_in_a_binding_under_todays_names() -> None:
+    """A Karmada that is imported may have them, also in a failover that is under way [purge-modes]."""
+    old = binding(
+        failover={"cluster": {"purgeMode": "Immediately"}, "application": {"purgeMode": "Graciously"}},
+        gracefulEvictionTasks=[
+            {"fromCluster": "member1", "purgeMode": "Immediately"},
+            {"fromCluster": "member2", "purgeMode": "Graciously"},
+        ],
+    )
+
+    admitted = created(old)
+
+    spec = admitted.object.spec
+    assert (spec.failover.cluster.purge_mode, spec.failover.application.purge_mode) == ("Directly", "Gracefully")
+    assert [task.purge_mode for task in spec.graceful_eviction_tasks] == ["Directly", "Gracefully"]
+    assert [text.partition(":")[0] for text in admitted.warnings if "is deprecated" in text] == [
+        "spec.failover.cluster.purgeMode",
+        "spec.failover.application.purgeMode",
+        "spec.gracefulEvictionTasks[0].purgeMode",
+        "spec.gracefulEvictionTasks[1].purgeMode",
+    ]
+
+
+@pytest.mark.parametrize(("part", "mode"), [("cluster", "Never"), ("cluster", "Foo"), ("application", "Foo")])
+def test_a_binding_with_a_purge_mode_that_does_not_exist_is_refused(part: str, mode: str) -> None:
+    """An eviction would take it for Gracefully, and two copies would run at the same time."""
+    assert fields(binding(failover={part: {"purgeMode": mode}})) == {f"spec.failover.{part}.purgeMode"}
+
+
 def test_people_may_edit_placement_and_tasks_of_a_binding() -> None:
     """[edits-by-hand]."""
     old: Binding = created(binding()).object

@@ -45,7 +45,7 @@ STATE = StatePreservation((StatePreservationRule("example.io/job", "{.jobID}"),)
 def app(mode: str = GRACEFULLY, seconds: int = 60, state: StatePreservation | None = None) -> Binding:
     """One copy on member1 that may go anywhere."""
     behaviour = ApplicationFailoverBehavior(
-        DecisionConditions(seconds), mode, 120 if mode == GRACEFULLY else None, state
+        DecisionConditions(seconds), mode, 120 if mode in (GRACEFULLY, "Graciously") else None, state
     )
     made = binding("web", duplicated(least=1, most=1), on={"member1": 2})
     return made.with_spec(failover=FailoverBehavior(application=behaviour), propagate_deps=True)
@@ -144,10 +144,17 @@ def test_only_a_kind_with_a_rule_of_health_can_be_unhealthy(api_version: str, ki
 
 
 @pytest.mark.parametrize(
-    ("mode", "grace", "suppressed"), [(GRACEFULLY, 120, None), (NEVER, None, True), (DIRECTLY, None, None)]
+    ("stored", "mode", "grace", "suppressed"),
+    [
+        (GRACEFULLY, GRACEFULLY, 120, None),
+        (NEVER, NEVER, None, True),
+        (DIRECTLY, DIRECTLY, None, None),
+        ("Graciously", GRACEFULLY, 120, None),  # a release before may have stored these
+        ("Immediately", DIRECTLY, None, None),
+    ],
 )
-def test_each_purge_mode_makes_its_task(mode: str, grace: int | None, suppressed: bool | None) -> None:
-    ill = app(mode, seconds=0).with_status(aggregated_status=(AggregatedStatusItem("member1", health="Unhealthy"),))
+def test_each_purge_mode_makes_its_task(stored: str, mode: str, grace: int | None, suppressed: bool | None) -> None:
+    ill = app(stored, seconds=0).with_status(aggregated_status=(AggregatedStatusItem("member1", health="Unhealthy"),))
 
     (task,) = decide_application_failover(
         ill, {"member1": START}, GATE_OFF, now=START.replace(hour=1)

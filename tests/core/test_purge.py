@@ -209,6 +209,13 @@ def test_the_policy_decides_how_a_copy_leaves_else_the_setting() -> None:
     assert purge_mode(mine, strict) == GRACEFULLY
 
 
+@pytest.mark.parametrize(("stored", "mode"), [("Immediately", DIRECTLY), ("Graciously", GRACEFULLY)])
+def test_a_mode_that_a_release_before_stored_under_its_older_name_counts(stored: str, mode: str) -> None:
+    mine = binding("web", by_room("a"), on={"a": 1}, failover=ClusterFailoverBehavior(purge_mode=stored))
+
+    assert purge_mode(mine, SETTINGS) == mode
+
+
 def test_an_eviction_by_a_taint_says_so() -> None:
     new = with_taint_task(
         WEB, "a", Judgement("gone", "NoExecute", START, START, 0.0), SETTINGS, preserved={"k": "v"}, now=NOW

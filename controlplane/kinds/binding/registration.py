@@ -31,6 +31,7 @@ def _kind(name: str, plural: str, short: str, *, namespaced: bool) -> Kind:
         type=Binding,
         table="resources.Binding",
         schema=lambda: schema_of(Binding),
+        normalise=rules.normalise,
         default=rules.default,
         validate=rules.validate,
         indexes=INDEXES,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 
@@ -17,10 +18,25 @@ from controlplane.apimachinery.names import (
 from controlplane.apimachinery.selectors import label_value_errors
 from controlplane.kinds.binding import Binding, GracefulEvictionTask, manual_placement
 from controlplane.kinds.permanent_id import with_permanent_id
-from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, NEVER
+from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, NEVER, FailoverBehavior, rename_purge_mode
+from controlplane.kinds.policy import normalise as normalise_failover
 from controlplane.settings import Settings
 
 MAX_REASON, MAX_MESSAGE = 32, 1024
+
+
+def normalise(doc: dict[str, Any]) -> list[str]:
+    """Replace deprecated names of purge modes in place. Return a warning for each [purge-modes].
+
+    A binding of an older Karmada has them, in its failover and in its tasks.
+    """
+    warnings = normalise_failover(doc)
+    spec = doc.get("spec")
+    tasks = spec.get("gracefulEvictionTasks") if isinstance(spec, dict) else None
+    for index, task in enumerate(tasks if isinstance(tasks, list) else ()):
+        if isinstance(task, dict):
+            warnings += rename_purge_mode(task, f"spec.gracefulEvictionTasks[{index}]")
+    return warnings
 
 
 def default(new: Binding, old: Binding | None, settings: Settings) -> Binding:
@@ -44,6 +60,8 @@ def validate(new: Binding, old: Binding | None, settings: Settings) -> list[Caus
     causes += _dependencies(new)
     causes += _targets([target.name for target in spec.clusters], [target.replicas for target in spec.clusters])
     causes += _tasks(spec.graceful_eviction_tasks)
+    if spec.failover is not None and (old is None or spec.failover != old.spec.failover):
+        causes += _purge_modes(spec.failover)
     if spec.replicas < 0:
         causes.append(invalid("spec.replicas", spec.replicas, "must be greater than or equal to 0"))
     return causes
@@ -96,6 +114,16 @@ def _targets(names: Sequence[str], replicas: Sequence[int]) -> Iterator[Cause]:
             yield duplicate(f"{path}.name", name, "each cluster can be a target only once")
         if replicas[index] < 0:
             yield invalid(f"{path}.replicas", replicas[index], "must be greater than or equal to 0")
+
+
+def _purge_modes(failover: FailoverBehavior) -> Iterator[Cause]:
+    """Yield the causes against purge modes that do not exist: an eviction would take them for Gracefully."""
+    for name, behaviour, modes in (
+        ("cluster", failover.cluster, (DIRECTLY, GRACEFULLY)),
+        ("application", failover.application, (DIRECTLY, GRACEFULLY, NEVER)),
+    ):
+        if behaviour is not None and behaviour.purge_mode not in modes:
+            yield unsupported(f"spec.failover.{name}.purgeMode", behaviour.purge_mode, modes)
 
 
 def _tasks(tasks: Sequence[GracefulEvictionTask]) -> Iterator[Cause]:

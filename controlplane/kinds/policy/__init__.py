@@ -184,6 +184,11 @@ class ClusterFailoverBehavior(UserStruct, frozen=True):
         """Seconds from a PreferNoExecute taint to the eviction."""
         return self.toleration_seconds
 
+    @property
+    def purges(self) -> str:
+        """The purge mode under its present name. Bindings that earlier releases stored may have an older one."""
+        return current_purge_mode(self.purge_mode)
+
 
 class DecisionConditions(UserStruct, frozen=True):
     toleration_seconds: int | None = None
@@ -195,6 +200,11 @@ class ApplicationFailoverBehavior(UserStruct, frozen=True):
     grace_period_seconds: Int32 | None = None
     state_preservation: StatePreservation | None = None
     pure_mode: PureMode = ""
+
+    @property
+    def purges(self) -> str:
+        """The purge mode under its present name, as of a cluster's failover."""
+        return current_purge_mode(self.purge_mode)
 
 
 class FailoverBehavior(UserStruct, frozen=True):
@@ -266,7 +276,7 @@ def normalise(doc: dict[str, Any]) -> list[str]:
     """Replace deprecated names of purge modes in place, and copy pureMode to purgeMode. Return a warning for each.
 
     pureMode stays in the document, so that a manifest with it can be applied again without a difference. Values of a
-    wrong type stay as they are for validation to refuse.
+    wrong type stay as they are for validation to refuse. The failover of a binding is written in the same way.
     """
     warnings: list[str] = []
     spec = doc.get("spec")
@@ -281,8 +291,14 @@ def normalise(doc: dict[str, Any]) -> list[str]:
         if isinstance(behaviour.get("pureMode"), str) and behaviour["pureMode"]:
             behaviour.setdefault("purgeMode", behaviour["pureMode"])
             warnings.append(f"{path}.pureMode is a deprecated spelling of purgeMode: write {path}.purgeMode")
-        old = behaviour.get("purgeMode")
-        if isinstance(old, str) and current_purge_mode(old) != old:
-            behaviour["purgeMode"] = current_purge_mode(old)
-            warnings.append(f"{path}.purgeMode: {old} is deprecated, stored as {behaviour['purgeMode']}")
+        warnings += rename_purge_mode(behaviour, path)
     return warnings
+
+
+def rename_purge_mode(part: dict[str, Any], path: str) -> list[str]:
+    """Replace a deprecated purgeMode of a behaviour or of a task, in place. Return a warning if it was replaced."""
+    old = part.get("purgeMode")
+    if not isinstance(old, str) or current_purge_mode(old) == old:
+        return []
+    part["purgeMode"] = current_purge_mode(old)
+    return [f"{path}.purgeMode: {old} is deprecated, stored as {part['purgeMode']}"]
