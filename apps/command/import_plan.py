@@ -14,6 +14,7 @@ from controlplane.apimachinery.names import (
     IMPORTED_ID_ANNOTATION,
     OBSERVE_ANNOTATION,
     PROPAGATION_POLICY_ID_LABEL,
+    is_reserved_namespace,
 )
 
 CLUSTER: Final = ("cluster.karmada.io/v1alpha1", "Cluster")
@@ -37,7 +38,6 @@ _JOB_LABELS: Final = frozenset(
     f"{prefix}{name}" for prefix in ("", "batch.kubernetes.io/") for name in ("controller-uid", "job-name")
 )
 _OWN_GROUPS: Final = (".karmada.io", ".lifeboat.io")  # definitions of the control plane itself
-_OWN_NAMESPACES: Final = ("kube-", "karmada-", "default")
 _KEPT: Final = ("name", "namespace", "labels", "annotations")
 _IDS: Final = {
     "PropagationPolicy": PROPAGATION_POLICY_ID_LABEL,
@@ -85,8 +85,10 @@ def planned(source: Source) -> list[Item]:
 
 
 def _namespaces(source: Source) -> Iterator[Item]:
+    """Yield the Namespaces of users. Each control plane has `default` and those of its own parts already."""
     for document in source.listed(*NAMESPACE):
-        if not document["metadata"]["name"].startswith(_OWN_NAMESPACES):
+        name: str = document["metadata"]["name"]
+        if name != "default" and not name.startswith("kube-") and not is_reserved_namespace(name):
             yield _item(document)
 
 

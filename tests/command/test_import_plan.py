@@ -73,6 +73,18 @@ def test_a_token_secret_is_written_without_the_token_and_the_account_of_the_sour
     assert written["metadata"]["annotations"] == account
 
 
+def test_namespaces_of_users_are_written_whatever_their_names_begin_with(tmp_path: Path) -> None:
+    """Without its Namespace, no binding and no template in it could be written."""
+    own = ("default", "kube-system", "kube-public", "karmada-system", "karmada-cluster", "karmada-es-member1")
+    users = ("defaults", "default-apps", "karmada-demo", "kubernetes-dashboard", "shop")
+    items = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in (*own, *users)]
+    (tmp_path / "all.json").write_text(json.dumps({"kind": "List", "items": items}))
+
+    written = {item.identity[3] for item in planned(Files([tmp_path]))}
+
+    assert written == set(users)
+
+
 def test_a_policy_is_written_with_the_permanent_id_that_copies_on_members_have(tmp_path: Path) -> None:
     label = "clusterpropagationpolicy.karmada.io/permanent-id"
     group = {"apiVersion": "policy.karmada.io/v1alpha1"}
