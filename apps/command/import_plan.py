@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from apps.command.errors import Document
 from apps.command.source import Identity, Source
@@ -25,6 +25,7 @@ POLICIES: Final = tuple(
         *("ClusterTaintPolicy", "FederatedResourceQuota"),
     )
 )
+TAINT_POLICY: Final = ("policy.karmada.io/v1alpha1", "ClusterTaintPolicy")
 INTERPRETERS: Final = tuple(
     ("config.karmada.io/v1alpha1", kind)
     for kind in ("ResourceInterpreterCustomization", "ResourceInterpreterWebhookConfiguration")
@@ -36,6 +37,9 @@ TOKEN_SECRET: Final = "kubernetes.io/service-account-token"
 _ACCOUNT_UID: Final = "kubernetes.io/service-account.uid"
 _JOB_LABELS: Final = frozenset(
     f"{prefix}{name}" for prefix in ("", "batch.kubernetes.io/") for name in ("controller-uid", "job-name")
+)
+_TAINTS_OF_CONTROLLERS: Final = frozenset(
+    f"cluster.karmada.io/{reason}" for reason in ("not-ready", "unreachable", "terminating")
 )
 _OWN_GROUPS: Final = (".karmada.io", ".lifeboat.io")  # definitions of the control plane itself
 _KEPT: Final = ("name", "namespace", "labels", "annotations")
@@ -100,15 +104,33 @@ def _definitions(source: Source) -> Iterator[Item]:
 
 def _clusters(source: Source) -> Iterator[Item]:
     """Yield each cluster after the Secrets that it names. All clusters are observed at first."""
+    of_policies = {
+        (taint.get("key"), taint.get("effect"))
+        for policy in source.listed(*TAINT_POLICY)
+        for taint in (policy.get("spec") or {}).get("taints") or ()
+    }
     for document in source.listed(*CLUSTER):
         for field in _SECRETS:
             ref = document["spec"].get(field) or {}
             if ref:
                 yield _secret(source, ref["namespace"], ref["name"], of=document["metadata"]["name"])
         item = _item(document)
-        metadata = item.document["metadata"]
+        metadata, spec = item.document["metadata"], item.document["spec"]
         annotations = {**metadata.get("annotations", {}), OBSERVE_ANNOTATION: "true"}
-        yield item._replace(document={**item.document, "metadata": {**metadata, "annotations": annotations}})
+        plain = {**item.document, "metadata": {**metadata, "annotations": annotations}}
+        if spec.get("taints"):
+            plain["spec"] = {**spec, "taints": [one for one in spec["taints"] if _of_a_person(one, of_policies)]}
+        yield item._replace(document=plain)
+
+
+def _of_a_person(taint: Document, of_policies: set[tuple[Any, Any]]) -> bool:
+    """Test whether a person has put a taint on a cluster of the source.
+
+    Its controllers have put the others there, and would remove them. Here they would stay for ever, because what is
+    written counts as a person's. The controllers here add their own as long as the reason is there.
+    """
+    key, effect = taint.get("key"), taint.get("effect")
+    return key not in _TAINTS_OF_CONTROLLERS and (key, effect) not in of_policies
 
 
 def _policy(document: Document) -> Item:

@@ -85,6 +85,35 @@ def test_namespaces_of_users_are_written_whatever_their_names_begin_with(tmp_pat
     assert written == set(users)
 
 
+def test_of_the_taints_of_a_cluster_those_of_persons_are_written(tmp_path: Path) -> None:
+    """A taint that a controller of the source has added would stay when its reason has gone: it has no owner here."""
+    ready = "cluster.karmada.io/"
+    taints = [
+        {"key": f"{ready}not-ready", "effect": "NoSchedule"},
+        {"key": f"{ready}unreachable", "effect": "NoExecute"},
+        {"key": f"{ready}unschedulable", "effect": "NoSchedule"},
+        {"key": "disk", "effect": "NoExecute"},
+        {"key": "disk", "effect": "NoSchedule"},
+    ]
+    policy = {
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "ClusterTaintPolicy",
+        "metadata": {"name": "disk"},
+        "spec": {"taints": [{"key": "disk", "effect": "NoExecute"}]},
+    }
+    cluster = {
+        "apiVersion": "cluster.karmada.io/v1alpha1",
+        "kind": "Cluster",
+        "metadata": {"name": "member1"},
+        "spec": {"syncMode": "Push", "taints": taints},
+    }
+    (tmp_path / "all.json").write_text(json.dumps({"kind": "List", "items": [policy, cluster]}))
+
+    [written] = [item.document["spec"] for item in planned(Files([tmp_path])) if item.kind == "Cluster"]
+
+    assert written == {"syncMode": "Push", "taints": [taints[2], taints[4]]}
+
+
 def test_a_policy_is_written_with_the_permanent_id_that_copies_on_members_have(tmp_path: Path) -> None:
     label = "clusterpropagationpolicy.karmada.io/permanent-id"
     group = {"apiVersion": "policy.karmada.io/v1alpha1"}
