@@ -33,6 +33,7 @@ INTERPRETERS: Final = tuple(
 BINDINGS: Final = tuple(("work.karmada.io/v1alpha2", kind) for kind in ("ResourceBinding", "ClusterResourceBinding"))
 DEFINITION: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 NAMESPACE: Final = ("v1", "Namespace")
+PRIORITY_CLASS: Final = ("scheduling.k8s.io/v1", "PriorityClass")
 TOKEN_SECRET: Final = "kubernetes.io/service-account-token"
 _ACCOUNT_UID: Final = "kubernetes.io/service-account.uid"
 _JOB_LABELS: Final = frozenset(
@@ -82,6 +83,7 @@ def planned(source: Source) -> list[Item]:
         *_clusters(source),
         *(_item(one) for kind in INTERPRETERS for one in source.listed(*kind)),
         *bindings,
+        *(item for item in _priority_classes(source) if item.identity not in templates),
         *(_policy(one) for kind in POLICIES for one in source.listed(*kind)),
         *definitions,
         *_templates(source, [identity for identity in templates if identity not in written]),
@@ -131,6 +133,16 @@ def _of_a_person(taint: Document, of_policies: set[tuple[Any, Any]]) -> bool:
     """
     key, effect = taint.get("key"), taint.get("effect")
     return key not in _TAINTS_OF_CONTROLLERS and (key, effect) not in of_policies
+
+
+def _priority_classes(source: Source) -> Iterator[Item]:
+    """Yield the PriorityClasses that policies name: without them the policies change no binding."""
+    policies = (one for kind in POLICIES for one in source.listed(*kind))
+    named = {((one.get("spec") or {}).get("schedulePriority") or {}).get("priorityClassName") for one in policies}
+    for name in sorted(filter(None, named)):
+        document = source.read((*PRIORITY_CLASS, "", name))
+        if document is not None:
+            yield _item(document)
 
 
 def _policy(document: Document) -> Item:
@@ -215,14 +227,15 @@ def _item(document: Document) -> Item:
 def removable(items: list[Item]) -> list[Item]:
     """Return what an undo removes, in its order: templates, policies, clusters.
 
-    Namespaces, definitions and the credentials of clusters are left. Bindings go with their templates.
+    Namespaces, definitions, PriorityClasses and the credentials of clusters are left. Bindings go with their templates.
     """
     kept = {"Namespace", DEFINITION[1], *(kind for _, kind in BINDINGS)}
+    if_bound = ("Secret", PRIORITY_CLASS[1])
     bound = {_template_of(item.document) for item in items if item.identity[:2] in BINDINGS}
     return [
         item
         for item in reversed(items)
-        if not item.left_out and item.kind not in kept and (item.kind != "Secret" or item.identity in bound)
+        if not item.left_out and item.kind not in kept and (item.kind not in if_bound or item.identity in bound)
     ]
 
 

@@ -114,6 +114,34 @@ def test_of_the_taints_of_a_cluster_those_of_persons_are_written(tmp_path: Path)
     assert written == {"syncMode": "Push", "taints": [taints[2], taints[4]]}
 
 
+@pytest.mark.parametrize("bound", [False, True])
+def test_a_priority_class_that_a_policy_names_is_written_before_it_and_only_once(tmp_path: Path, bound: bool) -> None:
+    """Without it, the policy changes no binding, so that edits of its workloads would not reach the members."""
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    policy = {
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "ClusterPropagationPolicy",
+        "metadata": {"name": "all"},
+        "spec": {"schedulePriority": {"priorityClassSource": "KubePriorityClass", "priorityClassName": "high"}},
+    }
+    binding = {
+        "apiVersion": "work.karmada.io/v1alpha2",
+        "kind": "ClusterResourceBinding",
+        "metadata": {"name": "high-priorityclass"},
+        "spec": {"resource": {**kind, "name": "high"}},
+    }
+    classes = [{**kind, "metadata": {"name": name}, "value": 5} for name in ("high", "other")]
+    items = [*classes, policy, *([binding] if bound else ())]
+    (tmp_path / "all.json").write_text(json.dumps({"kind": "List", "items": items}))
+
+    plan = planned(Files([tmp_path]))
+
+    written = [(item.kind, item.identity[3]) for item in plan if item.kind != "ClusterResourceBinding"]
+    both = [("PriorityClass", "high"), ("ClusterPropagationPolicy", "all")]
+    assert written == (both[::-1] if bound else both)
+    assert ("high" in [item.identity[3] for item in removable(plan)]) is bound
+
+
 def test_a_policy_is_written_with_the_permanent_id_that_copies_on_members_have(tmp_path: Path) -> None:
     label = "clusterpropagationpolicy.karmada.io/permanent-id"
     group = {"apiVersion": "policy.karmada.io/v1alpha1"}
