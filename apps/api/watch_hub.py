@@ -119,10 +119,9 @@ class Watcher:
 
     def bookmark(self, version: int, *, initial_events_end: bool = False) -> bytes:
         """Return the bookmark line: everything up to this version was sent."""
-        resource = self.stream.resource
-        is_table = self.stream.convert == "Table"
+        stream, resource = self.stream, self.stream.resource
         return bookmark(
-            resource.api_version, resource.kind, version, initial_events_end=initial_events_end, table=is_table
+            resource.api_version, resource.kind, version, initial_events_end=initial_events_end, form=stream.convert
         )
 
 

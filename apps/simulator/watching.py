@@ -70,7 +70,7 @@ class Watch:
             resource.kind,
             self._store.version,
             initial_events_end=initial_events_end,
-            table=self._form.convert == "Table",
+            form=self._form.convert,
         )
 
     def _frames(self, change: Change) -> Iterator[bytes]:

@@ -11,6 +11,7 @@ import orjson
 
 from controlplane.apimachinery.errors import StatusError
 from controlplane.wire.status import status_of
+from controlplane.wire.table import partial_object_metadata
 
 ADDED = "ADDED"
 MODIFIED = "MODIFIED"
@@ -24,18 +25,21 @@ def frame(event: str, document: bytes) -> bytes:
 
 
 def bookmark(
-    api_version: str, kind: str, resource_version: str | int, *, initial_events_end: bool = False, table: bool = False
+    api_version: str, kind: str, resource_version: str | int, *, initial_events_end: bool = False, form: str = ""
 ) -> bytes:
     """Return the line of a bookmark: all changes up to this resourceVersion have been sent.
 
     initial_events_end: the bookmark ends the initial events that sendInitialEvents asks for.
-    table: the bookmark is part of a watch of Tables.
+    form: the kind to which the watch converts its objects: Table or PartialObjectMetadata. Clients of metadata can
+    decode no other kind. "": it sends the objects themselves.
     """
     metadata: dict[str, Any] = {"resourceVersion": str(resource_version)}
     if initial_events_end:
         metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
     shown: dict[str, Any] = {"kind": kind, "apiVersion": api_version, "metadata": metadata}
-    if table:
+    if form == "PartialObjectMetadata":
+        shown = partial_object_metadata(shown)
+    elif form == "Table":
         rows = [{"cells": [], "object": shown}]
         shown = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "rows": rows}
     return frame("BOOKMARK", orjson.dumps(shown))

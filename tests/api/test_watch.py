@@ -226,3 +226,15 @@ def test_lines_are_whole_documents(api: Client, namespace: str) -> None:
     with api.watch(config_maps(namespace)) as stream:
         line = stream.response.readline()
     assert json.loads(line)["object"]["data"]["a"] == "x" * 100_000
+
+
+def test_bookmarks_of_metadata_can_be_decoded_by_clients_of_metadata(api: Client, namespace: str) -> None:
+    """Their decoder knows no other kind: an informer of metadata would break off at every bookmark."""
+    api.post(config_maps(namespace), config_map("one"))
+    query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+    accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+
+    with api.watch(config_maps(namespace), accept=accept, **query) as stream:
+        kinds = [(event["type"], event["object"]["apiVersion"], event["object"]["kind"]) for event in stream.take(2)]
+
+    assert kinds == [(type_, "meta.k8s.io/v1", "PartialObjectMetadata") for type_ in ("ADDED", "BOOKMARK")]

@@ -213,7 +213,7 @@ def test_a_bookmark_says_up_to_where_and_ends_the_initial_events() -> None:
 
 
 def test_a_bookmark_in_a_table_watch_is_a_table() -> None:
-    shown = orjson.loads(watch.bookmark("v1", "Secret", 7, table=True))["object"]
+    shown = orjson.loads(watch.bookmark("v1", "Secret", 7, form="Table"))["object"]
 
     assert (shown["kind"], shown["metadata"]["resourceVersion"]) == ("Table", "7")
 
