@@ -22,7 +22,7 @@ from controlplane.apimachinery.errors import (
     Cause,
     NotFound,
     StorageReadError,
-    TooManyRequests,
+    VersionTooLarge,
     qualified,
 )
 from controlplane.kind import Kind
@@ -71,7 +71,7 @@ def get(target: Target, *, opening: Opening = opened) -> bytes:
 def listed(store: DjangoStore, target: Target, listing: Listing) -> Listed:
     """Return a page of a list.
 
-    Raises Expired if its version is no longer kept, TooManyRequests if its version is not written yet, and
+    Raises Expired if its version is no longer kept, VersionTooLarge if its version is not written yet, and
     StorageReadError, with the names, if values of its objects cannot be decrypted.
     """
     with _readable(target):
@@ -106,9 +106,7 @@ def _listed(store: DjangoStore, target: Target, listing: Listing) -> Listed:
     else:
         page = _newest(target, listing)
     if listing.version > page.version:
-        raise TooManyRequests(  # clients retry after this error
-            f"Too large resource version: {listing.version}, current: {page.version}", retry_after_seconds=1
-        )
+        raise VersionTooLarge.of(listing.version, page.version)
     return page
 
 

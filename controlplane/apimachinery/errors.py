@@ -158,6 +158,22 @@ class ServiceUnavailable(StatusError):
     code, reason = 503, "ServiceUnavailable"
 
 
+class VersionTooLarge(StatusError):
+    """A list has to show a resourceVersion that is not written yet, perhaps one of another API server.
+
+    Informers know this error by its cause. They then list without a version, and after any other error with the same
+    version again.
+    """
+
+    code, reason = 504, "Timeout"
+
+    @classmethod
+    def of(cls, version: int, newest: int) -> VersionTooLarge:
+        """Return the error for a version above the newest one."""
+        cause = Cause("ResourceVersionTooLarge", "Too large resource version")
+        return cls(f"Too large resource version: {version}, current: {newest}", causes=[cause])
+
+
 def qualified(word: str, group: str) -> str:
     """Return a plural or a kind with its group, as messages name resources: deployments.apps, pods."""
     return f"{word}.{group}" if group else word

@@ -158,11 +158,17 @@ def test_options_that_cannot_be_are_refused(api: Client, maps: str, query: dict[
     assert (answer.status, answer.document["kind"]) == (400, "Status")
 
 
-def test_a_version_from_the_future_is_worth_another_try(api: Client, maps: str) -> None:
-    answer = api.get(config_maps(maps), resourceVersion="999999999", resourceVersionMatch="NotOlderThan")
+@pytest.mark.parametrize("match", [{}, {"resourceVersionMatch": "NotOlderThan"}])
+def test_a_version_that_is_not_written_yet_is_refused_as_informers_expect(
+    api: Client, maps: str, match: dict[str, str]
+) -> None:
+    """They list without a version after this error, and after any other error with the same version again."""
+    refused = api.get(config_maps(maps), resourceVersion="999999999", **match)
 
-    assert answer.status == 429
-    assert answer.headers["retry-after"] == "1"
+    assert (refused.status, refused.document["reason"]) == (504, "Timeout")
+    assert refused.document["details"]["causes"] == [
+        {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    ]
 
 
 def test_a_list_whose_history_is_gone_has_to_begin_again(api: Client, server: Server, maps: str) -> None:
