@@ -70,9 +70,7 @@ def admit_create(kind: Kind, doc: Document, *, namespace: str, settings: Setting
         )
     doc, warnings = _prepared(kind, without_status(kind, doc))
     metadata = _metadata(doc)
-    if kind.resource.namespaced and not metadata.get("namespace"):
-        metadata["namespace"] = namespace
-    _check_namespace(kind, metadata, namespace)
+    _place(kind, metadata, namespace)
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = f"{metadata['generateName']}{safe_hash(uid)[:5]}"
     obj = _decoded(kind, doc, None, settings=settings, now=now, name=str(metadata.get("name", "")))
@@ -99,9 +97,7 @@ def admit_update(
     """
     doc, warnings = _prepared(kind, doc if subresource == STATUS else without_status(kind, doc))
     metadata = _metadata(doc)
-    if kind.resource.namespaced and not metadata.get("namespace"):
-        metadata["namespace"] = old.metadata.namespace
-    _check_namespace(kind, metadata, old.metadata.namespace)
+    _place(kind, metadata, old.metadata.namespace)
     name = metadata.setdefault("name", old.metadata.name)
     if name != old.metadata.name:
         raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({old.metadata.name})")
@@ -177,13 +173,22 @@ def _metadata(doc: Document) -> Document:
     return copied
 
 
-def _check_namespace(kind: Kind, metadata: Document, namespace: str) -> None:
-    given = metadata.get("namespace", "")
-    if kind.resource.namespaced and given != namespace:
+def _place(kind: Kind, metadata: Document, namespace: str) -> None:
+    """Put the namespace of a request into the metadata of an object. Without a namespace of its own, it has none.
+
+    As in Kubernetes, the namespace that a manifest of a cluster-scoped kind names is left out: charts write it there.
+    Raises BadRequest if the metadata name another namespace.
+    """
+    if not kind.resource.namespaced:
+        metadata.pop("namespace", None)
+        return
+    given = metadata.get("namespace") or namespace
+    if given != namespace:
         raise BadRequest(
             f"the namespace of the provided object ({given}) does not match the namespace sent on the request "
             f"({namespace})"
         )
+    metadata["namespace"] = given
 
 
 def _decoded(kind: Kind, doc: Document, old: Any, *, settings: Settings, now: datetime, name: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from controlplane.apimachinery.causes import forbidden, invalid, required
+from controlplane.apimachinery.causes import invalid, required
 from controlplane.apimachinery.errors import Cause
 from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.apimachinery.selectors import (
@@ -37,8 +37,6 @@ def metadata_causes(resource: Resource, metadata: ObjectMeta) -> Iterator[Cause]
     if resource.namespaced:
         for rule in dns1123_label_errors(metadata.namespace):
             yield invalid("metadata.namespace", metadata.namespace, rule)
-    elif metadata.namespace:
-        yield forbidden("metadata.namespace", f"{resource.kind} is cluster-scoped: leave namespace out")
     yield from label_causes(metadata.labels, "metadata.labels")
     yield from _annotations(metadata.annotations)
     for finalizer in metadata.finalizers:

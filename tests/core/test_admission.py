@@ -44,6 +44,16 @@ def test_a_generated_name_ends_in_letters_drawn_from_the_uid() -> None:
     assert len(first) == len("cm-") + 5
 
 
+def test_an_object_without_a_namespace_of_its_own_has_none_whatever_its_manifest_names() -> None:
+    doc = cluster()
+    doc["metadata"]["namespace"] = "release"
+
+    made = created(doc, namespace="").object
+
+    assert made.metadata.namespace == ""
+    assert updated(doc, made).object.metadata.namespace == ""
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [

@@ -104,3 +104,24 @@ def test_an_autoscaler_is_written_in_both_versions_that_are_served(k: Kubectl) -
     more = {**v2, "apiVersion": "autoscaling/v1", "spec": {**spec, "maxReplicas": 6}}
     assert "configured" in k("apply", "-f", k.file(more))
     assert k("get", "horizontalpodautoscalers.v2.autoscaling", "web", "-o", "jsonpath={.spec.maxReplicas}") == "6"
+
+
+def test_a_cluster_scoped_object_of_a_chart_that_names_a_namespace_is_taken(k: Kubectl) -> None:
+    """As on a kube-apiserver, which leaves the namespace out. kubectl then finds it missing at every apply."""
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": f"chart-{k.namespace}", "namespace": k.namespace},
+        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}],
+    }
+    name, shown = role["metadata"]["name"], "jsonpath={.metadata.namespace}{.metadata.resourceVersion}"
+
+    assert "created" in k("apply", "-f", k.file(role))
+    version = k("get", "clusterrole", name, "-o", shown)
+    assert version.isdigit()
+    k("apply", "-f", k.file(role))
+    assert "serverside-applied" in k(
+        "apply", "--server-side", "-f", k.file(role), "--field-manager=kubectl-client-side-apply"
+    )
+    assert k("get", "clusterrole", name, "-o", "jsonpath={.metadata.namespace}") == ""
+    k("delete", "-f", k.file(role))
