@@ -47,6 +47,7 @@ from controlplane.wire import document_check
 Document = dict[str, Any]
 STATUS = "status"
 MOST_UNDECODED: Final = 100  # values of one document that its type refuses, which are all reported
+MOST_GENERATED: Final = 58  # characters of generateName that a name begins with: it then fits into a label
 CONDITION_STATUSES = ("True", "False", "Unknown")
 _MODELS_GATE = "CustomizedClusterResourceModeling"
 
@@ -72,7 +73,7 @@ def admit_create(kind: Kind, doc: Document, *, namespace: str, settings: Setting
     metadata = _metadata(doc)
     _place(kind, metadata, namespace)
     if not metadata.get("name") and metadata.get("generateName"):
-        metadata["name"] = f"{metadata['generateName']}{safe_hash(uid)[:5]}"
+        metadata["name"] = f"{str(metadata['generateName'])[:MOST_GENERATED]}{safe_hash(uid)[:5]}"
     obj = _decoded(kind, doc, None, settings=settings, now=now, name=str(metadata.get("name", "")))
     obj = obj.with_meta(
         uid=uid,

@@ -44,6 +44,12 @@ def test_a_generated_name_ends_in_letters_drawn_from_the_uid() -> None:
     assert len(first) == len("cm-") + 5
 
 
+def test_a_generated_name_fits_into_a_label_as_in_kubernetes() -> None:
+    name = created(with_metadata("", generateName="nightly-" * 8)).object.metadata.name
+
+    assert (len(name), name[:58]) == (63, ("nightly-" * 8)[:58])
+
+
 def test_an_object_without_a_namespace_of_its_own_has_none_whatever_its_manifest_names() -> None:
     doc = cluster()
     doc["metadata"]["namespace"] = "release"
