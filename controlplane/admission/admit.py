@@ -10,9 +10,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
+import orjson
 from msgspec.structs import replace
 
 from controlplane import interpret
@@ -34,7 +36,7 @@ from controlplane.apimachinery.times import in_utc
 from controlplane.clusters import fence, heartbeats
 from controlplane.clusters.taints import OWNERS_ANNOTATION, kept, stays_because
 from controlplane.estimate import resource_models
-from controlplane.kind import KINDS, Kind
+from controlplane.kind import KINDS, Kind, text_of
 from controlplane.kinds import CLUSTER, DEFINITION, LEASE, POLICIES, WORK
 from controlplane.kinds.cluster import EVICTING_EFFECTS, PUBLISHED, Cluster, Taint
 from controlplane.kinds.policy import Policy
@@ -43,6 +45,7 @@ from controlplane.kinds.work import Work
 from controlplane.propagation import definitions, works
 from controlplane.settings import Settings
 from controlplane.wire import document_check
+from controlplane.wire.prune import prune
 
 Document = dict[str, Any]
 STATUS = "status"
@@ -195,10 +198,12 @@ def _place(kind: Kind, metadata: Document, namespace: str) -> None:
 def _decoded(kind: Kind, doc: Document, old: Any, *, settings: Settings, now: datetime, name: str) -> Any:
     """Return the typed object of a document.
 
-    Raises Invalid with everything that the schema does not allow. So that users see all errors at once, the causes
-    also include the rules that the valid rest of the document breaks.
+    Raises Invalid with everything that the schema does not allow, of a custom kind only if the edit changes it. So that
+    users see all errors at once, the causes also include the rules that the valid rest of the document breaks.
     """
-    causes = [*document_check.faults(doc, kind.schema_to_check()), *storage_limits.nul_causes(kind, doc)]
+    before = partial(_as_read, kind, old) if old is not None and KINDS.is_custom(kind) else None
+    faults = document_check.faults(doc, kind.schema_to_check(), read_before=before)
+    causes = [*faults, *storage_limits.nul_causes(kind, doc)]
     if not causes:
         try:
             return _converted(kind, doc)
@@ -211,6 +216,12 @@ def _decoded(kind: Kind, doc: Document, old: Any, *, settings: Settings, now: da
         broken = _apply_rules(kind, rest, old, settings=settings, now=now).causes
         causes += _independent(broken, causes)
     raise Invalid.of(kind.resource.kind, name, causes, group=kind.resource.group)
+
+
+def _as_read(kind: Kind, stored: Any) -> Document:
+    """Return a stored object as its present definition shows it: with its defaults, and without unknown fields."""
+    schema, document = kind.schema(), orjson.loads(text_of(stored))
+    return kind.fill(prune(document_check.without_nulls(document, schema), schema))
 
 
 def _converted(kind: Kind, doc: Document) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from itertools import count
@@ -18,6 +18,7 @@ from controlplane.apimachinery.quantities import QuantityError
 from controlplane.wire.openapi import references
 from controlplane.wire.schema import Schema
 from controlplane.wire.structural import StructuralSchema
+from controlplane.wire.unchanged import Unchanged
 
 Document = dict[str, Any]
 _Kind = jsonschema_rs.ValidationErrorKind
@@ -56,15 +57,24 @@ def _number(value: Any) -> Any:
     return int(value) if is_whole else value
 
 
-def faults(document: Document, schema: Schema) -> list[Cause]:
-    """Return a cause for everything in a document that its schema does not allow."""
+def faults(document: Document, schema: Schema, *, read_before: Callable[[], Document] | None = None) -> list[Cause]:
+    """Return a cause for everything in a document that its schema does not allow.
+
+    `read_before`: returns the document before an edit. What the edit leaves as it was is not reported. None: everything
+    is. It is called only if there is something to report.
+    """
     if schema is Schema.OPEN:
         return []
     validator = _validator(schema)
-    causes = [] if validator.is_valid(document) else [_cause(error) for error in validator.iter_errors(document)]
-    if isinstance(schema, StructuralSchema):
-        causes += [duplicate(path_text(repeated.path), repeated.value) for repeated in schema.duplicates(document)]
-    return causes
+    errors = [] if validator.is_valid(document) else list(validator.iter_errors(document))
+    repeated = schema.duplicates(document) if isinstance(schema, StructuralSchema) else []
+    if read_before is not None and (errors or repeated):
+        before = read_before()
+        unchanged = Unchanged(document, before, schema)
+        errors = [error for error in errors if not unchanged.at(_path_in(document, error.instance_path))]
+        # As in Kubernetes: an object that had duplicates may keep them, whatever list they are in.
+        repeated = [] if isinstance(schema, StructuralSchema) and schema.duplicates(before) else repeated
+    return [*map(_cause, errors), *(duplicate(path_text(one.path), one.value) for one in repeated)]
 
 
 def valid_part(document: Document, schema: Schema) -> Document | None:

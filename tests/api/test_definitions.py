@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -284,6 +285,31 @@ def test_a_status_is_held_to_the_schema_too(api: Client, boats: str) -> None:
 
     assert api.patch(f"{boats}/ferry/status", {"status": {"afloat": "perhaps"}}).status == 422
     assert api.patch(f"{boats}/ferry/status", {"status": {"afloat": True}}).document["status"] == {"afloat": True}
+
+
+def test_an_object_that_a_stricter_schema_refuses_can_be_relabelled_and_deleted(
+    api: Client, boats: str, group: str
+) -> None:
+    """Its finalizers could never be removed otherwise, and its namespace would stay for ever."""
+    sent = {"seats": 300, "decks": [{"name": "upper"}]}
+    api.post(boats, {"metadata": {"name": "ferry", "finalizers": ["example.io/crew"]}, "spec": sent})
+    stricter = deepcopy(STRICT)
+    fields = stricter["properties"]["spec"]["properties"]
+    fields["seats"]["maximum"] = 100
+    fields["rig"] = {"type": "string", "default": "sloop"}
+    stricter["properties"]["spec"]["required"] = ["seats", "sign"]
+    changed = api.get(f"{DEFINITIONS}/boats.{group}").document
+    changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = stricter
+    assert api.put(f"{DEFINITIONS}/boats.{group}", changed).status == 200
+
+    assert api.patch(f"{boats}/ferry", {"metadata": {"labels": {"old": "yes"}}}).status == 200
+    assert api.patch(f"{boats}/ferry/status", {"status": {"afloat": True}}).status == 200
+    assert api.patch(f"{boats}/ferry", {"spec": {"sign": "AB-1"}}).status == 200
+    refused = api.patch(f"{boats}/ferry", {"spec": {"seats": 200}})
+    assert [one["field"] for one in refused.document["details"]["causes"]] == ["spec.seats"]
+    assert api.delete(f"{boats}/ferry").status == 200
+    assert api.patch(f"{boats}/ferry", {"metadata": {"finalizers": []}}).status == 200
+    assert api.get(f"{boats}/ferry").status == 404
 
 
 def test_lists_with_keys_are_merged_by_server_side_apply(api: Client, boats: str) -> None:
