@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from controlplane.apimachinery.errors import StatusError
 from controlplane.wire.fieldset import Fields
 from controlplane.wire.schema import Schema
 from controlplane.wire.structured import METADATA, compare, prune
@@ -36,13 +37,15 @@ def only_version(schema: Schema) -> Versions:
 class Differences:
     """The differences between an object before and after a write, in each version. Each is computed once.
 
-    The documents are in the version of the write. They are converted when a version is asked for.
+    The documents are in the version of the write. They are converted when a version is asked for. `needs_all`: the
+    error of a conversion is raised. Otherwise there are no known differences in that version.
     """
 
-    def __init__(self, before: Document, after: Document, versions: Versions) -> None:
+    def __init__(self, before: Document, after: Document, versions: Versions, *, needs_all: bool = True) -> None:
         self._before = before
         self._after = after
         self._versions = versions
+        self._needs_all = needs_all
         self._found: dict[str, tuple[Fields, Fields] | None] = {}
 
     def in_version(self, api_version: str) -> tuple[Fields, Fields] | None:
@@ -53,8 +56,14 @@ class Differences:
         return self._found[api_version]
 
     def _compared(self, version: Version) -> tuple[Fields, Fields]:
-        before = version.convert(self._before) if self._before else self._before
-        return compare(before, version.convert(self._after), version.schema)
+        try:
+            before = version.convert(self._before) if self._before else self._before
+            after = version.convert(self._after)
+        except StatusError:
+            if self._needs_all:
+                raise
+            return {}, {}
+        return compare(before, after, version.schema)
 
 
 def pruned(

@@ -128,7 +128,8 @@ def track(
     """Return `new` with its managedFields after a create, update or patch: `manager` owns the changed fields.
 
     live: the document before; None: the object is created. A client clears all managedFields by sending an empty list.
-    versions: the served versions of the kind. None: it has a single version.
+    versions: the served versions of the kind. None: it has a single version. As in Kubernetes, a conversion that fails
+    stops no update: managers that wrote such a version keep their fields.
     """
     sent = (new.get("metadata") or {}).get("managedFields")
     if live is not None and sent is not None and not any(sent):
@@ -137,7 +138,7 @@ def track(
     if not managers and live is not None:
         managers = _managers(live)
     versions = versions or only_version(with_metadata(schema))
-    differences = Differences(live or {}, new, versions)
+    differences = Differences(live or {}, new, versions, needs_all=False)
     changed, removed = differences.in_version(api_version) or ({}, {})
     changed = difference(changed, _UNOWNED)
     key = Manager(manager, operation, api_version, subresource)

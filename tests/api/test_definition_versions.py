@@ -234,3 +234,27 @@ def test_a_watch_selects_by_the_fields_that_a_webhook_makes(api: Client, by_webh
         ("ADDED", "b", {"host": "one", "port": "80"}),
         ("MODIFIED", "c", {"host": "one", "port": "82"}),
     ]
+
+
+def test_an_object_can_be_edited_and_deleted_in_its_stored_version_although_its_webhook_is_gone(
+    api: Client, by_webhook: str
+) -> None:
+    """It was written through the other version before. So its managedFields have names of that version."""
+    stored, other = (f"/apis/{GROUP}/{version}/{by_webhook}/a" for version in ("v1", "v2"))
+    held = {"metadata": {"finalizers": ["example.io/held"]}, "spec": {"port": "8080"}}
+    assert api.patch(f"{other}?fieldManager=other", held).status == 200
+    gone = {"spec": {"conversion": {"webhook": {"clientConfig": {"url": "https://127.0.0.1:1/convert"}}}}}
+    assert api.patch(f"{DEFINED}/{by_webhook}.{GROUP}", gone).status == 200
+    until(lambda: api.get(other).status == 500, within=10)
+
+    edited = api.patch(f"{stored}?fieldManager=me", {"spec": {"x": 7}})
+
+    assert (edited.status, edited.document["spec"]) == (200, {"address": "one:8080", "x": 7})
+    managers = {(one["manager"], one["apiVersion"]) for one in edited.document["metadata"]["managedFields"]}
+    assert {("other", f"{GROUP}/v2"), ("me", f"{GROUP}/v1")} <= managers
+    applied = {**thing_of(by_webhook, "v1", x=8), "metadata": {"name": "a"}}
+    refused = api.patch(f"{stored}?fieldManager=it", applied, "application/apply-patch+yaml")
+    assert (refused.status, "conversion webhook for" in refused.document["message"]) == (500, True)
+    assert api.delete(stored).status == 200
+    assert api.patch(stored, {"metadata": {"finalizers": []}}).status == 200
+    assert api.get(stored).status == 404

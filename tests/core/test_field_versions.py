@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.apimachinery.errors import Conflict
+from controlplane.apimachinery.errors import Conflict, StatusError
 from controlplane.wire.field_versions import Version, with_metadata
 from controlplane.wire.managed_fields import server_side_apply, track
 from controlplane.wire.schema import Schema
@@ -151,3 +151,21 @@ def test_what_a_manager_applied_in_a_version_that_is_no_longer_served_is_not_rem
     made = apply(live, document(V2, host="a"), "one")
     assert made["spec"] == {"size": 1, "host": "a"}
     assert owned(made) == {"one": (V2, ["f:host"])}
+
+
+def test_a_conversion_that_fails_stops_an_apply_and_no_update() -> None:
+    def only_v2(api_version: str) -> Version:
+        def convert(made: Any) -> Any:
+            if made["apiVersion"] != api_version:
+                raise StatusError("conversion webhook for example.com/v2, Kind=Server failed")
+            return made
+
+        return Version(SCHEMAS[api_version], convert)
+
+    live = apply(None, document(V1, address="a:80"), "one")
+    live = {**live, "apiVersion": V2, "spec": {"host": "a", "port": "80"}}
+    new = {**live, "spec": {"host": "b", "port": "80"}}
+    made = track(live, new, **{**options("two", V2), "versions": only_v2})
+    assert owned(made) == {"one": (V1, ["f:address"]), "two": (V2, ["f:host"])}
+    with pytest.raises(StatusError):
+        server_side_apply(live, document(V2, host="b"), **{**options("two", V2), "versions": only_v2}, force=True)
