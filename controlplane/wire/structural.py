@@ -22,6 +22,7 @@ import orjson
 
 from controlplane.apimachinery.base64 import is_base64
 from controlplane.apimachinery.regex import LINEAR
+from controlplane.wire.patterns import translated
 from controlplane.wire.schema import Schema
 
 Node = Mapping[str, Any]
@@ -48,23 +49,6 @@ _PLAIN = frozenset(
         *("minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties"),
     )
 )
-_CLASSES = {
-    "alnum": "0-9A-Za-z",
-    "alpha": "A-Za-z",
-    "ascii": r"\x00-\x7F",
-    "blank": r"\t ",
-    "cntrl": r"\x00-\x1F\x7F",
-    "digit": "0-9",
-    "graph": "!-~",
-    "lower": "a-z",
-    "print": " -~",
-    "punct": r"!-\/:-@\[-`{-~",
-    "space": r"\t\n\v\f\r ",
-    "upper": "A-Z",
-    "word": "0-9A-Za-z_",
-    "xdigit": "0-9A-Fa-f",
-}
-_POSIX = re.compile(rf"\[:({'|'.join(_CLASSES)}):\]")
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:|/)[^\s\x00-\x1f]*")
 _DURATION = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)(((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))*)|0")
 
@@ -118,7 +102,7 @@ def json_schema(node: Node) -> dict[str, Any]:
     """Return a node as JSON Schema 2020-12, which has neither `nullable` nor the extensions of Kubernetes."""
     made: dict[str, Any] = {key: node[key] for key in _PLAIN if key in node}
     if "pattern" in made:
-        made["pattern"] = _ranges(str(made["pattern"]))
+        made["pattern"] = translated(str(made["pattern"]))
     if node.get("format") in _CHECKED:
         made["format"] = node["format"]
     for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
@@ -139,11 +123,6 @@ def json_schema(node: Node) -> dict[str, Any]:
         own = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
         made["properties"] = {**own, **made.get("properties", {})}
     return _with_null(made) if node.get("nullable") is True else made
-
-
-def _ranges(pattern: str) -> str:
-    """Return a pattern with ranges instead of POSIX classes such as "[[:alpha:]]", which JSON Schema lacks."""
-    return _POSIX.sub(lambda found: _CLASSES[found[1]], pattern)
 
 
 def _with_null(made: dict[str, Any]) -> dict[str, Any]:
@@ -285,7 +264,7 @@ def _bounds(path: Path, node: Node) -> Iterator[Flaw]:
 def _pattern_fault(pattern: str) -> str:
     """Return why a pattern cannot be compiled; "": it can."""
     try:
-        jsonschema_rs.Draft202012Validator({"pattern": _ranges(pattern)}, pattern_options=LINEAR)
+        jsonschema_rs.Draft202012Validator({"pattern": translated(pattern)}, pattern_options=LINEAR)
     except ValueError as error:
         return _message(error)
     return ""

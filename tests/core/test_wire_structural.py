@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from controlplane.wire import definition_rules, document_check
+from controlplane.wire.patterns import translated
 from controlplane.wire.prune import prune
 from controlplane.wire.structural import StructuralSchema, filled
 
@@ -114,6 +115,45 @@ def test_a_long_set_is_checked_in_linear_time() -> None:
 
     assert found.duplicates(document) == []
     assert time.thread_time() - begun < 5  # if each item is compared with those before it: half a minute
+
+
+@pytest.mark.parametrize(
+    ("pattern", "good", "bad"),
+    [
+        (r"^[\w-.]+$", "a-b.c", "a b"),
+        (r"^[\pL-.]+$", "é-.", "1"),
+        (r"^[\d\p{Greek}-/]+$", "1-α/", "b"),
+        (r"^[\w-]+$", "a-b", "a.b"),
+        (r"^[^[\]]+$", "ab", "a[b"),
+        (r"^[]a]+$", "]a", "b"),
+        (r"^[[:^alpha:]]+$", "1 é", "a"),
+        (r"^[^[:^digit:]]+$", "12", "a"),
+        (r"^[[:alpha:]-.]+$", "a-.", "1"),
+        (r"^[\a]$", "\a", "a"),
+        (r"^\a$", "\a", "a"),
+        (r"^\Qa.b{\E+$", "a.b{{", "axb{"),
+        (r"^\Q(a", "(a", "a"),
+        (r"^\<a\>$", "<a>", "a"),
+        (r"^\${[^}]+}$", "${a}", "$a"),
+        (r"^a{,3}$", "a{,3}", "aa"),
+        (r"^a{2}b{1,}c{0,3}$", "aabbc", "abc"),
+        (r"^\x{41}\p{Lu}$", "AB", "Ab"),
+        (r"^\{[{}]\}$", "{{}", "{a}"),
+    ],
+)
+def test_a_pattern_is_read_as_go_reads_it(pattern: str, good: str, bad: str) -> None:
+    found = schema(one={"type": "string", "pattern": pattern})
+
+    assert faults(found, one=good) == []
+    assert faults(found, one=bad) == [("spec.one", "FieldValueInvalid")]
+
+
+@pytest.mark.parametrize("part", ["[", "[[:", "[:a", r"\p{", "{1", r"\Q", "[]", r"[\p{", "[a\\"])
+def test_a_pattern_is_read_once_however_it_is_written(part: str) -> None:
+    began = time.thread_time()
+
+    assert translated(part * 100_000)
+    assert time.thread_time() - began < 2
 
 
 def test_a_hostile_pattern_costs_no_time() -> None:
