@@ -18,6 +18,7 @@ from apps.api.auditing import note_decision
 from apps.api.authorization import Attributes
 from apps.api.target import Target
 from controlplane.apimachinery.errors import Forbidden
+from controlplane.apimachinery.selectors import SelectorError, parse_field_selector
 from controlplane.wire.negotiate import go_bool
 from controlplane.wire.resource import COLLECTION_METHODS, SUBRESOURCE_METHODS, Resource
 
@@ -121,9 +122,13 @@ def _resource_verb(request: Request, *, has_name: bool) -> str:
 def _selected_name(request: Request, verb: str) -> str:
     """Return the only name that a list or watch selects by `fieldSelector=metadata.name=…`, or "".
 
-    Kubernetes authorises such a request by this name, so that a user may watch a single object.
+    Kubernetes authorises such a request by this name, whatever else it selects by, so that a user may watch a single
+    object. A selector that cannot be parsed names nothing; it is refused later.
     """
     if verb not in ("list", "watch"):
         return ""
-    field, _, name = request.query_params.get("fieldSelector", "").partition("=")
-    return name.removeprefix("=") if field.strip() == "metadata.name" and "," not in name else ""
+    try:
+        terms = parse_field_selector(request.query_params.get("fieldSelector", ""))
+    except SelectorError:
+        return ""
+    return next((term.value for term in terms if term.field == "metadata.name" and term.equal), "")

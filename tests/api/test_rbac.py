@@ -75,8 +75,13 @@ def test_a_rule_for_one_name_allows_one_name(api: Client, eva: Client, namespace
 
     assert eva.get(config_maps(namespace, "two")).status == 403
     assert eva.get(config_maps(namespace)).status == 403
-    with eva.watch(config_maps(namespace), fieldSelector="metadata.name=one") as stream:
-        assert stream.next()["object"]["metadata"]["name"] == "one"
+    for more in ("", f",metadata.namespace={namespace}", ",metadata.name!=two"):
+        with eva.watch(config_maps(namespace), fieldSelector=f"metadata.name=one{more}") as stream:
+            assert stream.status == 200, more
+            assert stream.next()["object"]["metadata"]["name"] == "one"
+    for selector in ("metadata.name!=one", "metadata.name=two,metadata.name=one", "metadata.name=two"):
+        with eva.watch(config_maps(namespace), fieldSelector=selector) as stream:
+            assert stream.status == 403, selector
 
 
 def test_an_apply_creates_an_object_only_with_the_right_to_create(api: Client, eva: Client, namespace: str) -> None:
