@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from controlplane import kinds
 from controlplane.apimachinery.meta import Object, Ref, Struct
+from controlplane.controllers.reads.still_to_delete import still_to_delete
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Put, deleting
 from controlplane.engine.state import State, Watch
@@ -27,6 +28,7 @@ PAGE = 500  # objects of a kind deleted at once
 # Processes read definitions every half second. Until then, one of them may still create an object of a deleted kind.
 ALL_PROCESSES_KNOW = timedelta(seconds=2)
 LOOK_AGAIN = timedelta(seconds=1)  # while finalizers keep objects of the kind
+LOOK_AT_MANY = timedelta(seconds=10)  # while they keep a page or more, because all of them are read
 # Stands for all definitions of a group in a key. No kind has this name.
 GROUP = "apiextensions.k8s.io/*"
 
@@ -85,7 +87,7 @@ class Definitions(Controller):
         deleted = definition.metadata.deletion_timestamp is not None
         kind = f"{_group(definition)}/{(definition.spec.get('names') or {}).get('kind', '')}"
         has_objects = deleted and not definitions.is_refused(definition) and kind not in _DECLARED
-        objects = state.list(kind, limit=PAGE) if has_objects else ()
+        objects = still_to_delete(state, kind, goes=_goes, limit=PAGE) if has_objects else ()
         preferred = (other for other in all_definitions if _has_precedence(other, definition))
         taken = (other_kind.resource for other in preferred if (other_kind := definitions.kind_of(other)))
         return DefinitionsSnapshot(definition, (*_DECLARED.values(), *taken), tuple(objects))
@@ -109,9 +111,15 @@ class Definitions(Controller):
             kept = tuple(name for name in definition.metadata.finalizers if name != CLEANUP_FINALIZER)
             new = new.with_meta(finalizers=kept)
             return NOTHING if new == definition else Decision(changes=(Put(new, definition),), reason="KindEmpty")
-        left = (obj for obj in snapshot.objects if obj.metadata.deletion_timestamp is None)
+        left = [obj for obj in snapshot.objects if _goes(obj)]
         changes = (*(deleting(obj, now=now) for obj in left), *((Put(new, definition),) if new != definition else ()))
-        return Decision(changes=changes, wake_at=now + LOOK_AGAIN, reason="KindDeleted")
+        wait = LOOK_AGAIN if left or len(snapshot.objects) < PAGE else LOOK_AT_MANY
+        return Decision(changes=changes, wake_at=now + wait, reason="KindDeleted")
+
+
+def _goes(obj: Object) -> bool:
+    """Test whether an object of the kind still has to be deleted."""
+    return obj.metadata.deletion_timestamp is None
 
 
 _DECLARED = {kind.key: kind.resource for kind in KINDS if not KINDS.is_custom(kind)}

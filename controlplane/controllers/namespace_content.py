@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from controlplane import kinds
 from controlplane.apimachinery.meta import Object, Ref, Struct
 from controlplane.apimachinery.names import DELETION_PROTECTED_LABEL, NAMESPACE_CONTENT_FINALIZER
+from controlplane.controllers.reads.still_to_delete import still_to_delete
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import Decision, Delete, Put, deleting
 from controlplane.engine.deletion_protection import is_protected
@@ -23,6 +24,7 @@ from controlplane.settings import Settings
 PAGE = 200  # objects of one kind read at once
 CHANGES = 500  # deletions of one decision; they are one transaction, which otherwise takes about 400 objects
 LOOK_AGAIN = timedelta(seconds=1)  # while finalizers keep objects in the Namespace
+LOOK_AT_MANY = timedelta(seconds=10)  # while they keep a page or more, because all of them are read
 REPORT_AFTER = timedelta(seconds=10)  # then a condition names the objects that remain
 REMAINING = "NamespaceContentRemaining"  # a condition type of Kubernetes
 SHOWN = 5
@@ -45,7 +47,12 @@ class NamespaceContentSnapshot(Struct, frozen=True):
 def _objects_in(state: State, known: Iterable[Kind], namespace: str) -> Iterator[Object]:
     for kind in known:
         if kind.resource.namespaced:
-            yield from state.list(kind.key, namespace=namespace, limit=PAGE, unopened=True)
+            yield from still_to_delete(state, kind.key, goes=_goes, limit=PAGE, namespace=namespace)
+
+
+def _goes(obj: Object) -> bool:
+    """Test whether an object can be deleted, and is not being deleted already."""
+    return obj.metadata.deletion_timestamp is None and not is_protected(obj)
 
 
 def _namespace_deleted(old: Template | None, new: Template | None) -> Iterator[Ref]:
@@ -88,14 +95,14 @@ class NamespaceContent(Controller):
         if not snapshot.objects:
             kept = tuple(name for name in namespace.metadata.finalizers if name != NAMESPACE_CONTENT_FINALIZER)
             return Decision(changes=(Put(namespace.with_meta(finalizers=kept), namespace),), reason="NamespaceEmpty")
-        remaining = (obj for obj in snapshot.objects if obj.metadata.deletion_timestamp is None)
-        left = [obj for obj in remaining if not is_protected(obj)][:CHANGES]
+        left = [obj for obj in snapshot.objects if _goes(obj)][:CHANGES]
         changes: tuple[Put | Delete, ...] = tuple(deleting(obj, now=now) for obj in left)
         began = namespace.metadata.deletion_timestamp
         if not left and began is not None and now - began >= REPORT_AFTER:
             reported = _with_remaining(namespace, snapshot.objects, now=now)
             changes = (Put(reported, namespace),) if reported is not namespace else ()
-        return Decision(changes=changes, wake_at=now + LOOK_AGAIN, reason="NamespaceDeleted")
+        wait = LOOK_AGAIN if left or len(snapshot.objects) < PAGE else LOOK_AT_MANY
+        return Decision(changes=changes, wake_at=now + wait, reason="NamespaceDeleted")
 
 
 def _with_remaining(namespace: Template, remaining: Sequence[Object], *, now: datetime) -> Template:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from controlplane.apimachinery.meta import Object, Ref
-from controlplane.controllers.definitions import Definitions
+from controlplane.controllers.definitions import PAGE, Definitions
 from controlplane.controllers.namespace_content import NamespaceContent
 from controlplane.engine import lifecycle
 from controlplane.engine.decision import Decision, Put
@@ -148,6 +148,25 @@ def test_a_definition_that_goes_waits_for_the_objects_of_its_kind() -> None:
     assert (story.live(one), story.live(held)) == (None, None)
     assert story.live(ship) is not None
     assert BOAT not in KINDS
+
+
+def test_what_others_hold_of_a_kind_that_goes_keeps_nothing_else_of_it() -> None:
+    story = Story()
+    one = definition()
+    held = [boat(f"held-{number}", finalizers=("example.io/hold",)) for number in range(PAGE)]
+    story.create(one)
+    story.create(*held, boat("last"))
+
+    story.delete(one)
+    for _ in range(3):
+        story.pass_time(2)
+    assert story.live(boat("last")) is None
+    assert story.live(one) is not None
+
+    for each in held:
+        story.change(Put(story.live(each).with_meta(finalizers=()), story.live(each)))
+    story.pass_time(10)
+    assert story.live(one) is None
 
 
 def test_more_objects_than_one_go_takes_all_go() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from controlplane.apimachinery.meta import Ref
-from controlplane.apimachinery.names import NAMESPACE_CONTENT_FINALIZER
-from controlplane.controllers.namespace_content import NamespaceContent
+from controlplane.apimachinery.names import DELETION_PROTECTED_LABEL, NAMESPACE_CONTENT_FINALIZER
+from controlplane.controllers.namespace_content import PAGE, NamespaceContent
 from controlplane.engine.decision import Decision, Put
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.run import World, run_until_idle
@@ -133,4 +133,30 @@ def test_a_protected_object_keeps_its_namespace_until_the_label_is_removed() -> 
     story.put(live.with_meta(labels={}), live)
     story.pass_time(2)
     story.pass_time(2)
+    assert story.get(NAMESPACE, "", "doomed") is None
+
+
+def test_what_others_hold_in_a_deleted_namespace_keeps_nothing_else_there() -> None:
+    story = Story()
+    story.put(namespace("doomed"))
+    held = [config_map(f"held-{number:03}", namespace="doomed", finalizers=("a.org/b",)) for number in range(PAGE)]
+    protected = [
+        config_map(f"kept-{number:03}", namespace="doomed", labels={DELETION_PROTECTED_LABEL: "Always"})
+        for number in range(PAGE)
+    ]
+    for one in (*held, *protected, config_map("last", namespace="doomed")):
+        story.put(one)
+
+    story.delete_namespace("doomed")
+    for _ in range(5):
+        story.pass_time(10)
+
+    assert story.get("ConfigMap", "doomed", "last") is None
+    assert story.get("ConfigMap", "doomed", "held-000") is not None
+    for one in (*held, *protected):
+        live = story.get("ConfigMap", "doomed", one.metadata.name)
+        assert live is not None
+        story.put(live.with_meta(finalizers=(), labels={}), live)
+    for _ in range(3):
+        story.pass_time(10)
     assert story.get(NAMESPACE, "", "doomed") is None
