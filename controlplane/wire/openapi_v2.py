@@ -23,6 +23,8 @@ _METHODS = ("get", "put", "post", "delete", "options", "head", "patch")
 _MEDIA_TYPES = ("application/json", "application/yaml")
 # Keys of a schema that Swagger 2.0 does not know.
 _UNKNOWN = frozenset({"oneOf", "anyOf", "not", "nullable"})
+# Values of several types, of which clients have to expect each.
+_OF_ANY_TYPE = ("x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields")
 
 
 def document(parts: Iterable[bytes], *, title: str, version: str) -> Document:
@@ -90,7 +92,8 @@ def _schema(node: Any) -> Any:
         beside = {name: _value(name, inner) for name, inner in node.items() if name not in _UNKNOWN | {"allOf"}}
         return {**beside, **_schema(wrapped[0])}
     made = {name: _value(name, inner) for name, inner in node.items() if name not in _UNKNOWN}
-    if "type" not in made and _UNKNOWN & node.keys() and "properties" not in made:
+    is_open = any(made.get(name) is True for name in _OF_ANY_TYPE)
+    if "type" not in made and _UNKNOWN & node.keys() and "properties" not in made and not is_open:
         made["type"] = "string"  # a number or a text, such as a quantity: clients of version 2 expect a text
     return made
 

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from controlplane.wire import builtin
+from controlplane.wire import builtin, openapi_v2
 from controlplane.wire.openapi import OpenAPI, emitted, references
 from controlplane.wire.resource import Resource
 from controlplane.wire.schema import REF_PREFIX, Components, Schema
@@ -154,3 +154,30 @@ def test_recursive_kinds_end():
     api = OpenAPI([THING], lambda resource: Components(tree).schema("example.Tree"))
 
     assert "example.Tree" in load(api, "apis/example.io/v1")["components"]["schemas"]
+
+
+INT_OR_STRING = {"x-kubernetes-int-or-string": True}
+
+
+@pytest.mark.parametrize(
+    ("stated", "shown"),
+    [
+        (INT_OR_STRING, INT_OR_STRING),
+        ({**INT_OR_STRING, "anyOf": [{"type": "integer"}, {"type": "string"}]}, INT_OR_STRING),
+        ({**INT_OR_STRING, "nullable": True}, INT_OR_STRING),
+        (
+            {"x-kubernetes-preserve-unknown-fields": True, "nullable": True},
+            {"x-kubernetes-preserve-unknown-fields": True},
+        ),
+        ({"type": "string", "nullable": True}, {"type": "string"}),
+    ],
+)
+def test_clients_of_version_2_expect_every_type_that_a_value_may_have(stated, shown):
+    """Argo CD compares objects by this document: a number in a field of type string is an error of the whole app."""
+    node = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"field": stated}}}}
+    api = OpenAPI((THING,), lambda resource: Schema(node))
+
+    document = openapi_v2.document([api.document(path) for path in api.paths], title="Lifeboat", version="1")
+
+    spec = document["definitions"]["io.example.v1.Thing"]["properties"]["spec"]
+    assert spec["properties"]["field"] == shown
