@@ -257,9 +257,15 @@ def _without_object(work: Work, new_applied: Condition, *, now: datetime) -> Dec
 
 
 def reflected(manifest: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the part of the status of an object that its kind reports back, all of it for kinds without a rule."""
+    """Return the part of the status of an object that its kind reports back, all of it for kinds without a rule.
+
+    A status that is no object, as custom kinds may have, is not reported: a Work has no place for it.
+    """
     rule = interpret.interpreter_for(manifest.get("apiVersion", ""), manifest.get("kind", "")).reflect
-    return manifest.get("status") or None if rule is None else rule(manifest)
+    if rule is not None:
+        return rule(manifest)
+    status = manifest.get("status")
+    return status if isinstance(status, dict) and status else None
 
 
 def health(manifest: dict[str, Any]) -> str:
