@@ -37,6 +37,7 @@ from controlplane.apimachinery.uids import child_uid
 from controlplane.authorization.policy import GROUP as RBAC
 from controlplane.authorization.proxied import Subjects, impersonation_rules
 from controlplane.interpret import prune
+from controlplane.interpret.known_rules import UNREADABLE
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY
@@ -349,14 +350,14 @@ def is_divided(binding: Binding) -> bool:
 def requested_replicas(work: Work) -> int | None:
     """Return how many replicas a Work requests. None: its kind has none, or they cannot be read.
 
-    An override policy or an edit of the Work may have put any value there. Its member refuses such an object. Raises
-    Unanswered.
+    An override policy or an edit of the Work may have put any value there, also "inf". Its member refuses such an
+    object. Raises Unanswered.
     """
     manifest = work.manifest
     count = interpret.interpreter_for(manifest.get("apiVersion", ""), manifest.get("kind", "")).replicas
     try:
         return None if count is None else count(manifest).replicas
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except UNREADABLE:
         return None
 
 
