@@ -12,7 +12,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -75,10 +75,20 @@ class Unanswered(Exception):
         self.questions = tuple(questions)
 
 
-class InterpretationFailed(ValueError):
-    """A rule of a user failed, or its result cannot be used. `operation`: what it was asked for."""
+class Rule(Protocol):
+    """What answers for an operation of a kind. `shown`: it, for people."""
 
-    def __init__(self, rule: Script | Hook, error: str) -> None:
+    @property
+    def operation(self) -> str: ...
+
+    @property
+    def shown(self) -> str: ...
+
+
+class InterpretationFailed(ValueError):
+    """A rule failed, or its result cannot be used. `operation`: what it was asked for."""
+
+    def __init__(self, rule: Rule, error: str) -> None:
         super().__init__(f"{rule.operation} by {rule.shown} failed: {error}")
         self.operation = rule.operation
 

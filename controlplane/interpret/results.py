@@ -3,7 +3,7 @@ be used."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -19,11 +19,24 @@ def demand(replicas: Any = None, requirements: Any = None) -> Demand:
     """Return the demand that a script reports: the number of replicas, and what each requests (None: nothing)."""
     if isinstance(replicas, bool) or not isinstance(replicas, int | float):
         raise ValueError(f"the first result must be a number of replicas, not {_shown(replicas)}")
-    if not 0 <= replicas <= MAX_REPLICAS:
-        raise ValueError(f"replicas: {replicas} is not between 0 and {MAX_REPLICAS}")
+    _check_number(replicas)
     if requirements is not None and not isinstance(requirements, dict | list):
         raise ValueError(f"the requirements must be a table, not {_shown(requirements)}")
     return Demand(int(replicas), _requirements(requirements))
+
+
+def checked_demand(found: Demand) -> Demand:
+    """Return the demand that a rule which is known here reports, of a document with values of any type."""
+    _check_number(found.replicas)
+    return Demand(found.replicas, _checked(found.requirements))
+
+
+def checked_components(found: Iterable[Component]) -> tuple[Component, ...]:
+    """Return the components that a rule which is known here reports, of a document with values of any type."""
+    components = tuple(replace(one, replica_requirements=_checked(one.replica_requirements)) for one in found)
+    for one in components:
+        _check_number(one.replicas)
+    return components
 
 
 def in_namespace(found: Demand, doc: Document) -> Demand:
@@ -102,6 +115,21 @@ def dependencies(listed: Any = None) -> list[Dependency]:
 def plain_items(items: Sequence[AggregatedStatusItem]) -> list[Document] | None:
     """Return the items of a binding's status as documents; None if there are none, as Karmada passes them."""
     return [msgspec.to_builtins(item) for item in items] or None
+
+
+def _check_number(replicas: float) -> None:
+    if not 0 <= replicas <= MAX_REPLICAS:
+        raise ValueError(f"replicas: {replicas} is not between 0 and {MAX_REPLICAS}")
+
+
+def _checked(requirements: ReplicaRequirements | None) -> ReplicaRequirements | None:
+    """Return requirements whose values have the types that they are stored with: others could not be read again."""
+    if requirements is None or (requirements.node_claim is None and not requirements.priority_class_name):
+        return requirements
+    try:
+        return msgspec.convert(msgspec.to_builtins(requirements), ReplicaRequirements)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"requirements: {error}") from error
 
 
 def _requirements(fields: Any) -> ReplicaRequirements | None:

@@ -7,7 +7,7 @@ object that is a workload itself keeps those of its template on each cluster.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -27,6 +27,8 @@ from controlplane.apimachinery.names import (
 from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.apimachinery.uids import child_uid
 from controlplane.engine.state import Selection
+from controlplane.interpret import known_rules
+from controlplane.interpret.customized import DEPENDENCIES
 from controlplane.interpret.interpreter import Dependency
 from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding, BindingSnapshot, ObjectReference, ResourceBindingSpec, TargetCluster
@@ -48,9 +50,12 @@ class Policy(NamedTuple):
 
 
 def needed(template: Template) -> list[Dependency]:
-    """Return the objects that a workload depends on, by name or by label selector."""
-    dependencies = interpret.interpreter_for(template.api_version, template.kind).dependencies
-    listed: Sequence[Dependency] = () if dependencies is None else dependencies(template.document())
+    """Return the objects that a workload depends on, by name or by label selector.
+
+    Raises InterpretationFailed, Unanswered.
+    """
+    ask = interpret.interpreter_for(template.api_version, template.kind).dependencies
+    listed = () if ask is None else known_rules.result(DEPENDENCIES, ask, template.document(), tuple)
     by_text = {_text(each): each for each in listed if each.name or each.label_selector is not None}
     return [by_text[text] for text in sorted(by_text)]
 

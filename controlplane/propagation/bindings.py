@@ -21,6 +21,7 @@ from controlplane.apimachinery.names import (
     binding_name,
 )
 from controlplane.apimachinery.uids import child_uid
+from controlplane.interpret import known_rules, results
 from controlplane.kinds.binding import (
     Binding,
     BindingPriority,
@@ -213,15 +214,25 @@ def _wanted(template: Template, policy: Policy, priority: int | None, gates: dic
 
 
 def demand(template: Template) -> interpret.Demand:
-    """Return the replicas of a template and their requirements; 0 and None for a kind without replicas."""
+    """Return the replicas of a template and their requirements; 0 and None for a kind without replicas.
+
+    Raises InterpretationFailed, Unanswered.
+    """
     ask = interpret.interpreter_for(template.api_version, template.kind).replicas
-    return interpret.Demand(0, None) if ask is None else ask(template.document())
+    if ask is None:
+        return interpret.Demand(0, None)
+    return known_rules.result("InterpretReplica", ask, template.document(), results.checked_demand)
 
 
 def components(template: Template) -> tuple[Component, ...] | None:
-    """Return the components of a template; None for a kind that has one pod template, or none."""
+    """Return the components of a template; None for a kind that has one pod template, or none.
+
+    Raises InterpretationFailed, Unanswered.
+    """
     ask = interpret.interpreter_for(template.api_version, template.kind).components
-    return None if ask is None else ask(template.document())
+    if ask is None:
+        return None
+    return known_rules.result("InterpretComponent", ask, template.document(), results.checked_components)
 
 
 def _suspension(asked: PropagationSpec) -> BindingSuspension | None:

@@ -3,18 +3,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.controllers.execution import Execution
+from controlplane.kind import KINDS
+from controlplane.kinds import WORK
+from controlplane.kinds.binding import TargetCluster
+from controlplane.kinds.policy import ResourceSelector
+from controlplane.kinds.template import Template
 from controlplane.kinds.work import APPLIED_FAILED
-from tests.builders.objects import applied, binding, cluster, work
+from controlplane.propagation.definitions import kinds_of
+from tests.builders.objects import applied, binding, cluster, policy, work
 from tests.builders.placements import placement
-from tests.core.propagation_story import Story
+from tests.builders.templates import config_map, deployment, template
+from tests.core.propagation_story import MEMBERS, Story
+from tests.core.test_dependencies import needing, placed
+from tests.core.test_federated_quotas import QuotaStory, asking, quota
+from tests.core.test_refused_requests import requested
 
 KRUISE = "apps.kruise.io/v1alpha1"
+EVERYTHING = (ResourceSelector("apps/v1", "Deployment"), ResourceSelector(KRUISE, "CloneSet"))
 CONTAINER = {"name": "c", "image": "nginx", "resources": {"requests": {"cpu": "1"}}}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PODS = {"spec": {"containers": [CONTAINER]}}
 
 
@@ -30,3 +44,89 @@ def test_a_copy_whose_replicas_are_no_number_keeps_no_other_from_being_applied(r
     found = Execution().load(story.store, [odd.ref, work("web").ref])
 
     assert all(one is not None and one.keeps == 0 for one in found)
+
+
+@pytest.fixture
+def clone_sets() -> Iterator[None]:
+    """The kind CloneSet, brought by a definition whose schema does not look into pod templates."""
+    names = {"kind": "CloneSet", "plural": "clonesets"}
+    versions = [{"name": "v1alpha1", "served": True, "storage": True}]
+    spec = {"group": "apps.kruise.io", "scope": "Namespaced", "names": names, "versions": versions}
+    metadata = ObjectMeta(name="clonesets.apps.kruise.io", uid="uid-clonesets")
+    definition = Template("apiextensions.k8s.io/v1", "CustomResourceDefinition", metadata, {"spec": spec})
+    KINDS.set_custom(kinds_of([definition]))
+    yield
+    KINDS.set_custom(())
+
+
+def clone_set(**spec: Any) -> Template:
+    return template("CloneSet", "odd", version=KRUISE, spec={"replicas": 2, "template": PODS, **spec})
+
+
+def with_spec(story: Story, one: Template, **spec: Any) -> Template:
+    stored = story.template(one)
+    return stored.with_content({**stored.content, "spec": {**stored.spec, **spec}})
+
+
+LOTS = {"spec": {"containers": [{**CONTAINER, "resources": {"requests": {"cpu": "lots"}}}]}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"template": {"spec": {"nodeSelector": {"gpu": True}}}}, "nodeSelector"),
+        ({"template": {"spec": {"tolerations": [1]}}}, "not iterable"),
+        ({"template": {"spec": {"affinity": {"nodeAffinity": {REQUIRED: ["zone"]}}}}}, "hardNodeAffinity"),
+        ({"template": {"spec": "nginx"}}, "has no attribute"),
+        ({"template": LOTS}, "is not a quantity"),
+        ({"replicas": -1}, "-1 is not between 0 and"),
+        ({"replicas": "inf"}, "infinity"),
+    ],
+)
+def test_an_object_that_cannot_be_interpreted_gets_an_event_and_no_binding(
+    clone_sets: None, spec: dict[str, Any], why: str
+) -> None:
+    """A binding with such a value could not be read again."""
+    odd = clone_set(**spec)
+
+    story = Story(*MEMBERS, policy("all", *EVERYTHING), odd)
+
+    assert story.binding(odd) is None
+    (event,) = story.events("GetReplicasFailed")
+    assert why in event
+    story.edit(with_spec(story, odd, replicas=2, template=PODS))
+    assert requested(story.binding(odd)) == (2, "1")
+
+
+def test_it_keeps_no_other_workload_from_what_it_needs(clone_sets: None) -> None:
+    web, settings, odd = needing(), config_map(), clone_set()
+    story = Story(*MEMBERS, policy("all", *EVERYTHING, propagate_deps=True), web, settings, odd)
+    story.place(web, member1=3)
+    story.place(odd, member1=2)
+
+    edited = with_spec(story, odd, template={"spec": "nginx"})
+    live = story.binding(web)
+    assert live is not None
+    story.store.put(edited, story.template(odd))
+    story.store.put(live.with_spec(clusters=(TargetCluster("member2", 3),)), live)
+    story.settle()
+
+    assert placed(story, settings) == {"web-deployment": {"member2"}}
+    assert story.events("GetDependenciesFailed")
+
+
+def test_requests_that_are_no_quantities_keep_no_other_from_a_quota_that_is_raised(clone_sets: None) -> None:
+    web, odd = deployment(replicas=2), clone_set()
+    story = QuotaStory(*MEMBERS, quota(cpu="5"), policy("all", *EVERYTHING), web, odd)
+    story.place(web, member1=2)
+    story.place(odd, member1=2)
+    story.edit(asking(story.template(web), "3"))
+    story.edit(with_spec(story, odd, template=LOTS))
+    assert requested(story.binding(web)) == (2, "1")
+
+    story.change(overall={"cpu": "8"})
+
+    assert requested(story.binding(web)) == (2, "3")
+    story.place(odd, member2=2)
+    copies = [one for one in story.store.list(WORK) if one.manifest["kind"] == "CloneSet"]
+    assert {one.cluster for one in copies if one.metadata.deletion_timestamp is None} == {"member2"}
