@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from controlplane.apimachinery.selectors import LabelSelector, selector_errors
 from controlplane.interpret.interpreter import Demand, Dependency, Document
 from controlplane.kinds.binding import AggregatedStatusItem, Component, ReplicaRequirements
 
@@ -20,7 +21,7 @@ def demand(replicas: Any = None, requirements: Any = None) -> Demand:
     if isinstance(replicas, bool) or not isinstance(replicas, int | float):
         raise ValueError(f"the first result must be a number of replicas, not {_shown(replicas)}")
     _check_number(replicas)
-    if requirements is not None and not isinstance(requirements, dict | list):
+    if requirements not in (None, []) and not isinstance(requirements, dict):
         raise ValueError(f"the requirements must be a table, not {_shown(requirements)}")
     return Demand(int(replicas), _requirements(requirements))
 
@@ -105,11 +106,22 @@ def dependencies(listed: Any = None) -> list[Dependency]:
             raise ValueError(f"the dependency {_shown(entry)} must have apiVersion and kind")
         if not name and not isinstance(selector, dict):
             raise ValueError(f"the dependency {_shown(entry)} must have a name or a labelSelector")
+        if not name:
+            _check_selector(selector)
         place = str(fields.get("namespace") or "")
         found.append(
             Dependency(str(fields["apiVersion"]), str(fields["kind"]), place, name, None if name else selector)
         )
     return found
+
+
+def _check_selector(selector: Any) -> None:
+    try:
+        errors = selector_errors(msgspec.convert(selector, LabelSelector))
+    except msgspec.ValidationError as error:
+        raise ValueError(f"labelSelector: {error}") from error
+    if errors:
+        raise ValueError("labelSelector.{}: {}".format(*errors[0]))
 
 
 def plain_items(items: Sequence[AggregatedStatusItem]) -> list[Document] | None:

@@ -44,6 +44,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DOC = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"}}
 API = "config.karmada.io/v1alpha1"
 DEPLOYMENT = ("apps/v1", "Deployment")
+SECRETS = {"apiVersion": "v1", "kind": "Secret", "namespace": "default"}
 
 
 def customization(name: str, **scripts: str) -> InterpreterCustomization:
@@ -152,6 +153,9 @@ def test_results_become_values(rule: str, arguments: tuple[Any, ...], values: tu
         ("revise", (DOC, 4), (None,), "must be the object"),
         ("dependencies", (DOC,), ([{"kind": "Secret"}],), "apiVersion and kind"),
         ("dependencies", (DOC,), ([{"apiVersion": "v1", "kind": "Secret"}],), "a name or a labelSelector"),
+        ("dependencies", (DOC,), ([{**SECRETS, "labelSelector": {"matchLabels": {"tier": 1}}}],), "Expected `str`"),
+        ("dependencies", (DOC,), ([{**SECRETS, "labelSelector": {"matchLabels": {"a b": "c"}}}],), "a b"),
+        ("replicas", (DOC,), (3, [{"cpu": "1"}]), "must be a table"),
     ],
 )
 def test_a_result_that_cannot_be_used_names_its_rule(

@@ -9,18 +9,23 @@ from typing import Any
 import pytest
 
 from controlplane.apimachinery.meta import ObjectMeta
+from controlplane.controllers.dependencies import Dependencies
 from controlplane.controllers.execution import Execution
+from controlplane.interpret import INTERPRETERS, Unanswered
+from controlplane.interpret.customized import Answer
 from controlplane.kind import KINDS
 from controlplane.kinds import WORK
 from controlplane.kinds.binding import TargetCluster
 from controlplane.kinds.policy import ResourceSelector
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import APPLIED_FAILED
+from controlplane.propagation import attached_bindings, bindings
 from controlplane.propagation.definitions import kinds_of
 from tests.builders.objects import applied, binding, cluster, policy, work
 from tests.builders.placements import placement
 from tests.builders.templates import config_map, deployment, template
 from tests.core.propagation_story import MEMBERS, Story
+from tests.core.test_customized import customization
 from tests.core.test_dependencies import needing, placed
 from tests.core.test_federated_quotas import QuotaStory, asking, quota
 from tests.core.test_refused_requests import requested
@@ -130,3 +135,25 @@ def test_requests_that_are_no_quantities_keep_no_other_from_a_quota_that_is_rais
     story.place(odd, member2=2)
     copies = [one for one in story.store.list(WORK) if one.manifest["kind"] == "CloneSet"]
     assert {one.cluster for one in copies if one.metadata.deletion_timestamp is None} == {"member2"}
+
+
+def test_a_script_that_returns_no_selector_keeps_no_other_workload_from_what_it_needs() -> None:
+    web, other = deployment(), deployment("other")
+    story = Story(*MEMBERS, policy("all", *EVERYTHING, propagate_deps=True), web, other)
+    INTERPRETERS.set_rules([customization("c", dependency_interpretation="…")])
+    try:
+        for one, tier in ((web, "1"), (other, 1)):
+            with pytest.raises(Unanswered) as unanswered:
+                attached_bindings.needed(story.template(one))
+            found = {"apiVersion": "v1", "kind": "ConfigMap", "labelSelector": {"matchLabels": {"tier": tier}}}
+            INTERPRETERS.learn(unanswered.value.questions[0], Answer(([found],)))
+
+        refs = [bindings.binding_ref(one.ref) for one in (web, other)]
+        good, bad = Dependencies().load(story.store, refs)
+    finally:
+        INTERPRETERS.set_rules([])
+
+    assert good is not None
+    assert [need.kind for need in good.needs] == ["ConfigMap"]
+    assert bad is not None
+    assert "labelSelector" in str(bad.error)
