@@ -19,7 +19,9 @@ from controlplane.controllers.reads.member_access import check_readable
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.engine.controller import Ownership
 from controlplane.engine.decision import NOTHING, Decision, Event, Put
+from controlplane.engine.run import put_off
 from controlplane.engine.state import State, Watch
+from controlplane.interpret import InterpretationFailed
 from controlplane.kinds.binding import HEALTHY, UNHEALTHY, UNKNOWN
 from controlplane.kinds.work import (
     APPLIED,
@@ -116,19 +118,21 @@ class WorkStatus(MemberController):
             return self._vanished(work, applied, answer.body, now=now)
         if not answer.ok or work.metadata.deletion_timestamp is not None:
             return NOTHING
-        reflecting = _reflecting(work, answer.body)
+        reflecting, failure = _reflecting(work, answer.body)
         going = "deletionTimestamp" in (answer.body.get("metadata") or {})
         if going and _has_finished(reflecting) and not _has_finished(work):
             # It ends because it is deleted. If it had finished before, the watch reports its last state.
             return NOTHING
         changed, events = _with_drift(reflecting, answer.drift, settings, now=now)
+        again = Decision() if failure is None else put_off(failure, work, now=now)
         if changed is work:
-            return NOTHING
+            return Decision(wake_at=again.wake_at)  # its Event is there
         # The manifest that the object was compared with must still be the one of the Work.
         upon = () if changed is reflecting else ("spec",)
         return Decision(
             changes=(Put(changed, work, upon=upon),),
-            events=(*_first_status_events(work), *events),
+            events=(*_first_status_events(work), *events, *again.events),
+            wake_at=again.wake_at,
             reason="StatusReflected" if changed is reflecting else DRIFTED,
         )
 
@@ -142,7 +146,7 @@ class WorkStatus(MemberController):
             return _without_object(work, new_applied, now=now)
         if applied.status != "True":
             return NOTHING
-        ended = work if last is None else _reflecting(work, last)
+        ended = work if last is None else _reflecting(work, last)[0]
         if _has_finished(ended):
             message = "The object had finished. The member does not have it any more, and it is not applied again."
             done = Condition(APPLIED, "True", FINISHED, message, None, applied.observed_generation)
@@ -169,10 +173,18 @@ class WorkStatus(MemberController):
         return Decision(changes=(Put(changed, work),), events=(event,), reason=OBJECT_LOST)
 
 
-def _reflecting(work: Work, manifest: dict[str, Any]) -> Work:
-    """Return a Work with status and health of its object on the member."""
-    status = ManifestStatus(_identifier(manifest), reflected(manifest), health(manifest))
-    return work.with_status(manifest_statuses=(status,))
+def _reflecting(work: Work, manifest: dict[str, Any]) -> tuple[Work, InterpretationFailed | None]:
+    """Return a Work with status and health of its object on the member, and why a rule of a user for the health failed.
+
+    The object may not change any more, so such a rule has to be asked again.
+    """
+    failure = None
+    try:
+        judged = health(manifest)
+    except InterpretationFailed as error:
+        judged, failure = UNKNOWN, error
+    status = ManifestStatus(_identifier(manifest), reflected(manifest), judged)
+    return work.with_status(manifest_statuses=(status,)), failure
 
 
 def _has_finished(work: Work) -> bool:
@@ -269,10 +281,16 @@ def reflected(manifest: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def health(manifest: dict[str, Any]) -> str:
-    """Return Healthy or Unhealthy by the rule of the kind. Healthy: there is no rule. Unknown: the rule failed."""
+    """Return Healthy or Unhealthy by the rule of the kind. Healthy: there is no rule. Unknown: the object has no status
+    that a rule which is known here can read.
+
+    Raises InterpretationFailed, Unanswered.
+    """
     rule = interpret.interpreter_for(manifest.get("apiVersion", ""), manifest.get("kind", "")).healthy
     try:
         return HEALTHY if rule is None or rule(manifest) else UNHEALTHY
+    except InterpretationFailed:
+        raise
     except (KeyError, TypeError, ValueError):
         return UNKNOWN
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,16 +14,20 @@ from controlplane.apimachinery.names import WORK_FINALIZER
 from controlplane.clusters.lost_objects import wait_before_reapply
 from controlplane.clusters.questions import NOT_OURS, REMOVING, Answer, Discard, Ensure, Observe, Question
 from controlplane.controllers.execution import Execution
-from controlplane.controllers.work_status import WorkStatus
+from controlplane.controllers.work_status import WorkStatus, WorkStatusSnapshot
 from controlplane.engine import run
-from controlplane.engine.decision import Decision, deleting
+from controlplane.engine.decision import Decision, Put, deleting
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.state import Actor
+from controlplane.interpret import INTERPRETERS, Unanswered
+from controlplane.interpret.customized import Answer as RuleAnswer
+from controlplane.kinds.binding import HEALTHY, UNKNOWN
 from controlplane.kinds.cluster import SecretReference
 from controlplane.kinds.event import Event
 from controlplane.kinds.work import Work
 from controlplane.settings import Settings
-from tests.builders.objects import START, cluster, work
+from tests.builders.objects import START, applied, cluster, work
+from tests.core.test_customized import webhook
 
 REF = Ref(kinds.WORK, "karmada-es-member1", "shop")
 MANIFEST = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
@@ -248,3 +252,38 @@ def test_an_object_that_is_looked_at_before_its_minute_is_over_still_counts_as_k
     said = condition(story.work.status.conditions, "Retained")
     assert said is not None
     assert (said.status, said.reason) == ("True", "ObjectStays")
+
+
+def test_a_copy_whose_health_rule_fails_is_judged_again_although_it_does_not_change() -> None:
+    """A webhook may have been away just when the copy became healthy: nothing else would ask it again."""
+    held = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "status": {"replicas": 1}}
+    subject, answer = work(manifest=held, conditions=[applied()]), Answer(200, held)
+
+    def looked(subject: Work, seconds: int) -> tuple[Work, Decision]:
+        at = START + timedelta(seconds=seconds)
+        decided = WorkStatus().decide(WorkStatusSnapshot(subject), Settings(), now=at, answer=answer)
+        return next((cast(Work, put.new) for put in decided.changes if isinstance(put, Put)), subject), decided
+
+    def judged(subject: Work) -> str:
+        return subject.status.manifest_statuses[0].health
+
+    INTERPRETERS.set_rules([], [("hooks", webhook("InterpretHealth"))])
+    try:
+        with pytest.raises(Unanswered) as unanswered:
+            looked(subject, 0)
+        (question,) = unanswered.value.questions
+
+        INTERPRETERS.learn(question, RuleAnswer(error="no answer within 10 s"))
+        unknown, first = looked(subject, 0)
+        same, second = looked(unknown, 10)
+        INTERPRETERS.forget([question.key])
+        INTERPRETERS.learn(question, RuleAnswer((True,)))
+        healthy, third = looked(unknown, 20)
+    finally:
+        INTERPRETERS.set_rules([])
+
+    assert (judged(unknown), first.wake_at) == (UNKNOWN, START + timedelta(seconds=10))
+    assert (same, second.wake_at) == (unknown, START + timedelta(seconds=20))
+    assert [one.reason for one in first.events if one.warning] == ["InterpretHealthFailed"]
+    assert second.events == ()
+    assert (judged(healthy), third.wake_at) == (HEALTHY, None)
