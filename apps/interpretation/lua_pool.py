@@ -52,6 +52,15 @@ class LuaProcess:
                 answered += 1
             rest = rest[answered:]
 
+    @property
+    def has_started(self) -> bool:
+        """Whether there is a process, so that an answer takes as long as its script."""
+        return self._process is not None
+
+    def start(self) -> None:
+        """Start the process unless it runs."""
+        self._started()
+
     def close(self) -> None:
         """End the process."""
         process, self._process = self._process, None

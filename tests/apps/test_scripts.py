@@ -189,3 +189,49 @@ def test_a_slow_script_does_not_hold_up_the_answers_of_others() -> None:
         assert time.monotonic() - began < 3
     finally:
         service.close()
+
+
+def test_a_script_that_is_seen_to_be_slow_for_the_first_time_holds_up_no_others_either() -> None:
+    """A user changes a script, and all objects of its kind are asked about at once."""
+    known = Interpreters({}, NO_OPERATIONS)
+    service = Interpretation(known, MemberSettings())
+    stuck = [question(ENDLESS, {"n": n}) for n in range(20)]
+    try:
+        service.interpret([question(f"-- first\n{HEALTHY}", {})], patience=30)
+        began = time.monotonic()
+        service.interpret([*stuck, question(HEALTHY, {"ready": True})], patience=0)
+
+        assert service.interpret([question(HEALTHY, {"ready": False})], patience=12)
+        assert service.interpret([question(HEALTHY, {"ready": True})], patience=12)
+        assert service.interpret(stuck[-1:], patience=12), "a script that took too long is not run again for 10 s"
+        assert time.monotonic() - began < 12
+    finally:
+        service.close()
+
+
+class Learning(Interpreters):
+    """Interpreters that show what they have learned."""
+
+    def __init__(self) -> None:
+        super().__init__({}, NO_OPERATIONS)
+        self.learned: dict[str, Answer] = {}
+
+    def learn(self, question: Question, answer: Answer) -> None:
+        super().learn(question, answer)
+        self.learned[question.key] = answer
+
+
+def test_an_object_for_which_a_script_does_not_end_keeps_no_other_object_of_its_kind_from_an_answer() -> None:
+    """They are asked about together, again and again, and the one may always be the first."""
+    text = "function InterpretHealth(object) while object.n == 0 do end return true end"
+    known = Learning()
+    service = Interpretation(known, MemberSettings())
+    odd, *others = [question(text, {"n": n}) for n in range(5)]
+    try:
+        service.interpret([odd, *others], patience=0)
+        assert service.interpret(others[-1:], patience=12)
+
+        assert [known.learned[one.key].values for one in others] == [(True,)] * 4
+        assert "processor time" in known.learned[odd.key].error
+    finally:
+        service.close()
