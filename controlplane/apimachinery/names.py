@@ -33,6 +33,12 @@ DEPENDENCIES_ANNOTATION: Final = "resourcebinding.karmada.io/dependencies"
 DEPENDED_BY_LABEL_PREFIX: Final = "resourcebinding.karmada.io/depended-by-"
 
 # On objects in member clusters.
+OUR_PREFIXES: Final = (
+    *("karmada.io/", "work.karmada.io/", "resourcetemplate.karmada.io/"),
+    *("resourcebinding.karmada.io/", "clusterresourcebinding.karmada.io/"),
+    *("propagationpolicy.karmada.io/", "clusterpropagationpolicy.karmada.io/"),
+)
+"""Of annotations and labels with which Lifeboat marks an object; they are removed when an object is released."""
 MANAGED_LABEL: Final = "karmada.io/managed"
 MANAGED_LABEL_VALUE: Final = "true"
 WORK_NAMESPACE_ANNOTATION: Final = "work.karmada.io/namespace"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from controlplane.apimachinery.equality import same
+from controlplane.apimachinery.names import OUR_PREFIXES
 from controlplane.clusters.questions import DIFFERENT, MARKS, MISSING, SAME, Answer
 
 Document = dict[str, Any]
@@ -13,12 +14,6 @@ Document = dict[str, Any]
 MOST_PATHS: Final = 8  # that a note names; it counts the others
 # Fields that every write changes, and fields that no apply of ours changes.
 _IGNORED: Final = frozenset({"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp"})
-# Annotations and labels with which Lifeboat marks an object; they are removed when an object is released.
-OUR_PREFIXES: Final = (
-    *("karmada.io/", "work.karmada.io/", "resourcetemplate.karmada.io/"),
-    *("resourcebinding.karmada.io/", "clusterresourcebinding.karmada.io/"),
-    *("propagationpolicy.karmada.io/", "clusterpropagationpolicy.karmada.io/"),
-)
 _MARKED: Final = ("labels", "annotations")
 
 

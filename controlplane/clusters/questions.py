@@ -14,6 +14,7 @@ import msgspec
 
 from controlplane import interpret
 from controlplane.apimachinery.base64 import decoded
+from controlplane.apimachinery.names import OUR_PREFIXES
 from controlplane.interpret import retain
 
 FIELD_MANAGER = "lifeboat"
@@ -85,7 +86,25 @@ class Packed(Sequence[dict[str, Any]]):
 def retaining(manifest: dict[str, Any], held: dict[str, Any]) -> dict[str, Any]:
     """Return a manifest with the fields that a member itself sets on its object (`held`) [resource-interpreter]."""
     rule = _retains(manifest)
-    return manifest if rule is None else rule(manifest, held)
+    return manifest if rule is None else _marked(rule(manifest, held), manifest)
+
+
+def _marked(kept: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return an object with the marks of the control plane that its manifest has, whatever a rule of a user made of
+    them.
+
+    Without them the object could be neither updated nor removed later.
+    """
+    metadata, wanted = kept.get("metadata") or {}, manifest.get("metadata") or {}
+    parts = {part: metadata.get(part) for part in ("labels", "annotations")}
+    marked = {
+        part: {**(found if isinstance(found, dict) else {}), **ours}
+        for part, found in parts.items()
+        if (ours := {name: text for name, text in (wanted.get(part) or {}).items() if name.startswith(OUR_PREFIXES)})
+    }
+    if all(parts[part] == whole for part, whole in marked.items()):
+        return kept
+    return {**kept, "metadata": {**metadata, **marked}}
 
 
 def _retains(manifest: dict[str, Any]) -> Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] | None:
