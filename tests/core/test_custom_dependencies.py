@@ -10,7 +10,7 @@ import pytest
 from controlplane import kinds
 from controlplane.eviction import leftovers
 from controlplane.interpret import INTERPRETERS, Dependency
-from controlplane.kinds.binding import AggregatedStatusItem, ReplicaRequirements
+from controlplane.kinds.binding import AggregatedStatusItem, GracefulEvictionTask, ReplicaRequirements
 from controlplane.kinds.interpreter_customization import (
     CustomizationRules,
     CustomizationSpec,
@@ -32,6 +32,7 @@ from tests.core.test_dependencies import placed, story_of
 BY_NAME = Dependency("networking.k8s.io/v1", "NetworkPolicy", "default", "closed")
 BY_LABEL = Dependency("v1", "ConfigMap", "default", "", {"matchLabels": {"for": "web"}})
 DATABASE = deployment("db", replicas=3)
+OF_WEB = Dependency("apps/v1", "Deployment", "default", "web")
 OF_DATABASE = Dependency("apps/v1", "Deployment", "default", "db")
 NETWORK_POLICY = template("NetworkPolicy", "closed", version="networking.k8s.io/v1", spec={"podSelector": {}})
 ANNOTATION = "example.io/needs"
@@ -40,7 +41,7 @@ FOLLOWS = {"web-deployment": {"member1"}}
 
 def _needed(workload: Template) -> list[Dependency]:
     """Answer as a rule that reads which objects a Deployment needs from an annotation of it."""
-    found = {"name": BY_NAME, "label": BY_LABEL, "database": OF_DATABASE}
+    found = {"name": BY_NAME, "label": BY_LABEL, "database": OF_DATABASE, "web": OF_WEB}
     return [found[each] for each in workload.metadata.annotations.get(ANNOTATION, "").split(",") if each]
 
 
@@ -178,3 +179,31 @@ def test_a_needed_workload_with_its_own_policy_has_its_own_replicas_where_what_n
         "member1": of_database,
         "member2": 3,
     }
+
+
+@pytest.mark.parametrize(
+    ("of_web", "of_database"), [("web", ""), ("database", "web"), ("database,web", "database,web")]
+)
+def test_workloads_that_need_each_other_or_themselves_leave_a_cluster_together(of_web: str, of_database: str) -> None:
+    """A script often names all objects with the label of an application. None of them waits for the others for ever."""
+    web, database = (
+        deployment(name, annotations={ANNOTATION: needs}) for name, needs in (("web", of_web), ("db", of_database))
+    )
+    story = Story(*MEMBERS, policy("all", propagate_deps=True), web, database)
+    for one in (web, database):
+        story.place(one, member1=3)
+
+    leaving = (GracefulEvictionTask(from_cluster="member1", purge_mode="Graciously", replicas=3),)
+    story.place(web, leaving, member2=3)
+    assert _staying(story, "web") == {"member1", "member2"}
+    story.place(web, member2=3)
+    story.place(database, member2=3)
+    story.later(seconds=31)
+
+    assert _staying(story, "web") == {"member2"}
+    assert _staying(story, "db") == {"member2"}
+
+
+def _staying(story: Story, name: str) -> set[str]:
+    copies = _copies(story, name)
+    return {cluster for cluster, work in copies.items() if work.metadata.deletion_timestamp is None}

@@ -49,12 +49,38 @@ def works_of(state: State, found: Mapping[Ref, Binding]) -> dict[str, list[Work]
 def clusters_where_needed(state: State, bindings: Iterable[Binding]) -> dict[Ref, set[str]]:
     """Return the clusters on which workloads that need a binding (propagateDeps) still have a copy, by binding.
 
-    Without such workloads, no query is made. A workload whose binding was deleted has no copy.
+    Without such workloads, no query is made. A workload whose binding was deleted has no copy. Objects that need each
+    other, or themselves, count only where they are still wanted: each of them would wait for the other one for ever.
     """
     parents = {binding.ref: attached_bindings.needing(binding) for binding in bindings if binding.spec.required_by}
     named = sorted({parent for ones in parents.values() for parent in ones})
-    held = works_of(state, state.get(named)) if named else {}
-    clusters = {name: {work.cluster for work in found} for name, found in held.items()}
-    return {
-        ref: {name for parent in needing for name in clusters.get(str(parent), ())} for ref, needing in parents.items()
-    }
+    found: dict[Ref, Binding] = state.get(named) if named else {}
+    held = works_of(state, found) if found else {}
+    clusters = {name: {work.cluster for work in copies} for name, copies in held.items()}
+    above = _all_needing(state, found)
+
+    def where(ref: Ref, parent: Ref) -> set[str]:
+        there = clusters.get(str(parent), set())
+        return there & set(found[parent].clusters_kept()) if there and ref in above[parent] else there
+
+    return {ref: {name for one in needing for name in where(ref, one)} for ref, needing in parents.items()}
+
+
+def _all_needing(state: State, bindings: Mapping[Ref, Binding]) -> dict[Ref, set[Ref]]:
+    """Return each of these bindings with all that need it, directly or through others, by binding.
+
+    Only bindings that are needed themselves cost queries: one for each step on the way.
+    """
+    needing = {ref: attached_bindings.needing(binding) for ref, binding in bindings.items()}
+    while missing := sorted({one for ones in needing.values() for one in ones} - needing.keys()):
+        found: dict[Ref, Binding] = state.get(missing)
+        needing |= {ref: attached_bindings.needing(found[ref]) if ref in found else [] for ref in missing}
+    above: dict[Ref, set[Ref]] = {}
+    for ref in bindings:
+        seen, rest = {ref}, [ref]
+        while rest:
+            new = set(needing[rest.pop()]) - seen
+            seen |= new
+            rest += new
+        above[ref] = seen
+    return above
