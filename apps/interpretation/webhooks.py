@@ -73,8 +73,9 @@ def values_of(operation: str, arguments: list[Any], context: Any, *, uid: str) -
     if response.get("uid") != uid:
         raise Unusable(f"response.uid must be {uid}, that of the request")
     if response.get("successful") is not True:
-        status = response.get("status") or {}
-        raise Unusable(f"the webhook could not interpret the object: {status.get('message') or 'it gives no reason'}")
+        status = response.get("status")
+        reason = status.get("message") if isinstance(status, dict) else status if isinstance(status, str) else None
+        raise Unusable(f"the webhook could not interpret the object: {reason or 'it gives no reason'}")
     match operation:
         case "InterpretReplica":
             return response.get("replicas"), response.get("replicaRequirements")

@@ -71,6 +71,8 @@ def test_an_answer_becomes_the_results_of_its_operation(
     [
         ({"uid": "other", "successful": True}, "response.uid must be"),
         ({"successful": False, "status": {"message": "no such field"}}, "no such field"),
+        ({"successful": False, "status": "no such field"}, "no such field"),
+        ({"successful": False, "status": ["no"]}, "it gives no reason"),
         ({"successful": True, "patch": "!"}, "the patch cannot be applied"),
         ({"successful": True, "patch": PATCH, "patchType": "Merge"}, "patchType Merge is not supported"),
     ],
