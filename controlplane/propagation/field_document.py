@@ -10,7 +10,7 @@ import yaml
 
 from controlplane.apimachinery.errors import BadRequest
 from controlplane.apimachinery.jsonpath.gotext import json_text
-from controlplane.wire.body import decode_value
+from controlplane.wire.body import MAX_DEPTH, check_depth, decode_value
 
 _DIGITS: Final = re.compile(r"(\d+)")
 _TEXT: Final = "tag:yaml.org,2002:str"
@@ -46,6 +46,10 @@ def from_json(text: str) -> Any:
         raise FieldTextError(f"the text of the field is not JSON: {error}") from None
     if not isinstance(value, dict | list):
         raise FieldTextError("the text of the field is neither a JSON object nor a list")
+    try:
+        check_depth(value, MAX_DEPTH)
+    except BadRequest:
+        raise FieldTextError(f"the text of the field is nested deeper than {MAX_DEPTH} levels") from None
     return value
 
 
@@ -108,4 +112,10 @@ def _sorted(value: Any) -> Any:
 
 
 def _parts(key: str) -> list[tuple[int, int, str]]:
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in _DIGITS.split(key)]
+    """Return the parts of a key for comparison. A number counts by its length and digits: it may have very many."""
+    return [_number(part) if part.isdecimal() else (1, 0, part) for part in _DIGITS.split(key)]
+
+
+def _number(part: str) -> tuple[int, int, str]:
+    digits = part.lstrip("0")
+    return (0, len(digits), digits)

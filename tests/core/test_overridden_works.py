@@ -115,6 +115,32 @@ def test_a_policy_that_spoils_the_metadata_stops_only_its_cluster(operation: dic
 
 
 @pytest.mark.parametrize(
+    ("form", "text", "clusters"),
+    [
+        ("yaml", '"5²": 1\n"x": 2\n', {"member1", "member2"}),
+        ("yaml", f'? "{"9" * 5000}"\n: 1\n"10": 2\n', {"member1", "member2"}),
+        ("json", "[" * 900 + "]" * 900, {"member2"}),
+    ],
+    ids=["superscript", "long", "deep"],
+)
+def test_a_text_with_odd_keys_or_very_many_levels_stops_no_other_cluster(
+    form: str, text: str, clusters: set[str]
+) -> None:
+    """An error that is none of the policy would stop all copies of the workload, and their removal."""
+    operation = {"operator": "add", "subPath": "/-" if form == "json" else "/a", "value": 1}
+    field = {"fieldPath": "/metadata/annotations/text", form: [operation]}
+    web = deployment(annotations={"text": text})
+    story = Story(*MEMBERS, policy("all"), web, override("odd", target=ONLY_MEMBER1, fieldOverrider=[field]))
+
+    story.place(web, member1=3, member2=3)
+
+    assert set(story.works()) == clusters
+    story.place(web, member3=3)
+    kept = {name for name, work in story.works().items() if work.metadata.deletion_timestamp is None}
+    assert kept == {"member3"}
+
+
+@pytest.mark.parametrize(
     ("path", "value"),
     [("/spec/replicas", "three"), ("/spec/replicas", ["x"]), ("/spec/template/spec/containers", ["x"]), ("/spec", 1)],
 )
