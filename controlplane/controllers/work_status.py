@@ -22,6 +22,7 @@ from controlplane.engine.decision import NOTHING, Decision, Event, Put
 from controlplane.engine.run import put_off
 from controlplane.engine.state import State, Watch
 from controlplane.interpret import InterpretationFailed
+from controlplane.interpret.known_rules import UNREADABLE
 from controlplane.kinds.binding import HEALTHY, UNHEALTHY, UNKNOWN
 from controlplane.kinds.work import (
     APPLIED,
@@ -291,7 +292,7 @@ def health(manifest: dict[str, Any]) -> str:
         return HEALTHY if rule is None or rule(manifest) else UNHEALTHY
     except InterpretationFailed:
         raise
-    except (KeyError, TypeError, ValueError):
+    except UNREADABLE:
         return UNKNOWN
 
 

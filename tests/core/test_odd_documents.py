@@ -11,11 +11,12 @@ import pytest
 from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.controllers.dependencies import Dependencies
 from controlplane.controllers.execution import Execution
+from controlplane.controllers.work_status import health
 from controlplane.interpret import INTERPRETERS, Unanswered
 from controlplane.interpret.customized import Answer
 from controlplane.kind import KINDS
 from controlplane.kinds import WORK
-from controlplane.kinds.binding import TargetCluster
+from controlplane.kinds.binding import HEALTHY, TargetCluster
 from controlplane.kinds.policy import ResourceSelector
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import APPLIED_FAILED
@@ -157,3 +158,20 @@ def test_a_script_that_returns_no_selector_keeps_no_other_workload_from_what_it_
     assert [need.kind for need in good.needs] == ["ConfigMap"]
     assert bad is not None
     assert "labelSelector" in str(bad.error)
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "content"),
+    [
+        ("flink.apache.org/v1beta1", "FlinkDeployment", {"status": "stable"}),
+        ("apps/v1", "Deployment", {"spec": "nginx", "status": {"observedGeneration": 1}}),
+        (KRUISE, "SidecarSet", {"status": {"matchedPods": "inf"}}),
+    ],
+)
+def test_a_copy_whose_state_cannot_be_read_is_not_healthy_any_more(
+    api_version: str, kind: str, content: dict[str, Any]
+) -> None:
+    """It would have kept the health that it had before, for ever."""
+    held = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "odd", "generation": 1}, **content}
+
+    assert health(held) != HEALTHY
