@@ -54,7 +54,8 @@ def refusals(explanation: Explanation, term: int = 0) -> dict[str, Refusal]:
 
 
 def headline(explanation: Explanation) -> str:
-    """Return why no cluster is feasible under the first affinity term: how many clusters each filter refused.
+    """Return why no cluster is feasible under the affinity term that was tried first: how many clusters each filter
+    refused.
 
     Example: "0/3 clusters are available: 1 APIEnablement: it does not serve Deployment of apps/v1, 2 TaintToleration:
     taint gpu:NoSchedule is not tolerated".

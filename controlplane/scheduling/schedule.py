@@ -109,6 +109,8 @@ def answer(
 ) -> Verdict:
     """Return the verdict on a question: the result of the first affinity term that gives one, else the first failure.
 
+    The terms from `first_term` on are tried, then those before it: the one that is in use may be the last, and the
+    first ones may have recovered [affinity-groups].
     `hint`: the targets that an eviction reserved for this binding. They are preferred to other feasible clusters. If a
     term gives no result with the hint, the term is tried again without it.
     """
@@ -116,7 +118,8 @@ def answer(
     reserved = {} if question.fresh else {target.name: target.replicas for target in hint or ()}
     attempts: list[Attempt] = []
     first: _Failed | None = None
-    for place in range(question.first_term, max(1, len(terms))):
+    count = max(1, len(terms))
+    for place in ((question.first_term + step) % count for step in range(count)):
         plan = plan_of(fleet, question.placement, place, workload=question.workload)
         name = terms[place].affinity_name if terms else ""
         for preferred in (reserved, {}) if reserved else ({},):

@@ -177,7 +177,19 @@ def _with_bare_pods(given: Document) -> Document:
     return {**given, "bindingSpec": {**given["bindingSpec"], "components": [{"name": "pod", "replicas": 1}]}}
 
 
+def _without_earlier_terms(given: Document) -> Document:
+    placement = given["bindingSpec"]["placement"]
+    observed = given["bindingStatus"].get("schedulerObservingAffinityName")
+    terms = placement.get("clusterAffinities") or ()
+    places = [place for place, term in enumerate(terms) if term["affinityName"] == observed]
+    if not places or not places[0]:
+        return given
+    left = {**placement, "clusterAffinities": terms[places[0] :]}
+    return {**given, "bindingSpec": {**given["bindingSpec"], "placement": left}}
+
+
 OURS: dict[str, Callable[[Document], Document]] = {
+    "[affinity-groups] the terms before the one in use are tried after the last one": _without_earlier_terms,
     MIXED_UNITS: _with_mixed_units,
     "[prefer-no-schedule] PreferNoSchedule ranks last": _without_soft_taints,
     "the original ranks clusters by free pods where sets of components may go to several": _with_bare_pods,
