@@ -27,7 +27,7 @@ from controlplane.settings import Settings
 
 class Item(msgspec.Struct, frozen=True):
     """One binding to schedule. `uncounted`: its reserved replicas by cluster that no report of the cluster counts
-    yet. `left`: as in `question_of`. `leaving`: its targets on lost clusters that it is still to be evicted from."""
+    yet. `left`: as in `question_of`. `leaving`: its targets on lost clusters, see `targets_to_leave`."""
 
     spec: ResourceBindingSpec
     status: ResourceBindingStatus

@@ -1,7 +1,8 @@
 """A half-evicted binding: it has left one lost cluster, and is still to be evicted from others [refuge-first].
 
 Each eviction needs a token of its own, so this is the usual state between two of them. The targets on the other lost
-clusters stay until their own evictions, but replicas of the first cluster are no use there.
+clusters stay until their own evictions, but replicas of the first cluster are no use there. Neither are those that a
+reschedule takes from copies that work.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from controlplane.kinds.cluster import EVICTING_EFFECTS
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.placement_plan import DUPLICATED, division_of
-from controlplane.scheduling.question import Question
+from controlplane.scheduling.question import Question, reschedule_asked
 from controlplane.scheduling.schedule import Placed, Refused, Verdict, answer
 from controlplane.settings import Settings
 
@@ -26,10 +27,20 @@ def targets_to_leave(binding: Binding, left: Collection[str], fleet: Fleet) -> t
 
     (): it has left no lost cluster yet. `left`: the clusters that it has left, see `left_for_taints`. The taints
     of the targets decide, and not what evictions have reserved: a reservation expires, and a refusal ends it.
+    If a reschedule is requested, these are all targets that it is to be evicted from, or that do not answer.
     """
+    if reschedule_asked(binding.spec, binding.status):
+        names = [target.name for target in binding.spec.clusters]
+        return tuple(sorted(name for name in names if _is_silent(name, fleet) or _evicts(binding, name, fleet)))
     if not left and all(task.reason != TAINT_UNTOLERATED for task in binding.spec.graceful_eviction_tasks):
         return ()
     return tuple(sorted(target.name for target in binding.spec.clusters if _evicts(binding, target.name, fleet)))
+
+
+def _is_silent(name: str, fleet: Fleet) -> bool:
+    """Test whether a cluster does not answer, so that no replicas start there now."""
+    place = fleet.index.get(name)
+    return place is not None and not fleet.clusters[place].answers
 
 
 def _evicts(binding: Binding, name: str, fleet: Fleet) -> bool:
@@ -70,11 +81,8 @@ def without_growth(
 
 
 def _grows(question: Question, outcome: Placed | Refused, leaving: tuple[str, ...]) -> bool:
-    """Test whether a result, or the part that fits, adds divided replicas on these targets.
-
-    A reschedule divides all replicas again.
-    """
-    if question.fresh or question.bundled:
+    """Test whether a result, or the part that fits, adds divided replicas on these targets."""
+    if question.bundled:
         return False
     if division_of(question.placement) == DUPLICATED:
         return False

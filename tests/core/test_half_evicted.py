@@ -182,8 +182,8 @@ def test_too_little_room_elsewhere_is_reported_with_the_part_that_fits() -> None
     [
         (BY_ROOM, 2, None, {"member2": 2}),  # scaled down meanwhile
         (BY_ROOM, 3, None, {"member2": 3}),
+        (BY_ROOM, 2, LATER, {"member2": 2}),
         (placement(groups=TERMS), 4, None, {"member2": 4}),  # each copy has all replicas
-        (BY_ROOM, 6, LATER, {"member2": 6}),  # all replicas are divided again, as the user asked
     ],
 )
 def test_other_results_stand(
@@ -192,6 +192,23 @@ def test_other_results_stand(
     verdict = decided(where, member(3), member(4), replicas=replicas, rescheduled_at=rescheduled_at)
 
     assert shares(verdict) == placed
+
+
+@pytest.mark.parametrize(
+    ("how", "placed"),
+    [
+        (DYNAMIC, {"member2": 1, "member3": 3, "member4": 2}),
+        (EVENLY, {"member2": 1, "member3": 3, "member4": 2}),
+        (AGGREGATED, {"member3": 6}),
+    ],
+    ids=["dynamic", "static", "aggregated"],
+)
+def test_a_reschedule_divides_the_replicas_again_and_adds_none_on_a_lost_cluster(
+    how: ReplicaSchedulingStrategy, placed: dict[str, int]
+) -> None:
+    on = {"member2": 1, "member3": 5}
+
+    assert shares(decided(placement(how=how), member(3), member(4), on=on, rescheduled_at=LATER)) == placed
 
 
 @pytest.mark.parametrize(("replicas", "placed"), [(4, {"member2": 2, "member3": 2}), (6, {"member2": 3, "member3": 3})])
@@ -329,3 +346,15 @@ def test_a_binding_whose_departure_is_only_known_from_its_task_is_half_evicted(
 
     assert targets_to_leave(one, (), fleet) == leaving
     assert targets_to_leave(one.with_spec(graceful_eviction_tasks=()), (), fleet) == ()
+
+
+@pytest.mark.parametrize(("rescheduled_at", "leaving"), [(None, ()), (START, ()), (LATER, ("member1", "member2"))])
+def test_a_reschedule_leaves_alone_what_is_on_clusters_that_are_lost_or_silent(
+    rescheduled_at: datetime | None, leaving: tuple[str, ...]
+) -> None:
+    silent = member(2).with_status(conditions=(Condition("Ready", "False"),))
+    on = {"member1": 1, "member2": 1, "member3": 1, "gone": 1}
+    one = binding("web", placement(how=DYNAMIC), on=on, replicas=4).with_status(last_scheduled_time=START)
+    one = one.with_spec(reschedule_triggered_at=rescheduled_at)
+
+    assert targets_to_leave(one, (), Fleet.of([lost(1), silent, member(3)], settings=FAILOVER)) == leaving

@@ -174,3 +174,13 @@ def test_a_rebalancer_divides_again_and_moves_only_what_the_scheduler_moves() ->
 
     assert [(one.moves[0].from_, one.moves[0].to) for one in answers] == [({"member1": 1}, {"member2": 1})] * 2
     assert nothing.sentence == "moves nothing"
+
+
+def test_a_rebalancer_moves_nothing_to_a_cluster_that_is_down() -> None:
+    uneven = web(placement=by_weight(member1=1, member2=1), on={"member1": 1, "member2": 3}, replicas=4)
+    uneven = uneven.with_status(last_scheduled_time=START)
+    listed = Rescheduled((RebalancedWorkload("apps/v1", "Deployment", "web", "default"),))
+    down = cluster("member1", ready="False")
+
+    assert asked(uneven, change=listed).moves[0].to == {"member1": 1}
+    assert asked(uneven, down, change=listed).moves == ()

@@ -6,9 +6,11 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
-from tests.simulation.outages import serving
-from tests.simulation.stories import apply, placed, running
+from tests.simulation.manifests import ANYWHERE
+from tests.simulation.outages import serving, wait, wait_until_not_ready
+from tests.simulation.stories import QUICK, apply, placed, running
 
 AGAIN = """
 apiVersion: apps.karmada.io/v1alpha1
@@ -38,4 +40,24 @@ def test_replicas_that_failed_over_go_back_when_asked(seed: int, chosen: str) ->
 
     assert placed(world) == {"member1": 1, "member2": 2}
     assert running(world) == {"member1": 1, "member2": 2}
+    assert world.failures == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_replicas_that_run_are_not_moved_to_a_cluster_that_is_down(seed: int) -> None:
+    evicting_nothing = replace(QUICK, feature_gates={**QUICK.feature_gates, "Failover": False})
+    members = "member1", "member2", "member3"
+    world = serving(*members, seed=seed, policy=ANYWHERE, replicas=6, settings=evicting_nothing)
+    for name in ("member2", "member3"):
+        world.members[name].pods = 400
+    wait(world, 90)  # the clusters report that member1 has most room
+    assert placed(world) == dict.fromkeys(members, 2)
+    world.fault("member1", "down")
+    wait_until_not_ready(world, "member1")
+
+    apply(world, AGAIN % LISTED)
+    wait(world, 60)
+
+    assert placed(world) == dict.fromkeys(members, 2)
+    assert running(world) == {"member1": 0, "member2": 2, "member3": 2}
     assert world.failures == []
