@@ -45,6 +45,8 @@ API_VERSION = "work.karmada.io/v1alpha2"
 NAMESPACED, CLUSTER_SCOPED = "ResourceBinding", "ClusterResourceBinding"
 PASSED_ON = (DIRECTLY_UNREACHABLE_ANNOTATION, DRIFT_ANNOTATION, TOGETHER_ANNOTATION)
 """Annotations that are copied from a policy to its bindings."""
+OUTLASTING = (DIRECTLY_UNREACHABLE_ANNOTATION, DRIFT_ANNOTATION)
+"""Those of them that a binding keeps without its policy, as it keeps its placement and its rules for failovers."""
 
 
 def binding_ref(template: Ref) -> Ref:
@@ -151,8 +153,10 @@ def with_requests(binding: Binding, template: Template) -> Binding:
 
 
 def release(old: Binding) -> Binding:
-    """Return a binding that no longer belongs to a policy. Its placement and its copies stay [policy-matching]."""
-    return _claimed(old, {}, {}, owner=None)
+    """Return a binding that no longer belongs to a policy. Its placement and its copies stay, and what the policy says
+    about them [policy-matching]."""
+    kept = {name: old.metadata.annotations[name] for name in OUTLASTING if name in old.metadata.annotations}
+    return _claimed(old, {}, kept, owner=None)
 
 
 def _claimed(binding: Binding, labels: dict[str, str], annotations: dict[str, str], *, owner: Any) -> Binding:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from controlplane.apimachinery.meta import Condition
 from controlplane.apimachinery.names import CLUSTER_PROPAGATION_POLICY_FINALIZER, PROPAGATION_POLICY_FINALIZER
 from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.interpret import INTERPRETERS, InterpretationFailed, interpreter_for
@@ -27,7 +28,7 @@ from controlplane.propagation import matching
 from controlplane.settings import GATES, Settings
 from tests.builders.objects import START, bound, leaving, policy
 from tests.builders.templates import deployment, namespace
-from tests.core.propagation_story import MEMBERS, Story
+from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS, Story
 from tests.core.test_federated_quotas import ON as QUOTAS
 from tests.core.test_federated_quotas import quota
 
@@ -150,6 +151,50 @@ def test_deleting_a_policy_takes_its_claims_away_and_leaves_placement_and_copies
     assert "propagationpolicy.karmada.io/permanent-id" not in binding.metadata.labels
     assert story.template(web).metadata.labels == {"app": "web"}
     assert set(story.works()) == {"member1"}
+
+
+@pytest.mark.parametrize("ends", ["the policy is deleted", "the policy selects something else"])
+def test_a_workload_without_its_policy_waits_no_longer_for_a_lost_cluster_than_the_policy_said(ends: str) -> None:
+    said = {"failover.lifeboat.io/directly-unreachable": "After=60", "failover.lifeboat.io/drift": "Report"}
+    web, all_ = deployment(), policy("all", placement=DIVIDED_PLACEMENT).with_meta(annotations=said)
+    story = Story(*MEMBERS, all_, web)
+    story.place(web, member1=3)
+    lost = MEMBERS[0].with_status(conditions=(Condition("Ready", "False", last_transition_time=START),))
+    story.edit(replace(lost, metadata=story.store.objects[lost.ref].metadata))
+    story.place(web, (leaving("member1", "Directly"),), member2=3)
+    assert set(story.works()) == {"member1"}
+
+    if ends == "the policy is deleted":
+        story.delete(all_)
+    else:
+        story.edit(all_.with_spec(resource_selectors=(ResourceSelector("apps/v1", "StatefulSet"),)))
+    story.later(seconds=61)
+
+    binding = story.binding(web)
+    assert binding is not None
+    assert matching.claimant(binding) is None
+    assert set(story.works()) == {"member1", "member2"}
+    assert story.works()["member2"].metadata.annotations["failover.lifeboat.io/drift"] == "Report"
+
+
+def test_the_next_policy_says_how_long_a_workload_waits_for_a_lost_cluster() -> None:
+    said = {"failover.lifeboat.io/directly-unreachable": "After=60", "failover.lifeboat.io/together": "true"}
+    web, all_ = deployment(), policy("all").with_meta(annotations=said)
+    story = Story(*MEMBERS, all_, web)
+    released(story, web, all_)
+    kept = story.binding(web)
+    assert kept is not None
+    assert {name: kept.metadata.annotations.get(name) for name in said} == {
+        **said,
+        "failover.lifeboat.io/together": None,
+    }
+
+    story.add(policy("next"))
+
+    binding = story.binding(web)
+    assert binding is not None
+    assert matching.claimant(binding) == ("default", "next")
+    assert said.keys().isdisjoint(binding.metadata.annotations)
 
 
 @pytest.mark.parametrize(
