@@ -6,7 +6,7 @@ the template that names its policy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, ClassVar, cast
@@ -17,25 +17,22 @@ from controlplane import kinds
 from controlplane.apimachinery.meta import ObjectMeta, Ref, Struct
 from controlplane.apimachinery.names import is_reserved_namespace
 from controlplane.controllers.reads.awaited_overrides import awaited_overrides, overrides_awaited
-from controlplane.controllers.reads.fleet_state import fleet_state
 from controlplane.controllers.reads.interpreted_bindings import RULES_CHANGED, bindings_of_kind, is_rules
 from controlplane.controllers.reads.namespace_quotas import NO_QUOTAS, NamespaceQuotas, Room, namespace_quotas
 from controlplane.controllers.reads.policy_templates import templates_awaiting, templates_of
 from controlplane.controllers.reads.propagated_kinds import PropagatedKinds, is_propagated_namespace
 from controlplane.controllers.reads.refused_templates import limits_edited, refused_templates
+from controlplane.controllers.reads.unjudged_bindings import unjudged_bindings
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Delete, Event, Put, deleting
 from controlplane.engine.state import State, Watch
 from controlplane.estimate.quota import DENIED, counted_replicas
-from controlplane.eviction.eligibility import has_unjudged_taint
 from controlplane.interpret import InterpretationFailed
 from controlplane.kind import KINDS
 from controlplane.kinds.binding import Binding
-from controlplane.kinds.cluster import EVICTING_EFFECTS
 from controlplane.kinds.federated_quota import ENFORCEMENT_GATE
 from controlplane.kinds.override_policy import OverridePolicy
 from controlplane.kinds.policy import Policy
-from controlplane.kinds.rows import Eviction
 from controlplane.kinds.template import Template
 from controlplane.propagation import bindings, ended_claims, matching, unselected
 from controlplane.propagation.candidates import NO_CANDIDATES, Candidates
@@ -184,7 +181,7 @@ class Policies(Controller):
         claimed = {**known, **(state.get(sorted(missing)) if missing else {})}
         priorities = self._priorities(state, claimed.values())
         overrides = awaited_overrides(state, claimed.values())
-        unjudged = _unjudged(state, found)
+        unjudged = unjudged_bindings(state, found)
         quotas = namespace_quotas(state, [one.ref for one in found.values() if enforcing and counted_replicas(one)])
         snapshots: list[PoliciesSnapshot | None] = []
         for ref in refs:
@@ -307,24 +304,6 @@ def _within_quotas(
     return replace(decision, changes=tuple(changes), events=(*decision.events, event), wake_at=now + RETRY)
 
 
-def _unjudged(state: State, found: Mapping[Ref, Binding]) -> frozenset[Ref]:
-    """Return the bindings on a tainted cluster for which it is not decided yet whether they are evicted.
-
-    Empty while the Failover gate is off, because nothing is decided then.
-    """
-    by_effect = state.by_index(kinds.CLUSTER, "taint", EVICTING_EFFECTS)
-    tainted = {cluster.metadata.name: cluster for clusters in by_effect.values() for cluster in clusters}
-    affected = [
-        binding for binding in found.values() if any(target.name in tainted for target in binding.spec.clusters)
-    ]
-    if not affected or fleet_state(state).failover_on_since is None:
-        return frozenset()
-    rows = state.rows(Eviction, "binding", [str(binding.ref) for binding in affected])
-    return frozenset(
-        binding.ref for binding in affected if has_unjudged_taint(binding.spec, tainted, rows.get(str(binding.ref), ()))
-    )
-
-
 def _without_template(snapshot: PoliciesSnapshot, *, now: datetime) -> Decision:
     """Delete the binding of a template that was deleted, which removes the copies from all members."""
     binding = snapshot.binding
@@ -379,21 +358,10 @@ def _with_policy(
     snapshot: PoliciesSnapshot, template: Template, policy: Policy, settings: Settings, *, now: datetime
 ) -> Decision:
     """Claim a template for its policy, and create or update its binding."""
+    if message := _obstacle(snapshot, policy):
+        return _waiting(snapshot, template, policy, settings, message, now=now)
     wanted_class = bindings.priority_class(policy.spec)
     priority = snapshot.priorities.get(wanted_class) if wanted_class else None
-    if wanted_class and priority is None:
-        message = (
-            f'policy {policy.metadata.name} names PriorityClass "{wanted_class}", which does not exist: '
-            "create the PriorityClass, or name an existing one in spec.schedulePriority of the policy"
-        )
-        return _waiting(snapshot, template, message, now=now)
-    missing = [ref for ref in overrides_awaited(policy) if ref not in snapshot.overrides]
-    if missing:
-        message = (
-            f"policy {policy.metadata.name} waits for {', '.join(map(str, missing))}, which its dependentOverrides "
-            "name: create them, or remove the names from the policy"
-        )
-        return _waiting(snapshot, template, message, now=now)
     applied = snapshot.binding is not None and matching.claiming_policy(template) == policy.ref
     claimed, active = _claimed_template(template, policy, applied=applied)
     changes: list[Put | Delete] = [Put(claimed, template)] if claimed is not template else []
@@ -417,11 +385,37 @@ def _with_policy(
     return Decision(changes=tuple(changes), events=events, reason="ApplyPolicy")
 
 
-def _waiting(snapshot: PoliciesSnapshot, template: Template, message: str, *, now: datetime) -> Decision:
-    """Report that the policy of a template cannot be applied yet. Claims of an earlier policy end if it is gone."""
-    released = ended_claims.of_template(template, snapshot.claimed)
+def _obstacle(snapshot: PoliciesSnapshot, policy: Policy) -> str:
+    """Return why a policy cannot be applied yet, as the message of an Event; "": it can."""
+    name, wanted_class = policy.metadata.name, bindings.priority_class(policy.spec)
+    if wanted_class and wanted_class not in snapshot.priorities:
+        return (
+            f'policy {name} names PriorityClass "{wanted_class}", which does not exist: '
+            "create the PriorityClass, or name an existing one in spec.schedulePriority of the policy"
+        )
+    missing = [ref for ref in overrides_awaited(policy) if ref not in snapshot.overrides]
+    if missing:
+        return (
+            f"policy {name} waits for {', '.join(map(str, missing))}, which its dependentOverrides "
+            "name: create them, or remove the names from the policy"
+        )
+    return ""
+
+
+def _waiting(
+    snapshot: PoliciesSnapshot, template: Template, policy: Policy, settings: Settings, message: str, *, now: datetime
+) -> Decision:
+    """Report that the policy of a template cannot be applied yet.
+
+    A policy from which it takes the template holds until then. Claims of one that is gone end.
+    """
+    event, claimed = Event(template, "ApplyPolicyFailed", message, warning=True), snapshot.claimed
+    if claimed is not None and claimed.ref != policy.ref and matching.keeps(claimed, template):
+        held = _with_policy(snapshot, template, claimed, settings, now=now)
+        wake_at = min(now + RETRY, held.wake_at or now + RETRY)
+        return replace(held, events=(*held.events, event), wake_at=wake_at)
+    released = ended_claims.of_template(template, claimed)
     changes = (*released, *ended_claims.of_binding(snapshot.binding, template, snapshot.holder, now=now))
-    event = Event(template, "ApplyPolicyFailed", message, warning=True)
     return Decision(changes=changes, events=(event,), wake_at=now + RETRY, reason="PolicyGone" if changes else "")
 
 

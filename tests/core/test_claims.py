@@ -103,17 +103,6 @@ def test_a_claim_sticks_although_a_better_policy_comes() -> None:
     assert story.template(web).metadata.annotations["propagationpolicy.karmada.io/name"] == "old"
 
 
-def test_preemption_takes_a_template_from_a_lower_priority_where_the_gate_is_on() -> None:
-    web = deployment()
-    story = Story(policy("old"), web, settings=Settings(feature_gates={**GATES, "PropagationPolicyPreemption": True}))
-
-    story.add(policy("same", preemption="Always"))
-    assert story.template(web).metadata.annotations["propagationpolicy.karmada.io/name"] == "old"
-    story.add(policy("better", priority=10, preemption="Always"))
-
-    assert story.template(web).metadata.annotations["propagationpolicy.karmada.io/name"] == "better"
-
-
 def test_changing_the_claim_from_cluster_scoped_to_namespaced_leaves_one_claim() -> None:
     web, wide = deployment(), policy("wide", namespace="")
     story = Story(wide, web)
@@ -271,19 +260,6 @@ def test_a_new_workload_about_which_a_script_fails_waits_for_it(monkeypatch: pyt
     story.later(seconds=11)
 
     assert story.binding(web) is not None
-
-
-def test_a_policy_that_waits_takes_nothing_from_the_one_it_preempts() -> None:
-    web, named = deployment(), ResourceSelector("apps/v1", "Deployment", name="web")
-    waiting = policy("next", named, priority=1, preemption="Always", dependent_overrides=("missing",))
-    preempting = Settings(feature_gates={**GATES, "PropagationPolicyPreemption": True})
-
-    story = Story(*MEMBERS, policy("all"), web, settings=preempting)
-    story.add(waiting)
-
-    binding = story.binding(web)
-    assert binding is not None
-    assert matching.claimant(binding) == matching.claimant(story.template(web)) == ("default", "all")
 
 
 def test_a_released_binding_goes_with_its_template_although_a_new_one_is_there_already() -> None:
