@@ -42,7 +42,7 @@ from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.colocation import Applications
 from controlplane.scheduling.departures import left_for_taints
 from controlplane.scheduling.evicted_copies import as_many_copies
-from controlplane.scheduling.half_evicted import targets_to_leave
+from controlplane.scheduling.half_evicted import lost_targets, targets_to_leave
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY, live
 from controlplane.scheduling.note import Notes, detail_of, summary_of
 from controlplane.scheduling.outcome_events import deserves_event, refuge_replaced_events, success_events
@@ -318,17 +318,15 @@ class _BatchScheduler:
 
     def _item(self, reserved: Reserved, uncounted: dict[str, int]) -> Item:
         """Return a binding as the batch places it. `reserved`: what evictions have reserved for it."""
-        binding = reserved.binding
-        left = left_for_taints(binding, self.fleet)
+        binding, fleet = reserved.binding, self.fleet
+        left, application = left_for_taints(binding, fleet), self.applications.seen_by(binding, now=self.now)
         return Item(
-            binding.spec,
-            binding.status,
-            self.groups.seen_by(binding),
-            self.applications.seen_by(binding, now=self.now),
+            *(binding.spec, binding.status, self.groups.seen_by(binding), application),
             uncounted,
             reserved.targets,
             left,
-            targets_to_leave(binding, left, self.fleet),
+            leaving=targets_to_leave(binding, left, fleet),
+            lost=lost_targets(binding, fleet),
         )
 
     def _place(self, binding: Binding, item: Item, reserved: Sequence[CapacityReservation]) -> tuple[Question, Verdict]:

@@ -14,12 +14,11 @@ import msgspec
 import numpy as np
 
 from controlplane.kinds.binding import ResourceBindingSpec, ResourceBindingStatus, TargetCluster
-from controlplane.kinds.policy import Placement
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.colocation import NO_APPLICATION, Application
-from controlplane.scheduling.half_evicted import without_growth
+from controlplane.scheduling.half_evicted import growing_elsewhere, without_growth
 from controlplane.scheduling.ledger import Ledger
-from controlplane.scheduling.placement_plan import DUPLICATED, STATIC, division_of
+from controlplane.scheduling.placement_plan import DUPLICATED, STATIC, division_of, spreads
 from controlplane.scheduling.question import ALONE, Neighbours, Question, question_of
 from controlplane.scheduling.schedule import Placed, Refused, Verdict, answer
 from controlplane.settings import Settings
@@ -27,7 +26,8 @@ from controlplane.settings import Settings
 
 class Item(msgspec.Struct, frozen=True):
     """One binding to schedule. `uncounted`: its reserved replicas by cluster that no report of the cluster counts
-    yet. `left`: as in `question_of`. `leaving`: its targets on lost clusters, see `targets_to_leave`."""
+    yet. `left`: as in `question_of`. `leaving`: its targets on lost clusters, see `targets_to_leave`.
+    `lost`: those that get no more replicas if others have room, see `lost_targets`."""
 
     spec: ResourceBindingSpec
     status: ResourceBindingStatus
@@ -37,6 +37,7 @@ class Item(msgspec.Struct, frozen=True):
     hint: tuple[TargetCluster, ...] | None = None
     left: tuple[str, ...] = ()
     leaving: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
 
 
 class Batch:
@@ -73,6 +74,8 @@ class Batch:
                 verdict = without_growth(
                     question, verdict, item.leaving, self._fleet, self._ledger, settings=settings, hint=item.hint
                 )
+            elif item.lost and item.hint is None:
+                verdict = growing_elsewhere(question, verdict, item.lost, self._fleet, self._ledger, settings=settings)
             if not alone and ignores_capacity(question):
                 self._known[question] = verdict
             elif not alone and isinstance(verdict.outcome, Refused):
@@ -125,7 +128,7 @@ class Batch:
 
 def ignores_capacity(question: Question) -> bool:
     """Test whether the answer does not depend on free capacity, so that equal questions have equal answers."""
-    if _spreads(question.placement):
+    if spreads(question.placement):
         return False
     return not question.workload or (not question.bundled and division_of(question.placement) in (DUPLICATED, STATIC))
 
@@ -135,11 +138,7 @@ def may_depend_on_capacity(spec: ResourceBindingSpec) -> bool:
     placement = spec.placement
     if placement is None:
         return False
-    return bool(spec.components) or _spreads(placement) or division_of(placement) not in (DUPLICATED, STATIC)
-
-
-def _spreads(placement: Placement) -> bool:
-    return bool(placement.spread_constraints) and not placement.ignores_spread
+    return bool(spec.components) or spreads(placement) or division_of(placement) not in (DUPLICATED, STATIC)
 
 
 def growth(question: Question, clusters: Sequence[TargetCluster], uncounted: dict[str, int]) -> dict[str, int]:

@@ -14,12 +14,14 @@ from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.placement_review import PlacementReviewStatus
 from controlplane.scheduling import binding_outcome, placement_explanation
+from controlplane.scheduling.batch import Batch, Item
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.colocation import Applications
 from controlplane.scheduling.departures import left_for_taints
+from controlplane.scheduling.half_evicted import lost_targets, targets_to_leave
 from controlplane.scheduling.note import detail_of, summary_of
 from controlplane.scheduling.question import Groups
-from controlplane.scheduling.schedule import Placed, schedule
+from controlplane.scheduling.schedule import Placed
 from controlplane.scheduling.trigger import needs_scheduling
 from controlplane.scheduling.workload_affinity import WorkloadGroups
 from controlplane.settings import Settings
@@ -75,16 +77,17 @@ def review(
         )
         return PlacementReviewStatus(RESULT_STANDS, message, clusters=binding.spec.clusters)
     ledger = binding_outcome.ledger(fleet, reserved_capacity)
-    verdict = schedule(
+    left = left_for_taints(binding, fleet)
+    item = Item(
         binding.spec,
         binding.status,
-        fleet,
-        settings=settings,
-        ledger=ledger,
-        neighbours=WorkloadGroups(around.groups).seen_by(binding),
-        application=Applications(around.applications, settings).seen_by(binding, now=now),
-        left=left_for_taints(binding, fleet),
+        WorkloadGroups(around.groups).seen_by(binding),
+        Applications(around.applications, settings).seen_by(binding, now=now),
+        left=left,
+        leaving=targets_to_leave(binding, left, fleet),
+        lost=lost_targets(binding, fleet),
     )
+    _, verdict = Batch(fleet, ledger, settings).place(item)
     part = placement_explanation.NotedDecision(
         summary_of(verdict, trigger=trigger, now=now), detail_of(verdict), fleet.names
     )

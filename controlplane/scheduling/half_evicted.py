@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from controlplane.clusters.tolerations import wait_seconds
 from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding, TargetCluster
-from controlplane.kinds.cluster import EVICTING_EFFECTS
+from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.ledger import Ledger
-from controlplane.scheduling.placement_plan import DUPLICATED, division_of
+from controlplane.scheduling.placement_plan import DUPLICATED, STATIC, division_of, spreads
 from controlplane.scheduling.question import Question, reschedule_asked
 from controlplane.scheduling.schedule import Placed, Refused, Verdict, answer
 from controlplane.settings import Settings
@@ -30,17 +30,23 @@ def targets_to_leave(binding: Binding, left: Collection[str], fleet: Fleet) -> t
     If a reschedule is requested, these are all targets that it is to be evicted from, or that do not answer.
     """
     if reschedule_asked(binding.spec, binding.status):
-        names = [target.name for target in binding.spec.clusters]
-        return tuple(sorted(name for name in names if _is_silent(name, fleet) or _evicts(binding, name, fleet)))
+        return lost_targets(binding, fleet)
     if not left and all(task.reason != TAINT_UNTOLERATED for task in binding.spec.graceful_eviction_tasks):
         return ()
     return tuple(sorted(target.name for target in binding.spec.clusters if _evicts(binding, target.name, fleet)))
 
 
-def _is_silent(name: str, fleet: Fleet) -> bool:
-    """Test whether a cluster does not answer, so that no replicas start there now."""
-    place = fleet.index.get(name)
-    return place is not None and not fleet.clusters[place].answers
+def lost_targets(binding: Binding, fleet: Fleet) -> tuple[str, ...]:
+    """Return the targets that do not answer, or that the binding is to be evicted from, sorted by name."""
+    troubled = fleet.cached("troubled", lambda: _troubled(fleet))
+    names = [target.name for target in binding.spec.clusters if target.name in troubled]
+    return tuple(sorted([name for name in names if not troubled[name].answers or _evicts(binding, name, fleet)]))
+
+
+def _troubled(fleet: Fleet) -> dict[str, Cluster]:
+    """Return the clusters that do not answer, or have a taint that may evict, by name."""
+    clusters = (cluster for cluster in fleet.clusters if not cluster.answers or cluster.has_taint(*EVICTING_EFFECTS))
+    return {cluster.metadata.name: cluster for cluster in clusters}
 
 
 def _evicts(binding: Binding, name: str, fleet: Fleet) -> bool:
@@ -78,6 +84,26 @@ def without_growth(
     without = fleet.cached(("without", leaving), lambda: fleet.without(leaving))
     found = answer(replace(question, targets=targets, replicas=others), without, ledger, settings=settings, hint=hint)
     return Verdict(_with(found.outcome, staying), replace(found.explanation, question=question))
+
+
+def growing_elsewhere(
+    question: Question, verdict: Verdict, lost: tuple[str, ...], fleet: Fleet, ledger: Ledger, *, settings: Settings
+) -> Verdict:
+    """Return a verdict that adds no replicas on these lost targets, if all fit on other clusters; else the given one.
+
+    Static weights say themselves how many replicas each cluster gets. Another affinity term, or clusters beside those
+    that a spread constraint has selected, are not used for it.
+    """
+    placement, outcome = question.placement, verdict.outcome
+    if not lost or not isinstance(outcome, Placed) or division_of(placement) == STATIC:
+        return verdict
+    found = without_growth(question, verdict, lost, fleet, ledger, settings=settings, hint=None)
+    if not isinstance(found.outcome, Placed) or found.outcome.affinity_name != outcome.affinity_name:
+        return verdict
+    selected = {target.name for target in outcome.clusters}
+    if spreads(placement) and any(target.name not in selected for target in found.outcome.clusters):
+        return verdict
+    return found
 
 
 def _grows(question: Question, outcome: Placed | Refused, leaving: tuple[str, ...]) -> bool:

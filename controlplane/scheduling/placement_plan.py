@@ -28,6 +28,11 @@ def division_of(placement: Placement) -> str:
     return DYNAMIC if weights is not None and weights.dynamic_weight else STATIC
 
 
+def spreads(placement: Placement) -> bool:
+    """Test whether spread constraints of a placement select clusters."""
+    return bool(placement.spread_constraints) and not placement.ignores_spread
+
+
 def constraint(placement: Placement, field: str) -> SpreadConstraint | None:
     """Return the spread constraint on a field; the last one if there are several. None: there is none."""
     constraints = reversed(placement.spread_constraints)
@@ -60,7 +65,7 @@ class Plan:
         self.placement = placement
         self.term = term
         self.division = division_of(placement)
-        self.selects = bool(placement.spread_constraints) and not placement.ignores_spread
+        self.selects = spreads(placement)
         self.tiers = self._tiers() if workload else None
         self.affinity = fleet.selected_by(term) if self.tiers is None else self.tiers >= 0
         self.spread_fields = frozenset(rule.spread_by_field for rule in placement.spread_constraints)

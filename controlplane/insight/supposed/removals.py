@@ -18,7 +18,7 @@ from controlplane.scheduling.batch import Batch, Item
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.colocation import Applications
 from controlplane.scheduling.departures import left_for_taints
-from controlplane.scheduling.half_evicted import targets_to_leave
+from controlplane.scheduling.half_evicted import lost_targets, targets_to_leave
 from controlplane.scheduling.schedule import Placed
 from controlplane.scheduling.trigger import needs_scheduling
 from controlplane.scheduling.workload_affinity import WorkloadGroups
@@ -75,8 +75,15 @@ class Rescheduler:
             return None
         application = self._applications.seen_by(binding, now=self._now)
         left = left_for_taints(binding, self._fleet)
-        leaving = targets_to_leave(binding, left, self._fleet)
-        item = Item(spec, binding.status, self._groups.seen_by(binding), application, left=left, leaving=leaving)
+        item = Item(
+            spec,
+            binding.status,
+            self._groups.seen_by(binding),
+            application,
+            left=left,
+            leaving=targets_to_leave(binding, left, self._fleet),
+            lost=lost_targets(binding, self._fleet),
+        )
         _, verdict = self._batch.place(item)
         if not isinstance(verdict.outcome, Placed):
             return verdict.outcome.message

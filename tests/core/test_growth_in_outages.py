@@ -1,0 +1,112 @@
+"""Replicas that are added in an outage go where they start: not on clusters that are lost, and not left yet
+[replica-division]."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from controlplane.kinds.cluster import Taint
+from controlplane.kinds.policy import ReplicaSchedulingStrategy, SpreadConstraint, Toleration
+from controlplane.scheduling.dry_run import review
+from controlplane.settings import Settings
+from tests.builders.objects import START, binding, cluster, no_execute
+from tests.builders.placements import AGGREGATED, DYNAMIC, EVENLY, placement
+from tests.builders.steering import hold
+from tests.core.fleet_story import Story
+from tests.core.test_affinity_groups import term
+
+BY_ROOM = (DYNAMIC, AGGREGATED)
+IDS = ("dynamic", "aggregated")
+ON = {"member1": 3, "member2": 3}
+FOR_EVER = Toleration(operator="Exists")
+
+
+def scaled(
+    how: ReplicaSchedulingStrategy,
+    *,
+    to: int = 12,
+    ready: str = "False",
+    taints: Sequence[Taint] = (),
+    room: int = 1000,
+    **where: Any,
+) -> dict[str, int]:
+    """Return where a workload is after it was scaled while its first cluster is lost, before it leaves that.
+
+    `where`: as in `placement`. `room`: of the other clusters.
+    """
+    web = binding("web", placement(how=how, **where), on=ON, replicas=6)
+    members = [cluster("member1"), *(cluster(name, room=room) for name in ("member2", "member3", "member4"))]
+    story = Story(*members, hold("it", clusters=("member1",)), web)
+    story.pass_seconds(5)
+    story.ready("member1", ready)
+    story.taint("member1", *taints)
+    old = story.binding("web")
+
+    story.store.put(old.with_spec(replicas=to), old)
+    story.work()
+
+    return story.placed("web")
+
+
+@pytest.mark.parametrize("how", BY_ROOM, ids=IDS)
+@pytest.mark.parametrize("ready", ["False", "Unknown"])
+def test_a_scaled_workload_grows_on_clusters_that_answer(ready: str, how: ReplicaSchedulingStrategy) -> None:
+    placed = scaled(how, ready=ready)
+
+    assert placed["member1"] == 3
+    assert sum(placed.values()) == 12
+
+
+@pytest.mark.parametrize("how", BY_ROOM, ids=IDS)
+@pytest.mark.parametrize(
+    ("where", "grows"), [({}, False), ({"tolerations": (FOR_EVER,)}, True)], ids=["is-evicted", "tolerates-it"]
+)
+def test_it_does_not_grow_on_a_cluster_that_it_is_to_be_evicted_from(
+    where: dict[str, Any], grows: bool, how: ReplicaSchedulingStrategy
+) -> None:
+    placed = scaled(how, ready="True", taints=(no_execute(at=START),), **where)
+
+    assert (placed["member1"] > 3) is grows
+    assert sum(placed.values()) == 12
+
+
+TERMS = [term("one", "member1", "member2"), term("two", "member3", "member4")]
+TWO = [SpreadConstraint("cluster", min_groups=1, max_groups=2)]
+
+
+@pytest.mark.parametrize("how", BY_ROOM, ids=IDS)
+@pytest.mark.parametrize("where", [{"groups": TERMS}, {"spread": TWO}], ids=["next-term", "spread"])
+def test_it_grows_there_rather_than_where_its_policy_does_not_allow_it(
+    where: dict[str, Any], how: ReplicaSchedulingStrategy
+) -> None:
+    placed = scaled(how, room=10, to=20, **where)
+
+    assert sum(placed.values()) == 20
+    assert set(placed) == {"member1", "member2"}
+
+
+def test_replicas_that_fit_nowhere_else_are_placed_there() -> None:
+    placed = scaled(DYNAMIC, to=100, room=20)
+
+    assert sum(placed.values()) == 100
+    assert placed["member1"] > 3
+
+
+def test_static_weights_say_how_many_replicas_a_lost_cluster_gets() -> None:
+    assert scaled(EVENLY, to=16) == {"member1": 4, "member2": 4, "member3": 4, "member4": 4}
+
+
+def test_a_scaled_down_workload_shrinks_everywhere() -> None:
+    assert scaled(DYNAMIC, to=4) == {"member1": 2, "member2": 2}
+
+
+def test_a_review_says_so_as_well() -> None:
+    web = binding("web", placement(how=AGGREGATED), on=ON, replicas=12)
+    members = [cluster("member1", ready="False"), cluster("member2")]
+
+    answer = review(web, members, settings=Settings(), now=START)
+
+    assert {target.name: target.replicas for target in answer.clusters} == {"member1": 3, "member2": 9}
