@@ -16,13 +16,18 @@ from msgspec.structs import replace
 from controlplane import kinds
 from controlplane.apimachinery.meta import ObjectMeta, Ref, Struct
 from controlplane.apimachinery.names import is_reserved_namespace
-from controlplane.controllers.reads.awaited_overrides import awaited_overrides, overrides_awaited
+from controlplane.controllers.reads.awaited_objects import (
+    awaited_overrides,
+    missing_class,
+    missing_overrides,
+    priorities_of,
+)
 from controlplane.controllers.reads.interpreted_bindings import RULES_CHANGED, bindings_of_kind, is_rules
 from controlplane.controllers.reads.namespace_quotas import NO_QUOTAS, NamespaceQuotas, Room, namespace_quotas
 from controlplane.controllers.reads.policy_templates import templates_awaiting, templates_of
 from controlplane.controllers.reads.propagated_kinds import PropagatedKinds, is_propagated_namespace
 from controlplane.controllers.reads.refused_templates import limits_edited, refused_templates
-from controlplane.controllers.reads.unjudged_bindings import unjudged_bindings
+from controlplane.controllers.reads.unjudged_bindings import unjudged_bindings, waits_for_judgement
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Delete, Event, Put, deleting
 from controlplane.engine.state import State, Watch
@@ -39,7 +44,6 @@ from controlplane.propagation.candidates import NO_CANDIDATES, Candidates
 from controlplane.propagation.lazy_activation import LAZY, LAZY_ANNOTATION, digest, lazily_active, not_seen
 from controlplane.settings import Settings
 
-PRIORITY_CLASS = "scheduling.k8s.io/PriorityClass"
 RETRY = timedelta(seconds=30)  # after an error that a user has to correct
 SOON = timedelta(seconds=1)  # while another controller or this process has to catch up first
 
@@ -179,7 +183,7 @@ class Policies(Controller):
         claims = {ref: matching.claiming_policy(obj) for ref, obj in (*templates.items(), *found.items())}
         missing = {claim for claim in claims.values() if claim is not None and claim not in known}
         claimed = {**known, **(state.get(sorted(missing)) if missing else {})}
-        priorities = self._priorities(state, claimed.values())
+        priorities = priorities_of(state, claimed.values())
         overrides = awaited_overrides(state, claimed.values())
         unjudged = unjudged_bindings(state, found)
         quotas = namespace_quotas(state, [one.ref for one in found.values() if enforcing and counted_replicas(one)])
@@ -215,12 +219,6 @@ class Policies(Controller):
                     by_kind[value].extend(policies)
         known = {policy.ref: policy for policies in by_kind.values() for policy in policies}
         return {value: Candidates.of(policies, *values[value]) for value, policies in by_kind.items()}, known
-
-    def _priorities(self, state: State, policies: Iterable[Policy]) -> dict[str, int]:
-        """Return the values of the PriorityClasses that these policies name. Those that do not exist are left out."""
-        names = {name for policy in policies if (name := bindings.priority_class(policy.spec))}
-        found = state.get([Ref(PRIORITY_CLASS, "", name) for name in sorted(names)]) if names else {}
-        return {ref.name: int(priority_class.content.get("value", 0)) for ref, priority_class in found.items()}
 
     def decide(self, snapshot: PoliciesSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
         decided = self._decide(snapshot, settings, now=now)
@@ -357,11 +355,24 @@ def _while_binding_is_deleted(
 def _with_policy(
     snapshot: PoliciesSnapshot, template: Template, policy: Policy, settings: Settings, *, now: datetime
 ) -> Decision:
-    """Claim a template for its policy, and create or update its binding."""
-    if message := _obstacle(snapshot, policy):
+    """Claim a template for its policy, and create or update its binding, unless the policy waits for an object."""
+    message = missing_class(policy, snapshot.priorities) or missing_overrides(policy, snapshot.overrides)
+    if message:
         return _waiting(snapshot, template, policy, settings, message, now=now)
-    wanted_class = bindings.priority_class(policy.spec)
-    priority = snapshot.priorities.get(wanted_class) if wanted_class else None
+    priority = snapshot.priorities.get(bindings.priority_class(policy.spec))
+    return _following(snapshot, template, policy, settings, priority=priority, now=now)
+
+
+def _following(
+    snapshot: PoliciesSnapshot,
+    template: Template,
+    policy: Policy,
+    settings: Settings,
+    *,
+    priority: int | None,
+    now: datetime,
+) -> Decision:
+    """Let a template and its binding follow a policy."""
     applied = snapshot.binding is not None and matching.claiming_policy(template) == policy.ref
     claimed, active = _claimed_template(template, policy, applied=applied)
     changes: list[Put | Delete] = [Put(claimed, template)] if claimed is not template else []
@@ -373,7 +384,7 @@ def _with_policy(
             changes.append(Put(made, None))
         else:
             new = bindings.refresh(old, template, policy, priority=priority, gates=gates)
-            if snapshot.unjudged and _eviction_rules(new) != _eviction_rules(old) and _are_judged_once(settings):
+            if snapshot.unjudged and waits_for_judgement(old, new, settings):
                 return Decision(wake_at=now + SOON)
             if new is not old:
                 changes.append(Put(new, old))
@@ -385,38 +396,36 @@ def _with_policy(
     return Decision(changes=tuple(changes), events=events, reason="ApplyPolicy")
 
 
-def _obstacle(snapshot: PoliciesSnapshot, policy: Policy) -> str:
-    """Return why a policy cannot be applied yet, as the message of an Event; "": it can."""
-    name, wanted_class = policy.metadata.name, bindings.priority_class(policy.spec)
-    if wanted_class and wanted_class not in snapshot.priorities:
-        return (
-            f'policy {name} names PriorityClass "{wanted_class}", which does not exist: '
-            "create the PriorityClass, or name an existing one in spec.schedulePriority of the policy"
-        )
-    missing = [ref for ref in overrides_awaited(policy) if ref not in snapshot.overrides]
-    if missing:
-        return (
-            f"policy {name} waits for {', '.join(map(str, missing))}, which its dependentOverrides "
-            "name: create them, or remove the names from the policy"
-        )
-    return ""
-
-
 def _waiting(
     snapshot: PoliciesSnapshot, template: Template, policy: Policy, settings: Settings, message: str, *, now: datetime
 ) -> Decision:
-    """Report that the policy of a template cannot be applied yet.
-
-    A policy from which it takes the template holds until then. Claims of one that is gone end.
-    """
-    event, claimed = Event(template, "ApplyPolicyFailed", message, warning=True), snapshot.claimed
-    if claimed is not None and claimed.ref != policy.ref and matching.keeps(claimed, template):
-        held = _with_policy(snapshot, template, claimed, settings, now=now)
-        wake_at = min(now + RETRY, held.wake_at or now + RETRY)
-        return replace(held, events=(*held.events, event), wake_at=wake_at)
-    released = ended_claims.of_template(template, claimed)
+    """Report that the policy of a template cannot be applied yet. Claims of an earlier policy end if it is gone."""
+    event = Event(template, "ApplyPolicyFailed", message, warning=True)
+    held = _meanwhile(snapshot, template, policy, settings, now=now)
+    if held is not None:
+        return replace(held, events=(*held.events, event), wake_at=min(now + RETRY, held.wake_at or now + RETRY))
+    released = ended_claims.of_template(template, snapshot.claimed)
     changes = (*released, *ended_claims.of_binding(snapshot.binding, template, snapshot.holder, now=now))
     return Decision(changes=changes, events=(event,), wake_at=now + RETRY, reason="PolicyGone" if changes else "")
+
+
+def _meanwhile(
+    snapshot: PoliciesSnapshot, template: Template, policy: Policy, settings: Settings, *, now: datetime
+) -> Decision | None:
+    """Return what holds until a policy can be applied. None: nothing.
+
+    The policy from which it takes the template does. If only its PriorityClass was deleted, the policy itself does,
+    with the priority that its binding has.
+    """
+    claimed, binding = snapshot.claimed, snapshot.binding
+    if claimed is None or not matching.keeps(claimed, template):
+        return None
+    if claimed.ref != policy.ref:
+        return _with_policy(snapshot, template, claimed, settings, now=now)
+    given = None if binding is None else binding.spec.schedule_priority
+    if given is None or missing_overrides(policy, snapshot.overrides):
+        return None
+    return _following(snapshot, template, policy, settings, priority=given.priority, now=now)
 
 
 def _applied(template: Template, claimed: Template, made: Binding | None) -> Iterator[Event]:
@@ -440,20 +449,6 @@ def _applied(template: Template, claimed: Template, made: Binding | None) -> Ite
 def _shown(claimant: tuple[str, str] | None) -> str:
     """Return "namespace/name" of a policy, or its name if it is cluster-scoped."""
     return "/".join(filter(None, claimant or ()))
-
-
-def _eviction_rules(binding: Binding) -> tuple[Any, Any]:
-    """Return the fields of a binding that decide whether and when a taint evicts its copies."""
-    placement = binding.spec.placement
-    return binding.spec.failover, None if placement is None else placement.cluster_tolerations
-
-
-def _are_judged_once(settings: Settings) -> bool:
-    """Test whether evictions are decided once, when a taint appears, by a controller that runs [judged-once].
-
-    If so, an edit of a policy waits until the existing taints have been judged by the rules before the edit.
-    """
-    return settings.gate("Failover") and settings.runs("eviction_queue") and not settings.eviction.reevaluate_policies
 
 
 def _claimed_template(template: Template, policy: Policy, *, applied: bool = False) -> tuple[Template, bool]:

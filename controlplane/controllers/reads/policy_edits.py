@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref
+from controlplane.controllers.reads.awaited_objects import priorities_of
 from controlplane.controllers.reads.policy_templates import selections
 from controlplane.engine.state import State
 from controlplane.kinds.binding import Binding
@@ -17,7 +18,6 @@ from controlplane.propagation.bindings import template_ref
 from controlplane.propagation.matching import policy_precision
 
 PAGE = 2000
-PRIORITY_CLASS = "scheduling.k8s.io/PriorityClass"
 
 
 class PolicyEdits(NamedTuple):
@@ -54,7 +54,7 @@ def policy_edits(state: State, edited: Mapping[Ref, Policy], deleted: Collection
     others = [ref for name in templates if (ref := bindings.binding_ref(name)) not in found]
     found |= state.get(others)
     policies = _selecting(state, templates.values())
-    priorities = _priorities(state, [*policies.values(), *edited.values()])
+    priorities = priorities_of(state, [*policies.values(), *edited.values()])
     return PolicyEdits(templates, found, policies, priorities)
 
 
@@ -80,9 +80,3 @@ def _selecting(state: State, templates: Iterable[Template]) -> dict[Ref, Policy]
         for ones in state.by_index(kind, "selects", values).values():
             found |= {policy.ref: policy for policy in ones}
     return found
-
-
-def _priorities(state: State, policies: Iterable[Policy]) -> dict[str, int]:
-    names = {name for policy in policies if (name := bindings.priority_class(policy.spec))}
-    found = state.get([Ref(PRIORITY_CLASS, "", name) for name in sorted(names)]) if names else {}
-    return {ref.name: int(priority_class.content.get("value", 0)) for ref, priority_class in found.items()}
