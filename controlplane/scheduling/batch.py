@@ -16,8 +16,9 @@ import numpy as np
 from controlplane.kinds.binding import ResourceBindingSpec, ResourceBindingStatus, TargetCluster
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.colocation import NO_APPLICATION, Application
-from controlplane.scheduling.half_evicted import growing_elsewhere, without_growth
+from controlplane.scheduling.half_evicted import without_growth
 from controlplane.scheduling.ledger import Ledger
+from controlplane.scheduling.outage_division import sparing_lost
 from controlplane.scheduling.placement_plan import DUPLICATED, STATIC, division_of, spreads
 from controlplane.scheduling.question import ALONE, Neighbours, Question, question_of
 from controlplane.scheduling.schedule import Placed, Refused, Verdict, answer
@@ -27,7 +28,7 @@ from controlplane.settings import Settings
 class Item(msgspec.Struct, frozen=True):
     """One binding to schedule. `uncounted`: its reserved replicas by cluster that no report of the cluster counts
     yet. `left`: as in `question_of`. `leaving`: its targets on lost clusters, see `targets_to_leave`.
-    `lost`: those that get no more replicas if others have room, see `lost_targets`."""
+    `lost`: its targets on lost clusters that it may stay on, see `sparing_lost`."""
 
     spec: ResourceBindingSpec
     status: ResourceBindingStatus
@@ -75,7 +76,7 @@ class Batch:
                     question, verdict, item.leaving, self._fleet, self._ledger, settings=settings, hint=item.hint
                 )
             elif item.lost and item.hint is None:
-                verdict = growing_elsewhere(question, verdict, item.lost, self._fleet, self._ledger, settings=settings)
+                verdict = sparing_lost(question, verdict, item.lost, self._fleet, self._ledger, settings=settings)
             if not alone and ignores_capacity(question):
                 self._known[question] = verdict
             elif not alone and isinstance(verdict.outcome, Refused):

@@ -16,7 +16,7 @@ from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding, TargetCluster
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.ledger import Ledger
-from controlplane.scheduling.placement_plan import DUPLICATED, STATIC, division_of, spreads
+from controlplane.scheduling.placement_plan import DUPLICATED, division_of
 from controlplane.scheduling.question import Question, reschedule_asked
 from controlplane.scheduling.schedule import Placed, Refused, Verdict, answer
 from controlplane.settings import Settings
@@ -84,26 +84,6 @@ def without_growth(
     without = fleet.cached(("without", leaving), lambda: fleet.without(leaving))
     found = answer(replace(question, targets=targets, replicas=others), without, ledger, settings=settings, hint=hint)
     return Verdict(_with(found.outcome, staying), replace(found.explanation, question=question))
-
-
-def growing_elsewhere(
-    question: Question, verdict: Verdict, lost: tuple[str, ...], fleet: Fleet, ledger: Ledger, *, settings: Settings
-) -> Verdict:
-    """Return a verdict that adds no replicas on these lost targets, if all fit on other clusters; else the given one.
-
-    Static weights say themselves how many replicas each cluster gets. Another affinity term, or clusters beside those
-    that a spread constraint has selected, are not used for it.
-    """
-    placement, outcome = question.placement, verdict.outcome
-    if not lost or not isinstance(outcome, Placed) or division_of(placement) == STATIC:
-        return verdict
-    found = without_growth(question, verdict, lost, fleet, ledger, settings=settings, hint=None)
-    if not isinstance(found.outcome, Placed) or found.outcome.affinity_name != outcome.affinity_name:
-        return verdict
-    selected = {target.name for target in outcome.clusters}
-    if spreads(placement) and any(target.name not in selected for target in found.outcome.clusters):
-        return verdict
-    return found
 
 
 def _grows(question: Question, outcome: Placed | Refused, leaving: tuple[str, ...]) -> bool:

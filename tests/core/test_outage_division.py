@@ -1,5 +1,5 @@
-"""Replicas that are added in an outage go where they start: not on clusters that are lost, and not left yet
-[replica-division]."""
+"""Replicas that are added in an outage go where they start, and those that are removed are those that do not run: on
+clusters that are lost, and not left yet [replica-division]."""
 
 from __future__ import annotations
 
@@ -99,8 +99,41 @@ def test_static_weights_say_how_many_replicas_a_lost_cluster_gets() -> None:
     assert scaled(EVENLY, to=16) == {"member1": 4, "member2": 4, "member3": 4, "member4": 4}
 
 
-def test_a_scaled_down_workload_shrinks_everywhere() -> None:
-    assert scaled(DYNAMIC, to=4) == {"member1": 2, "member2": 2}
+@pytest.mark.parametrize(
+    ("to", "left"),
+    [
+        (5, {"member1": 2, "member2": 3}),
+        (3, {"member2": 3}),
+        (2, {"member2": 2}),
+        (0, {}),
+    ],
+)
+@pytest.mark.parametrize("how", BY_ROOM, ids=IDS)
+def test_replicas_are_removed_from_a_lost_cluster_first(
+    how: ReplicaSchedulingStrategy, to: int, left: dict[str, int]
+) -> None:
+    assert scaled(how, to=to) == left
+
+
+@pytest.mark.parametrize(
+    ("where", "to", "left"),
+    [
+        ({"how": DYNAMIC, "spread": TWO}, 4, {"member1": 2, "member2": 2}),  # a constraint may need both clusters
+        ({"how": EVENLY}, 4, {"member1": 1, "member2": 1, "member3": 1, "member4": 1}),
+    ],
+    ids=["spread", "static"],
+)
+def test_other_divisions_remove_them_as_ever(where: dict[str, Any], to: int, left: dict[str, int]) -> None:
+    assert scaled(**where, to=to) == left
+
+
+def test_a_fleet_that_is_lost_as_a_whole_removes_replicas_everywhere() -> None:
+    web = binding("web", placement(how=DYNAMIC), on=ON, replicas=4)
+    members = [cluster(name, ready="Unknown") for name in ON]
+
+    answer = review(web, members, settings=Settings(), now=START)
+
+    assert {target.name: target.replicas for target in answer.clusters} == {"member1": 2, "member2": 2}
 
 
 def test_a_review_says_so_as_well() -> None:

@@ -1,0 +1,90 @@
+"""How divided replicas are added and removed while targets are lost, and not left yet [replica-division].
+
+Replicas that are added on a lost target do not start, and those that are removed elsewhere instead of there had run.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec.structs import replace
+
+from controlplane.kinds.binding import TargetCluster
+from controlplane.scheduling import divide
+from controlplane.scheduling.cluster_arrays import Fleet
+from controlplane.scheduling.half_evicted import without_growth
+from controlplane.scheduling.ledger import Ledger
+from controlplane.scheduling.placement_plan import AGGREGATED, DYNAMIC, division_of, spreads
+from controlplane.scheduling.question import Question
+from controlplane.scheduling.schedule import Placed, Verdict, answer
+from controlplane.settings import Settings
+
+
+def sparing_lost(
+    question: Question, verdict: Verdict, lost: tuple[str, ...], fleet: Fleet, ledger: Ledger, *, settings: Settings
+) -> Verdict:
+    """Return a verdict that adds no replicas on lost targets (`lost_targets`), and removes replicas there first.
+
+    Static weights say themselves how many replicas each cluster gets. A reschedule has rules of its own
+    (`targets_to_leave`).
+    """
+    outcome, divided = verdict.outcome, division_of(question.placement) in (DYNAMIC, AGGREGATED)
+    if not lost or not divided or question.bundled or question.fresh or not isinstance(outcome, Placed):
+        return verdict
+    if sum([replicas for _, replicas in question.targets]) > question.replicas:
+        return _removed_there(question, verdict, outcome, lost, fleet, ledger, settings)
+    return _added_elsewhere(question, verdict, outcome, lost, fleet, ledger, settings)
+
+
+def _added_elsewhere(
+    question: Question,
+    verdict: Verdict,
+    outcome: Placed,
+    lost: tuple[str, ...],
+    fleet: Fleet,
+    ledger: Ledger,
+    settings: Settings,
+) -> Verdict:
+    """Return a verdict that adds no replicas on lost targets, if all fit on other clusters; else the given one.
+
+    Another affinity term, or clusters beside those that a spread constraint has selected, are not used for it.
+    """
+    found = without_growth(question, verdict, lost, fleet, ledger, settings=settings, hint=None)
+    if not isinstance(found.outcome, Placed) or found.outcome.affinity_name != outcome.affinity_name:
+        return verdict
+    selected = {target.name for target in outcome.clusters}
+    if spreads(question.placement) and any(target.name not in selected for target in found.outcome.clusters):
+        return verdict
+    return found
+
+
+def _removed_there(
+    question: Question,
+    verdict: Verdict,
+    outcome: Placed,
+    lost: tuple[str, ...],
+    fleet: Fleet,
+    ledger: Ledger,
+    settings: Settings,
+) -> Verdict:
+    """Return a verdict that removes replicas from lost targets first.
+
+    The given one, if all targets are lost, one of them is not allowed any more, or a spread constraint counts them.
+    """
+    held, feasible = dict(question.targets), verdict.explanation.attempts[-1].feasible
+    allowed = set() if feasible is None else {fleet.names[place] for place in feasible.tolist()}
+    running = {name: replicas for name, replicas in held.items() if name not in lost}
+    if not running or spreads(question.placement) or not allowed.issuperset(held):
+        return verdict
+    rest = question.replicas - sum(running.values())
+    if rest > 0:
+        weights = np.array([held[name] for name in lost], dtype=np.int64)
+        shares = divide.by_static_weight(rest, weights, larger_name_first=question.larger_name_first)
+        kept = running | {name: share for name, share in zip(lost, shares.tolist(), strict=True) if share}
+        clusters = tuple([TargetCluster(name, kept[name]) for name in sorted(kept)])
+        return replace(verdict, outcome=replace(outcome, clusters=clusters))
+    without = fleet.cached(("without", lost), lambda: fleet.without(lost))
+    asked = replace(question, targets=tuple(running.items()))
+    found = answer(asked, without, ledger, settings=settings)
+    if not isinstance(found.outcome, Placed):
+        return verdict
+    return Verdict(found.outcome, replace(found.explanation, question=question))
