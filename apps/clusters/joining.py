@@ -103,7 +103,8 @@ def join(store: DjangoStore, members: list[Member], settings: Settings) -> list[
     """Create or update Secrets and Cluster of each member; return the names of those that changed.
 
     Secrets and Cluster of a member are stored together or not at all. Raises errors.Invalid if an object is refused,
-    and JoinError if a cluster is being deleted or if other writes keep changing the same objects.
+    and JoinError if a cluster is being deleted or joined with mode Pull, or if other writes keep changing the same
+    objects.
     """
     changed: list[str] = []
     waiting = members
@@ -137,12 +138,7 @@ def join_pull(store: DjangoStore, name: str, settings: Settings) -> bool:
     ref = Ref(kinds.CLUSTER, "", name)
     held: Cluster | None = store.get([ref]).get(ref)
     if held is not None:
-        _check_stays(held)
-        if held.spec.sync_mode != PULL:
-            raise JoinError(
-                f"cluster {name} is joined with spec.syncMode {held.spec.sync_mode}: to change it, edit the Cluster "
-                f"(kubectl edit cluster {name})"
-            )
+        _check_stays(held, PULL)
         return False
     document = {**_CLUSTER, "metadata": {"name": name}, "spec": {"syncMode": PULL}}
     try:
@@ -152,12 +148,18 @@ def join_pull(store: DjangoStore, name: str, settings: Settings) -> bool:
     return True
 
 
-def _check_stays(cluster: Cluster) -> None:
+def _check_stays(cluster: Cluster, mode: str) -> None:
+    """Raise JoinError if a joined cluster is being deleted or has the other mode."""
+    name = cluster.metadata.name
     if cluster.terminating:
-        name = cluster.metadata.name
         raise JoinError(
             f"cluster {name} is being deleted: wait until it is gone, then join it again (kubectl describe cluster "
             f"{name} shows what its deletion waits for)"
+        )
+    if cluster.spec.sync_mode != mode:
+        raise JoinError(
+            f"cluster {name} is joined with spec.syncMode {cluster.spec.sync_mode}: to change it, edit the Cluster "
+            f"(kubectl edit cluster {name})"
         )
 
 
@@ -227,7 +229,7 @@ def _wanted_cluster(writer: Writer, member: Member, held: Cluster | None) -> lis
         if member.impersonator:
             spec["impersonatorSecretRef"] = {"namespace": impersonator.namespace, "name": impersonator.name}
         return [_created(writer, {**_CLUSTER, "metadata": {"name": member.name}, "spec": spec})]
-    _check_stays(held)
+    _check_stays(held, PUSH)
     changed = held.with_spec(
         api_endpoint=member.url,
         secret_ref=SecretReference(secret.namespace, secret.name),

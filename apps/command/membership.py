@@ -29,6 +29,10 @@ from controlplane.apimachinery.names import (
 
 app = typer.Typer()
 _API_VERSION: Final = "cluster.karmada.io/v1alpha1"
+_RENEWALS: Final = {
+    "Push": "lifeboat join {name} --cluster-kubeconfig FILE",
+    "Pull": "lifeboat join {name} --pull, which registers its agent again",
+}
 
 
 @command(app, panel=PANEL, dangerous=True)
@@ -44,7 +48,7 @@ def join(
     """Join a cluster, or give a joined cluster another address and credentials."""
     if bool(file) == pull:
         raise usage("give --cluster-kubeconfig FILE, or --pull for a cluster whose agent connects to Lifeboat")
-    _check_is_not_leaving(run, cluster)
+    _check_stays(run, cluster, mode="Pull" if pull else "Push")
     head = {"apiVersion": _API_VERSION, "kind": "Cluster", "metadata": {"name": cluster}}
     if file is None:
         joined = run.api.apply(paths.cluster(cluster), {**head, "spec": {"syncMode": "Pull"}}, dry_run=run.dry_run)
@@ -89,13 +93,28 @@ def _impersonator(run: Run, cluster: str, file: Path, context: str) -> str:
         return ""
 
 
-def _check_is_not_leaving(run: Run, name: str) -> None:
+def _check_stays(run: Run, name: str, *, mode: str) -> None:
+    """Raise CommandError if a joined cluster is being deleted or has the other mode.
+
+    With another mode, the agent of a Pull cluster, or the address and credentials of a Push cluster, would be given up,
+    and its workloads evicted when nothing is heard of it.
+    """
     held = existing(run, paths.cluster(name))
-    if held is not None and held["metadata"].get("deletionTimestamp"):
+    if held is None:
+        return
+    if held["metadata"].get("deletionTimestamp"):
         raise CommandError(
             f"cluster {name} is being deleted",
             code=exit_codes.REFUSED,
             advice=f"kubectl describe cluster {name} shows what its deletion waits for; join it again afterwards",
+        )
+    other = "Push" if mode == "Pull" else "Pull"
+    if held["spec"].get("syncMode") == other:
+        raise CommandError(
+            f"cluster {name} is joined with spec.syncMode {other}",
+            code=exit_codes.REFUSED,
+            advice=f"to renew its access: {_RENEWALS[other].format(name=name)}; to make it {mode}, change the spec of "
+            f"the Cluster: kubectl edit cluster {name}",
         )
 
 

@@ -14,7 +14,7 @@ from cryptography.fernet import Fernet
 from django.contrib.messages import WARNING, get_messages
 from django.test import Client
 
-from apps.clusters.joining import Member, join, join_pull
+from apps.clusters.joining import JoinError, Member, join, join_pull
 from apps.objects import edits
 from apps.objects.configuration import base
 from apps.objects.models import AuditEvent, ChangeLog
@@ -287,3 +287,20 @@ def test_joining_is_logged_and_owned_like_any_other_edit(root: Client) -> None:
         ref = Ref(CLUSTER, "", name)
         assert (_last_change(ref).actor, _last_change(ref).reason) == ("join", "Join")
         assert document_of(found(ref))["metadata"]["managedFields"][0]["manager"] == "lifeboat"
+
+
+def test_joining_in_another_mode_is_refused(root: Client) -> None:
+    make_namespaces(store())
+    pushed, pulled = (Member(name, f"https://{name}.example", "secret") for name in ("member1", "member2"))
+    join(store(), [pushed], base())
+    join_pull(store(), "member2", base())
+
+    with pytest.raises(JoinError, match=r"member1 is joined with spec\.syncMode Push"):
+        join_pull(store(), "member1", base())
+    with pytest.raises(JoinError, match=r"member2 is joined with spec\.syncMode Pull"):
+        join(store(), [pulled], base())
+
+    assert (
+        found(Ref(CLUSTER, "", "member2")).spec.api_endpoint,
+        store().get([Ref("Secret", "karmada-cluster", "member2")]),
+    ) == ("", {})

@@ -129,6 +129,27 @@ def test_a_pull_member_is_joined_with_a_token_for_its_agent(
     assert api.delete(f"/api/v1/namespaces/kube-system/secrets/bootstrap-token-{token[:6]}").status == 200
 
 
+def test_joining_in_another_mode_is_refused_and_the_cluster_stays_as_it_is(
+    lifeboat: Lifeboat, api: Client, namespace: str, tmp_path: Path
+) -> None:
+    """Its agent, or its address and credentials, would be lost, and a minute later its workloads evicted."""
+    file, pushed, pulled = member_kubeconfig(tmp_path, token="one"), f"{namespace}-a", f"{namespace}-p"
+    assert lifeboat("join", pushed, "--cluster-kubeconfig", str(file)).exit_code == 0
+    assert lifeboat("join", pulled, "--pull", "-o", "json").exit_code == 0
+    before = [api.get(f"{CLUSTERS}/{name}").document["spec"] for name in (pushed, pulled)]
+
+    refused = [
+        lifeboat("join", pushed, "--pull"),
+        lifeboat("join", pulled, "--cluster-kubeconfig", str(file)),
+    ]
+
+    assert [one.exit_code for one in refused] == [3, 3]
+    assert f"lifeboat join {pushed} --cluster-kubeconfig FILE" in refused[0].stderr
+    assert f"lifeboat join {pulled} --pull" in refused[1].stderr
+    assert [api.get(f"{CLUSTERS}/{name}").document["spec"] for name in (pushed, pulled)] == before
+    assert api.get(f"/api/v1/namespaces/karmada-cluster/secrets/{pulled}").status == 404
+
+
 def test_taints_are_added_and_removed_and_others_stay(
     lifeboat: Lifeboat, api: Client, server: Server, namespace: str
 ) -> None:

@@ -41,7 +41,7 @@ def test_a_file_that_cannot_be_used_is_a_usage_error_without_its_token(
     file = tmp_path / "member1"
     file.write_bytes(text.encode(errors="surrogateescape"))
     monkeypatch.setattr(kubeconfig, "read", lambda *_: kubeconfig.Access("https://lifeboat", "", None, str))
-    monkeypatch.setattr(membership, "_check_is_not_leaving", lambda *_: None)
+    monkeypatch.setattr(membership, "_check_stays", lambda *_, mode: None)
 
     done = CliRunner().invoke(app, ["join", "member1", "--cluster-kubeconfig", str(file)])
 
