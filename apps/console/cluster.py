@@ -28,12 +28,13 @@ from controlplane.clusters import probe_history, taints
 from controlplane.clusters.fence import fence_of
 from controlplane.clusters.health import heard_at, holds_for
 from controlplane.controllers.reads.readiness_state import situation_of
+from controlplane.insight.attention import renewal
 from controlplane.insight.readiness import fleet_obstacles
 from controlplane.insight.situation import situation
 from controlplane.kind import KINDS, decode
 from controlplane.kinds import BINDINGS, CLUSTER, EVENT, FAILOVER_CONFIGURATION, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
-from controlplane.kinds.cluster import Cluster, ResourceSummary
+from controlplane.kinds.cluster import PULL, Cluster, ResourceSummary
 from controlplane.kinds.cluster import Taint as ClusterTaint
 from controlplane.kinds.drain import DRAIN
 from controlplane.kinds.failback import FAILBACK
@@ -166,6 +167,7 @@ class ClusterPage(Page):
             "drains": orders_of(DRAIN, name),
             "failbacks": orders_of(FAILBACK, name),
             "expiries": [one for one in facts.expiries if one.cluster == name],
+            "renewal": renewal(name, is_pulled=cluster.spec.sync_mode == PULL),
             "events": events_about(cluster),
             "acts": self._acts(request),
             "may_untaint": self.may(request, "patch", RESOURCE, name=name),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -37,6 +37,7 @@ def needs(
     unhealthy: int,
     expiries: Sequence[tuple[str, str, datetime]],
     gate_is_on: bool,
+    pulled: Collection[str] = (),
     now: datetime,
 ) -> tuple[Attention, ...]:
     """Return what needs an operator, the worst first. What concerns the whole fleet comes before single clusters, of
@@ -44,13 +45,13 @@ def needs(
 
     `waiting_directly`: the number of Directly evictions by cluster that cannot be reached. `unhealthy`: the number of
     stuck copies whose replacement does not become healthy. `expiries`: cluster, "token" or "certificate", and when it
-    expires.
+    expires. `pulled`: the clusters with an agent, which have no credentials here.
     """
     found = [
         *_of_fleet(queue, pauses, gate_is_on=gate_is_on),
         *_of_queue(queue, unhealthy, paused=bool(pauses)),
-        *_of_members(members, waiting_directly),
-        *_of_credentials(expiries, now=now),
+        *_of_members(members, waiting_directly, pulled),
+        *_of_credentials(expiries, pulled, now=now),
     ]
     return tuple(sorted(found, key=lambda one: one.severity != BAD))
 
@@ -95,15 +96,18 @@ def _of_fleet(queue: QueueStatus, pauses: Sequence[Pause], *, gate_is_on: bool) 
         )
 
 
-def _of_members(members: Sequence[MemberStatus], waiting_directly: Mapping[str, int]) -> Iterator[Attention]:
+def _of_members(
+    members: Sequence[MemberStatus], waiting_directly: Mapping[str, int], pulled: Collection[str]
+) -> Iterator[Attention]:
     for one in members:
         about: dict[str, Any] = {"cluster": one.name, "since": one.since}
         describe = f"kubectl describe cluster {one.name}"
         if one.state == "AccessLost":
             message = f"{one.name} refuses access: {one.message or 'its credentials are not accepted'}"
-            yield Attention(
-                "AccessLost", BAD, message, "renew the credentials in its Secret", _renewal(one.name), **about
-            )
+            remedy, command = "renew the credentials in its Secret", renewal(one.name)
+            if one.name in pulled:
+                remedy, command = "see in the cluster which rights its agent lacks, or which token it has", describe
+            yield Attention("AccessLost", BAD, message, remedy, command, **about)
         elif one.state == "Flapping":
             message = f"{one.name} flaps: {one.message}"
             yield Attention("Flapping", WARN, message, "repair the network or the API server", describe, **about)
@@ -145,20 +149,25 @@ def _of_queue(queue: QueueStatus, unhealthy: int, *, paused: bool) -> Iterator[A
         )
 
 
-def _of_credentials(expiries: Sequence[tuple[str, str, datetime]], *, now: datetime) -> Iterator[Attention]:
+def _of_credentials(
+    expiries: Sequence[tuple[str, str, datetime]], pulled: Collection[str], *, now: datetime
+) -> Iterator[Attention]:
     for cluster, what, at in sorted(expiries, key=lambda one: one[2]):
         if at - now > EXPIRES_WITHIN:
             continue
         expired = at <= now
         left = "has expired" if expired else f"expires in {in_words((at - now).total_seconds())}"
         message = f"The {what} for {cluster} {left}, at {at:%Y-%m-%d %H:%M} UTC"
-        remedy = f"renew the {what} of the cluster"
-        yield Attention("CredentialExpires", BAD if expired else WARN, message, remedy, _renewal(cluster), cluster, at)
+        remedy, is_pulled = f"renew the {what} of the cluster", cluster in pulled
+        if is_pulled:  # the use of it would renew it
+            remedy = "see whether its agent runs, and register it again if it does not get in"
+        command = renewal(cluster, is_pulled=is_pulled)
+        yield Attention("CredentialExpires", BAD if expired else WARN, message, remedy, command, cluster, at)
 
 
-def _renewal(cluster: str) -> str:
-    """Return the command that gives a joined cluster other credentials."""
-    return f"lifeboat join {cluster} --cluster-kubeconfig FILE"
+def renewal(cluster: str, *, is_pulled: bool = False) -> str:
+    """Return the command that gives a joined cluster other credentials, or registers its agent again."""
+    return f"lifeboat join {cluster} {'--pull' if is_pulled else '--cluster-kubeconfig FILE'}"
 
 
 def _copies(number: int) -> str:

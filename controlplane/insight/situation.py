@@ -19,7 +19,7 @@ from controlplane.clusters import eviction_tier, health
 from controlplane.insight import attention
 from controlplane.insight.readiness import nothing_fails_over
 from controlplane.kinds.binding import TAINT_UNTOLERATED
-from controlplane.kinds.cluster import ACCESS_LOST, READY, Cluster
+from controlplane.kinds.cluster import ACCESS_LOST, PULL, READY, Cluster
 from controlplane.kinds.cluster import FLAPPING as FLAPPING_CONDITION
 from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.fleet_status import (
@@ -129,6 +129,7 @@ def situation(facts: Facts, settings: Settings, *, now: datetime) -> FleetStatus
         unhealthy=queue.stuck - _stuck_directly(facts, settings, now=now),
         expiries=[(one.cluster, one.what, one.at) for one in facts.expiries],
         gate_is_on=settings.gate("Failover"),
+        pulled={one.metadata.name for one in facts.clusters if one.spec.sync_mode == PULL},
         now=now,
     )
     ready = [one for one in members if one.state == "Ready"]

@@ -86,8 +86,8 @@ class Attention(Struct, frozen=True):
     what: Annotated[
         str,
         Meta(
-            description="Blind, Stopped, GateOff, Paused, NeverReady, AccessLost, DirectlyWaiting, Stuck, Held, "
-            "Flapping or CredentialExpires."
+            description="Blind, Stopped, NoTokens, NotObserved, GateOff, Paused, NeverReady, AccessLost, "
+            "DirectlyWaiting, Stuck, Held, Flapping or CredentialExpires."
         ),
     ]
     severity: str
