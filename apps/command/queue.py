@@ -188,10 +188,9 @@ def sentence(tally: QueueTally, run: Run) -> str:
 
 def _order(run: Run, verb: str, names: list[str] | None, *, cluster: str, asks: str) -> None:
     """Give an order about evictions. `asks`: the question before it; "": only several are asked about."""
-    chosen = _chosen(run, names or [], cluster=cluster)
+    named = _chosen(run, names or [], cluster=cluster)
     run.require_reason()
-    for one in chosen:
-        run.api.post(f"{_path(one)}/{verb}", {"reason": run.reason_or_blank}, dry_run=True)
+    chosen = _each(run, verb, named, reason=run.reason_or_blank, dry_run=True).ordered
     if not run.is_structured:
         run.remark(_about(verb, chosen), style="bold")
     run.concerned = len(chosen)
@@ -199,20 +198,40 @@ def _order(run: Run, verb: str, names: list[str] | None, *, cluster: str, asks: 
     if not asks and len(chosen) > 1:
         question = f"{verb.capitalize()} {_count(len(chosen))}?"
     run.confirm(question, subject=cluster or str(len(chosen)))
-    ordered, failed = [], None
+    done = _each(run, verb, chosen, reason=run.reason)
+    if not run.show({"apiVersion": "v1", "kind": "List", "items": done.answers}):
+        run.say(f"{verb}: {_count(len(done.ordered))}")
+    run.remark("watch it: lifeboat queue -w")
+    if missed := len(named) - len(done.ordered):
+        raise CommandError(f"{_count(missed)} not ordered, for the reason above", code=exit_codes.REFUSED)
+
+
+class _Given(NamedTuple):
+    """The evictions that have an order, and the answers of the API."""
+
+    ordered: list[Document]
+    answers: list[Document]
+
+
+def _each(run: Run, verb: str, chosen: Sequence[Document], *, reason: str, dry_run: bool = False) -> _Given:
+    """Give an order about each eviction. One that was evicted since it was listed, or whose binding others keep
+    writing, is named and left out. Raises Refused if none can have the order."""
+    given, failed = _Given([], []), None
     for one in chosen:
         try:
-            ordered.append(run.api.post(f"{_path(one)}/{verb}", {"reason": run.reason}))
+            answer = run.api.post(f"{_path(one)}/{verb}", {"reason": reason}, dry_run=dry_run)
         except Refused as error:
-            if len(chosen) == 1:
+            if error.http not in (404, 409):
                 raise
+            if len(chosen) > 1:
+                run.remark(f"{one['metadata']['name']}: {error.message}", style="red")
             failed = error
-            run.remark(f"{one['metadata']['name']}: {error.message}", style="red")
-    if not run.show({"apiVersion": "v1", "kind": "List", "items": ordered}):
-        run.say(f"{verb}: {_count(len(ordered))}")
-    run.remark("watch it: lifeboat queue -w")
-    if failed is not None:
-        raise CommandError(f"{_count(len(chosen) - len(ordered))} not ordered: {failed.message}", code=failed.code)
+        else:
+            given.ordered.append(one)
+            given.answers.append(answer)
+    if failed is not None and not given.ordered:
+        raise failed
+    return given
 
 
 def _about(verb: str, chosen: Sequence[Document]) -> str:

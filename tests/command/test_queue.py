@@ -137,6 +137,26 @@ def test_a_refusal_is_the_message_of_the_api(lifeboat: Lifeboat, server: Server,
     assert "Traceback" not in done.stderr
 
 
+def test_an_order_about_many_is_given_although_one_of_them_was_evicted_since_it_was_listed(
+    lifeboat: Lifeboat, server: Server, api: Client, namespace: str
+) -> None:
+    """A queue moves while the dry runs of its evictions take their time: nothing of it would be held."""
+    queue(server, namespace, "gone", state="Evicted")
+    for name in ("web", "db"):
+        queue(server, namespace, name)
+
+    three = (f"{name}.member1" for name in ("web", "gone", "db"))
+    done = lifeboat("hold", *three, "-n", namespace, "--reason", "we look at it", "--yes")
+
+    assert (done.exit_code, done.stdout) == (3, "hold: 2 evictions\n"), done.stderr
+    assert "gone.member1: " in done.stderr
+    assert "has already been evicted from cluster member1" in done.stderr
+    assert "1 eviction not ordered" in done.stderr
+    bindings = f"/apis/work.karmada.io/v1alpha2/namespaces/{namespace}/resourcebindings"
+    for name in ("web", "db"):
+        assert "we look at it" in json.dumps(api.get(f"{bindings}/{name}").document["metadata"]["annotations"])
+
+
 def test_a_pause_holds_with_author_and_end_and_resume_ends_it(lifeboat: Lifeboat, api: Client, namespace: str) -> None:
     holds = "/apis/failover.lifeboat.io/v1alpha1/evictionholds"
     where, mine = f"{holds}/{namespace}", ("--name", namespace, "-n", namespace)
