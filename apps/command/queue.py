@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
@@ -370,15 +371,11 @@ def _refuse_replacement(run: Run, there: Document, spec: Document) -> None:
 
     To write it again would end what it holds, and forget who stopped it and why.
     """
-    held = there["spec"]
-    ends = durations.moment(held.get("expiresAt") or "")
-    is_over = ends is not None and ends <= run.now
-    if is_over or (held.get("who"), _scope(held)) == (spec["who"], _scope(spec)):
+    held, name = there["spec"], there["metadata"]["name"]
+    if _is_over(there, now=run.now) or (held.get("who"), _scope(held)) == (spec["who"], _scope(spec)):
         return
-    name = there["metadata"]["name"]
-    until = f" until {held['expiresAt']}" if ends is not None else ""
     raise CommandError(
-        f"{name} pauses evictions {_scope(held)}{until}, by {held.get('who') or 'a user'}: {held['reason']}",
+        _described(there),
         code=exit_codes.REFUSED,
         advice=f"it stays as it is; for a pause beside it choose another --name, or end it: lifeboat resume {name}",
     )
@@ -411,7 +408,7 @@ def resume(
     name = name or _only_pause(run)
     if not name:
         run.done("the fleet is not paused: nothing to resume", {})
-        if others := _pauses(run):
+        if others := [one["metadata"]["name"] for one in _pauses(run)]:
             run.remark(f"pauses of clusters and namespaces: {', '.join(others)}; end one: lifeboat resume NAME")
         return
     path = paths.failover("evictionholds", name)
@@ -419,24 +416,59 @@ def resume(
     if hold is None:
         _has_ended(run, name)
         return
-    held = [one for one in _evictions(run) if one["status"].get("reason") == "OnHold"]
+    others = [one for one in _pauses(run) if one["metadata"]["name"] != name]
+    freed = len(_freed(run, hold, others))
     who = hold["spec"].get("who") or "a user"
-    run.remark(f"{name} by {who}: {hold['spec']['reason']}. {_count(len(held))} held by pauses.")
+    run.remark(f"{name} by {who}: {hold['spec']['reason']}. {_count(freed)} held by this pause alone.")
     run.api.delete(path, dry_run=True)
-    run.concerned = len(held)
+    run.concerned = freed
     run.confirm("Resume evictions?", subject=name, back=True)
     ended = removed(run, path)
-    run.done(f"resumed: {_count(len(held))} may continue", ended, watch="lifeboat queue -w")
+    run.done(f"resumed: {_count(freed)} may continue", ended, watch="lifeboat queue -w")
+    for one in others:
+        run.remark(
+            f"still paused: {_described(one)}; end it: lifeboat resume {one['metadata']['name']}", style="yellow"
+        )
 
 
-def _pauses(run: Run) -> list[str]:
-    return [one["metadata"]["name"] for one in run.api.items(paths.failover("evictionholds"))["items"]]
+def _freed(run: Run, hold: Document, others: Sequence[Document]) -> list[Document]:
+    """Return the evictions that a pause holds and no other pause. What a selector chooses only the server knows: here
+    the pause may hold them, and others do not."""
+    whole = [one for one in others if not one["spec"].get("selector")]
+    held = [one for one in _evictions(run) if one["status"].get("reason") == "OnHold" and _covers(hold, one)]
+    return [one for one in held if not any(_covers(other, one) for other in whole)]
+
+
+def _covers(hold: Document, eviction: Document) -> bool:
+    """Test whether a pause is about the cluster and the namespace of an eviction."""
+    clusters, namespaces = hold["spec"].get("clusters"), hold["spec"].get("namespaces")
+    is_there = not clusters or eviction["spec"]["cluster"] in clusters
+    return is_there and (not namespaces or eviction["metadata"].get("namespace", "") in namespaces)
+
+
+def _pauses(run: Run) -> list[Document]:
+    """Return the pauses that hold evictions now. One that has ended stays, and holds nothing."""
+    found = run.api.items(paths.failover("evictionholds"))["items"]
+    return [one for one in found if not _is_over(one, now=run.now)]
+
+
+def _is_over(hold: Document, *, now: datetime) -> bool:
+    ends = durations.moment(hold["spec"].get("expiresAt") or "")
+    return ends is not None and ends <= now
+
+
+def _described(hold: Document) -> str:
+    """Return a pause in words: "pause pauses evictions in the fleet until 2026-…, by ann: disks"."""
+    held = hold["spec"]
+    until = f" until {held['expiresAt']}" if held.get("expiresAt") else ""
+    by = held.get("who") or "a user"
+    return f"{hold['metadata']['name']} pauses evictions {_scope(held)}{until}, by {by}: {held['reason']}"
 
 
 def _has_ended(run: Run, name: str) -> None:
     """Report that there is no pause of a name, as after an order that is repeated. Raises CommandError if another one
     holds evictions, because the name may be wrong."""
-    if others := _pauses(run):
+    if others := [one["metadata"]["name"] for one in _pauses(run)]:
         raise CommandError(
             f"there is no pause {name}, and others hold evictions",
             code=exit_codes.NOT_FOUND,

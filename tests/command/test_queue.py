@@ -207,6 +207,40 @@ def test_a_pause_of_a_part_leaves_the_pause_of_the_fleet_as_it_is(
     assert [one.exit_code for one in resumed] == [0, 0], resumed[0].stderr
 
 
+def test_a_resume_counts_what_no_other_pause_holds_and_names_the_pauses_that_are_left(
+    lifeboat: Lifeboat, api: Client, server: Server, namespace: str
+) -> None:
+    holds = "/apis/failover.lifeboat.io/v1alpha1/evictionholds"
+    api.delete(holds)
+    queue(server, namespace, "web", state="Held", reason="OnHold")
+    lifeboat("pause", "--reason", "storm")
+    lifeboat("pause", "-n", namespace, "--reason", "disks")
+
+    part = lifeboat("resume", f"pause-{namespace}", "-n", namespace, "--yes")
+    whole = lifeboat("resume", "-n", namespace, "--yes")
+
+    assert part.stdout == "resumed: 0 evictions may continue\n"
+    assert (
+        "still paused: pause pauses evictions in the fleet, by admin: storm; end it: lifeboat resume pause"
+        in part.stderr
+    )
+    assert whole.stdout == "resumed: 1 eviction may continue\n"
+    assert "still paused" not in whole.stderr
+
+
+def test_a_pause_that_has_ended_is_not_one_that_holds_evictions(lifeboat: Lifeboat, api: Client) -> None:
+    holds = "/apis/failover.lifeboat.io/v1alpha1/evictionholds"
+    api.delete(holds)
+    spec = {"reason": "old", "who": "ann", "expiresAt": "2020-01-01T00:00:00Z"}
+    assert api.post(holds, {"metadata": {"name": "last-year"}, "spec": spec}).status == 201
+
+    named, unnamed = lifeboat("resume", "pause-shop", "--yes"), lifeboat("resume", "--yes")
+    api.delete(f"{holds}/last-year")
+
+    assert (named.exit_code, named.stdout) == (0, "there is no pause pause-shop, and no other: nothing to resume\n")
+    assert (unnamed.exit_code, "last-year" in unnamed.stderr) == (0, False)
+
+
 def test_a_pause_of_another_user_is_not_taken_over(lifeboat: Lifeboat, api: Client) -> None:
     path = "/apis/failover.lifeboat.io/v1alpha1/evictionholds"
     spec = {"reason": "I look at it", "who": "ann"}
