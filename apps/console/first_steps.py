@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from apps.failover.steering import GATE, apply_line, gate_of
 from apps.objects.configuration import configuration
 from apps.policies.models import ClusterTaintPolicy, Policy
 from controlplane.kinds.fleet_status import BAD, FleetStatusStatus
 
 
 class Step(NamedTuple):
-    """One of the three steps. `command`: how to take it."""
+    """One of the three steps. `command`: how to take it, one command a line."""
 
     title: str
     text: str
@@ -20,8 +21,8 @@ class Step(NamedTuple):
 
 def first_steps(status: FleetStatusStatus) -> tuple[Step, ...]:
     """Return the three steps of a fresh installation; (): all are taken, or there is an outage. At most two queries."""
-    evict = _failures_evict()
-    if status.clusters and status.workloads and (evict or status.severity == BAD):
+    lacking = _lacking()
+    if status.clusters and status.workloads and (not lacking or status.severity == BAD):
         return ()
     return (
         Step(
@@ -33,17 +34,20 @@ def first_steps(status: FleetStatusStatus) -> tuple[Step, ...]:
         Step(
             "Place a workload",
             "A PropagationPolicy selects it and chooses its clusters.",
-            "kubectl apply -f docs/examples/duplicated.yaml",
+            "kubectl apply -f docs/examples/divided.yaml",
             bool(status.workloads) or Policy.objects.exists(),
         ),
         Step(
             "Let failures evict",
             "The feature gate Failover is on, and a ClusterTaintPolicy adds NoExecute to clusters that fail.",
-            "kubectl apply -f docs/examples/clustertaintpolicy.yaml",
-            evict,
+            "\n".join(lacking),
+            not lacking,
         ),
     )
 
 
-def _failures_evict() -> bool:
-    return configuration().settings().gate("Failover") and ClusterTaintPolicy.objects.exists()
+def _lacking() -> list[str]:
+    """Return the commands for what failures need to evict: the gate, and a policy that adds taints."""
+    gate = [] if configuration().settings().gate(GATE) else [apply_line(gate_of(on=True), part="gate")]
+    policy = [] if ClusterTaintPolicy.objects.exists() else ["kubectl apply -f docs/examples/noexecute.yaml"]
+    return gate + policy
