@@ -84,26 +84,44 @@ def import_(
         if item.left_out:
             run.remark(f"left out: {item.title}: {item.left_out}")
     same = ["repeat the command with --dry-run -o yaml, and pipe it to kubectl create -f -"]
-    run.confirm("Write them? The members are compared and not written to.", same=same)
+    written_to = _written_to(run, items)
+    for name in written_to:
+        run.remark(f"{name} is not observed: what is imported for it is written to it at once", style="yellow")
+    run.effects_known = bool(written_to)
+    others = "The other members" if written_to else "The members"
+    run.confirm(f"Write them? {others} are compared and not written to.", same=same)
     refused = _write(run, items)
-    _wait_until_compared(run, items, seconds=durations.seconds(timeout, option="--timeout"))
+    observed = [name for name in _names(items) if name not in written_to]
+    _wait_until_compared(run, items, observed, seconds=durations.seconds(timeout, option="--timeout"))
     moved = _moved(run, items)
-    _report(run, _compared(run, _names(items)))
+    _report(run, _compared(run, observed))
     for line in (*refused, *moved):
         run.remark(line, style="red")
     if refused or moved:
         raise CommandError(
             f"{len(refused)} objects were refused, {len(moved)} bindings have other clusters than in the source",
             code=exit_codes.REFUSED,
-            advice="no member was written to; correct the source or Lifeboat and repeat the command",
+            advice=f"{'no other' if written_to else 'no'} member was written to; correct the source or Lifeboat and "
+            "repeat the command",
         )
-    run.remark("next: stop the controllers of the other control plane, then lifeboat takeover CLUSTER…")
+    if observed:
+        run.remark("next: stop the controllers of the other control plane, then lifeboat takeover CLUSTER…")
 
 
 def _source(file: Path | None, context: str, files: Sequence[Path]) -> Source:
     if file is None:
         return Files(files)
     return ControlPlane(Api(kubeconfig.read(file, context), warn=lambda text: None))
+
+
+def _written_to(run: Run, items: list[Item]) -> list[str]:
+    """Return the clusters of the source and of its bindings that Lifeboat writes to already: imported before, and taken
+    over since."""
+    named = {*_names(items), *(name for wanted in placements(items).values() for name in wanted)}
+    joined = run.api.items(paths.CLUSTERS).get("items") or []
+    return sorted(
+        one["metadata"]["name"] for one in joined if one["metadata"]["name"] in named and not _is_observed(one)
+    )
 
 
 def _names(items: Sequence[Item]) -> list[str]:
@@ -279,11 +297,11 @@ def _annotate(run: Run, names: Sequence[str], value: str | None, did: str, *, qu
 
 def _observed(run: Run) -> list[str]:
     items = run.api.items(paths.CLUSTERS).get("items") or []
-    return [
-        one["metadata"]["name"]
-        for one in items
-        if (one["metadata"].get("annotations") or {}).get(OBSERVE_ANNOTATION) == "true"
-    ]
+    return [one["metadata"]["name"] for one in items if _is_observed(one)]
+
+
+def _is_observed(cluster: Document) -> bool:
+    return (cluster["metadata"].get("annotations") or {}).get(OBSERVE_ANNOTATION) == "true"
 
 
 Compared = tuple[str, str, str, str]  # cluster, object, column, message
@@ -310,13 +328,13 @@ def _verdict(cluster: str, work: Document) -> Compared:
     return cluster, f"{manifest.get('kind', '')} {shown}", column, message or "not compared yet"
 
 
-def _wait_until_compared(run: Run, items: list[Item], *, seconds: float) -> None:
-    """Wait until every copy of the imported bindings, and every other Work of the clusters, is compared.
+def _wait_until_compared(run: Run, items: list[Item], names: Sequence[str], *, seconds: float) -> None:
+    """Wait until every copy of the imported bindings on these clusters, and every other Work there, is compared.
 
     Returns also when the time is over.
     """
-    names, until = _names(items), time.monotonic() + seconds
-    wanted = expected_copies(items)
+    until = time.monotonic() + seconds
+    wanted = {(cluster, about) for cluster, about in expected_copies(items) if cluster in names}
     while time.monotonic() < until:
         found = _compared(run, names)
         compared = {(cluster, about) for cluster, about, column, _ in found if column != UNKNOWN}

@@ -1,4 +1,4 @@
-"""`lifeboat import`: what an undo does not remove."""
+"""`lifeboat import`: what an undo does not remove, and what is written to members."""
 
 from __future__ import annotations
 
@@ -78,3 +78,24 @@ def test_an_undo_knows_a_template_that_its_file_has_in_another_version(
     assert refused.exit_code != 0
     assert f"lifeboat observe {cluster}" in refused.stderr
     assert api.get(f"{autoscalers}/web").status == 200
+
+
+def test_a_repeated_import_names_the_clusters_that_are_written_to(
+    lifeboat: Lifeboat, api: Client, server: Server, namespace: str, tmp_path: Path
+) -> None:
+    """After a take-over it said that members are compared and not written to, and waited for a comparison in vain."""
+    cluster, template = join(api, server, f"{namespace}-a"), deployment("web")
+    template["metadata"]["namespace"] = namespace
+    file = exported(api, cluster, template, template, tmp_path)
+    taken_over = {"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": cluster}}
+    file.write_text(yaml.safe_dump_all([*yaml.safe_load_all(file.read_text()), {**taken_over, "spec": {}}]))
+
+    tried = lifeboat("import", "--file", str(file), "--dry-run")
+    done = lifeboat("import", "--file", str(file), "--timeout", "1s", *DO)
+    api.patch(f"{CLUSTERS}/{cluster}", {"metadata": {"annotations": {OBSERVE: "true"}}})
+    observed = lifeboat("import", "--file", str(file), "--timeout", "1s", *DO)
+
+    named = f"{cluster} is not observed: what is imported for it is written to it at once"
+    assert [named in one.stderr for one in (tried, done, observed)] == [True, True, False], done.stderr
+    assert ["Effects: none" in one.stderr for one in (done, observed)] == [False, True], done.stderr
+    assert ["not compared yet" in one.stderr for one in (done, observed)] == [False, True], done.stderr
