@@ -271,14 +271,13 @@ def _chosen(run: Run, names: Sequence[str], *, cluster: str) -> list[Document]:
 def _named(run: Run, text: str) -> Document:
     namespace, _, name = text.rpartition("/")
     paths.named(name)
-    for path in (
-        paths.failover("evictions", name, namespace=namespace or run.namespace),
-        *([] if namespace else [paths.failover("clusterevictions", name)]),
-    ):
+    own = paths.failover("evictions", name, namespace=namespace or run.namespace)
+    for path in (own, *([] if namespace else [paths.failover("clusterevictions", name)])):
         try:
             return run.api.get(path)
         except Refused as error:
-            if error.http != 404:
+            # A user of one namespace may not read cluster-scoped evictions.
+            if error.http != 404 and not (path != own and error.http == FORBIDDEN):
                 raise
     raise CommandError(
         f"no eviction {name} in namespace {namespace or run.namespace}",

@@ -58,7 +58,8 @@ def _existing(run: Run, *candidates: Subject, named: str) -> Subject:
         try:
             run.api.get(candidate.path)
         except Refused as error:
-            if error.http != 404:
+            is_guess = candidate is not candidates[0]  # a user of one namespace may not read cluster-scoped bindings
+            if error.http != 404 and not (is_guess and error.http == 403):
                 raise
         else:
             return candidate

@@ -12,6 +12,8 @@ import yaml
 from apps.command import reports
 from apps.command.kubectl_completion import answer
 from tests.api.controllers import work
+from tests.api.roles import bind as bind_role
+from tests.api.roles import user, wait_until_allowed
 from tests.api.server import Client, Server
 from tests.api.test_failback import join
 from tests.api.test_placement import bind, keep
@@ -58,6 +60,27 @@ def test_what_does_not_exist_has_an_exit_code_of_its_own(lifeboat: Lifeboat, nam
 
     assert (workload.exit_code, "no policy claims it" in workload.stderr) == (4, True)
     assert (kind.exit_code, 'the API serves no kind "spaceship"' in kind.stderr) == (4, True)
+
+
+def test_what_does_not_exist_is_not_forbidden_to_a_user_of_one_namespace(
+    lifeboat: Lifeboat, api: Client, server: Server, namespace: str, tmp_path: Path
+) -> None:
+    """A name without a kind may be that of a cluster-scoped object, which this user may not read."""
+    reader = user(server, namespace)
+    bind_role(api, namespace, to={"kind": "User", "name": namespace}, roles=("view",), namespace=namespace)
+    wait_until_allowed(reader, "get", "resourcebindings", group="work.karmada.io", namespace=namespace)
+    config = yaml.safe_load(server.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": server.manage("token", "create", "--user", namespace)}
+    own = tmp_path / "kubeconfig"
+    own.write_text(yaml.safe_dump(config))
+
+    binding = lifeboat("explain", "web-deploymnt", "-n", namespace, "--kubeconfig", str(own))
+    eviction = lifeboat("hold", "web.member1", "-n", namespace, "--reason", "x", "--kubeconfig", str(own))
+    elsewhere = lifeboat("explain", "web-deployment", "-n", "default", "--kubeconfig", str(own))
+
+    assert (binding.exit_code, "no policy claims it" in binding.stderr) == (4, True), binding.stderr
+    assert (eviction.exit_code, "no eviction web.member1 in" in eviction.stderr) == (4, True), eviction.stderr
+    assert (elsewhere.exit_code, "forbidden" in elsewhere.stderr) == (5, True), elsewhere.stderr
 
 
 def test_readiness_names_obstacles_and_remedies_and_fails_if_there_are_any(
