@@ -45,8 +45,12 @@ def drain(
     live = _open_drain(run, cluster)
     if stop or resume:
         if live is None:
-            raise CommandError(f"no drain of {cluster} is open", code=exit_codes.NOT_FOUND)
+            _nothing_to_stop(run, cluster, stop=stop)
+            return
         name, patch = live["metadata"]["name"], {"spec": {"stop": stop}}
+        if stop and live["spec"].get("stop"):
+            run.done(f"drain {name} is stopped already: nothing to do", live, watch=f"kubectl get drain {name} -w")
+            return
         run.api.patch(f"{collection}/{name}", patch, dry_run=True)
         run.confirm(f"{'Stop' if stop else 'Continue'} drain {name}?", subject=cluster, back=True)
         changed = run.api.patch(f"{collection}/{name}", patch)
@@ -56,6 +60,12 @@ def drain(
             return
     elif live is not None:
         name = live["metadata"]["name"]
+        if live["spec"].get("stop"):
+            raise CommandError(
+                f"drain {name} of {cluster} is stopped",
+                code=exit_codes.PROBLEM,
+                advice=f"continue it with: lifeboat drain {cluster} --resume",
+            )
         run.remark(f"drain {name} of {cluster} is open already; this shows its progress")
     else:
         made = _drained(run, cluster, rate)
@@ -65,6 +75,15 @@ def drain(
             return
     ended = followed(run, collection, name, _drain_state, timeout=timeout, stop=f"lifeboat drain {cluster} --stop")
     _report(run, ended, _drain_state(ended), problem=ended["status"].get("phase") != "Finished")
+
+
+def _nothing_to_stop(run: Run, cluster: str, *, stop: bool) -> None:
+    """Report that a stop is repeated after the end of the drain. Raises CommandError if there is no such cluster, whose
+    name may be wrong, or if the drain was to be continued."""
+    run.api.get(paths.cluster(cluster))
+    if not stop:
+        raise CommandError(f"no drain of {cluster} is open", code=exit_codes.NOT_FOUND)
+    run.done(f"no drain of {cluster} is open: nothing to stop", {})
 
 
 def _drained(run: Run, cluster: str, rate: float) -> Document:

@@ -144,7 +144,10 @@ def taint(
     if new:
         run.require_reason()
     changed = _change(run, cluster, edited, question=question, supposed=supposed)
-    _report(run, cluster, changed, "tainted", "has these taints already", watch="lifeboat queue -w")
+    did, already = ("tainted", "has these taints already") if new else ("untainted", "has no such taint: nothing to do")
+    if len(new) not in (0, len(edits)):
+        did, already = "has other taints now", "has these taints already, and not those to remove"
+    _report(run, cluster, changed, did, already, watch="lifeboat queue -w")
 
 
 def added(cluster: str, edit: Edit) -> Document:

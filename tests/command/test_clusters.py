@@ -161,7 +161,8 @@ def test_taints_are_added_and_removed_and_others_stay(
     assert set(taints(api, name)) == {"disk=slow:NoSchedule", "gpu=:PreferNoSchedule", f"{UNSCHEDULABLE}=:NoSchedule"}
     assert lifeboat("cordon", name).stdout == f"{name} is already cordoned\n"
     assert lifeboat("uncordon", name, "-o", "json").stdout.startswith("{")
-    assert lifeboat("taint", name, "disk-").stdout == f"{name} tainted\n"
+    assert lifeboat("taint", name, "disk-").stdout == f"{name} untainted\n"
+    assert lifeboat("taint", name, "disk-").stdout == f"{name} has no such taint: nothing to do\n"
     assert taints(api, name) == ["gpu=:PreferNoSchedule"]
 
 

@@ -50,7 +50,10 @@ def test_a_drain_is_confirmed_followed_to_its_end_and_stopped(
     begun = lifeboat("drain", name, "--yes", "--no-wait", "--rate", "2", "--reason", "kernel")
     assert begun.exit_code == 0, begun.stderr
     assert lifeboat("drain", name, "--stop", "--yes").exit_code == 0
+    again, more = lifeboat("drain", name, "--stop"), lifeboat("drain", name, *DO)
     (order,) = drains_of(api, name)
+    assert (again.exit_code, again.stdout) == (0, f"drain {order} is stopped already: nothing to do\n"), again.stderr
+    assert (more.exit_code, f"lifeboat drain {name} --resume" in more.stderr) == (1, True), more.stderr
     spec = api.get(f"{DRAINS}/{order}").document["spec"]
     assert (spec["rate"], spec["reason"], spec["stop"]) == (2.0, "kernel", True)
 
@@ -67,7 +70,9 @@ def test_a_drain_is_confirmed_followed_to_its_end_and_stopped(
     )
     assert f"kubectl lifeboat uncordon {name}, then kubectl lifeboat failback {name}" in out
     assert "unschedulable" in str(api.get(f"{CLUSTERS}/{name}").document["spec"]["taints"])
-    assert lifeboat("drain", name, "--stop").exit_code == 4
+    over, wrong = lifeboat("drain", name, "--stop"), lifeboat("drain", f"{namespace}-none", "--stop")
+    assert (over.exit_code, over.stdout) == (0, f"no drain of {name} is open: nothing to stop\n"), over.stderr
+    assert (wrong.exit_code, lifeboat("drain", name, "--resume").exit_code) == (4, 4)
 
 
 def test_a_failback_shows_its_plan_and_returns_only_what_was_confirmed(
