@@ -12,18 +12,17 @@ from rest_framework.request import Request
 from apps.api.authorization import Attributes
 from apps.console.dry_run import dry_run
 from apps.console.guard import Act, ActPage, Effects
+from apps.console.own_namespaces import namespaces_with_workloads
 from apps.console.page import Page
 from apps.failover.drills import newest_drills
-from apps.objects.access import may
 from apps.objects.configuration import configuration
 from apps.objects.store import store
-from apps.objects.tallies import namespaces_of
 from apps.objects.widgets import CheckBoxes
 from apps.objects.writer import Author, Writer
 from controlplane.apimachinery.errors import NotFound, StatusError
 from controlplane.apimachinery.meta import Ref
 from controlplane.insight.changes import ClustersDrained
-from controlplane.kinds import CLUSTER, KINDS, RESOURCE_BINDING
+from controlplane.kinds import CLUSTER, KINDS
 from controlplane.kinds.drill import DRAIN, DRILL, FAILED, MODES, PASSED, RETURNING, RUNNING, SIMULATED, Drill
 
 RESOURCE: Final = KINDS[DRILL].resource
@@ -139,12 +138,6 @@ class StartForm(forms.Form):
         if any(not key.strip() or not equals for key, equals, _ in pairs):
             raise forms.ValidationError("Write labels as app=web,tier=shop.")
         return {key.strip(): value.strip() for key, _, value in pairs}
-
-
-def namespaces_with_workloads(user: Any) -> list[str]:
-    """Return the namespaces that have workloads with a binding and in which the user may list them, by name."""
-    found, kind = namespaces_of(RESOURCE_BINDING), KINDS[RESOURCE_BINDING]
-    return found if may(user, "list", kind) else [name for name in found if may(user, "list", kind, namespace=name)]
 
 
 def drill_of(values: dict[str, Any]) -> dict[str, Any]:

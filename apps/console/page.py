@@ -63,6 +63,7 @@ from apps.api.views import KubernetesView
 from apps.console.board import BOARD
 from apps.console.kept_pages import KEPT
 from apps.console.navigation import navigation
+from apps.console.own_namespaces import pages_of
 from apps.console.shared import SharedPart
 from apps.objects.store import store
 from controlplane.apimachinery.errors import MethodNotAllowed, NotFound
@@ -163,8 +164,11 @@ class Page(KubernetesView):
             http.user = AnonymousUser()  # so that no middleware looks for the user in the database
         if away and http.method == "GET" and "part" not in http.GET and (kept := KEPT.find(http)) is not None:
             return answer(kept.text_with(error.message), status=200)
-        shown = {"error": error, "away": away, "title": error.reason, "navigation": navigation(http.path_info)}
-        shown["wrote"] = http.method == "POST"
+        shown: dict[str, Any] = {"error": error, "away": away, "title": error.reason}
+        shown |= {"navigation": navigation(http.path_info), "wrote": http.method == "POST"}
+        shown["is_home"] = http.path_info == "/"
+        if error.code == 403 and http.method == "GET" and "part" not in http.GET:
+            shown["namespaces"] = pages_of(self.request.user)
         text = render_to_string("console/error.html", shown)
         response = answer(text, status=error.code)
         error_mapping.add_headers(response, error)

@@ -68,6 +68,22 @@ def test_the_queue_and_orders_of_the_namespace_are_open_and_those_of_others_are_
     assert (done.status_code, orders("web")) == (303, [HOLD])
 
 
+def test_a_page_about_the_whole_fleet_leads_to_the_pages_of_the_namespace(root: Client, teammate: Client) -> None:
+    """The first page after the login was a refusal whose only link led to itself."""
+    stored(*(binding("web", "member1", namespace=name) for name in ("bank", "shop")))
+
+    shown = {path: teammate.get(path, HTTP_ACCEPT=HTML) for path in ("/", "/queue", "/clusters")}
+
+    assert {path: answer.status_code for path, answer in shown.items()} == {"/": 403, "/queue": 403, "/clusters": 403}
+    for path, answer in shown.items():
+        text = answer.content.decode()
+        named = re.findall(r'href="(/[a-z-]+\?namespace=\w+)"', text)
+        assert named == ["/queue?namespace=shop", "/records?namespace=shop", "/readiness?namespace=shop"], path
+        assert {status(teammate, url) for url in named} == {200}
+        assert "lifeboat:viewer" in text
+        assert ("To Situation" in text) == (path != "/")
+
+
 def test_records_and_workloads_of_the_namespace_are_open_and_those_of_others_are_not(teammate: Client) -> None:
     name = outage("web")["web"]
 
