@@ -113,7 +113,10 @@ def _of_members(
             yield Attention("Flapping", WARN, message, "repair the network or the API server", describe, **about)
         elif one.state == "Joining":
             message = f"{one.name} was never Ready{f': {one.message}' if one.message else ''}"
-            yield Attention("NeverReady", WARN, message, "check its endpoint and credentials", describe, **about)
+            remedy, command = "check its endpoint and credentials", describe
+            if one.name in pulled:
+                remedy, command = "register its agent, and start it", renewal(one.name, is_pulled=True)
+            yield Attention("NeverReady", WARN, message, remedy, command, **about)
         if number := waiting_directly.get(one.name, 0):
             message = (
                 f"{number} new {'copy waits' if number == 1 else 'copies wait'} for old copies on {one.name}, which "

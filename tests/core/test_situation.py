@@ -271,15 +271,16 @@ def test_no_remedy_for_a_pull_cluster_makes_it_a_push_cluster() -> None:
     """To join it with a kubeconfig would give up its agent."""
     lost = Condition("AccessLost", "True", "Refused", "403", last_transition_time=START)
     shut = _with("edge1", ready("edge1").status.conditions[0], lost).with_spec(sync_mode="Pull")
-    runs_out = ready("edge2").with_spec(sync_mode="Pull")
+    runs_out, new = ready("edge2").with_spec(sync_mode="Pull"), _with("edge3").with_spec(sync_mode="Pull")
 
-    status = seen(shut, runs_out, expiries=[Expiry("edge2", "token of the agent", NOW + timedelta(days=3))])
+    status = seen(shut, runs_out, new, expiries=[Expiry("edge2", "token of the agent", NOW + timedelta(days=3))])
 
     assert [(one.what, one.command) for one in status.attention] == [
         ("AccessLost", "kubectl describe cluster edge1"),
+        ("NeverReady", "lifeboat join edge3 --pull"),
         ("CredentialExpires", "lifeboat join edge2 --pull"),
     ]
-    assert "Secret" not in status.attention[0].remedy
+    assert not [one for one in status.attention if "Secret" in one.remedy or "endpoint" in one.remedy]
 
 
 def test_while_the_gate_is_off_the_sentence_says_that_nothing_is_evicted() -> None:
