@@ -14,7 +14,7 @@ from apps.command.errors import CommandError, Document, Refused, usage
 from apps.command.options import command
 from apps.command.preview import preview
 from apps.command.run import Run
-from controlplane.apimachinery.names import UNSCHEDULABLE_TAINT
+from controlplane.apimachinery.names import FENCE_ANNOTATION, UNSCHEDULABLE_TAINT
 
 app = typer.Typer()
 PANEL: Final = "Clusters"
@@ -166,6 +166,10 @@ def fence(
     """Confirm that a cluster that does not answer is down. Copies that wait for this start elsewhere."""
     path, watch = f"{paths.cluster(cluster)}/fence", "lifeboat status -w"
     if remove:
+        live = run.api.get(paths.cluster(cluster))
+        if FENCE_ANNOTATION not in (live["metadata"].get("annotations") or {}):
+            run.done(f"{cluster} has no fence: nothing to remove", live if run.is_structured else {})
+            return
         run.api.post(path, {}, dry_run=True)
         run.confirm(f"Remove the fence of {cluster}?", subject=cluster, back=True)
         run.done(f"{cluster}: fence removed", run.api.post(path, {}), watch=watch)

@@ -223,6 +223,7 @@ def test_a_fence_is_refused_on_a_cluster_that_answers_and_kept_on_one_that_does_
     kept = api.get(f"{CLUSTERS}/{lost}").document["metadata"]["annotations"]["failover.lifeboat.io/fence"]
     assert json.loads(kept)["reason"] == "no power"
     assert lifeboat("fence", lost, "--remove", "--yes").stdout == f"{lost}: fence removed\n"
+    assert lifeboat("fence", lost, "--remove", "--yes").stdout == f"{lost} has no fence: nothing to remove\n"
     assert lifeboat("fence", lost, "--for", "soon").exit_code == 2
 
 
