@@ -55,7 +55,9 @@ def queue_(
         if is_whole and not cluster and not finished and (head := _head(run, **query)) is not None:
             return _shown(run, *head, moving(run))
         found = answer()
-        return found if isinstance(found, str) else _shown(run, found, tally_of(found), moving(run, cluster=cluster))
+        if isinstance(found, str):
+            return found
+        return _shown(run, found, tally_of(found), moving(run, cluster=cluster), cluster=cluster)
 
     follow(run, printed, every=durations.seconds(interval, option="--interval") if watch else 0)
 
@@ -151,13 +153,13 @@ def _moving_in(run: Run, namespace: str) -> dict[str, int]:
     return Counter(left["name"] for status in running for left in status.get("left") or ())
 
 
-def _shown(run: Run, found: Sequence[Document], tally: QueueTally, still_moving: str) -> Any:
+def _shown(run: Run, found: Sequence[Document], tally: QueueTally, still_moving: str, *, cluster: str = "") -> Any:
     from rich.console import Group  # here: only this command combines a sentence with a table
 
     wide = run.how == output.Output.WIDE
     columns = [*_COLUMNS, *(_WIDE if wide else ())]
     rows = [_row(one)[: len(columns)] for one in found]
-    parts: list[Any] = [sentence(tally, run), *([still_moving] if still_moving else [])]
+    parts: list[Any] = [sentence(tally, run, cluster=cluster), *([still_moving] if still_moving else [])]
     parts += [output.table(columns, rows, now=run.now)] if rows else []
     more = tally.waiting - len(found)
     parts += [f"… and {more} more (-o wide, -n, --cluster, or the page /queue)"] if more > 0 else []
@@ -173,10 +175,12 @@ def _row(one: Document) -> list[Any]:
     ]
 
 
-def sentence(tally: QueueTally, run: Run) -> str:
+def sentence(tally: QueueTally, run: Run, *, cluster: str = "") -> str:
     """Return the state of the queue: "31 queued, 1 held (NoRefuge 1); the last at 21:40:03Z (in 12m)."."""
     if not tally.waiting:
-        return "The queue is empty."
+        of_cluster, namespace = f" from {cluster}" if cluster else "", run.chosen_namespace
+        part = f"{of_cluster} of namespace {namespace}" if namespace else of_cluster
+        return f"No eviction{part} waits." if part else "The queue is empty."
     parts = [f"{tally.states.get('Queued', 0)} queued"]
     if tally.held:
         said = ", ".join(f"{why} {count}" for why, count in sorted(tally.held.items()))

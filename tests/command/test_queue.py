@@ -39,10 +39,10 @@ def test_an_empty_queue_names_the_evicted_copies_that_still_move(
     first, second = lifeboat("queue", "-n", namespace).stdout.splitlines()
     of_another = lifeboat("queue", "-n", namespace, "--cluster", f"{namespace}-a").stdout.splitlines()
 
-    assert first == "The queue is empty."
+    assert first == f"No eviction of namespace {namespace} waits."
     assert "1 evicted copy still moves" in second
     assert f"{cluster} 1" in second
-    assert of_another == ["The queue is empty."]
+    assert of_another == [f"No eviction from {namespace}-a of namespace {namespace} waits."]
 
 
 def test_the_queue_for_programs_is_a_list_of_evictions(lifeboat: Lifeboat, server: Server, namespace: str) -> None:

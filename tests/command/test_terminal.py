@@ -68,7 +68,7 @@ def test_a_watched_queue_is_printed_again_when_it_changes_until_ctrl_c(
 ) -> None:
     watching = started(server, "queue", "-w", "--interval", "1s", "-n", namespace)
     assert watching.stdout is not None
-    assert watching.stdout.readline() == "The queue is empty.\n"
+    assert watching.stdout.readline() == f"No eviction of namespace {namespace} waits.\n"
 
     queue(server, namespace, "web")
     assert watching.stdout.readline().startswith("1 queued; ")
