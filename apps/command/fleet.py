@@ -160,9 +160,21 @@ def _configuration(run: Run) -> Iterator[Check]:
             "Off: nothing is evicted from failed clusters" if off else "",
             "set spec.featureGates.Failover of FailoverConfiguration/default to true" if off else "",
         )
-        tier = str(cells.get("Tier", ""))
-        bad = tier not in ("Normal", "")
-        yield Check("eviction tier", f"{tier}: {cells.get('Why', '')}" if bad else "", "repair clusters" if bad else "")
+        yield eviction_rate(str(cells.get("Tier") or ""), str(cells.get("Rate") or 0), str(cells.get("Why") or ""))
+
+
+def eviction_rate(tier: str, rate: str, why: str) -> Check:
+    """Return the check of the rate in force. A lower rate than usual prevents no failover, and a rate of 0 each."""
+    name, because = "eviction rate", f": {why}" if why else ""
+    if float(rate) > 0:
+        slow = tier not in ("Normal", "")
+        problem = f"tier {tier}, {rate}/s{because}" if slow else ""
+        return Check(name, problem, "repair clusters" if slow else "", blocks=False)
+    if tier == "Normal" and not why:
+        return Check(name, "nothing is evicted: resourceEvictionRate is 0", "raise it on the page /queue/rates")
+    by_rate = tier == "Secondary"  # more clusters than the threshold are faulty in any tier but Normal
+    remedy = "raise secondaryResourceEvictionRate on the page /queue/rates" if by_rate else "repair clusters"
+    return Check(name, f"nothing is evicted: tier {tier}{because}", f"{remedy}; lifeboat status says more")
 
 
 def _clusters(run: Run) -> Iterator[Check]:

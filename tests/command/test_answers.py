@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from apps.command import reports
+from apps.command.fleet import eviction_rate
 from apps.command.kubectl_completion import answer
 from tests.api.controllers import work
 from tests.api.roles import bind as bind_role
@@ -124,6 +125,25 @@ def test_an_incident_report_has_a_summary_and_every_step() -> None:
     assert summary in lines
     assert "Deployment shop/web left member1 for member2 (TaintUntolerated), in 42s." in lines
     assert "| 2026-03-14T02:36:26Z | +0.0 s | Seen | member1 | a\\|b |  |" in lines
+
+
+@pytest.mark.parametrize(
+    ("in_force", "state", "said"),
+    [
+        pytest.param(("Normal", "0.5", ""), "ok", "", id="usual"),
+        pytest.param(("Normal", "0", ""), "failed", "resourceEvictionRate is 0", id="a rate of 0"),
+        pytest.param(("Secondary", "0.1", "6 of 10"), "Warns", "tier Secondary, 0.1/s: 6 of 10", id="slower"),
+        pytest.param(("Secondary", "0", "6 of 10"), "failed", "secondaryResourceEvictionRate", id="Secondary, 0"),
+        pytest.param(("Stopped", "0", "2 of 3"), "failed", "repair clusters", id="too many"),
+        pytest.param(("Blind", "0", "all"), "failed", "repair clusters", id="blind"),
+    ],
+)
+def test_doctor_fails_if_nothing_is_evicted_and_not_if_it_is_only_slower(
+    in_force: tuple[str, str, str], state: str, said: str
+) -> None:
+    check = eviction_rate(*in_force)
+
+    assert (check.state, said in f"{check.problem}; {check.remedy}") == (state, True), check
 
 
 def test_doctor_finds_what_is_missing_and_says_what_to_do(lifeboat: Lifeboat) -> None:
