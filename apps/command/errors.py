@@ -36,6 +36,11 @@ class Refused(CommandError):
                 "the credentials of the kubeconfig are missing, wrong or have expired: get a new one with "
                 "manage.py kubeconfig, or renew its token with manage.py token renew"
             )
+        if http == 403:
+            self.advice = (
+                "the role lifeboat:viewer reads the fleet, and lifeboat:operator acts on it; with rights in a "
+                "namespace only, name it with -n; kubectl auth can-i --list shows what you may do"
+            )
 
     @property
     def causes(self) -> list[Document]:

@@ -82,6 +82,8 @@ def test_what_does_not_exist_is_not_forbidden_to_a_user_of_one_namespace(
     assert (binding.exit_code, "no policy claims it" in binding.stderr) == (4, True), binding.stderr
     assert (eviction.exit_code, "no eviction web.member1 in" in eviction.stderr) == (4, True), eviction.stderr
     assert (elsewhere.exit_code, "forbidden" in elsewhere.stderr) == (5, True), elsewhere.stderr
+    assert "the role lifeboat:viewer reads the fleet" in elsewhere.stderr
+    assert "name it with -n" in elsewhere.stderr
 
 
 def test_readiness_names_obstacles_and_remedies_and_fails_if_there_are_any(
