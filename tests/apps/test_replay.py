@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.test import Client
 
 from apps.worker.failures import keep, load, without_secrets
 from controlplane.apimachinery.meta import ObjectMeta, Ref
@@ -108,3 +109,17 @@ def test_a_kubeconfig_for_an_address_that_nothing_can_ask_is_refused(tmp_path: P
 def test_a_token_for_longer_than_times_can_be_stored_is_refused() -> None:
     with pytest.raises(CommandError, match="'999999999' is more than 99999 days"):
         call_command("token", "create", "--user", "root", "--days", "999999999")
+
+
+def test_a_kubeconfig_that_kubectl_cannot_use_is_written_with_a_word(
+    root: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """kubectl drops the token without a word, and asks for credentials."""
+    said = {}
+    for scheme in ("http", "https"):
+        out = str(tmp_path / scheme)
+        call_command("kubeconfig", "--server", f"{scheme}://lifeboat.example", "--user", "root", "--out", out)
+        said[scheme] = capsys.readouterr().err
+
+    assert "kubectl sends no token over http" in said["http"]
+    assert "kubectl" not in said["https"]

@@ -14,7 +14,7 @@ from apps.api.management.commands.token import days, user_of
 
 
 def address(text: str) -> str:
-    """Return an address of the API. Raises ArgumentTypeError unless it is one that kubectl can ask."""
+    """Return an address of the API. Raises ArgumentTypeError unless it is one of http or https."""
     if not text.startswith(("https://", "http://")):
         raise ArgumentTypeError(f"{text!r} is no address; write https://HOST:PORT")
     return text
@@ -42,3 +42,8 @@ class Command(BaseCommand):
         text = kubeconfig(server=options["server"], user=user.get_username(), token=secret, authority=authority)
         write_private(path, text)
         self.stdout.write(f"{path} written")
+        if options["server"].startswith("http://"):
+            self.stderr.write(
+                "kubectl sends no token over http, so its requests are answered 401: write the https address for it. "
+                "lifeboat and lifeboat-agent send the token."
+            )
