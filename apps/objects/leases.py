@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 from apps.objects.arrays import BinaryCursor
 from apps.objects.due import CHANNEL
 from controlplane.engine.state import HeldLease
 
-_TAKE = """
+TOLERATED_SECONDS: Final = 60.0
+"""A lease that ends so much later than one that is taken now shows that the clock was put back (`clock_put_back`). A
+smaller step delays nothing by more than this."""
+
+_TAKE = f"""
     WITH before AS (SELECT holder FROM objects_lease WHERE name = %s AND shard = %s)
     INSERT INTO objects_lease AS l (name, shard, holder, epoch, until)
     VALUES (%s, %s, %s, 1, clock_timestamp() + %s * interval '1 second')
@@ -16,7 +21,8 @@ _TAKE = """
         holder = excluded.holder,
         until = excluded.until,
         epoch = CASE WHEN l.holder = excluded.holder AND l.until > clock_timestamp() THEN l.epoch ELSE l.epoch + 1 END
-    WHERE l.holder = excluded.holder OR l.until <= clock_timestamp()
+    WHERE l.until <= clock_timestamp()
+        OR (l.holder = excluded.holder AND l.until <= excluded.until + {TOLERATED_SECONDS} * interval '1 second')
     RETURNING epoch, coalesce((SELECT holder = '' FROM before), false)"""
 _DROP = """
     WITH dropped AS (
@@ -42,7 +48,7 @@ def held_lately(cursor: BinaryCursor, seconds: float) -> set[tuple[str, int]]:
 
 
 def take(cursor: BinaryCursor, name: str, shard: int, *, holder: str, seconds: float) -> HeldLease | None:
-    """Take or renew a lease and return it. None: another process holds the lease."""
+    """Take or renew a lease and return it. None: another process holds the lease, or the clock was put back."""
     row = cursor.run(_TAKE, (name, shard, name, shard, holder, seconds)).fetchone()
     return None if row is None else HeldLease(name, shard, row[0], returned=row[1])
 

@@ -14,7 +14,7 @@ from typing import Any
 from django.db import DataError, IntegrityError, OperationalError, transaction
 from psycopg.errors import ProgramLimitExceeded
 
-from apps.objects import change_log, due, instruments, leases, tracing
+from apps.objects import change_log, clock_put_back, due, instruments, leases, tracing
 from apps.objects.apply import apply, binary_cursor
 from apps.objects.arrays import BinaryCursor
 from apps.objects.decision_log import log_outcomes
@@ -142,7 +142,11 @@ class DjangoStore(DjangoState):
 
     def take_lease(self, name: str, shard: int, *, holder: str, seconds: float) -> HeldLease | None:
         with binary_cursor() as cursor:
-            return leases.take(cursor, name, shard, holder=holder, seconds=seconds)
+            lease = leases.take(cursor, name, shard, holder=holder, seconds=seconds)
+        if lease is None and clock_put_back.settle(name, shard, seconds=seconds):
+            with binary_cursor() as cursor:
+                lease = leases.take(cursor, name, shard, holder=holder, seconds=seconds)
+        return lease
 
     def held_lately(self, seconds: float) -> set[tuple[str, int]]:
         """Return the leases (name, shard) that are held, or were held within the last `seconds`."""

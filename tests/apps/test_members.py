@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from django.db import connection, transaction
 from msgspec.structs import replace
 
 from controlplane import kinds
@@ -156,6 +157,21 @@ def test_a_member_is_asked_more_often_as_soon_as_that_is_wanted(two: Stack) -> N
     two.store.apply([(None, Decision(changes=(Put(usual, live),)))], by=Actor("test"))
 
     until(lambda: len(_probes(two, "member1")) > asked + 2, within=WITHIN)
+
+
+def test_members_are_probed_also_after_the_clock_of_the_database_was_put_back(two: Stack) -> None:
+    """What is stored is an hour later than the clock then; nothing would be due until the hour is over."""
+    with connection.cursor() as cursor, transaction.atomic():
+        cursor.execute("SELECT 1 FROM objects_counter WHERE id = 1 FOR UPDATE")
+        by = "interval '1 hour'"
+        cursor.execute(f"UPDATE objects_due SET due_at = due_at + {by}, lease_until = lease_until + {by}")
+        cursor.execute(f"UPDATE objects_lease SET until = until + {by}")
+    asked = {name: len(_probes(two, name)) for name in BOTH}
+
+    two.create(deployment("put-back"))
+
+    until(lambda: all(len(_probes(two, name)) > asked[name] + 4 for name in BOTH), within=WITHIN)
+    until(lambda: two.healthy("put-back") == set(BOTH), within=WITHIN)
 
 
 @pytest.mark.django_db(transaction=True)
