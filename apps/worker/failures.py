@@ -23,22 +23,29 @@ SECRET_FIELDS = ("data", "stringData")
 
 
 def keep(failure: Failure) -> None:
-    """Log a failed decision, and write its inputs to a file that only its owner can read."""
+    """Log a failed decision, and write its inputs to a file that only its owner can read.
+
+    If they cannot be written, for example because the disk is full, the log line has the reason: other objects of the
+    batch must not wait for that.
+    """
     ERRORS.labels(failure.controller).inc()
     folder = django_settings.LIFEBOAT_HOME / "replay"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = folder / (re.sub(r"[^\w.-]+", "_", f"{failure.controller}-{failure.ref}")[:200] + ".pickle")
+    try:
+        _write(failure, path)
+        again = f"run the decision again with `make replay FILE={path}`"
+    except OSError as error:
+        again = f"its inputs cannot be kept in {folder}: {error.strerror or error}"
+    log.error(
+        "controller %s failed for %s: %s; %s\n%s", failure.controller, failure.ref, failure.error, again, failure.trace
+    )
+
+
+def _write(failure: Failure, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "wb") as file:
         file.write(pickle.dumps(without_secrets(failure)))
-    log.error(
-        "controller %s failed for %s: %s; run the decision again with `make replay FILE=%s`\n%s",
-        failure.controller,
-        failure.ref,
-        failure.error,
-        path,
-        failure.trace,
-    )
 
 
 def load(path: Path) -> Failure:

@@ -17,11 +17,16 @@ from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.clusters.questions import Ensure, Target
 from controlplane.controllers.cluster_status import ClusterStatusSnapshot
 from controlplane.controllers.execution import ExecutionSnapshot
+from controlplane.engine.decision import Decision, Put
 from controlplane.engine.failure import Failure
+from controlplane.engine.run import World, run_batch
+from controlplane.kinds import RESOURCE_BINDING
+from controlplane.kinds.binding import TargetCluster
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.template import Template
 from controlplane.settings import Settings
-from tests.builders import objects
+from tests.builders import bare, objects
+from tests.stores.grounds import MemoryGround, Placer, create
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 SECRET = "c2VjcmV0"
@@ -84,6 +89,30 @@ def test_what_still_fails_says_so(folder: Path) -> None:
 
     with pytest.raises(CommandError, match="it failed again: AttributeError"):
         call_command("replay", str(file))
+
+
+class Failing(Placer):
+    """Fails for one binding, and says of each other that it is placed."""
+
+    def decide(self, snapshot: Any, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+        if snapshot.metadata.name == "bad":
+            raise KeyError("x")
+        return Decision(changes=(Put(snapshot.with_spec(clusters=(TargetCluster("member1", 2),)), snapshot),))
+
+
+def test_where_inputs_cannot_be_kept_all_other_objects_are_decided(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """For example because the disk is full. One bug: the batch failed as a whole, again and again."""
+    folder.write_text("no folder can be made here")
+    ground = MemoryGround(Failing())
+    create(ground.store, bare.binding("bad"), bare.binding("good"))
+
+    report = run_batch(Failing(), ground.store, Settings(), world=World(report=keep))
+
+    assert [failure.ref.name for failure in report.failures] == ["bad"]
+    assert [one.metadata.name for one in ground.store.list(RESOURCE_BINDING) if one.spec.clusters] == ["good"]
+    assert f"its inputs cannot be kept in {folder}: " in caplog.text
 
 
 def test_values_without_secrets_stay_as_they_are() -> None:
