@@ -52,6 +52,26 @@ def test_a_flushed_bucket_starts_empty(redis_client: redis.Redis) -> None:
     assert bucket.take(5, 1000.0)[0] == 0
 
 
+def test_a_redis_that_comes_back_with_an_old_copy_gives_no_token_twice(broker: dict[str, Any]) -> None:
+    """It was killed, and loads its last snapshot: the token in it has been spent since."""
+    rate = 0.01
+    with redis.Redis.from_url(broker["url"]) as client:
+        bucket = RedisBucket(client)
+        bucket.take(0, rate)
+        client.hset("lifeboat:eviction-bucket:fleet", "at", "0")  # long ago, so that it is full
+        client.save()
+        assert bucket.take(1, rate)[0] == 1
+
+        broker["process"].kill()
+        broker["process"].wait()
+        broker["process"] = broker["start"]()
+
+        granted, next_in = bucket.take(1, rate)
+
+    assert granted == 0
+    assert 99 < next_in <= 100
+
+
 @pytest.mark.parametrize(("seconds", "most"), [(-3600, 0), (3600, 13)])
 def test_a_clock_that_jumps_makes_no_burst(redis_client: redis.Redis, seconds: int, most: int) -> None:
     """At 50/s a bucket holds 13 [eviction-queue]: a leap fills it, and no more; a step back gives nothing, now or
