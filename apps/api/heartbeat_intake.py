@@ -1,6 +1,6 @@
 """Heartbeat intake: an API process keeps a lease that shows that agents can report their heartbeats.
 
-While an API process holds this lease, a missing heartbeat counts as a failure of the cluster. The same thread checks
+While an API process holds this lease, a missing heartbeat counts as a failure of the cluster. A second thread checks
 whether the database was restored from a backup, and records the newest version outside the database for that check.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
@@ -33,8 +34,10 @@ def own_holder() -> str:
 
 
 class Listening:
-    """The thread of one process that renews the lease.
+    """The threads of one process that renew the lease, and check for a restore.
 
+    A Redis that does not answer takes long for the check. The lease must not wait for it: without the lease the silence
+    of a lost cluster does not count. After a check that failed the lease is not renewed.
     The lease is not released at the end, because its time shows when agents could last report.
     """
 
@@ -42,31 +45,46 @@ class Listening:
         self._store = DjangoStore()
         self._holder = own_holder()
         self._lease: HeldLease | None = None
+        self._may_listen = False  # what the last check found
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="listening", daemon=True)
+        self._threads = [
+            threading.Thread(target=self._repeat, args=(self._check,), name="restores", daemon=True),
+            threading.Thread(target=self._repeat, args=(self._renew,), name="listening", daemon=True),
+        ]
 
     def start(self) -> None:
         """Take the lease and begin to renew it. Returns after the first attempt."""
-        self._try()
-        self._thread.start()
+        self._try(self._check)
+        self._try(self._renew)
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
         """Stop renewing the lease."""
         self._stopping.set()
-        self._thread.join(SECONDS)
+        for thread in self._threads:
+            thread.join(SECONDS)
 
-    def _run(self) -> None:
+    def _repeat(self, step: Callable[[], None]) -> None:
         while not self._stopping.wait(SECONDS / 3):
-            self._try()
+            self._try(step)
 
-    def _try(self) -> None:
+    def _try(self, step: Callable[[], None]) -> None:
         try:
-            self._hold()
+            step()
         except Error as error:  # a process that cannot write cannot store heartbeats either
             log.warning("agents cannot report at present: %s", cause(error))
         finally:
             close_old_connections()
 
-    def _hold(self) -> None:
-        restored.detector().check()
-        self._lease = take_presence_lease(self._store, LISTENING, self._lease, holder=self._holder, seconds=SECONDS)
+    def _check(self) -> None:
+        try:
+            restored.detector().check()
+            self._may_listen = True
+        except Error:
+            self._may_listen = False
+            raise
+
+    def _renew(self) -> None:
+        if self._may_listen:
+            self._lease = take_presence_lease(self._store, LISTENING, self._lease, holder=self._holder, seconds=SECONDS)

@@ -48,6 +48,7 @@ class Members:
             await self._begin()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._keep_presence())
+                tasks.create_task(self._look_for_restore())
                 self.core.start(tasks)
                 tasks.create_task(self._listening())
         finally:
@@ -82,15 +83,26 @@ class Members:
             pass  # the lease expires soon
 
     async def _keep_presence(self) -> None:
-        """Renew the presence lease again and again, and check whether the database was restored."""
+        """Renew the presence lease again and again."""
         while True:
             await asyncio.sleep(self.presence.seconds / 3)
             try:
                 if await self.core.in_thread(self.presence.renew):
                     self._wake(self.pumps)
-                await self.core.in_thread(self._check_restore)
             except OperationalError as error:
                 log.warning("members: the database is away; trying again: %s", cause(error))
+
+    async def _look_for_restore(self) -> None:
+        """Check again and again whether the database was restored.
+
+        A Redis that does not answer takes long for that. The presence lease must not wait for it.
+        """
+        while True:
+            await asyncio.sleep(self.presence.seconds / 3)
+            try:
+                await self.core.in_thread(self._check_restore)
+            except OperationalError as error:
+                log.warning("members: it cannot be checked whether the database was restored: %s", cause(error))
 
     async def _listening(self) -> None:
         """Wake the pump of a controller when the database notifies that it has new due rows."""

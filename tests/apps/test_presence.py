@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.db import connection
 
+from apps.api.heartbeat_intake import Listening
 from apps.members.liveness import Presence
 from apps.objects.models import Lease
 from apps.objects.store import DjangoStore
+from apps.worker import broker, restored
+from apps.worker.clock import monotonic_seconds
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers import CONTROLLERS
 from controlplane.engine.run import CLAIM_SECONDS
-from tests.apps.stack import Stack, stack
+from tests.apps.stack import WITHIN, Stack, stack
 from tests.processes import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -142,3 +148,50 @@ def test_a_killed_members_process_holds_up_its_successor_for_seconds_only(
 def probes(running: Stack) -> list[str]:
     assert running.fleet is not None
     return [one["path"] for one in running.fleet.requests("member1") if one["path"].startswith("/readyz")]
+
+
+LOOKED_AT_SECONDS = 10.0  # two checks for a restore while Redis does not answer
+
+
+@pytest.fixture
+def silent_redis() -> Iterator[str]:
+    """The URL of a Redis that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=1000) as silent:
+        yield f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
+
+
+def least_left(name: str) -> float:
+    """Return for how many seconds a lease of this name was valid when it was nearest to its end."""
+    until(lambda: Lease.objects.filter(name=name).exists(), within=WITHIN)
+    ends, least = monotonic_seconds() + LOOKED_AT_SECONDS, 3600.0
+    query = "SELECT max(extract(epoch FROM until - clock_timestamp())) FROM objects_lease WHERE name = %s"
+    while monotonic_seconds() < ends:
+        with connection.cursor() as cursor:
+            cursor.execute(query, [name])
+            least = min(least, float(cursor.fetchone()[0]))
+    return least
+
+
+@pytest.mark.slow
+def test_a_members_process_is_present_while_redis_does_not_answer(tmp_path: Path, silent_redis: str) -> None:
+    """One bug: the check for a restore held it up. Another process then took what it works on for abandoned."""
+    with stack(tmp_path, silent_redis, lease_seconds="5") as running:
+        running.processes.members()
+
+        assert least_left("members") > 0
+
+
+def test_agents_can_report_while_redis_does_not_answer(silent_redis: str, settings: Any) -> None:
+    """One bug: the lease that shows this ended again and again, and the silence of an agent did not count meanwhile."""
+    settings.REDIS_URL = silent_redis
+    broker.client.cache_clear()
+    restored.detector.cache_clear()
+    listening = Listening()
+    try:
+        listening.start()
+
+        assert least_left("api") > 0
+    finally:
+        listening.stop()
+        broker.client.cache_clear()
+        restored.detector.cache_clear()
