@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from controlplane.authorization.policy import CLUSTER_ROLE_BINDING, GROUP
 from controlplane.kinds import KINDS
 from controlplane.settings import Settings
 from tests.apps.credentials import PASSWORD
+from tests.apps.name_server import NameServer
 from tests.emptied import empty_database
 from tests.processes import until
 
@@ -103,6 +105,15 @@ def broker(tmp_path: Path) -> Iterator[Any]:
     yield found
     found["process"].kill()
     found["process"].wait()
+
+
+@pytest.fixture
+def name_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameServer]:
+    """What this process asks for names."""
+    made = NameServer()
+    monkeypatch.setattr(socket, "getaddrinfo", made.look_up)
+    yield made
+    made.answers.set()
 
 
 def _answers(client: redis.Redis) -> bool:

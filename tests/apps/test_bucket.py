@@ -16,6 +16,7 @@ from redis.retry import Retry
 from apps.failover.bucket import SCRIPT, UNASKED_SECONDS, RedisBucket
 from apps.failover.redis_client import redis_client
 from controlplane.eviction.rate import Bucket, TakeTokens, capacity, take_tokens
+from tests.apps.name_server import ZONE, NameServer
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -128,6 +129,21 @@ def test_a_redis_that_never_answers_costs_two_seconds(settings: Any) -> None:
 
     assert (answer.granted, answer.detail) == ({}, "it does not answer in time")
     assert seconds < 4, "redis-py repeats a call three times, with pauses, unless its retry is limited"
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss"])
+def test_a_redis_whose_name_is_not_resolved_costs_two_seconds(
+    scheme: str, name_server: NameServer, settings: Any
+) -> None:
+    """One bug: the time limits do not hold for the lookup of the name. It outlasted the lease of the whole group."""
+    settings.REDIS_URL = f"{scheme}://redis{ZONE}:6379/0"
+    began = time.monotonic()
+
+    answers = [RedisBucket(redis_client()).answer(TakeTokens({"fleet": 3}, 0.5)) for _ in range(2)]
+
+    assert [(one.granted, one.detail) for one in answers] == [({}, "it does not answer in time")] * 2
+    assert time.monotonic() - began < 8
+    assert name_server.asked.total() == 1, "one lookup at a time"
 
 
 def test_a_redis_that_never_answers_is_asked_seldom_while_no_token_is_wanted() -> None:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
-import threading
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -17,37 +13,12 @@ from apps.objects.address_guard import AddressRefused, CheckedResolver
 from apps.simulator.members import Fleet
 from controlplane.clusters.questions import Probe, Target
 from controlplane.settings import MemberSettings
+from tests.apps.name_server import PATIENCE, ZONE, NameServer
 from tests.apps.proxies import ANYWHERE
 
 POOL = min(32, (os.cpu_count() or 1) + 4)  # threads that an event loop has for lookups of its own
 LOST = POOL + 8
-SECONDS = 8.0
-PATIENCE = 60.0
-ZONE = ".lost.example"
-
-
-class NameServer:
-    """Answers for all names but those of one zone. `asked`: how often each of them was asked for."""
-
-    def __init__(self) -> None:
-        self.asked = Counter[str]()
-        self.answers = threading.Event()
-        self._real = socket.getaddrinfo
-
-    def look_up(self, host: Any, *rest: Any, **more: Any) -> Any:
-        if not str(host).endswith(ZONE):
-            return self._real(host, *rest, **more)
-        self.asked[host] += 1
-        self.answers.wait(PATIENCE)
-        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
-
-
-@pytest.fixture
-def name_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameServer]:
-    made = NameServer()
-    monkeypatch.setattr(socket, "getaddrinfo", made.look_up)
-    yield made
-    made.answers.set()
+SECONDS = 5.0
 
 
 def test_names_that_are_not_answered_delay_no_other_member(name_server: NameServer) -> None:
