@@ -82,6 +82,7 @@ def observe(row: Observation, what: Seen, settings: Settings, *, now: datetime) 
         history = noted(known.history, probe_history.ACCESS_LOST, now=now)
         lost = {"access_lost": what.access_lost, "access_reason": what.reason}
         return replace(known, observed_at=now, history=history, **lost)
+    put_back = known.since is not None and known.since > now  # the clock, since then
     crossed = (known.status == TRUE) != (what.status == TRUE) or not known.status
     turned = flapping.turned(known, now) if crossed and known.status else known
     return replace(
@@ -89,7 +90,7 @@ def observe(row: Observation, what: Seen, settings: Settings, *, now: datetime) 
         status=what.status,
         reason=what.reason,
         message=what.message,
-        since=now if crossed or known.since is None else known.since,
+        since=now if crossed or put_back or known.since is None else known.since,
         observed_at=now,
         access_lost="",
         access_reason="",

@@ -65,14 +65,20 @@ def heard(
 
     `heard_until`: until when an API process ran that the agent could report to. None: unknown.
     """
-    known = row or Observation(key=cluster.metadata.name)
+    known = _in_the_past(row or Observation(key=cluster.metadata.name), now=now)
     reported = reported_ready(cluster)
     signs = (known.renewed_at, received(lease), None if reported is None else reported.last_transition_time)
-    latest = max((moment for moment in signs if moment is not None), default=None)
+    # A time in the future is from before the clock was put back. It must not hide that no later heartbeat arrives.
+    latest = max((moment for moment in signs if moment is not None and moment <= now), default=None)
     changed = reported is not None and reported.status != known.status
     if latest is not None and (latest != known.renewed_at or changed):
         known = health.heartbeat(known, _meaning(reported, known), settings, now=latest)
     return _listened(known, settings, now=now, heard_until=heard_until)
+
+
+def _in_the_past(row: Observation, *, now: datetime) -> Observation:
+    """Return an observation whose last heartbeat is not later than now: if the clock was put back, it was now."""
+    return replace(row, renewed_at=now) if row.renewed_at is not None and row.renewed_at > now else row
 
 
 def _meaning(reported: Condition | None, row: Observation) -> Seen:

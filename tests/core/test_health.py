@@ -63,6 +63,17 @@ def test_a_recovering_cluster_is_published_exactly_when_the_threshold_has_passed
     assert published(cluster("member1", ready="False"), row, seconds) == status
 
 
+@pytest.mark.parametrize(("before", "after"), [(UP, DOWN), (DOWN, UP)])
+def test_a_threshold_that_runs_while_the_clock_is_put_back_begins_again(before: Seen, after: Seen) -> None:
+    """What was observed before is in the future then. One bug: nothing was published until that hour was over."""
+    row = probed((3590, before), (3600, after), (0, after), (10, after), (20, after))
+
+    assert [published(cluster("member1", ready=before.status), row, seconds) for seconds in (29, 30)] == [
+        before.status,
+        after.status,
+    ]
+
+
 def test_one_failed_probe_changes_nothing() -> None:
     row = probed((0, UP), (10, DOWN), (20, UP))
 

@@ -101,6 +101,22 @@ def test_an_agent_that_renews_its_lease_makes_its_cluster_ready() -> None:
     assert (agent.ready.status, agent.ready.reason) == ("True", "ClusterHeartbeat")
 
 
+@pytest.mark.parametrize("renewals", [0, 2])
+def test_a_silent_agent_is_noticed_also_after_the_clock_of_the_database_was_put_back(renewals: int) -> None:
+    """Heartbeats from before are in the future then. One bug: they hid the silence until that hour was over."""
+    agent = Agent()
+    agent.listen(60, renewing=True)
+    assert agent.ready.status == "True"
+
+    agent.story.now -= timedelta(hours=1)
+
+    for number in range(renewals + 2 * 40 // 10):
+        agent.story.store.mark("cluster_status", [Ref(CLUSTER, "", "member1")])
+        agent.listen(10, renewing=number < renewals)
+        assert number > renewals + 2 or agent.ready.status == "True"
+    assert (agent.ready.status, agent.ready.reason) == ("Unknown", "ClusterStatusUnknown")
+
+
 @pytest.mark.parametrize("skew", [0, 90, -90, 3600, -3600])
 def test_only_the_moment_of_receipt_counts(skew: float) -> None:
     agent = Agent(skew=skew)
