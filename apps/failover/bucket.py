@@ -61,10 +61,25 @@ class RedisBucket:
         Return the number of granted tokens and the seconds until the next token; -1: never at this rate. Raises
         redis.RedisError if Redis cannot be reached or refuses to write.
         """
-        granted, next_in, _left = self._script(
-            keys=[self._prefix + bucket], args=[n, f"{float(rate):.17g}", capacity(rate)]
-        )
-        return int(granted), float(next_in)
+        return self._take_all({bucket: n}, rate)[bucket]
+
+    def _take_all(self, wanted: Mapping[str, int], rate: float) -> dict[str, tuple[int, float]]:
+        """Take tokens from buckets, as `take` does, and return the answers. All are asked together.
+
+        A Redis that is slow or far away would cost a question for each cluster more than the lease lasts.
+        """
+        names = sorted(wanted)
+        pipeline = self._client.pipeline(transaction=False)
+        for name in names:
+            args = [wanted[name], f"{float(rate):.17g}", capacity(rate)]
+            self._script(keys=[self._prefix + name], args=args, client=pipeline)
+        answers = pipeline.execute(raise_on_error=False)  # it would put words of its own before those of Redis
+        for answer in answers:
+            if isinstance(answer, redis.RedisError):
+                raise answer
+        return {
+            name: (int(granted), float(next_in)) for name, (granted, next_in, _left) in zip(names, answers, strict=True)
+        }
 
     def probe(self) -> None:
         """Write a key, as granting a token does. Raises redis.RedisError if Redis cannot be reached or refuses."""
@@ -92,19 +107,16 @@ class RedisBucket:
             failed_at, rate, answer = failure
             if rate == question.rate and self._clock() < failed_at + UNASKED_SECONDS:
                 return answer
-        granted: dict[str, int] = {}
-        waits: list[float] = []
-        for bucket, wanted in sorted(question.wanted.items()):
-            try:
-                granted[bucket], next_in = self.take(wanted, question.rate, bucket=bucket)
-            except redis.RedisError as error:
-                # Tokens that were taken before the failure are lost. So the rate is never exceeded [bounded-rate].
-                answer = Tokens({}, LOOK_AGAIN_SECONDS, problem="Redis grants no tokens", detail=refusal(error))
-                self._failure = self._clock(), question.rate, answer
-                return answer
-            waits.append(next_in)
+        try:
+            taken = self._take_all(question.wanted, question.rate)
+        except redis.RedisError as error:
+            # Tokens that were taken before the failure are lost. So the rate is never exceeded [bounded-rate].
+            answer = Tokens({}, LOOK_AGAIN_SECONDS, problem="Redis grants no tokens", detail=refusal(error))
+            self._failure = self._clock(), question.rate, answer
+            return answer
         self._failure = None
-        return Tokens(granted, min((wait for wait in waits if wait >= 0), default=-1.0))
+        granted = {bucket: tokens for bucket, (tokens, _) in taken.items()}
+        return Tokens(granted, min((wait for _, wait in taken.values() if wait >= 0), default=-1.0))
 
 
 def refusal(error: redis.RedisError) -> str:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import random
 import socket
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from threading import Thread
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import redis
@@ -109,6 +112,17 @@ def test_a_bucket_reports_its_present_tokens(redis_client: redis.Redis) -> None:
     assert bucket.take(9999, 1000.0)[0] == capacity(1000.0)
 
 
+@pytest.mark.parametrize("buckets", [1, 2])
+def test_a_redis_without_enough_replicas_grants_nothing_and_says_so(broker: dict[str, Any], buckets: int) -> None:
+    with redis.Redis.from_url(broker["url"]) as client:
+        client.config_set("min-replicas-to-write", 1)
+
+        answer = RedisBucket(client).answer(TakeTokens({f"cluster/{number}": 1 for number in range(buckets)}, 0.5))
+
+    assert answer.granted == {}
+    assert "NOREPLICAS" in answer.detail
+
+
 def test_redis_away_grants_nothing_and_says_so() -> None:
     client = redis.Redis(host="127.0.0.1", port=1, socket_connect_timeout=0.2)
 
@@ -144,6 +158,50 @@ def test_a_redis_whose_name_is_not_resolved_costs_two_seconds(
     assert [(one.granted, one.detail) for one in answers] == [({}, "it does not answer in time")] * 2
     assert time.monotonic() - began < 8
     assert name_server.asked.total() == 1, "one lookup at a time"
+
+
+@contextmanager
+def far_away(url: str, *, seconds: float) -> Iterator[int]:
+    """A way to Redis on which each answer takes some time; its port."""
+    there = urlsplit(url)
+
+    def pass_on(source: socket.socket, to: socket.socket, delay: float) -> None:
+        with suppress(OSError):
+            while part := source.recv(1 << 16):
+                time.sleep(delay)
+                to.sendall(part)
+
+    def serve(server: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = server.accept()
+                far = socket.create_connection((there.hostname, there.port))
+                Thread(target=pass_on, args=(near, far, 0.0), daemon=True).start()
+                Thread(target=pass_on, args=(far, near, seconds), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        Thread(target=serve, args=(server,), daemon=True).start()
+        yield server.getsockname()[1]
+
+
+def test_a_slow_redis_is_not_asked_for_each_cluster_in_turn(redis_client: redis.Redis, redis_url: str) -> None:
+    """One bug: with a bucket for each cluster of a large outage that took longer than the lease, and nothing left."""
+    clusters, seconds = 60, 0.2
+    wanted = {f"cluster/member{number}": 1 for number in range(clusters)}
+    with far_away(redis_url, seconds=seconds) as port:
+        way = urlsplit(redis_url)
+        host = f"127.0.0.1:{port}"
+        slow = way._replace(netloc=f":{way.password}@{host}" if way.password else host)
+        with redis.Redis.from_url(slow.geturl()) as client:
+            bucket = RedisBucket(client)
+            bucket.answer(TakeTokens(dict.fromkeys(wanted, 0), 100.0))
+            began = time.monotonic()
+
+            answer = bucket.answer(TakeTokens(wanted, 100.0))
+
+            assert time.monotonic() - began < clusters * seconds / 3
+
+    assert answer.granted == wanted
 
 
 def test_a_redis_that_never_answers_is_asked_seldom_while_no_token_is_wanted() -> None:
