@@ -19,6 +19,8 @@ from controlplane.kinds.template import Template
 
 log = logging.getLogger(__name__)
 
+MOST_BYTES = 64 * 2**20  # of all files; the chart allows 256 MiB for all files of a pod
+MOST_FILES = 200  # each is looked at when another one is written
 SECRET_FIELDS = ("data", "stringData")
 
 
@@ -42,10 +44,27 @@ def keep(failure: Failure) -> None:
 
 
 def _write(failure: Failure, path: Path) -> None:
+    """Write a file, and remove the oldest ones if all are too large. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    inputs = pickle.dumps(without_secrets(failure))
+    if len(inputs) > MOST_BYTES:
+        raise OSError(f"they have {len(inputs):,} bytes")
+    _make_room(path, MOST_BYTES - len(inputs))
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "wb") as file:
-        file.write(pickle.dumps(without_secrets(failure)))
+        file.write(inputs)
+
+
+def _make_room(path: Path, most: int) -> None:
+    """Remove the oldest files beside one, until they have at most so many bytes and are fewer than MOST_FILES."""
+    stats = [(file, file.stat()) for file in path.parent.iterdir() if file != path]
+    oldest_first = sorted(stats, key=lambda pair: pair[1].st_mtime)
+    size = sum(found.st_size for _, found in stats)
+    for left, (file, found) in zip(range(len(stats), 0, -1), oldest_first, strict=True):
+        if size <= most and left < MOST_FILES:
+            return
+        file.unlink(missing_ok=True)
+        size -= found.st_size
 
 
 def load(path: Path) -> Failure:

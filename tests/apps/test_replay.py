@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
+from msgspec.structs import replace
 
+from apps.worker import failures
 from apps.worker.failures import keep, load, without_secrets
 from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.clusters.questions import Ensure, Target
@@ -113,6 +116,35 @@ def test_where_inputs_cannot_be_kept_all_other_objects_are_decided(
     assert [failure.ref.name for failure in report.failures] == ["bad"]
     assert [one.metadata.name for one in ground.store.list(RESOURCE_BINDING) if one.spec.clusters] == ["good"]
     assert f"its inputs cannot be kept in {folder}: " in caplog.text
+
+
+@pytest.mark.parametrize("limit", ["MOST_BYTES", "MOST_FILES"])
+def test_failures_of_many_objects_fill_no_disk(limit: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One bug: a defect that concerns all objects wrote a file for each. A pod that exceeds the limit of /tmp ends."""
+    monkeypatch.setattr(failures, limit, {"MOST_BYTES": 10_000, "MOST_FILES": 4}[limit])
+    text = "x" * 1000
+
+    for number in range(100):
+        failure = replace(failed("cluster_status", text), ref=Ref("x", "", f"member{number}"))
+        keep(failure)
+        os.utime(folder / f"cluster_status-x_member{number}.pickle", (number, number))
+
+    kept = {file.name for file in folder.iterdir()}
+    assert sum(file.stat().st_size for file in folder.iterdir()) <= 10_000
+    assert len(kept) == 4
+    assert "cluster_status-x_member99.pickle" in kept, "the newest are kept"
+    assert "cluster_status-x_member0.pickle" not in kept
+
+
+def test_inputs_that_are_too_large_are_not_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(failures, "MOST_BYTES", 10_000)
+
+    keep(failed("scheduler", "x" * 20_000))
+
+    assert list(folder.iterdir()) == []
+    assert "its inputs cannot be kept in" in caplog.text
 
 
 def test_values_without_secrets_stay_as_they_are() -> None:
