@@ -321,8 +321,8 @@ class Execution(MemberController):
             if held != is_removal_held(work):
                 marked = Put(with_removal_held(work, held=held), work)
                 return Decision(changes=(marked,), reason="RemovalHeld" if held else "RemovalReleased", wake_at=again)
-        if waits:
-            return Decision(wake_at=again)
+        if waits or (self._in_agent and snapshot.cluster is None):
+            return Decision(wake_at=again)  # an agent that starts may read its Works before its Cluster
         if answer is not None and answer.code == STILL_REMOVING:
             return self._still_removing(work, answer, now=now)
         gone_with_cluster = snapshot.cluster is None or (not snapshot.alive and snapshot.cluster.terminating)

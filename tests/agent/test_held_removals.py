@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import Condition
+from controlplane.apimachinery.meta import Condition, Ref
 from controlplane.apimachinery.names import HELD_ANNOTATION, REPLICAS_HELD_ANNOTATION
 from controlplane.clusters.questions import Discard
 from controlplane.controllers.execution import Execution
 from controlplane.engine import run
+from controlplane.kinds import CLUSTER
 from controlplane.kinds.cluster import PULL, PUSH
 from controlplane.kinds.policy import Placement, SuspendClusters, Suspension
 from controlplane.kinds.template import Template
@@ -287,6 +288,31 @@ def test_an_agent_carries_out_a_removal_as_soon_as_it_is_not_held_any_more(tmp_p
         await site.core.in_thread(site.store.mirror, replace(work, metadata=replace(work.metadata, annotations={})))
         await site.until(lambda: site.get(ref) is None)
         assert await held(site, "web") is None
+
+    with Site(tmp_path) as site:
+        site.run(story())
+
+
+def test_an_agent_that_does_not_know_its_cluster_yet_frees_no_work_before_its_object_is_removed(tmp_path: Path) -> None:
+    """An agent with an empty folder reads its Works and its Cluster at the same time."""
+
+    async def story() -> None:
+        await site.join("member", mode="Pull")
+        ref, kept = [await site.want("member", config_map(name, "1")) for name in ("web", "kept")]
+        await site.until(lambda: site.said(ref).status == site.said(kept).status == "True")
+        cluster = site.get(Ref(CLUSTER, "", "member"))
+
+        await site.core.in_thread(site.store.forget, cluster.ref)
+        await site.remove(ref)
+        await site.core.in_thread(site.store.mark, Execution.name, [ref, kept])
+        await site.until(lambda: not site.store.due[Execution.name])
+        assert await held(site, "web") == "1"
+        assert site.get(ref) is not None, "only the agent removes its object"
+
+        await site.core.in_thread(site.store.mirror, cluster)
+        await site.until(lambda: site.get(ref) is None)
+        assert await held(site, "web") is None
+        assert await held(site, "kept") == "1"
 
     with Site(tmp_path) as site:
         site.run(story())
