@@ -98,7 +98,7 @@ class Mirror:
         metadata = replace(own.metadata, generation=found.metadata.generation)
         self._store.mirror(replace(own, metadata=metadata, status=status))
         kept = self._store.objects[found.ref]
-        if isinstance(kept, Cluster) and kept.ready and kept.ready != found.ready:
+        if isinstance(kept, Cluster) and kept.ready != found.ready and self._store.knows_ready(found.ref):
             self._store.outgoing[found.ref] = None  # for example Unknown, because the agent was silent
 
     def credentials(self) -> None:

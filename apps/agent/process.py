@@ -132,7 +132,6 @@ class Agent:
         self.mirror = Mirror(self.store, self.control_plane, options.member(), in_thread=in_thread)
         self.reports = Reports(self.store, self.control_plane, in_thread=in_thread)
         self.ref = Ref(CLUSTER, "", options.cluster)
-        self._was_ready = False
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -178,11 +177,9 @@ class Agent:
     def _judge(self) -> None:
         report = run_batch(self.status, self.store, self.settings, world=World(report=self.host.keep))
         RECONCILED.labels(self.status.name).inc(report.claimed)
-        kept = self.store.get([self.ref]).get(self.ref)
-        self._was_ready = self._was_ready or (kept is not None and kept.ready == "True")
 
     async def _beating(self) -> None:
-        """Read the Cluster and renew its Lease until cancelled. The first Lease comes after the first Ready."""
+        """Read the Cluster and renew its Lease until cancelled. Heartbeats begin when `Reports.beats`."""
         seconds = self.settings.cluster_lease_duration * self.settings.cluster_lease_renew_fraction
         away, other = False, ""
         while True:
@@ -192,7 +189,8 @@ class Agent:
                 before, other = other, differences(found.body["spec"], self.options.expected)
                 if other not in ("", before):
                     log.warning("the Cluster differs from the arguments: %s", other)
-            if self._was_ready and found.ok:
+            beats = await self.core.in_thread(self.reports.beats, self.ref)
+            if beats and found.ok:
                 found = await self.reports.renew_lease(self.settings.cluster_lease_duration)
             if found.ok == away:
                 away = not found.ok
@@ -202,7 +200,7 @@ class Agent:
                     else "answers again"
                 )
                 log.warning("the control plane %s", what)
-            await asyncio.sleep(seconds if self._was_ready else min(seconds, 1.0))
+            await asyncio.sleep(seconds if beats else min(seconds, 1.0))
 
     async def _renewing(self) -> None:
         """Renew the certificate before it expires, until cancelled. A token is renewed by its use."""

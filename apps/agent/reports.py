@@ -13,10 +13,11 @@ from apps.agent.control_plane import ControlPlane, Document
 from apps.agent.store import AgentStore
 from apps.clusters.client import APPLY
 from controlplane.apimachinery.meta import Ref
+from controlplane.clusters.health import established
 from controlplane.clusters.questions import Answer
 from controlplane.kind import text_of
 from controlplane.kinds import CLUSTER, WORK
-from controlplane.kinds.cluster import ACCESS_LOST, COMPLETE_APIS, READY
+from controlplane.kinds.cluster import ACCESS_LOST, COMPLETE_APIS, READY, Cluster
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +53,15 @@ class Reports:
                 await asyncio.sleep(self._pause)
                 self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
                 self.wake.set()
+
+    def beats(self, ref: Ref) -> bool:
+        """Test whether heartbeats are sent: the cluster was Ready once, and this process has found out how it is.
+
+        Otherwise a cluster that failed with its agent would be Ready again as soon as the agent starts. Call this in
+        the thread of the store.
+        """
+        kept = self._store.objects.get(ref)
+        return isinstance(kept, Cluster) and established(kept) and self._store.knows_ready(ref)
 
     async def renew_lease(self, seconds: float) -> Answer:
         """Renew the Lease of the cluster, which is its heartbeat. `seconds`: for how long it is valid."""
@@ -109,6 +119,7 @@ class Reports:
     async def _cluster(self, ref: Ref) -> bool:
         """Send what is known of the member. Conditions of others stay. Returns whether it needs not be sent again."""
         kept = (await self._in_thread(self._store.get, [ref])).get(ref)
+        unknown = () if await self._in_thread(self._store.knows_ready, ref) else (READY,)
         found = await self._control_plane.get(self._control_plane.cluster_path)
         if kept is None or found.code == _GONE:
             return True
@@ -116,8 +127,9 @@ class Reports:
             return self._arrived(found, ref) or await self._again(ref)
         document: Document = found.body
         own, status = orjson.loads(text_of(kept)).get("status") or {}, document.get("status") or {}
-        conditions = [one for one in own.get("conditions") or () if one["type"] in _REPORTED]
-        others = [one for one in status.get("conditions") or () if one["type"] not in _REPORTED]
+        reported = _REPORTED.difference(unknown)
+        conditions = [one for one in own.get("conditions") or () if one["type"] in reported]
+        others = [one for one in status.get("conditions") or () if one["type"] not in reported]
         collected = {name: own[name] for name in _COLLECTED if own.get(name)}
         document["status"] = {**status, **collected, "conditions": [*others, *conditions]}
         answer = await self._control_plane.put(self._control_plane.cluster_path + "/status", document)

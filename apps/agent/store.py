@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from apps.agent.disk import Disk
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.apimachinery.names import WORK_FINALIZER
+from controlplane.clusters.health import TRUE
 from controlplane.engine.controller import Controller
 from controlplane.engine.decision import Decision, Event
 from controlplane.engine.events import counted, event_ref
@@ -20,7 +21,9 @@ from controlplane.engine.merge import Remove, Write
 from controlplane.engine.state import Actor, Claim
 from controlplane.kind import text_of
 from controlplane.kinds import CLUSTER, WORK
+from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.event import Event as StoredEvent
+from controlplane.kinds.rows import Observation
 from controlplane.kinds.work import WorkStatus
 
 MOST_EVENTS = 1_000  # that wait to be sent; the oldest are left out
@@ -41,6 +44,7 @@ class AgentStore(MemoryStore):
         self.outgoing: dict[Ref, None] = {}
         self.released: dict[Ref, tuple[str, ...]] = {}
         self.events: deque[StoredEvent] = deque(maxlen=MOST_EVENTS)
+        self._knows_ready = False
 
     def load(self) -> None:
         """Take over what is on disk."""
@@ -66,6 +70,19 @@ class AgentStore(MemoryStore):
         """Remove an object that the control plane does not have any more. Its member is not touched."""
         if (known := self.objects.get(ref)) is not None:
             self._write(Remove(known), Decision(), _CONTROL_PLANE, None)
+
+    def knows_ready(self, ref: Ref) -> bool:
+        """Test whether Ready of the Cluster is what this process has found out, and not what was so before its start.
+
+        A change of Ready has to last for a threshold, also right after the start. While the member refuses access, the
+        last Ready that was known stands.
+        """
+        if not self._knows_ready:
+            cluster: Cluster | None = self.get([ref]).get(ref)
+            seen: Observation | None = next(iter(self.rows(Observation, "key", [ref.name]).get(ref.name, ())), None)
+            if cluster is not None and cluster.ready and seen is not None:
+                self._knows_ready = bool(seen.access_lost) or (seen.status == TRUE) == (cluster.ready == TRUE)
+        return self._knows_ready
 
     def extend(self, claims: Sequence[tuple[Claim, datetime]], *, lease_seconds: float) -> datetime:
         """Extend claims, given with the times at which they end, to `lease_seconds` from now; return now.
