@@ -28,6 +28,10 @@ _NAME: Final = "the control plane"
 Document = dict[str, Any]
 
 
+async def _nothing() -> None:
+    """Do nothing."""
+
+
 class ControlPlane:
     """The API of the control plane, as the agent of one cluster uses it. To be used in one event loop."""
 
@@ -92,14 +96,15 @@ class ControlPlane:
         listed: Callable[[list[Document]], Awaitable[None]],
         changed: Callable[[str, Document], Awaitable[None]],
         *,
+        unread: Callable[[], Awaitable[None]] = _nothing,
         is_whole: Callable[[], bool] = lambda: True,
     ) -> None:
         """Call `listed` with all objects at a path, then `changed` with each change, until cancelled.
 
-        `is_whole`: whether the control plane could read all objects. If not, they are listed again every
+        `unread` is called when the objects cannot be listed. `is_whole`: whether the control plane could read all objects. If not, they are listed again every
         AGAIN_SECONDS, because no change is sent when it can read them again.
 
-        While the control plane is away, nothing is called: what was read last stays. Two lists, and two watches, begin
+        While the control plane is away, nothing else is called: what was read last stays. Two lists, and two watches, begin
         at least PAUSE_SECONDS apart: a proxy before the control plane may end every watch at once.
         """
         pause, away = PAUSE_SECONDS, False
@@ -109,6 +114,7 @@ class ControlPlane:
             if isinstance(found, Answer):
                 if not away:
                     log.warning("%s cannot be read, and what was read last stays: %s", path, found.problem)
+                    await unread()
                 away = True
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)

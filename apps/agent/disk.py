@@ -54,10 +54,11 @@ class Disk:
             return None
         return connection
 
-    def objects(self) -> Iterator[Any]:
-        """Yield all objects."""
+    def objects(self, kind: str) -> Iterator[Any]:
+        """Yield all objects of a kind."""
         for ref, document in self._run("SELECT ref, document FROM objects"):
-            yield decode(KINDS[Ref.parse(ref).kind], document)
+            if Ref.parse(ref).kind == kind:
+                yield decode(KINDS[kind], document)
 
     def keep(self, ref: Ref, document: bytes) -> None:
         """Store an object."""

@@ -49,7 +49,12 @@ class Mirror:
         self._withheld: set[str] = set()  # Works that the control plane could not read; their objects stay as they are
 
     async def works(self) -> None:
-        """Follow the Works of the cluster until cancelled."""
+        """Follow the Works of the cluster until cancelled.
+
+        The Works on disk are taken over together with the first list, or if there is none because the control plane is
+        away. The disk may be out of date: an object that was removed meanwhile would be applied again for a Work that
+        does not exist any more, and stay.
+        """
 
         async def listed(items: list[Document]) -> None:
             await self._in_thread(self._list_works, items)
@@ -57,10 +62,14 @@ class Mirror:
         async def changed(type_: str, item: Document) -> None:
             await self._in_thread(self._change_work, type_, item)
 
+        async def unread() -> None:
+            await self._in_thread(self._store.load, WORK)
+
         def is_whole() -> bool:
             return not self._withheld
 
-        await self._control_plane.follow(self._control_plane.works, listed, changed, is_whole=is_whole)
+        path = self._control_plane.works
+        await self._control_plane.follow(path, listed, changed, unread=unread, is_whole=is_whole)
 
     async def rules(self, key: str) -> None:
         """Follow the objects of a kind of `RULES` until cancelled. `key`: the key of that kind."""
@@ -111,6 +120,7 @@ class Mirror:
     def _list_works(self, items: Iterable[Document]) -> None:
         """Store all Works. A status that differs from the reported one, after an outage, is reported again."""
         listed = list(items)
+        self._store.load(WORK)
         self._withheld.clear()
         for work in filter(None, map(self._work, listed)):
             self._store.mirror(work)

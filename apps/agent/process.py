@@ -154,8 +154,8 @@ class Agent:
             self.disk.close()
 
     def _begin(self) -> None:
-        """Take over what is on disk. The agent works from that until the control plane has answered."""
-        self.store.load()
+        """Take over the Cluster that is on disk. The Works follow when the control plane has answered, or has not."""
+        self.store.load(CLUSTER)
         self.mirror.credentials()
         self.mirror.use_rules()
         mark_due_at_start([self.status, *(pump.controller for pump in self.core.pumps.values())], self.store)

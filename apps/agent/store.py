@@ -45,11 +45,14 @@ class AgentStore(MemoryStore):
         self.released: dict[Ref, tuple[str, ...]] = {}
         self.events: deque[StoredEvent] = deque(maxlen=MOST_EVENTS)
         self._knows_ready = False
+        self._loaded: set[str] = set()
 
-    def load(self) -> None:
-        """Take over what is on disk."""
-        for obj in self.disk.objects():
-            self._write(Write(obj, False), Decision(), _CONTROL_PLANE, None)
+    def load(self, kind: str) -> None:
+        """Take over the objects of a kind that are on disk. Does nothing when it is called again for this kind."""
+        if kind not in self._loaded:
+            self._loaded.add(kind)
+            for obj in self.disk.objects(kind):
+                self._write(Write(obj, False), Decision(), _CONTROL_PLANE, None)
 
     def mirror(self, obj: Any) -> None:
         """Store an object as the control plane has it. A known Work or Cluster keeps the status that it has here.

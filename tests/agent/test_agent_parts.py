@@ -36,7 +36,7 @@ from controlplane.engine.decision import Decision, Put
 from controlplane.engine.state import Actor
 from controlplane.interpret import INTERPRETERS
 from controlplane.kind import text_of
-from controlplane.kinds import INTERPRETER_CUSTOMIZATION
+from controlplane.kinds import INTERPRETER_CUSTOMIZATION, WORK
 from controlplane.kinds.work import ManifestStatus, ResourceIdentifier, Work
 from controlplane.kinds.work import WorkStatus as Status
 from controlplane.settings import Settings
@@ -99,7 +99,7 @@ def test_what_was_read_and_done_outlives_the_process(tmp_path: Path) -> None:
     first.disk.close()
 
     again = store(tmp_path)
-    again.load()
+    again.load(WORK)
 
     assert [item.metadata.name for item in again.list("work.karmada.io/Work")] == ["web"]
     assert again.objects[work().ref].status.conditions[0].reason == "AppliedSuccessful"  # type: ignore[attr-defined]
@@ -109,12 +109,12 @@ def test_a_damaged_state_on_disk_is_replaced(tmp_path: Path, caplog: pytest.LogC
     (tmp_path / "state.sqlite").write_bytes(b"no database" * 1000)
 
     first = store(tmp_path)
-    first.load()
+    first.load(WORK)
     first.mirror(work())
     first.disk.close()
 
     assert "cannot be used and was removed" in caplog.text
-    assert [item.ref for item in Disk(tmp_path).objects()] == [work().ref]
+    assert [item.ref for item in Disk(tmp_path).objects(WORK)] == [work().ref]
 
 
 def test_an_agent_works_on_when_its_disk_is_full_and_keeps_no_half_of_a_state(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_an_agent_works_on_when_its_disk_is_full_and_keeps_no_half_of_a_state(tm
     kept.forget(work("old").ref)
 
     assert [item.metadata.name for item in kept.list("work.karmada.io/Work")] == ["large"]
-    assert list(Disk(tmp_path).objects()) == []
+    assert list(Disk(tmp_path).objects(WORK)) == []
 
 
 def test_an_agent_works_on_when_its_disk_becomes_read_only(
@@ -309,6 +309,10 @@ def test_a_report_long_after_a_write_of_many_does_not_wait_for_others(marked: in
     assert pause_after(marked, since) == pytest.approx(pause)
 
 
+async def nothing() -> None:
+    """Do nothing."""
+
+
 class Listing(ControlPlane):
     """A control plane that answers each watch with these lists, one after the other."""
 
@@ -323,6 +327,7 @@ class Listing(ControlPlane):
         listed: Callable[[list[dict[str, Any]]], Awaitable[None]],
         changed: Callable[[str, dict[str, Any]], Awaitable[None]],
         *,
+        unread: Callable[[], Awaitable[None]] = nothing,
         is_whole: Callable[[], bool] = lambda: True,
     ) -> None:
         for items in self.lists[path.rpartition("/")[2]]:
