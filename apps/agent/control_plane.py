@@ -101,11 +101,12 @@ class ControlPlane:
     ) -> None:
         """Call `listed` with all objects at a path, then `changed` with each change, until cancelled.
 
-        `unread` is called when the objects cannot be listed. `is_whole`: whether the control plane could read all objects. If not, they are listed again every
-        AGAIN_SECONDS, because no change is sent when it can read them again.
+        `unread` is called when the objects cannot be listed. `is_whole`: whether the control plane could read all
+        objects. If not, they are listed again every AGAIN_SECONDS, because no change is sent when it can read them
+        again.
 
-        While the control plane is away, nothing else is called: what was read last stays. Two lists, and two watches, begin
-        at least PAUSE_SECONDS apart: a proxy before the control plane may end every watch at once.
+        While the control plane is away, nothing else is called: what was read last stays. Two lists, and two watches,
+        begin at least PAUSE_SECONDS apart: a proxy before the control plane may end every watch at once.
         """
         pause, away = PAUSE_SECONDS, False
         while True:

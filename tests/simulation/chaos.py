@@ -57,10 +57,12 @@ Predicate = Callable[[], bool]
 class Chaos:
     """One seeded run. `fired` counts the faults that really happened, not only those that were ordered."""
 
+    settings = SETTINGS
+
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.fired: Counter[str] = Counter()
-        self.world = again(fleet(), seed=seed)
+        self.world = again(self._fleet(), seed=seed)
         self.watch = EvictionWatch()
         self.watch.attach(self.world)
         self.world.checks += [TaintWatch(), AskedWatch(), self._look]
@@ -71,6 +73,10 @@ class Chaos:
         self._waiting: list[tuple[Predicate, Callable[[], None], float]] = []
         for name in APPS:
             self._apply(name, self.chance.choice(POLICIES))
+
+    def _fleet(self) -> Simulation:
+        """Return what every seed begins with."""
+        return fleet()
 
     def _planned(self) -> list[tuple[float, str]]:
         """Return when which fault shall happen. The first goes by the seed, so that each is the first in its turn."""
@@ -92,12 +98,16 @@ class Chaos:
             self.world.at(moment, lambda fault=fault: self.happens(fault))
         self.world.at(HEALS, self._heal)
         moment, version = HEALS, -1
-        while moment < QUIET_AT and (self.world.store.version != version or self.left_over()):
-            moment, version = moment + AT_REST, self.world.store.version
+        while moment < QUIET_AT and (self._changes() != version or self.left_over()):
+            moment, version = moment + AT_REST, self._changes()
             self.world.run(moment)
         assert not (problem := self.left_over()), f"not healed: {problem}"
         Audit().whole(self.world)
         return self.world
+
+    def _changes(self) -> int:
+        """Return how much was written so far. A run ends when it stays the same."""
+        return self.world.store.version
 
     def happens(self, fault: str) -> None:
         """Let a kind of trouble begin."""
@@ -224,7 +234,7 @@ class Chaos:
         meta = ObjectMeta(name=ref.name, uid="uid-settings", generation=number) if old is None else old.metadata
         meta = msgspec.structs.replace(meta, generation=number)
         new = FailoverConfiguration(edits.API_VERSION, "FailoverConfiguration", meta, overrides)
-        self.world.settings = with_overrides(SETTINGS, overrides)
+        self.world.settings = with_overrides(self.settings, overrides)
         assert not store.apply([(None, Decision(changes=(Put(new, old),)))], by=edits.PERSON)[0].lost
 
     def _heal(self) -> None:

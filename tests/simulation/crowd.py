@@ -140,7 +140,7 @@ class Crowd(Chaos):
             self.world.after(1, lambda: self.joins(member))
         elif not found.metadata.uid:
             self.going.discard(member)
-            self.world.create(self.admitted(cluster(member)))
+            self.world.create(self.admitted(cluster(member, pull=member in self.world.agents)))
 
     def taints(self) -> None:
         """Let the policy be there that says what not Ready means."""
@@ -202,8 +202,11 @@ class Crowd(Chaos):
     def leaves(self, member: str, *, kept: bool) -> None:
         """Note that a cluster goes; what runs on a cluster out of reach stays there."""
         self.going.add(member)
-        away = self.world.members[member].fault != UP or self.cluster(member).ready != "True"
-        self.uncleaned |= {member} if kept or away else set()
+        self.uncleaned |= {member} if kept or self.is_away(member) else set()
+
+    def is_away(self, member: str) -> bool:
+        """Test whether a member cannot be told anything now."""
+        return self.world.members[member].fault != UP or self.cluster(member).ready != "True"
 
 
 def run(seed: int) -> Crowd:

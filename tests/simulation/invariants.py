@@ -75,7 +75,9 @@ def no_copy_taken(simulation: Simulation, workload: str, before: Serving, after:
 def undetected(simulation: Simulation) -> bool:
     """Test whether a member has a fault that its Cluster does not show yet: what cannot be known binds no decision."""
     ready = {cluster.metadata.name: cluster.ready for cluster in simulation.store.list(kinds.CLUSTER)}
-    return any(member.fault == "down" and ready.get(name) == "True" for name, member in simulation.members.items())
+    silent = {name for name, agent in simulation.agents.items() if agent.is_away}
+    silent |= {name for name, member in simulation.members.items() if member.fault == "down"}
+    return any(ready.get(name) == "True" for name in silent)
 
 
 def wanted(binding: Binding) -> int:

@@ -144,13 +144,14 @@ spec:
 """
 
 
-def cluster(name: str) -> dict[str, Any]:
-    """Return the document of a Push cluster."""
+def cluster(name: str, *, pull: bool = False) -> dict[str, Any]:
+    """Return the document of a Push cluster, or of a Pull cluster."""
+    push = {"syncMode": "Push", "apiEndpoint": f"https://{name}.example:6443"}
     return {
         "apiVersion": "cluster.karmada.io/v1alpha1",
         "kind": "Cluster",
         "metadata": {"name": name},
-        "spec": {"syncMode": "Push", "apiEndpoint": f"https://{name}.example:6443"},
+        "spec": {"syncMode": "Pull"} if pull else push,
     }
 
 

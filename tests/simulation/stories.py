@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace as replaced
 from datetime import timedelta
 from typing import Any
@@ -16,6 +16,7 @@ from controlplane.kinds.binding import Binding
 from controlplane.propagation.definitions import kinds_of
 from controlplane.settings import GATES, Settings
 from controlplane.wire import definition
+from tests.simulation.agents import Agent
 from tests.simulation.audit import Audit
 from tests.simulation.invariants import Watchman
 from tests.simulation.manifests import NOT_READY_MEANS_LEAVE, admitted, cluster
@@ -45,14 +46,16 @@ def joined(
     kill_rate: float = 0.0,
     pods: int = 1000,
     faults: Mapping[str, str] | None = None,
+    pull: Collection[str] = (),
 ) -> Simulation:
     """Return a simulation whose members are Ready and which evicts from clusters that are not.
 
-    `pods`: how many each member has room for; `faults`: of which members have which from the beginning.
+    `pods`: how many each member has room for; `faults`: of which members have which from the beginning; `pull`: which
+    have an agent.
     """
     members = [Member(name, pods=pods, fault=(faults or {}).get(name, UP)) for name in names]
     simulation = with_members(
-        *members, manifests=[NOT_READY_MEANS_LEAVE], seed=seed, settings=settings, kill_rate=kill_rate
+        *members, manifests=[NOT_READY_MEANS_LEAVE], seed=seed, settings=settings, kill_rate=kill_rate, pull=pull
     )
     Watchman().attach(simulation)
     simulation.checks.append(Audit())
@@ -60,18 +63,25 @@ def joined(
     return simulation
 
 
-def with_members(*members: Member, manifests: Sequence[str] = (), settings: Settings = QUICK, **how: Any) -> Simulation:
+def with_members(
+    *members: Member,
+    manifests: Sequence[str] = (),
+    settings: Settings = QUICK,
+    pull: Collection[str] = (),
+    **how: Any,
+) -> Simulation:
     """Return a simulation with these members, whose Clusters were created just now. `how`: arguments of Simulation."""
     simulation = Simulation(settings=settings, **how)
     simulation.members = {member.name: member for member in members}
-    documents = [*manifests, *(cluster(member.name) for member in members)]
+    documents = [*manifests, *(cluster(member.name, pull=member.name in pull) for member in members)]
     simulation.create(*(admitted(one, settings, now=simulation.now) for one in documents))
+    simulation.agents = {name: Agent(simulation, name) for name in pull}
     return simulation
 
 
-def in_service(*names: str, settings: Settings = QUICK) -> Simulation:
+def in_service(*names: str, settings: Settings = QUICK, pull: Collection[str] = ()) -> Simulation:
     """Return a simulation whose members have been Ready for an hour."""
-    simulation = joined(*names, settings=settings)
+    simulation = joined(*names, settings=settings, pull=pull)
     ready_for_an_hour(simulation)
     simulation.run(JOINED)
     return simulation
@@ -95,6 +105,7 @@ def again(before: Simulation, *, seed: int) -> Simulation:
     simulation.buckets = dict(before.buckets)
     simulation.store.put_back(before.store.keep())
     simulation.store.log = list(before.store.log)
+    simulation.agents = {name: Agent(simulation, name, one.cache.kept) for name, one in before.agents.items()}
     Watchman().attach(simulation)
     simulation.checks.append(Audit())
     return simulation

@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from controlplane import kinds
@@ -24,10 +25,12 @@ from controlplane.engine import run
 from controlplane.engine.cascade import followers
 from controlplane.engine.controller import Controller
 from controlplane.engine.failure import Failure
+from controlplane.engine.memory import MemoryStore
 from controlplane.engine.run import World, run_batch
 from controlplane.engine.state import LeaseLost
 from controlplane.eviction.rate import Bucket, TakeTokens, Tokens, take_tokens
 from controlplane.settings import Settings
+from tests.simulation.agents import Agent
 from tests.simulation.member import DOWN, UNAUTHORIZED, Member, place_of
 from tests.simulation.store import Kept, Killed, Store
 
@@ -51,6 +54,7 @@ class Simulation:
     kill_rate: float = 0.0
     now: datetime = START
     members: dict[str, Member] = field(default_factory=dict)
+    agents: dict[str, Agent] = field(default_factory=dict)  # of the members that are Pull clusters
     failures: list[Failure] = field(default_factory=list)
     kills: int = 0
     redis_away: bool = False
@@ -106,7 +110,7 @@ class Simulation:
         """Order a fault of a member, from now on."""
         self.note(f"{member}: fault {fault}")
         if self.members[member].fault in (DOWN, UNAUTHORIZED):  # a watch that begins again lists everything
-            self._seen = {ref: seen for ref, seen in self._seen.items() if ref.namespace != execution_namespace(member)}
+            self.seen_again(member)
         self.members[member].fault = fault
         self._mark_statuses(member)
 
@@ -119,6 +123,8 @@ class Simulation:
         self.note("all workers begin again")
         self.controllers = tuple(type(one)() for one in self.controllers)
         run.mark_due_at_start(self.controllers, self.store)
+        for agent in self.agents.values():
+            agent.listens_again()
 
     def lose_commits(self, kept: Kept) -> None:
         """Put the database back to what it was; members, Redis and the clock know nothing of it. All workers die."""
@@ -159,6 +165,8 @@ class Simulation:
         for member in self.members.values():
             change = member.next_change(now=self.now)
             moments += [change] if change is not None else []
+        for agent in self.agents.values():
+            moments += [moment for moment in agent.moments() if moment > self.now]
         return min(moments, default=None)
 
     def _happen(self) -> None:
@@ -177,14 +185,26 @@ class Simulation:
         return sorted((str(ref), name) for name, ref, due in rows if due.due_at <= self.now)[:8]
 
     def _round(self) -> int:
-        controllers = self._due_now()
-        self.chance.shuffle(controllers)
+        turns = self._turns_now()
+        self.chance.shuffle(turns)
         claimed = 0
-        for controller in controllers:
+        for turn in turns:
             self._happen()
             if self.history is not None:
                 self.history.append(self.store.keep())
-            claimed += self._turn(controller)
+            claimed += turn()
+        return claimed
+
+    def _turns_now(self) -> list[Callable[[], int]]:
+        """Return the turns of workers and agents that have something to do, in their order."""
+        turns: list[Callable[[], int]] = [partial(self._turn, one) for one in self._due_now()]
+        for agent in self.agents.values():
+            turns += [partial(self._agent_turn, turn) for turn in agent.turns()]
+        return turns
+
+    def _agent_turn(self, turn: Callable[[], int]) -> int:
+        claimed = turn()
+        self._check()
         return claimed
 
     def _due_now(self) -> list[Controller]:
@@ -236,10 +256,10 @@ class Simulation:
         self.may_die("before a write")
         if self._depth + 1 >= self.workers or self.chance.random() >= BETWEEN:
             return
-        if others := self._due_now():
+        if others := self._turns_now():
             self._depth += 1
             try:
-                self._turn(self.chance.choice(others))
+                self.chance.choice(others)()
             finally:
                 self._depth -= 1
 
@@ -287,7 +307,7 @@ class Simulation:
                 self.note(f"{sum(tokens.granted.values())} tokens at {question.rate}/s")
                 self.may_die("after taking tokens")
             return tokens
-        return [None if one is None else self._ask_member(one) for one in question]
+        return [None if one is None else self.ask_member(one) for one in question]
 
     def _tokens(self, question: TakeTokens) -> Tokens:
         if self.redis_away:
@@ -301,7 +321,8 @@ class Simulation:
             waits += [taken.next_in] if taken.next_in >= 0 else []
         return Tokens(granted, min(waits, default=-1.0))
 
-    def _ask_member(self, question: Any) -> Any:
+    def ask_member(self, question: Any) -> Any:
+        """Return the answer of a member to a worker, or to its own agent."""
         if not isinstance(question, Ensure | Discard):
             name = question.cluster if hasattr(question, "cluster") else question.target.cluster
             return self.members[name].answer(question, now=self.now)
@@ -321,12 +342,25 @@ class Simulation:
 
     def _mark_statuses(self, name: str) -> None:
         """Play the watch stream of a member: every Work whose object changed there is looked at again."""
-        member = self.members[name]
-        if member.fault in (DOWN, UNAUTHORIZED):
+        member, store = self.members[name], self._watching(name)
+        if store is None or member.fault in (DOWN, UNAUTHORIZED):
             return
-        for work in self.store.by_index(kinds.WORK, "cluster", [name]).get(name, ()):
+        for work in store.by_index(kinds.WORK, "cluster", [name]).get(name, ()):
             held = member.objects.get(place_of(work.manifest)) if work.manifest else None
             seen = None if held is None else member.document(held, now=self.now).get("status")
             if self._seen.get(work.ref) != (seen, held is None):
                 self._seen[work.ref] = (seen, held is None)
-                self.store.mark(WorkStatus.name, [work.ref])
+                store.mark(WorkStatus.name, [work.ref])
+
+    def _watching(self, name: str) -> MemoryStore | None:
+        """Return the store of whoever watches a member; None: its agent, which does not run."""
+        if name not in self.agents:
+            return self.store
+        process = self.agents[name].process
+        return None if process is None else process.store
+
+    def seen_again(self, name: str) -> None:
+        """Let a watch on a member begin again, which lists everything."""
+        self._seen = {ref: seen for ref, seen in self._seen.items() if ref.namespace != execution_namespace(name)}
+        if name in self.agents:
+            self._mark_statuses(name)
