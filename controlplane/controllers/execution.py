@@ -65,6 +65,7 @@ REMOVAL_LIMIT = timedelta(seconds=60)  # a removal that takes longer is reported
 NAMESPACE_CHECK = timedelta(
     hours=1
 )  # until a Namespace that the member had before is checked again: it may have been deleted
+AGENT_CHECK = timedelta(seconds=5)  # until a removal is checked again that an agent has not carried out
 COMPARE = timedelta(minutes=5)  # until the object of a Work on an observed cluster is compared again
 STAYS = timedelta(seconds=60)  # an object that was lost counts as retained after it has stayed for this time
 
@@ -104,6 +105,13 @@ class ExecutionSnapshot(Struct, frozen=True):
         """Test whether an agent carries out a removal, now or when its cluster is back."""
         cluster = self.cluster
         return cluster is not None and cluster.spec.sync_mode == PULL and (self.alive or not cluster.terminating)
+
+    def is_early(self, now: datetime) -> bool:
+        """Test whether an agent was told of a removal so recently that what it was decided by is still so."""
+        since = leftovers.left_to_agent(self.subject, self.cluster)
+        held = is_removal_held(self.subject) or replicas_held(self.subject) > 0
+        recent = since is not None and now < since + AGENT_CHECK
+        return recent and not held and not leftovers.is_late_removal(self.subject, self.cluster)
 
     @property
     def keeps(self) -> int:
@@ -314,7 +322,7 @@ class Execution(MemberController):
             return _without_finalizer(work, "WorkReleased")  # the object stays as it is
         if snapshot.late is not None and snapshot.late.wanted:
             return _without_finalizer(work, "WorkWantedAgain")  # the object stays, and the next Work takes it over
-        waits = snapshot.late is not None and not snapshot.late.may_go
+        waits = snapshot.late is not None and not snapshot.late.may_go and not snapshot.is_early(now)
         again = now + _retry_delay(work, now=now) if waits else None
         if snapshot.by_agent:
             held = waits or not snapshot.alive
@@ -329,7 +337,8 @@ class Execution(MemberController):
         if gone_with_cluster or not work.manifest or (answer is not None and (answer.ok or answer.code == 404)):
             return _without_finalizer(work, "WorkRemoved")
         if answer is None:
-            return NOTHING  # the cluster cannot be reached: nothing is deleted because of a failed read
+            # Its agent removes the object, or the cluster cannot be reached: a failed read deletes nothing.
+            return Decision(wake_at=now + AGENT_CHECK) if snapshot.by_agent else NOTHING
         message = f"removing from {_cluster_name(work.ref)} failed: {answer.problem}"[:1024]
         failed = _with_condition(work, Condition(APPLIED, "False", CLEANUP_FAILED, message), now=now)
         event = Event(work, "CleanupWorkFailed", message, warning=True)
@@ -401,10 +410,13 @@ def _replicas_held(snapshot: ExecutionSnapshot, *, now: datetime) -> Decision | 
     What it has applied already is not undone.
     """
     work = snapshot.subject
-    keeps = 0 if snapshot.late is None or _is_applied(work) else snapshot.late.keeps
+    late = None if _is_applied(work) or snapshot.is_early(now) else snapshot.late
+    keeps = 0 if late is None else late.keeps
     again = now + _retry_delay(work, now=now) if keeps else None
+    if not keeps and leftovers.left_to_agent(work, snapshot.cluster) is not None:
+        again = now + AGENT_CHECK
     if keeps == replicas_held(work):
-        return Decision(wake_at=again) if keeps else None
+        return None if again is None else Decision(wake_at=again)
     held = with_replicas_held(work, keeps)
     return Decision(changes=(Put(held, work),), reason="ReplicasHeld" if keeps else "ReplicasReleased", wake_at=again)
 

@@ -25,7 +25,7 @@ from controlplane.eviction.replacements import are_still_prevented
 from controlplane.kinds.binding import OVERRIDES_APPLIED, Binding, GracefulEvictionTask, TargetCluster
 from controlplane.kinds.binding.origin import placed_without
 from controlplane.kinds.binding.quota_index import over_quota_keys
-from controlplane.kinds.cluster import EVICTING_EFFECTS, READY, Cluster
+from controlplane.kinds.cluster import EVICTING_EFFECTS, PULL, READY, Cluster
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.work import APPLIED, APPLIED_FAILED, CLEANUP_FAILED, REPLICAS_KEPT, Work
 from controlplane.propagation import works
@@ -91,6 +91,20 @@ def is_late_removal(work: Work, cluster: Cluster | None) -> bool:
     if applied is not None and applied.reason == CLEANUP_FAILED:
         return True
     return is_leftover(work) or _ready_changed_since(cluster, deleted)
+
+
+def left_to_agent(work: Work, cluster: Cluster | None) -> datetime | None:
+    """Return since when the agent of a Pull cluster is to remove a copy, or some of its replicas; None: it is not.
+
+    Its heartbeats may arrive while it does not hear of its Works, so that it carries out the removal minutes later.
+    """
+    if cluster is None or cluster.spec.sync_mode != PULL or cluster.terminating:
+        return None
+    if work.metadata.deletion_timestamp is not None:
+        return work.metadata.deletion_timestamp
+    applied = condition(work.status.conditions, APPLIED)
+    done = applied is not None and applied.observed_generation == work.metadata.generation
+    return None if done or _ready_replicas(work) <= _requested_replicas(work) else _reduced_at(work)
 
 
 def may_be_target_again(work: Work, cluster: Cluster | None) -> bool:

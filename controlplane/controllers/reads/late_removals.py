@@ -52,9 +52,13 @@ def late_removals(state: State, found: Iterable[tuple[Work, Cluster | None]]) ->
 
 
 def _is_late(work: Work, cluster: Cluster | None) -> bool:
-    """Test whether a removal comes late. So does each that an agent holds: it is checked until it ends."""
+    """Test whether a removal comes late, or may come late because an agent carries it out.
+
+    So does each that an agent holds: it is checked until it ends.
+    """
     held = work.metadata.deletion_timestamp is None and replicas_held(work) > 0
-    return held or leftovers.is_late_removal(work, cluster)
+    left = leftovers.left_to_agent(work, cluster) is not None
+    return held or left or leftovers.is_late_removal(work, cluster)
 
 
 def _namespaces_wanted(state: State, late: Iterable[Work]) -> dict[Ref, leftovers.LateRemoval]:
