@@ -105,9 +105,9 @@ class ClusterStatus(Controller):
         return [
             ClusterStatusSnapshot(
                 clusters[ref],
-                next(iter(observations.get(ref.name, ())), None),
+                _observed_of(clusters[ref], next(iter(observations.get(ref.name, ())), None)),
                 next(iter(collected.get(ref.name, ())), None),
-                leases.get(Ref(LEASE, CLUSTER_NAMESPACE, ref.name)),
+                _heard_of(clusters[ref], leases.get(Ref(LEASE, CLUSTER_NAMESPACE, ref.name))),
                 heard_until,
             )
             if ref in clusters
@@ -149,6 +149,26 @@ class ClusterStatus(Controller):
             wake_at=min(moment for moment in wakes if moment is not None and moment > now),
             reason="ClusterStatus",
         )
+
+
+def _observed_of(cluster: Cluster, row: Observation | None) -> Observation | None:
+    """Return the Observation of a cluster; None: it is of an earlier Pull cluster with the same name.
+
+    An agent observes its cluster by its own clock, which says nothing about when the Cluster was created.
+    """
+    if row is None or cluster.spec.sync_mode != PULL:
+        return row
+    joined, heard_at = cluster.metadata.creation_timestamp, row.renewed_at
+    return None if heard_at is not None and joined is not None and heard_at < joined else row
+
+
+def _heard_of(cluster: Cluster, lease: Template | None) -> Template | None:
+    """Return the Lease of a cluster; None: it was last renewed for an earlier cluster with the same name.
+
+    Its agent may have renewed it right after it was deleted with that cluster.
+    """
+    joined, heard_at = cluster.metadata.creation_timestamp, heartbeats.received(lease)
+    return None if heard_at is not None and joined is not None and heard_at < joined else lease
 
 
 def _is_worth_storing(seen: Observation, before: Observation | None, settings: Settings) -> bool:

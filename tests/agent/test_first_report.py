@@ -48,8 +48,8 @@ class Reported(ControlPlane):
 class Started:
     """An agent that has just started, with the Cluster that it had on its disk."""
 
-    def __init__(self, folder: Path, *, kept: str, answer: Answer, established: bool = True) -> None:
-        self.now, self.answer = START, answer
+    def __init__(self, folder: Path, *, kept: str, answer: Answer, established: bool = True, skew: int = 0) -> None:
+        self.now, self.answer = START + timedelta(seconds=skew), answer
         self.controllers = [ClusterStatus(), Probes()]
         self.store = AgentStore(self.controllers, Disk(folder))
         self.store.clock = lambda: self.now
@@ -109,3 +109,12 @@ def test_heartbeats_of_a_cluster_that_was_never_ready_do_not_begin(tmp_path: Pat
 
     assert set(agent.plane.said) == {"False"}
     assert not agent.beats
+
+
+@pytest.mark.parametrize("skew", [-3600, 0, 3600])
+def test_a_cluster_is_ready_again_whatever_the_clock_of_its_agent_says(skew: int, tmp_path: Path) -> None:
+    agent = Started(tmp_path, kept="False", answer=WELL, skew=skew)
+
+    agent.passes(50)
+
+    assert set(agent.plane.said) == {"True"}

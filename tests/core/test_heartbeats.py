@@ -16,6 +16,8 @@ from controlplane.clusters.heartbeats import LISTENING, received
 from controlplane.controllers.collection import Collection, CollectionSnapshot
 from controlplane.controllers.execution import Execution, ExecutionSnapshot
 from controlplane.controllers.probes import Probes, ProbeSnapshot
+from controlplane.engine.decision import Decision, Delete
+from controlplane.engine.state import Actor
 from controlplane.kind import KINDS, to_wire
 from controlplane.kinds import CLUSTER, LEASE
 from controlplane.kinds.cluster import Cluster
@@ -316,3 +318,26 @@ def test_the_next_heartbeat_ends_a_fence() -> None:
     assert reported is not None
     assert (reported.status, reported.reason) == ("False", "ClusterAnswered")
     assert fence_of(agent.story.cluster("member1")) is None
+
+
+@pytest.mark.parametrize("later", [1, 60])
+def test_heartbeats_for_an_earlier_cluster_of_the_name_are_none_of_the_present_one(later: int) -> None:
+    """What is known of a deleted cluster may be removed only after the next one has joined, and its agent may have
+    renewed the Lease at the last moment."""
+    agent = Agent()
+    agent.renew()
+    agent.story.pass_seconds(later)
+    old = agent.story.cluster("member1")
+    agent.story.store.apply([(None, Decision(changes=(Delete(old),)))], by=Actor("test"))
+    fresh = pull(cluster("member1", ready="", established=False)).with_meta(creation_timestamp=agent.story.now, uid="2")
+    agent.story.store.create(fresh)
+    agent.story.work()
+
+    assert agent.ready.status == ""
+    assert condition(agent.story.cluster("member1").status.conditions, "Established") is None
+    agent.story.pass_seconds(59)
+    assert agent.ready.status == ""
+    agent.story.pass_seconds(1)
+    assert (agent.ready.status, agent.ready.reason) == ("Unknown", "ClusterStatusNeverUpdated")
+    agent.pass_seconds(50, renewing=True)
+    assert agent.ready.status == "True"
