@@ -18,7 +18,7 @@ from apps.agent.certificates import NoCertificate
 from apps.agent.credentials import Access, Unusable, read
 from apps.agent.karmada_arguments import Translated, is_karmada, translated
 from apps.agent.process import Options, serve
-from apps.agent.registration import NotTrusted, credentials_file, is_registered, register
+from apps.agent.registration import NotTrusted, credentials_file, is_refused, is_registered, register
 from config import env
 from config.env import EnvironmentInvalid
 from config.product import from_environment
@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _register(asked: argparse.Namespace) -> int:
-    if is_registered(asked.folder):
+    if is_registered(asked.folder) and not asyncio.run(is_refused(asked.cluster, asked.folder)):
         print(f"{asked.cluster} is registered already: {credentials_file(asked.folder)}")
         return 0
     token = asked.token or (asked.token_file.read_text().strip() if asked.token_file else "")

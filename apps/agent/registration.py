@@ -46,6 +46,14 @@ def is_registered(folder: Path) -> bool:
     return valid is None or datetime.now(UTC) < valid[1]
 
 
+async def is_refused(cluster: str, folder: Path) -> bool:
+    """Test whether the control plane answers and does not accept the credentials in the folder.
+
+    That is so, for example, if the cluster was deleted and joined again.
+    """
+    return await _is_refused(read(credentials_file(folder)), cluster, folder)
+
+
 async def register(
     cluster: str, folder: Path, *, server: str, token: str, authority: str, lasts: timedelta, within: timedelta
 ) -> None:
@@ -74,16 +82,20 @@ async def register(
 
 async def _check_login(access: Access, cluster: str, folder: Path) -> None:
     """Raise NotTrusted if the control plane signs certificates and does not accept them as logins."""
+    if await _is_refused(access, cluster, folder):
+        raise NotTrusted(
+            "the control plane does not accept the certificate that it has signed: set LIFEBOAT_CLIENT_CERTIFICATES to "
+            "tls there (proxy behind a proxy that ends TLS), or use a token: manage.py kubeconfig --agent CLUSTER"
+        )
+
+
+async def _is_refused(access: Access, cluster: str, folder: Path) -> bool:
     control_plane = ControlPlane(access, cluster, folder)
     try:
         found = await control_plane.get(control_plane.cluster_path)
     finally:
         await control_plane.close()
-    if found.code == 401:
-        raise NotTrusted(
-            "the control plane does not accept the certificate that it has signed: set LIFEBOAT_CLIENT_CERTIFICATES to "
-            "tls there (proxy behind a proxy that ends TLS), or use a token: manage.py kubeconfig --agent CLUSTER"
-        )
+    return found.code == 401
 
 
 async def _signed_authority(access: Access, token: BootstrapToken, folder: Path) -> str:

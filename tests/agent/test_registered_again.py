@@ -1,0 +1,89 @@
+"""An agent whose login the control plane does not accept any more is registered again, with a new token."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apps.agent.credentials import Access, read, write
+from apps.agent.program import main
+from apps.agent.registration import credentials_file
+from apps.worker.signing import new_authority, signed
+from controlplane.authentication.signing_requests import Sign, ToSign
+
+TOKEN = "abcdef.0123456789abcdef"
+
+
+@contextmanager
+def control_plane(*, refuses: bool) -> Iterator[tuple[str, list[str]]]:
+    """Yield the URL of a control plane that signs all requests, and what it was asked. `refuses`: the first login."""
+    authority, asked = new_authority(), list[str]()
+    requests: dict[str, str] = {}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(f"GET {self.path}")
+            if refuses and self.headers.get("Authorization") == "Bearer old":
+                return self.send(401, {"kind": "Status", "message": "issued before the present cluster was created"})
+            name = self.path.rpartition("/")[2]
+            return self.send(200, {"metadata": {"name": name}, "status": {"certificate": requests.get(name, "")}})
+
+        def do_POST(self) -> None:
+            asked.append(f"POST {self.path}")
+            document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            to_sign = ToSign(base64.b64decode(document["spec"]["request"]).decode(), ("client auth",), 3600)
+            (certificate,) = signed(Sign(authority.certificate, authority.key, (to_sign,)))
+            requests[document["metadata"]["name"]] = base64.b64encode(certificate.encode()).decode()
+            self.send(201, document)
+
+        def send(self, code: int, document: Any) -> None:
+            text = json.dumps(document).encode()
+            self.send_response(code)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_: object) -> None:
+            """Write no log."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+        server.shutdown()
+
+
+def register(folder: Path, url: str) -> int:
+    authority = folder / "authority.pem"
+    authority.write_text(new_authority().certificate)
+    given = ["--server", url, "--token", TOKEN, "--authority", str(authority), "--folder", str(folder)]
+    return main(["register", "edge", *given])
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_an_agent_is_registered_again_only_if_its_login_is_refused(tmp_path: Path, *, refuses: bool) -> None:
+    with control_plane(refuses=refuses) as (url, asked):
+        write(credentials_file(tmp_path), Access(url, token="old"))
+
+        assert register(tmp_path, url) == 0
+
+        found = read(credentials_file(tmp_path))
+        assert bool(found.certificate) is refuses
+        assert [one for one in asked if one.startswith("POST")] == (
+            ["POST /apis/certificates.k8s.io/v1/certificatesigningrequests"] if refuses else []
+        )
+
+
+def test_an_agent_that_starts_while_the_control_plane_is_away_is_registered(tmp_path: Path) -> None:
+    write(credentials_file(tmp_path), Access("http://127.0.0.1:1", token="old"))
+
+    assert register(tmp_path, "http://127.0.0.1:1") == 0
+    assert read(credentials_file(tmp_path)).token == "old"
