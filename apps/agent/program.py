@@ -97,11 +97,19 @@ def _run(asked: argparse.Namespace, found: Translated) -> int:
 
 
 def _access(given: Path | None, context: str, folder: Path) -> Access:
-    """Return how the control plane is reached: the renewed credentials of the folder, else those that were given."""
+    """Return how the control plane is reached: the credentials of the folder, or those that were given.
+
+    Those of the folder are used if nothing was given, or if they are the renewed certificate of those that were given:
+    not in place of a token, and not if they have expired or were issued earlier.
+    """
     own = credentials_file(folder)
-    if own.exists() or given is None:
+    if given is None or (own.exists() and not given.exists()):
         return read(own)
-    return read(given, context)
+    first = read(given, context)
+    if first.valid is None or not is_registered(folder):
+        return first
+    renewed = read(own)
+    return renewed if renewed.valid is not None and renewed.valid[0] >= first.valid[0] else first
 
 
 def _member(kubeconfig: Path | None) -> Callable[[], Access]:

@@ -7,17 +7,23 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
 
 from apps.agent.credentials import Access, read, write
-from apps.agent.program import main
+from apps.agent.program import _access, main
 from apps.agent.registration import credentials_file
 from apps.worker.signing import new_authority, signed
 from controlplane.authentication.signing_requests import Sign, ToSign
+from tests.builders.certificates import pem_of, private_key
 
 TOKEN = "abcdef.0123456789abcdef"
 
@@ -87,3 +93,44 @@ def test_an_agent_that_starts_while_the_control_plane_is_away_is_registered(tmp_
 
     assert register(tmp_path, "http://127.0.0.1:1") == 0
     assert read(credentials_file(tmp_path)).token == "old"
+
+
+def certificate(*, begins: timedelta, lasts: timedelta = timedelta(days=90)) -> Access:
+    """Return a login with a certificate that begins so long from now."""
+    key, now = private_key(), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "system:lifeboat:agent:edge")])
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(x509.random_serial_number()).not_valid_before(now + begins)
+    made = builder.not_valid_after(now + begins + lasts).sign(key, hashes.SHA256())
+    pem = made.public_bytes(Encoding.PEM).decode()
+    return Access(f"https://{begins.days}", certificate=pem, key=pem_of(key))
+
+
+DAY = timedelta(days=1)
+OLD, NEW, EXPIRED = certificate(begins=-60 * DAY), certificate(begins=-DAY), certificate(begins=-99 * DAY)
+GIVEN_TOKEN = Access("https://given", token="new")
+
+
+@pytest.mark.parametrize(
+    ("given", "kept", "used"),
+    [
+        (OLD, NEW, NEW),
+        (NEW, OLD, NEW),
+        (NEW, NEW, NEW),
+        (NEW, EXPIRED, NEW),
+        (EXPIRED, NEW, NEW),
+        (OLD, None, OLD),
+        (None, EXPIRED, EXPIRED),
+        (GIVEN_TOKEN, EXPIRED, GIVEN_TOKEN),
+        (GIVEN_TOKEN, NEW, GIVEN_TOKEN),
+    ],
+)
+def test_credentials_that_were_given_count_unless_the_folder_has_their_renewal(
+    given: Access | None, kept: Access | None, used: Access, tmp_path: Path
+) -> None:
+    if kept is not None:
+        write(credentials_file(tmp_path), kept)
+    if given is not None:
+        write(tmp_path / "given", given)
+
+    assert _access(tmp_path / "given" if given else None, "", tmp_path) == used
