@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 JUDGE_SECONDS: Final = 0.5  # between two decisions about Ready
 MEMBER_CREDENTIALS_SECONDS: Final = 60.0  # between two reads of the credentials, which the cluster renews
-RENEW_AGAIN_SECONDS: Final = 60.0  # after a renewal that failed
+RENEW_AGAIN_SECONDS: Final = 60.0  # between two renewals
 RENEWAL_WAIT: Final = timedelta(minutes=5)
 LONGEST_SLEEP_SECONDS: Final = 3600.0
 
@@ -213,7 +213,8 @@ class Agent:
                 await self._renew()
             except (NoCertificate, OSError) as error:
                 log.error("the certificate is valid until %s and was not renewed: %s", valid[1], error)
-                await asyncio.sleep(RENEW_AGAIN_SECONDS)
+            # Also after a success: if the clock is far ahead, the new certificate seems old as well.
+            await asyncio.sleep(RENEW_AGAIN_SECONDS)
 
     async def _renew(self) -> None:
         """Get a new certificate, write it to disk, and log in with it."""

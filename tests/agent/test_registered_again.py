@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,12 +18,15 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
+from msgspec.structs import replace
 
 from apps.agent.credentials import Access, read, write
+from apps.agent.process import Agent, Options
 from apps.agent.program import _access, main
 from apps.agent.registration import credentials_file
 from apps.worker.signing import new_authority, signed
 from controlplane.authentication.signing_requests import Sign, ToSign
+from controlplane.settings import Settings
 from tests.builders.certificates import pem_of, private_key
 
 TOKEN = "abcdef.0123456789abcdef"
@@ -134,3 +138,25 @@ def test_credentials_that_were_given_count_unless_the_folder_has_their_renewal(
         write(tmp_path / "given", given)
 
     assert _access(tmp_path / "given" if given else None, "", tmp_path) == used
+
+
+def test_a_certificate_that_seems_old_when_it_is_issued_is_not_renewed_again_at_once(tmp_path: Path) -> None:
+    """For example because the clock of the agent is two months ahead."""
+
+    async def renews(url: str) -> None:
+        member = Access("https://edge", token="any")
+        login = replace(certificate(begins=-DAY), server=url)
+        options = Options("edge", tmp_path, login, lambda: member, lasts=DAY, renew_at=0.0, expected={})
+        agent = Agent(options, Settings())
+        with suppress(TimeoutError):
+            await asyncio.wait_for(agent._renewing(), 2.0)
+        await agent.control_plane.close()
+        await agent.core.close()
+        agent.host.close()
+        agent.disk.close()
+
+    with control_plane(refuses=False) as (url, asked):
+        asyncio.run(renews(url))
+
+    assert len([one for one in asked if one.startswith("POST")]) == 1
+    assert read(credentials_file(tmp_path)).certificate
