@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec.structs import replace
 
+from apps.agent.clock import SteadyClock
 from apps.agent.disk import Disk
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.apimachinery.names import WORK_FINALIZER
@@ -38,8 +39,11 @@ class AgentStore(MemoryStore):
     they keep. `events`: Events to send.
     """
 
-    def __init__(self, controllers: Iterable[Controller], disk: Disk) -> None:
-        super().__init__(controllers=controllers, clock=lambda: datetime.now(UTC))
+    def __init__(
+        self, controllers: Iterable[Controller], disk: Disk, clock: Callable[[], datetime] | None = None
+    ) -> None:
+        """`clock`: the time of this store; None: that of the machine, which never goes back."""
+        super().__init__(controllers=controllers, clock=clock or SteadyClock())
         self.disk = disk
         self.outgoing: dict[Ref, None] = {}
         self.released: dict[Ref, tuple[str, ...]] = {}
