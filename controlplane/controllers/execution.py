@@ -107,7 +107,7 @@ class ExecutionSnapshot(Struct, frozen=True):
         return cluster is not None and cluster.spec.sync_mode == PULL and (self.alive or not cluster.terminating)
 
     def is_early(self, now: datetime) -> bool:
-        """Test whether an agent was told of a removal so recently that what it was decided by is still so."""
+        """Test whether an agent got a removal so recently that the reasons for it are still true."""
         since = leftovers.left_to_agent(self.subject, self.cluster)
         held = is_removal_held(self.subject) or replicas_held(self.subject) > 0
         recent = since is not None and now < since + AGENT_CHECK

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def test_a_member_is_probed_as_before_when_the_clock_is_set(set_to: timedelta, t
             machine.off = set_to
         run_batch(probes, store, Settings(), world=World(answer))
 
-    assert max(later - sooner for sooner, later in zip(asked, asked[1:], strict=False)) <= 10
+    assert max(later - sooner for sooner, later in pairwise(asked)) <= 10
     assert asked[-1] >= 50
 
 
@@ -53,5 +54,5 @@ def test_the_time_never_goes_back_and_passes_at_its_pace() -> None:
         machine.off = timedelta(seconds=off)
         seen.append(machine.clock())
 
-    steps = [(later - sooner).total_seconds() for sooner, later in zip(seen, seen[1:], strict=False)]
+    steps = [(later - sooner).total_seconds() for sooner, later in pairwise(seen)]
     assert steps == [10, 10, 10, 1810, 10, 10]

@@ -205,7 +205,7 @@ class Crowd(Chaos):
         self.uncleaned |= {member} if kept or self.is_away(member) else set()
 
     def is_away(self, member: str) -> bool:
-        """Test whether a member cannot be told anything now."""
+        """Test whether no change reaches a member now."""
         return self.world.members[member].fault != UP or self.cluster(member).ready != "True"
 
 

@@ -353,7 +353,7 @@ class Simulation:
                 store.mark(WorkStatus.name, [work.ref])
 
     def _watching(self, name: str) -> MemoryStore | None:
-        """Return the store of whoever watches a member; None: its agent, which does not run."""
+        """Return the store of the process that watches a member; None: its agent does not run."""
         if name not in self.agents:
             return self.store
         process = self.agents[name].process
