@@ -40,19 +40,38 @@ class Reports:
         self._control_plane = control_plane
         self._in_thread = in_thread
         self._pause = PAUSE_SECONDS
+        self._waits = False  # whether `retry` will be called
+        self._failed: dict[Ref, None] = {}
+        self._unreleased: dict[Ref, tuple[str, ...]] = {}
         self.wake = asyncio.Event()
 
     async def run(self) -> None:
-        """Send each time `wake` is set, until cancelled. After a failure, send again; the pause doubles each time."""
+        """Send each time `wake` is set, until cancelled.
+
+        What did not arrive is sent again after a pause, which doubles each time. Other reports do not wait for
+        it: the control plane may refuse one of them for days.
+        """
+        loop = asyncio.get_running_loop()
         while True:
             await self.wake.wait()
             self.wake.clear()
             if await self._send():
-                self._pause = PAUSE_SECONDS
-            else:
-                await asyncio.sleep(self._pause)
+                if not self._waits:
+                    self._pause = PAUSE_SECONDS
+                continue
+            if not self._waits:
+                self._waits = True
+                loop.call_later(self._pause, self.retry)
                 self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
-                self.wake.set()
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    def retry(self) -> None:
+        """Let what did not arrive be sent again."""
+        self._waits = False
+        self._store.outgoing |= self._failed
+        self._store.released = self._unreleased | self._store.released
+        self._failed, self._unreleased = {}, {}
+        self.wake.set()
 
     def beats(self, ref: Ref) -> bool:
         """Test whether heartbeats are sent: the cluster was Ready once, and this process has found out how it is.
@@ -113,7 +132,7 @@ class Reports:
         answer = await self._control_plane.patch(self._path(ref), {"metadata": {"finalizers": list(rest)}})
         if self._arrived(answer, ref):
             return True
-        self._store.released.setdefault(ref, rest)
+        self._unreleased[ref] = rest
         return False
 
     async def _cluster(self, ref: Ref) -> bool:
@@ -148,8 +167,8 @@ class Reports:
         return self._arrived(await self._control_plane.patch(path, counted), event.ref, quietly=True)
 
     async def _again(self, ref: Ref) -> bool:
-        """Keep a report for the next sending, and return False."""
-        self._store.outgoing[ref] = None
+        """Keep a report until `retry`, and return False."""
+        self._failed[ref] = None
         return False
 
     def _arrived(self, answer: Answer, ref: Ref, *, quietly: bool = False) -> bool:

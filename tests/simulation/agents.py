@@ -217,6 +217,7 @@ class Process:
         self._read_up_to = 0
         self._losses = self.world.losses
         self._sends_at = self.world.now
+        self._failed = False  # a report did not arrive
         self.store.load(CLUSTER)
         self.mirror.credentials()
         mark_due_at_start(self.controllers, self.store)
@@ -321,7 +322,7 @@ class Process:
 
     @property
     def _outgoing(self) -> bool:
-        return bool(self.store.outgoing or self.store.released or self.store.events)
+        return self._failed or bool(self.store.outgoing or self.store.released or self.store.events)
 
     @property
     def _sends(self) -> bool:
@@ -330,7 +331,9 @@ class Process:
     def _send(self) -> int:
         if not self.runs or not self._sends:
             return 0
-        if not asyncio.run(self.reports._send()):
+        self.reports.retry()
+        self._failed = not asyncio.run(self.reports._send())
+        if self._failed:
             self._sends_at = self.world.now + AGAIN
         return 1
 
