@@ -71,11 +71,14 @@ def forgetful(run: Pulled) -> None:
 
 
 def with_an_old_disk(run: Pulled) -> None:
-    """The disk of an agent is put back to what it was seconds ago."""
+    """The disk of an agent is put back to what it was seconds ago, while the control plane can be reached: otherwise
+    the agent has nothing better, and works from what was put back."""
     agent = run.world.agents[run.edge()]
     kept = dict(agent.cache.kept)
 
     def back() -> None:
+        if not agent.line.admits or agent.behind_until > run.world.now:
+            return
         agent.stop()
         agent.cache.kept.clear()
         agent.cache.kept.update(kept)
