@@ -105,9 +105,9 @@ class ClusterStatus(Controller):
         return [
             ClusterStatusSnapshot(
                 clusters[ref],
-                _observed_of(clusters[ref], next(iter(observations.get(ref.name, ())), None)),
+                next(iter(observations.get(ref.name, ())), None),
                 next(iter(collected.get(ref.name, ())), None),
-                _heard_of(clusters[ref], leases.get(Ref(LEASE, CLUSTER_NAMESPACE, ref.name))),
+                leases.get(Ref(LEASE, CLUSTER_NAMESPACE, ref.name)),
                 heard_until,
             )
             if ref in clusters
@@ -121,8 +121,10 @@ class ClusterStatus(Controller):
         cluster, seen = snapshot.subject, snapshot.observation
         pulled = cluster.spec.sync_mode == PULL
         if pulled:
-            until = snapshot.heard_until
-            seen = heartbeats.heard(cluster, snapshot.lease, seen, settings, now=now, heard_until=until)
+            lease, until = snapshot.lease, snapshot.heard_until
+            seen = seen if seen is not None and _is_about(cluster, seen.renewed_at, now=now) else None
+            lease = lease if _is_about(cluster, heartbeats.received(lease), now=now) else None
+            seen = heartbeats.heard(cluster, lease, seen, settings, now=now, heard_until=until)
         settled = health.debounce(cluster, seen, settings, now=now)
         until = health.observed_until(seen, settings, now=now)
         flaps = flapping.settle(cluster, seen, settings, until=until)
@@ -151,24 +153,14 @@ class ClusterStatus(Controller):
         )
 
 
-def _observed_of(cluster: Cluster, row: Observation | None) -> Observation | None:
-    """Return the Observation of a cluster; None: it is of an earlier Pull cluster with the same name.
+def _is_about(cluster: Cluster, heard_at: datetime | None, *, now: datetime) -> bool:
+    """Test whether a heartbeat of a Pull member is about this Cluster, not about an earlier one with the same name.
 
-    An agent observes its cluster by its own clock, which says nothing about when the Cluster was created.
+    The agent of the earlier one may have renewed its Lease right after the Cluster was deleted. A Cluster that was
+    created later than now says nothing: the clock of the database was put back [skewed-clocks].
     """
-    if row is None or cluster.spec.sync_mode != PULL:
-        return row
-    joined, heard_at = cluster.metadata.creation_timestamp, row.renewed_at
-    return None if heard_at is not None and joined is not None and heard_at < joined else row
-
-
-def _heard_of(cluster: Cluster, lease: Template | None) -> Template | None:
-    """Return the Lease of a cluster; None: it was last renewed for an earlier cluster with the same name.
-
-    Its agent may have renewed it right after it was deleted with that cluster.
-    """
-    joined, heard_at = cluster.metadata.creation_timestamp, heartbeats.received(lease)
-    return None if heard_at is not None and joined is not None and heard_at < joined else lease
+    joined = cluster.metadata.creation_timestamp
+    return heard_at is None or joined is None or not heard_at < joined <= now
 
 
 def _is_worth_storing(seen: Observation, before: Observation | None, settings: Settings) -> bool:
