@@ -34,21 +34,26 @@ def _others(ranges: str) -> str:
 
 
 _CLASSES: Final = {**_POSIX, **{f"^{name}": _others(ranges) for name, ranges in _POSIX.items()}}
+_BLANKS: Final = r"\t\n\f\r "  # all that \s means in Go
+_SPACES: Final = {"s": _BLANKS, "S": _others(_BLANKS)}
 
-# What stands outside of brackets: a quoted text, a bell, < and >, which need no escape and must not have one, any other
-# escape, a brace that begins no repetition, and brackets, closed or not. Each expression reads a text once, however it
-# is written.
+# What stands outside of brackets: a quoted text, a bell, < and >, which need no escape and must not have one, blanks,
+# any other escape, a brace that begins no repetition, and brackets, closed or not. Each expression reads a text once,
+# however it is written.
 _OUTSIDE: Final = re.compile(
-    r"\\Q(?P<quoted>.*?)(?:\\E|\Z)|(?P<bell>\\a)|\\(?P<angle>[<>])|\\[xpP]\{[^}\\]*\}|\\.|(?P<brace>\{(?!\d+(?:,\d*)?\}))"
+    r"\\Q(?P<quoted>.*?)(?:\\E|\Z)|(?P<bell>\\a)|\\(?P<angle>[<>])|\\(?P<space>[sS])"
+    r"|\\[xpP]\{[^}\\]*\}|\\.|(?P<brace>\{(?!\d+(?:,\d*)?\}))"
     r"|(?P<brackets>\[\^?\]?(?:\\.|\[:\^?[a-z]+:\]|[^\\\]])*(?:\]|\\?\Z))",
     re.DOTALL,
 )
-# What stands inside: a POSIX class, a bell, and a class of characters before a hyphen, which cannot begin a range.
+# What stands inside: a bell, < and >, and a class of characters, which begins no range if a hyphen follows.
 _INSIDE: Final = re.compile(
-    rf"\[:(?P<posix>\^?(?:{'|'.join(_POSIX)})):\]|(?P<bell>\\a)"
-    r"|(?P<before>\\[wWdDsS]|\\[pP](?:\{[^}\\]*\}|.))-(?!\])|\\.",
+    r"(?P<bell>\\a)|\\(?P<angle>[<>])|"
+    rf"(?:\[:(?P<posix>\^?(?:{'|'.join(_POSIX)})):\]|\\(?P<space>[sS])|(?P<perl>\\[wWdD]|\\[pP](?:\{{[^}}\\]*\}}|.)))"
+    r"(?P<hyphen>-(?!\]))?|\\.",
     re.DOTALL,
 )
+_PUNCTUATION: Final = re.compile(r"([!-/:;=?@\[-`{-~])")  # of ASCII without < and >: all that may have an escape
 
 
 def translated(pattern: str) -> str:
@@ -57,20 +62,30 @@ def translated(pattern: str) -> str:
 
 
 def _outside(found: re.Match[str]) -> str:
-    if found["quoted"] is not None:
-        return re.sub(r"([^\w\s])", r"\\\1", found["quoted"])
-    if found["brackets"] is not None:
-        return _INSIDE.sub(_inside, found[0])
-    if found["bell"] is not None:
-        return r"\x07"
-    if found["angle"] is not None:
-        return found["angle"]
-    return r"\{" if found["brace"] is not None else found[0]
+    match found.lastgroup:
+        case "quoted":
+            return _PUNCTUATION.sub(r"\\\1", found["quoted"])
+        case "brackets":
+            return _INSIDE.sub(_inside, found[0])
+        case "space":
+            return f"[{'^' if found['space'] == 'S' else ''}{_BLANKS}]"
+        case "brace":
+            return r"\{"
+    return _character(found)
 
 
 def _inside(found: re.Match[str]) -> str:
     if found["posix"] is not None:
-        return _CLASSES[found["posix"]]
-    if found["bell"] is not None:
-        return r"\x07"
-    return rf"{found['before']}\-" if found["before"] is not None else found[0]
+        characters = _CLASSES[found["posix"]]
+    elif found["space"] is not None:
+        characters = _SPACES[found["space"]]
+    elif found["perl"] is not None:
+        characters = found["perl"]
+    else:
+        return _character(found)
+    return characters if found["hyphen"] is None else rf"{characters}\-"
+
+
+def _character(found: re.Match[str]) -> str:
+    """Return a single character without an escape that the library does not know. Any other text stays as it is."""
+    return r"\x07" if found["bell"] is not None else found["angle"] or found[0]
