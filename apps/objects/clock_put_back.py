@@ -23,9 +23,11 @@ _AHEAD: Final = """
     SELECT extract(epoch FROM until - clock_timestamp())::float8 - CASE holder WHEN '' THEN 0 ELSE %s END
     FROM objects_lease WHERE name = %s AND shard = %s"""
 _MOVE_DUE: Final = """
-    UPDATE objects_due SET due_at = due_at - %s * interval '1 second',
-        lease_until = lease_until - %s * interval '1 second'
-    WHERE due_at > clock_timestamp() OR lease_until > clock_timestamp()"""
+    UPDATE objects_due SET due_at = due_at - %s * interval '1 second' WHERE due_at > clock_timestamp()"""
+# A claim, or a lease, that ends sooner may have been made since: its process works with it.
+_MOVE_CLAIMS: Final = """
+    UPDATE objects_due SET lease_until = lease_until - %s * interval '1 second'
+    WHERE lease_until > clock_timestamp() + %s * interval '1 second'"""
 _MOVE_LEASES: Final = """
     UPDATE objects_lease SET until = until - %s * interval '1 second'
     WHERE until > clock_timestamp() + %s * interval '1 second'"""
@@ -43,7 +45,8 @@ def settle(name: str, shard: int, *, seconds: float) -> bool:
         cursor.run(due.WRITE_LOCK)
         ahead = _ahead(cursor, name, shard, seconds=seconds)  # another process may have moved it meanwhile
         if ahead > TOLERATED_SECONDS:
-            cursor.run(_MOVE_DUE, (ahead, ahead))
+            cursor.run(_MOVE_DUE, (ahead,))
+            cursor.run(_MOVE_CLAIMS, (ahead, TOLERATED_SECONDS))
             cursor.run(_MOVE_LEASES, (ahead, TOLERATED_SECONDS))
             logger.error(
                 "the clock of PostgreSQL was put back by about %.0f s; what is due, claims and leases were moved back "

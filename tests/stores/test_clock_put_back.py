@@ -106,3 +106,18 @@ def test_a_step_of_seconds_moves_nothing(ground: DjangoGround) -> None:
 
     assert store.take_lease("test", 0, **LEASE) is not None
     assert 30 < seconds_until_due(store) <= 40
+
+
+def test_a_claim_that_is_made_after_it_stays_with_its_process(ground: DjangoGround) -> None:
+    """One bug: it was moved as well, so that another process claimed the object while the first one worked on it."""
+    store = ground.store
+    store.take_lease("test", 0, **LEASE)
+    put_back(ground)
+    store.mark("placer", [WEB])
+    assert store.claim("placer", shard=0, shards=1, limit=1, lease_seconds=30.0).claims
+
+    assert store.take_lease("test", 0, **LEASE) is not None
+
+    assert due_refs(store) == []
+    ground.pass_time(31)
+    assert due_refs(store) == [WEB]
