@@ -6,6 +6,8 @@ import logging
 import os
 import pickle
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +59,7 @@ def _write(failure: Failure, path: Path) -> None:
 
 def _make_room(path: Path, most: int) -> None:
     """Remove the oldest files beside one, until they have at most so many bytes and are fewer than MOST_FILES."""
-    stats = [(file, file.stat()) for file in path.parent.iterdir() if file != path]
+    stats = list(_others(path))
     oldest_first = sorted(stats, key=lambda pair: pair[1].st_mtime)
     size = sum(found.st_size for _, found in stats)
     for left, (file, found) in zip(range(len(stats), 0, -1), oldest_first, strict=True):
@@ -65,6 +67,14 @@ def _make_room(path: Path, most: int) -> None:
             return
         file.unlink(missing_ok=True)
         size -= found.st_size
+
+
+def _others(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield the files beside one. The processes of a worker share the folder, so each of them may be gone by now."""
+    for file in path.parent.iterdir():
+        if file != path:
+            with suppress(FileNotFoundError):
+                yield file, file.stat()
 
 
 def load(path: Path) -> Failure:

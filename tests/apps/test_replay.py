@@ -136,6 +136,16 @@ def test_failures_of_many_objects_fill_no_disk(limit: str, folder: Path, monkeyp
     assert "cluster_status-x_member0.pickle" not in kept
 
 
+def test_inputs_are_kept_although_another_process_removes_a_file_meanwhile(folder: Path) -> None:
+    """One bug: the processes of a worker make room at the same time, and then some inputs were not kept."""
+    folder.mkdir(parents=True)
+    (folder / "removed.pickle").symlink_to(folder / "nothing")  # is in the list of files, and cannot be looked at
+
+    keep(failed("cluster_status", "text"))
+
+    assert (folder / "cluster_status-x_member1.pickle").exists()
+
+
 def test_inputs_that_are_too_large_are_not_kept(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
