@@ -60,13 +60,15 @@ def path_attributes(request: Request) -> Attributes:
     return Attributes(request.user, _path_verb(request.method), path=request.path_info)
 
 
-def resource_attributes(request: Request, resource: Resource, scope: Scope) -> Attributes:
+def resource_attributes(request: Request, resource: Resource, scope: Scope, *, selects: bool = True) -> Attributes:
     """Return the attributes of a request for a resource, with the verbs that Kubernetes derives from methods.
 
-    Raises BadRequest if the query parameter `watch` is not a boolean.
+    `selects`: the answer has only objects that the query parameter `fieldSelector` selects. The answer of a page has
+    others too, so its request is about all of them, whatever that parameter says. Raises BadRequest if the query
+    parameter `watch` is not a boolean.
     """
     verb = _resource_verb(request, has_name=bool(scope.name))
-    name = scope.name or _selected_name(request, verb)
+    name = scope.name or (_selected_name(request, verb) if selects else "")
     return Attributes(
         request.user, verb, resource.group, resource.plural, scope.subresource, scope.namespace, name, request.path_info
     )

@@ -102,7 +102,7 @@ class Page(KubernetesView):
         if self.resource is None:
             return path_attributes(request)
         scope = Scope(namespace=self.kwargs.get("namespace", ""), name=self.kwargs.get("name", ""))
-        return resource_attributes(request, self.resource, scope)
+        return resource_attributes(request, self.resource, scope, selects=False)
 
     def context(self, request: Request) -> dict[str, Any]:
         """Return the variables of the template."""
@@ -185,7 +185,7 @@ def namespaced_attributes(page: Page, request: Request, resource: Resource) -> A
     """
     query = getattr(page, "query", request.query_params)
     scope = Scope(namespace=query.get("namespace", "").strip(), name=page.kwargs.get("name", ""))
-    return resource_attributes(request, resource, scope)
+    return resource_attributes(request, resource, scope, selects=False)
 
 
 def offset_of(query: QueryDict, size: int) -> int:

@@ -48,6 +48,26 @@ def teammate(root: Client) -> Client:
     return client
 
 
+@pytest.fixture
+def reader_of_one(root: Client) -> Client:
+    """A browser of a user who may read a single object of each kind, and list and watch it by its name."""
+    user = get_user_model().objects.create_user("olga", password=PASSWORD)
+    groups = ["cluster.karmada.io", "work.karmada.io", "failover.lifeboat.io"]
+    one = {"verbs": ["get", "list", "watch"], "apiGroups": groups, "resources": ["*"], "resourceNames": ["one"]}
+    head = {"apiVersion": f"{GROUP}/v1", "metadata": {"name": "olga"}}
+    writer = Writer(store(), Settings(), Author("test", "Test"))
+    writer.create(KINDS[f"{GROUP}/ClusterRole"], {**head, "kind": "ClusterRole", "rules": [one]})
+    bound = {
+        "roleRef": {"kind": "ClusterRole", "name": "olga", "apiGroup": GROUP},
+        "subjects": [{"kind": "User", "name": "olga", "apiGroup": GROUP}],
+    }
+    writer.create(KINDS[f"{GROUP}/ClusterRoleBinding"], {**head, "kind": "ClusterRoleBinding", **bound})
+    access().policy(reread=True)
+    client = Client()
+    client.force_login(user)
+    return client
+
+
 def status(client: Client, path: str) -> int:
     return int(client.get(path, HTTP_ACCEPT=HTML).status_code)
 
@@ -139,3 +159,13 @@ def test_a_drill_is_about_namespaces_whose_workloads_the_user_may_list(root: Cli
     }
 
     assert list(offered.values()) == [["bank", "shop"], ["shop"]]
+
+
+@pytest.mark.parametrize(
+    "page", ["/clusters", "/queue", "/records", "/readiness", "/readiness.csv", "/records.md", "/drills"]
+)
+def test_who_may_list_one_object_by_name_reads_no_page_about_all_of_them(page: str, reader_of_one: Client) -> None:
+    """A page shows the same whatever a field selector in its address says. One bug: it opened the page."""
+    assert status(reader_of_one, page) == 403
+    assert status(reader_of_one, f"{page}?fieldSelector=metadata.name%3Done") == 403
+    assert status(reader_of_one, f"{page}?namespace=shop&fieldSelector=metadata.name%3Done") == 403
