@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import socket
-from contextlib import suppress
 from threading import Lock, Thread
+from time import monotonic
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -16,19 +16,68 @@ from redis.retry import Retry
 ATTEMPTS_AGAIN = 1  # a pooled connection may have ended since: redis-py's default is three, with seconds between them
 TIMEOUT_SECONDS = 1.0
 
-_lookups: Final[dict[str, Thread]] = {}  # by host; the last one of each
+REMEMBERED_SECONDS = 30.0  # addresses of a name, unless none of them takes connections any more
+
+
+class _Lookup:
+    """A lookup of a host in a thread of its own, because it cannot be broken off."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host, self._port = host, port
+        self._found: list[str] = []
+        self._error: OSError | None = None
+        self._ended_at = 0.0
+        self._thread = Thread(target=self._run, name="resolve", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is to be expected of it: it has failed, or is too old."""
+        return not self._thread.is_alive() and (not self._found or monotonic() > self._ended_at + REMEMBERED_SECONDS)
+
+    def addresses(self) -> list[str]:
+        """Return the addresses of the host. Waits at most TIMEOUT_SECONDS. Raises OSError."""
+        self._thread.join(TIMEOUT_SECONDS)
+        if self._thread.is_alive():
+            raise TimeoutError(f"no name server answers for {self._host}")
+        if self._error is not None:
+            raise self._error
+        return self._found
+
+    def _run(self) -> None:
+        try:
+            found = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+            self._found = [str(address[0]) for *_, address in found]
+        except OSError as error:
+            self._error = error
+        self._ended_at = monotonic()
+
+
+_lookups: Final[dict[str, _Lookup]] = {}  # by host; the last one of each
 _lock: Final = Lock()
 
 
 class _Named(redis.Connection):
     """A connection that waits no longer for the lookup of its host than for the host itself.
 
-    The limits of a socket do not hold for a lookup, which takes half a minute if the name server does not answer.
+    The limits of a socket do not hold for a lookup, which takes half a minute if the name server does not answer. What
+    was found too late for one connection is used by the next one.
     """
 
     def _connect(self) -> Any:
-        _await_name(self.host, self.port)
-        return super()._connect()
+        host = self.host
+        lookup, last = _lookup_of(host, self.port), OSError(f"{host} has no address")
+        try:
+            for address in lookup.addresses():
+                self.host = address
+                try:
+                    return super()._connect()
+                except OSError as error:
+                    last = error
+        finally:
+            self.host = host  # certificates have this name
+        _forget(host, lookup)
+        raise last
 
 
 class _NamedByTls(redis.SSLConnection, _Named):
@@ -53,21 +102,17 @@ def redis_client() -> redis.Redis:
     )
 
 
-def _await_name(host: str, port: int) -> None:
-    """Wait until a name server has answered for a host. Raises TimeoutError after TIMEOUT_SECONDS.
-
-    A lookup cannot be broken off: the next call waits for the one that is under way.
-    """
+def _lookup_of(host: str, port: int) -> _Lookup:
+    """Return the lookup of a host that is under way or has found addresses, else a new one."""
     with _lock:
-        lookup = _lookups.get(host)
-        if lookup is None or not lookup.is_alive():
-            lookup = _lookups[host] = Thread(target=_look_up, args=(host, port), name="resolve", daemon=True)
-            lookup.start()
-    lookup.join(TIMEOUT_SECONDS)
-    if lookup.is_alive():
-        raise TimeoutError(f"no name server answers for {host}")
+        known = _lookups.get(host)
+        if known is None or known.is_over:
+            known = _lookups[host] = _Lookup(host, port)
+        return known
 
 
-def _look_up(host: str, port: int) -> None:
-    with suppress(OSError):  # the connection looks the name up as well, and reports why that fails
-        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+def _forget(host: str, lookup: _Lookup) -> None:
+    """Forget addresses that take no connections: the host may have others by now."""
+    with _lock:
+        if _lookups.get(host) is lookup:
+            del _lookups[host]

@@ -7,7 +7,8 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from threading import Thread
+from threading import Event, Thread
+from threading import enumerate as enumerate_threads
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -143,6 +144,49 @@ def test_a_redis_that_never_answers_costs_two_seconds(settings: Any) -> None:
 
     assert (answer.granted, answer.detail) == ({}, "it does not answer in time")
     assert seconds < 4, "redis-py repeats a call three times, with pauses, unless its retry is limited"
+
+
+def test_a_redis_whose_name_takes_seconds_is_reached_with_what_the_lookup_found(
+    monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    """For example because the first of two name servers does not answer. One bug: the next call asked again, and waited
+    too short a time again. So a process that asked every few seconds never reached Redis."""
+    real, answers, url = socket.getaddrinfo, Event(), urlsplit(settings.REDIS_URL)
+
+    def look_up(host: Any, *rest: Any, **more: Any) -> Any:
+        if host != "redis.slow.example":
+            return real(host, *rest, **more)
+        answers.wait(10)
+        return real(url.hostname, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    settings.REDIS_URL = settings.REDIS_URL.replace(str(url.hostname), "redis.slow.example")
+    client = redis_client()
+    with pytest.raises(redis.TimeoutError):
+        client.ping()
+    answers.set()
+    for thread in enumerate_threads():
+        if thread.name == "resolve":
+            thread.join(10)
+    answers.clear()
+
+    assert client.ping()
+
+
+def test_a_redis_that_has_moved_is_looked_up_again(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    """Addresses that take no connections are not remembered."""
+    real, url = socket.getaddrinfo, urlsplit(settings.REDIS_URL)
+    hosts = ["127.0.0.2", url.hostname]
+
+    def look_up(host: Any, *rest: Any, **more: Any) -> Any:
+        return real(hosts.pop(0) if host == "redis.moved.example" else host, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    settings.REDIS_URL = settings.REDIS_URL.replace(str(url.hostname), "redis.moved.example")
+
+    assert redis_client().ping(), "the second attempt"
+    assert hosts == []
+    assert redis_client().ping(), "what was found is used for a while"
 
 
 @pytest.mark.parametrize("scheme", ["redis", "rediss"])
