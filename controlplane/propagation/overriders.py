@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from controlplane.apimachinery.errors import StatusError
+from controlplane.apimachinery.errors import BadRequest, StatusError
 from controlplane.kind import KINDS
 from controlplane.kinds.override_policy import (
     ADD,
@@ -24,6 +24,7 @@ from controlplane.kinds.override_policy import (
 from controlplane.propagation import field_document
 from controlplane.propagation.field_document import FieldTextError
 from controlplane.propagation.image_reference import ImageError, ImageReference
+from controlplane.wire.body import MAX_DEPTH, check_depth
 from controlplane.wire.document_check import faults, without_nulls
 from controlplane.wire.patch import json_patch
 
@@ -95,14 +96,23 @@ def _field_operation(item: FieldPatch) -> Document:
 
 
 def _patched(value: Any, items: Iterable[Any], operation: Callable[[Any], Document], what: str) -> Any:
-    """Return a value after a JSON patch, whose operations `operation` makes from the items. Raises OverrideError."""
+    """Return a value after a JSON patch, whose operations `operation` makes from the items. Raises OverrideError.
+
+    Operations that add values into one another could nest them deeper than any process can write them.
+    """
     operations = [operation(item) for item in items]
     if any(item["op"] == REMOVE and not item["path"] for item in operations):
         raise OverrideError(f"{what}: the whole document cannot be removed")
     try:
-        return json_patch(value, operations, strict=True)
+        changed = json_patch(value, operations, strict=True)
     except StatusError as error:
         raise OverrideError(f"{what}: {error}") from None
+    try:
+        if any(isinstance(item["value"], dict | list) for item in operations):
+            check_depth(changed, MAX_DEPTH)
+    except BadRequest:
+        raise OverrideError(f"{what}: the result is nested deeper than {MAX_DEPTH} levels") from None
+    return changed
 
 
 def _with_image(manifest: Document, overrider: ImageOverrider) -> Document:

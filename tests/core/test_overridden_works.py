@@ -299,3 +299,29 @@ def test_a_condition_of_another_controller_stays() -> None:
     binding = story.binding(web)
     assert binding is not None
     assert {one.type for one in binding.status.conditions} >= {"Scheduled", OVERRIDES_APPLIED}
+
+
+@pytest.mark.parametrize("form", ["json", "yaml", "plaintext"])
+def test_operations_that_nest_values_in_one_another_stop_no_other_cluster(form: str) -> None:
+    """Each value has few levels, and all of them together more than can be written."""
+    value: dict[str, Any] = {}
+    for _ in range(90):
+        value = {"a": value}
+    paths = ["/a" * (2 + 91 * number) for number in range(15)]
+    if form == "plaintext":
+        paths = ["/spec/a", *[f"/spec{path}" for path in paths]]
+        changes: dict[str, Any] = {"plaintext": [{"operator": "add", "path": path, "value": value} for path in paths]}
+    else:
+        operations = [{"operator": "add", "subPath": path, "value": value} for path in paths]
+        changes = {"fieldOverrider": [{"fieldPath": "/metadata/annotations/text", form: operations}]}
+    web = deployment(annotations={"text": '{"a":{}}'})
+    story = Story(*MEMBERS, policy("all"), web, override("deep", target=ONLY_MEMBER1, **changes))
+
+    story.place(web, member1=3, member2=3)
+
+    assert set(story.works()) == {"member2"}
+    found = story.binding(web)
+    assert found is not None
+    said = condition(found.status.conditions, OVERRIDES_APPLIED)
+    assert said is not None
+    assert "nested deeper than 100 levels" in said.message
