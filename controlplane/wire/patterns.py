@@ -53,6 +53,8 @@ _INSIDE: Final = re.compile(
     r"(?P<hyphen>-(?!\]))?|\\.",
     re.DOTALL,
 )
+# A bracket that closes nothing. The library takes the brackets for empty if they have another one, or && or ~~, inside.
+_BEGIN: Final = re.compile(r"\A(\[\^?)\]")
 _PUNCTUATION: Final = re.compile(r"([!-/:;=?@\[-`{-~])")  # of ASCII without < and >: all that may have an escape
 
 
@@ -66,7 +68,7 @@ def _outside(found: re.Match[str]) -> str:
         case "quoted":
             return _PUNCTUATION.sub(r"\\\1", found["quoted"])
         case "brackets":
-            return _INSIDE.sub(_inside, found[0])
+            return _INSIDE.sub(_inside, _BEGIN.sub(r"\1\]", found[0], count=1))
         case "space":
             return f"[{'^' if found['space'] == 'S' else ''}{_BLANKS}]"
         case "brace":
