@@ -7,7 +7,6 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import aiohttp
 import orjson
 import pytest
 
@@ -127,12 +126,13 @@ def test_an_address_that_must_not_be_called_is_refused_before_anything_is_sent()
     on_a_client(story, EVERYWHERE_BUT_HERE)
 
 
-def test_a_name_that_moves_to_a_refused_address_is_not_called_there() -> None:
+def test_a_name_that_moves_to_a_refused_address_is_not_called_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """DNS rebinding: what counts is the address of the connection, not what the name was resolved to before."""
+    answers = Answers(["10.9.8.7"])
+    monkeypatch.setattr(socket, "getaddrinfo", answers.look_up)
 
     async def story(client: MemberClient) -> None:
         found = client._resolver
-        found._resolver = answers = Answers(["10.9.8.7"])
         assert [one["host"] for one in await found.resolve("member.example")] == ["10.9.8.7"]
 
         answers.addresses = ["169.254.169.254"]
@@ -146,18 +146,17 @@ def test_a_name_that_moves_to_a_refused_address_is_not_called_there() -> None:
     on_a_client(story, MemberSettings())
 
 
-class Answers(aiohttp.ThreadedResolver):
+class Answers:
     """A DNS server that answers as it likes."""
 
     def __init__(self, addresses: list[str]) -> None:
-        super().__init__()
         self.addresses = addresses
         self.asked = 0
 
-    async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_INET) -> list[Any]:
+    def look_up(self, host: str, port: int, *_: Any, **__: Any) -> list[Any]:
+        assert host == "member.example"
         self.asked += 1
-        rest = {"hostname": host, "port": port, "family": socket.AF_INET, "proto": 0, "flags": 0}
-        return [{"host": one, **rest} for one in self.addresses]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (one, port)) for one in self.addresses]
 
 
 def twice(name: str = "A", *, image: str = "web:1", **labels: str) -> dict[str, Any]:
