@@ -150,7 +150,7 @@ class Failbacks(Controller):
             message = f"{failed.binding}: {failed.message}" if failed.binding else failed.message
             return _with_phase(subject, FAILED, message, now=now, failed=failed, **counts)
         if spec.dry_run:
-            return _dry_run(snapshot, settings, now=now)
+            return _dry_run(snapshot, settings, returning, now=now)
         pause = unfit or _pause_reason(snapshot, settings, now=now)
         if pause:
             return _with_phase(subject, PAUSED, pause, now=now, tokens=0.0, counted_at=now, **counts)
@@ -264,7 +264,7 @@ def _move_next(
     bucket = None if status.counted_at is None else rate.Bucket(status.tokens, spec.rate, status.counted_at.timestamp())
     tokens = rate.take_tokens(bucket, 0, rate=spec.rate, at=now.timestamp()).bucket.tokens
     free = spec.at_once - len(returning)
-    found = _check_page(snapshot, settings, most=min(int(tokens + 1e-9), free), now=now)
+    found = _check_page(snapshot, settings, returning, most=min(int(tokens + 1e-9), free), now=now)
     taken = rate.take_tokens(bucket, len(found.plans), rate=spec.rate, at=now.timestamp())
     checked = found.unchecked < len(snapshot.page) or not snapshot.page
     blocked_so_far = (status.blocked if status.after else 0) + len(found.staying)
@@ -315,8 +315,15 @@ def _wake_at(found: FailbackFindings, in_vain: int, *, full: bool, token: timede
     return now + token if found.unchecked else now
 
 
-def _check_page(snapshot: FailbackSnapshot, settings: Settings, *, most: int, now: datetime) -> FailbackFindings:
-    """Plan the return of the bindings of the page, until `most` plans are made."""
+def _check_page(
+    snapshot: FailbackSnapshot, settings: Settings, returning: Iterable[Returning], *, most: int, now: datetime
+) -> FailbackFindings:
+    """Plan the return of the bindings of the page, until `most` plans are made.
+
+    `returning`: those that are on their way back now, as `_check_returning` found. A move that was not stored is not
+    among them, and is planned again.
+    """
+    on_their_way = {move.binding for move in returning}
     planner = failback.FailbackPlanner(tuple(snapshot.clusters.values()), snapshot.reserved_capacity, settings, now=now)
     room = (snapshot.quotas if settings.gate(ENFORCEMENT_GATE) else NO_QUOTAS).room()
     plans, staying = list[tuple[Binding, failback.FailbackPlan]](), list[Staying]()
@@ -325,7 +332,7 @@ def _check_page(snapshot: FailbackSnapshot, settings: Settings, *, most: int, no
         if len(plans) >= most:
             return FailbackFindings(tuple(plans), tuple(staying), last, len(snapshot.page) - checked)
         binding = snapshot.bindings.get(ref)
-        if binding is not None:
+        if binding is not None and str(ref) not in on_their_way:
             for found in _plans(snapshot, binding, planner, room, now=now):
                 if isinstance(found, Staying):
                     staying.append(found)
@@ -340,8 +347,7 @@ def _plans(
 ) -> Iterator[failback.FailbackPlan | Staying]:
     """Yield the first plan that moves a binding back, and a reason for each cluster it cannot go back to now."""
     spec, home, planned = snapshot.subject.spec, origin.origin_of(binding), False
-    returning = {move.binding for move in snapshot.subject.status.returning}
-    if home is None or binding.metadata.deletion_timestamp is not None or str(binding.ref) in returning:
+    if home is None or binding.metadata.deletion_timestamp is not None:
         return
     if spec.selector is not None and not matches(spec.selector, snapshot.labels.get(binding.ref, {})):
         return
@@ -415,9 +421,11 @@ def _move_back(
     )
 
 
-def _dry_run(snapshot: FailbackSnapshot, settings: Settings, *, now: datetime) -> Decision:
+def _dry_run(
+    snapshot: FailbackSnapshot, settings: Settings, returning: Iterable[Returning], *, now: datetime
+) -> Decision:
     """Write into the status of the Failback which of the first PAGE bindings would go back. No binding is changed."""
-    found = _check_page(snapshot, settings, most=PAGE, now=now)
+    found = _check_page(snapshot, settings, returning, most=PAGE, now=now)
     plans = tuple(Planned(str(binding.ref), plan.cluster, plan.replicas, plan.leaves) for binding, plan in found.plans)
     first = f" of the first {PAGE}" if len(snapshot.page) >= PAGE else ""
     message = f"{len(plans)} bindings{first} would go back, {len(found.staying)} cannot; set spec.dryRun to false"

@@ -14,7 +14,7 @@ from controlplane.engine import run
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.state import Actor
 from controlplane.eviction.purge import with_task
-from controlplane.kinds.binding import Binding, BindingSuspension, TargetCluster, origin
+from controlplane.kinds.binding import AggregatedStatusItem, Binding, BindingSuspension, TargetCluster, origin
 from controlplane.kinds.failback import FAILBACK, Failback, FailbackSpec, FailbackStatus
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding, cluster
@@ -93,3 +93,63 @@ def test_what_is_said_after_the_decision_and_before_its_writing_counts(word: str
     outcomes = store.apply([(None, one) for one in (decision, *decision.separate_decisions)], by=Actor("failbacks"))
 
     assert all(one.lost for one in outcomes), "nothing went back, and nothing is reported to be on its way"
+
+
+def asked_for(store: MemoryStore) -> FailbackStatus:
+    found: Any = store.get([ASKED])[ASKED]
+    status: FailbackStatus = found.status
+    return status
+
+
+def test_a_return_that_was_not_stored_is_made_again_and_not_reported_as_done() -> None:
+    now = START + timedelta(hours=1)
+    store = MemoryStore(controllers=[Failbacks()], clock=lambda: now)
+    home, one = cluster("home"), away("z0")
+    asked = Failback(API_VERSION, "Failback", ObjectMeta(name="back"), FailbackSpec("home", rate=100))
+    store.create(home, cluster("spare"), one, asked)
+    run.run_until_idle([Failbacks()], store, Settings(), world=run.World())
+    now += timedelta(seconds=2)
+    (snapshot,) = Failbacks().load(store, [ASKED])
+    assert snapshot is not None
+    decision = Failbacks().decide(snapshot, Settings(), now=now)
+    store.put(home.with_spec(region="north"), home)  # an edit of the cluster between the decision and its writing
+    outcomes = store.apply([(None, each) for each in (decision, *decision.separate_decisions)], by=Actor("failbacks"))
+    assert [bool(each.lost) for each in outcomes] == [False, True]
+
+    now += timedelta(seconds=10)
+    run.run_until_idle([Failbacks()], store, Settings(), world=run.World())
+
+    status, stored = asked_for(store), store.get([one.ref])[one.ref]
+    assert (status.phase, [each.binding for each in status.returning]) == ("Running", [str(one.ref)])
+    assert stored.spec.target("home") is not None
+
+
+def test_a_binding_that_left_two_clusters_is_back_when_it_is_on_both() -> None:
+    now = START + timedelta(hours=1)
+    store = MemoryStore(controllers=[Failbacks()], clock=lambda: now)
+    old = binding("web", duplicated("home", "house", "spare", "other"), on={"home": 2, "house": 2})
+    new = old
+    for name in ("home", "house"):
+        new = with_task(new, name, mode="Gracefully", reason="", producer="", message="", now=START)
+    gone = origin.with_departures(new, old, now=START).with_spec(
+        clusters=(TargetCluster("spare", 2),), graceful_eviction_tasks=()
+    )
+    spec = FailbackSpec(binding="default/web-deployment", rate=100)
+    asked = Failback(API_VERSION, "Failback", ObjectMeta(name="back"), spec)
+    store.create(*(cluster(name) for name in ("home", "house", "spare", "other")), gone, asked)
+    for _ in range(4):
+        now += timedelta(seconds=6)
+        run.run_until_idle([Failbacks()], store, Settings(), world=run.World())
+        healthy(store, gone.ref)
+
+    stored, status = store.get([gone.ref])[gone.ref], asked_for(store)
+    assert {"home", "house"} <= {each.name for each in stored.spec.clusters}, status
+    assert (status.phase, status.returned) == ("Finished", 2)
+
+
+def healthy(store: MemoryStore, ref: Ref) -> None:
+    """Let the scheduler and all members report that the binding is as it is wanted."""
+    live = store.get([ref])[ref]
+    items = tuple(AggregatedStatusItem(each.name, applied=True, health="Healthy") for each in live.spec.clusters)
+    done = live.with_spec(graceful_eviction_tasks=()).with_status(aggregated_status=items)
+    store.put(done.with_status(scheduler_observed_generation=done.metadata.generation + 1), live)
