@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -48,6 +49,8 @@ def post_json(url: str, token: str, document: dict[str, Any]) -> None:
         raise NotSent(f"{host} answered {error.code}") from error
     except OSError as error:
         raise NotSent(f"{host} did not answer: {_reason(error)}") from error
+    except http.client.HTTPException as error:  # it may be the port of another server, or a proxy without its backend
+        raise NotSent(f"{host} did not answer with HTTP: {type(error).__name__}") from error
 
 
 def mail(notices: Sequence[Notice]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -152,6 +153,29 @@ def test_a_channel_that_fails_does_not_keep_the_other_waiting(hook: Hook, settin
     assert "127.0.0.1 did not accept the message: ConnectionRefusedError" in waiting.error
     assert "mail-password" not in waiting.error
     assert len(hook.received) == 1
+
+
+def test_a_webhook_without_http_is_tried_again_later_and_keeps_no_mail_waiting(settings: Any, inbox: list[Any]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def greet() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
+
+        threading.Thread(target=greet, daemon=True).start()
+        settings.NOTIFY_WEBHOOK = f"http://127.0.0.1:{listening.getsockname()[1]}/hook"
+        lose("member1")
+        make_due()
+
+        sender().work()
+
+    waiting = models.Notice.objects.get(sent_at=None)
+    assert (waiting.channel, waiting.attempts) == ("webhook", 1)
+    assert waiting.error == "127.0.0.1 did not answer with HTTP: BadStatusLine"
+    assert waiting.due_at > store().now()
+    assert len(inbox) == 1
 
 
 def test_the_wait_between_attempts_doubles_up_to_a_quarter_of_an_hour() -> None:
