@@ -51,6 +51,9 @@ from controlplane.settings import Settings
 ORDERS: Final = (drain.DRAIN, failback.FAILBACK)
 ENDED: Final = (failback.FINISHED, failback.FAILED)  # phases of a Failback; a Drain has no phase Failed
 CHECK_EVERY = timedelta(seconds=5)
+TRIED_FOR = timedelta(minutes=2)
+"""How long workloads that cannot return are tried again after the last return. A cluster reports the room that its old
+copies have left at least once a minute."""
 HEALTHY = "Healthy"
 _API_VERSION = "failover.lifeboat.io/v1alpha1"
 
@@ -317,23 +320,32 @@ def _return_checked(snapshot: DrillSnapshot, *, now: datetime) -> Decision:
         why = f"the Failback of {', '.join(missing)} was deleted"
         return _over(snapshot, drill_report.stopped(drill, why, now=now))
     count = sum(one.status.returned for one in failbacks.values())
-    if all(map(_has_ended, failbacks.values())):
-        return _over(snapshot, drill_report.returned(drill, count, tuple(_away(failbacks.values())), now=now))
+    idle_since = None
+    if all(_has_ended(one) or _is_blocked(one) for one in failbacks.values()):
+        idle_since = drill.status.idle_since or to_seconds(now)
+        if all(map(_has_ended, failbacks.values())) or now >= idle_since + TRIED_FOR:
+            return _over(snapshot, drill_report.returned(drill, count, tuple(_away(failbacks.values())), now=now))
     waits = [
-        f"{one.spec.cluster}: {one.status.message}" for one in failbacks.values() if one.status.phase == failback.PAUSED
+        f"{one.spec.cluster}: {one.status.message}"
+        for one in failbacks.values()
+        if one.status.phase == failback.PAUSED or _is_blocked(one)
     ]
     message = "; ".join([f"{count} workloads have returned", *waits])
-    new = replace(drill, status=replace(drill.status, returned=count, message=message))
+    new = replace(drill, status=replace(drill.status, returned=count, message=message, idle_since=idle_since))
     return Decision(
         changes=() if new == drill else (Put(new, drill),), wake_at=now + CHECK_EVERY, reason="DrillChecked"
     )
 
 
 def _has_ended(one: Failback) -> bool:
-    """Test whether a Failback has returned everything, has failed, or can return nothing more."""
+    """Test whether a Failback has returned everything, has failed, or was stopped."""
+    return one.status.phase in (*ENDED, failback.STOPPED)
+
+
+def _is_blocked(one: Failback) -> bool:
+    """Test whether nothing returns, and nothing more can return now."""
     status = one.status
-    stuck = status.phase == failback.RUNNING and not status.returning and 0 < status.remaining <= status.blocked
-    return stuck or status.phase in (*ENDED, failback.STOPPED)
+    return status.phase == failback.RUNNING and not status.returning and 0 < status.remaining <= status.blocked
 
 
 def _away(failbacks: Iterable[Failback]) -> Iterable[Finding]:

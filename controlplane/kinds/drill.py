@@ -132,6 +132,10 @@ class DrillStatus(Struct, frozen=True):
     workloads: Annotated[int, Meta(description="Workloads on the clusters that the criteria count.")] = 0
     moved: Annotated[int, Meta(description="Those that left the clusters, or would leave them.")] = 0
     returned: Annotated[int, Meta(description="Workloads that the Failbacks have returned.")] = 0
+    idle_since: Annotated[
+        datetime | None,
+        Meta(description="With returns: since when no workload can return. They are tried again for 2 minutes."),
+    ] = None
     cordoned_before: Annotated[
         tuple[str, ...], Meta(description="Clusters that were cordoned when the drill began.")
     ] = ()

@@ -17,7 +17,7 @@ from controlplane.kinds.drill import COMPLETE, DRILL, Drill, DrillStatus
 from controlplane.settings import GATES
 from tests.simulation.manifests import DIVIDED, NGINX
 from tests.simulation.outages import wait
-from tests.simulation.stories import QUICK, apply, copies_on, joined, placed
+from tests.simulation.stories import QUICK, apply, copies_on, joined, placed, ready_for_an_hour
 from tests.simulation.world import Simulation
 
 SEEDS = range(2)
@@ -28,6 +28,19 @@ metadata: {name: %s-policy}
 spec:
   resourceSelectors: [{apiVersion: apps/v1, kind: Deployment, name: %s}]
   placement: {clusterAffinity: {clusterNames: [member1]}}
+"""
+
+BY_ROOM = """
+apiVersion: policy.karmada.io/v1alpha1
+kind: PropagationPolicy
+metadata: {name: nginx}
+spec:
+  resourceSelectors: [{apiVersion: apps/v1, kind: Deployment, name: nginx}]
+  placement:
+    replicaScheduling:
+      replicaSchedulingType: Divided
+      replicaDivisionPreference: Weighted
+      weightPreference: {dynamicWeight: AvailableReplicas}
 """
 
 
@@ -193,10 +206,7 @@ def taint_keys(world: Simulation, name: str) -> set[str]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_real_drill_brings_the_workloads_back_and_uncordons_what_it_has_cordoned(seed: int) -> None:
     world = filled(seed=seed)
-    for cluster in world.store.list(CLUSTER):  # all have been Ready for an hour, so that workloads may return
-        since = world.now - timedelta(hours=1)
-        conditions = tuple(replace(one, last_transition_time=since) for one in cluster.status.conditions)
-        world.store.put(cluster.with_status(conditions=conditions), cluster)
+    ready_for_an_hour(world)  # so that workloads may return
 
     drill(world, mode="Drain", rate=5, returns=True, criteria={"maxDurationSeconds": 120})
     wait(world, 120)
@@ -209,6 +219,26 @@ def test_a_real_drill_brings_the_workloads_back_and_uncordons_what_it_has_cordon
     assert {"DrillStarted", "DrillReturning", "DrillPassed"} <= events(world)
 
 
+def test_workloads_return_to_a_cluster_that_reports_a_little_later_that_it_is_empty() -> None:
+    world = joined("member1", "member2", pods=14)
+    for member in world.members.values():
+        member.reports_pods = True
+    apply(world, BY_ROOM, NGINX % 20)
+    wait(world, 120)
+    assert placed(world) == {"member1": 10, "member2": 10}
+    world.members["member2"].pods = 60
+    ready_for_an_hour(world)
+    wait(world, 120)
+
+    drill(world, mode="Drain", rate=2, returns=True, criteria={"maxDurationSeconds": 600})
+    wait(world, 300)
+
+    assert (status(world).phase, status(world).result, status(world).returned) == ("Finished", "Passed", 1), status(
+        world
+    )
+    assert placed(world) == {"member1": 10, "member2": 10}
+
+
 def test_a_drill_whose_workloads_cannot_return_has_failed() -> None:
     world = filled()
     cordoned = next(one for one in world.store.list(CLUSTER) if one.metadata.name == "member1")
@@ -216,7 +246,7 @@ def test_a_drill_whose_workloads_cannot_return_has_failed() -> None:
     world.store.put(cordoned.with_spec(taints=(taint,)), cordoned)
 
     drill(world, mode="Drain", rate=5, returns=True)
-    wait(world, 700)
+    wait(world, 800)
 
     found = status(world)
     assert (found.phase, found.result, found.returned) == ("Finished", "Failed", 0), found
