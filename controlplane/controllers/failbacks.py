@@ -235,7 +235,7 @@ def _unhealthy_reason(binding: Binding, move: Returning, clusters: Mapping[str, 
     target = binding.spec.target(move.cluster)
     if target is None:
         return f"{move.cluster}: no copy is placed there"
-    if binding.status.scheduler_observed_generation < binding.metadata.generation:
+    if not graceful.is_scheduled(binding):
         return "the scheduler has not processed the latest change of the binding"
     states = {
         name: graceful.ClusterState(cluster.ready == health.TRUE, evicting=False) for name, cluster in clusters.items()

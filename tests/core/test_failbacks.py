@@ -8,13 +8,20 @@ from typing import Any
 
 import pytest
 
-from controlplane.apimachinery.meta import ObjectMeta, Ref
+from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref
 from controlplane.controllers.failbacks import PAGE, Failbacks
 from controlplane.engine import run
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.state import Actor
 from controlplane.eviction.purge import with_task
-from controlplane.kinds.binding import AggregatedStatusItem, Binding, BindingSuspension, TargetCluster, origin
+from controlplane.kinds.binding import (
+    SCHEDULED,
+    AggregatedStatusItem,
+    Binding,
+    BindingSuspension,
+    TargetCluster,
+    origin,
+)
 from controlplane.kinds.failback import FAILBACK, Failback, FailbackSpec, FailbackStatus
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding, cluster
@@ -147,9 +154,30 @@ def test_a_binding_that_left_two_clusters_is_back_when_it_is_on_both() -> None:
     assert (status.phase, status.returned) == ("Finished", 2)
 
 
+def test_what_is_back_and_healthy_has_returned_although_a_scale_up_is_refused() -> None:
+    now = START + timedelta(hours=1)
+    store = MemoryStore(controllers=[Failbacks()], clock=lambda: now)
+    one = away("z0")
+    asked = Failback(API_VERSION, "Failback", ObjectMeta(name="back"), FailbackSpec("home", rate=100))
+    store.create(cluster("home"), cluster("spare"), one, asked)
+    for _ in range(2):
+        run.run_until_idle([Failbacks()], store, Settings(), world=run.World())
+        now += timedelta(seconds=6)
+    healthy(store, one.ref)
+    live = store.get([one.ref])[one.ref]
+    assert live.spec.target("home") is not None
+    refused = Condition(SCHEDULED, "False", "Unschedulable", "there is room for 2 of 90 replicas")
+    store.put(live.with_spec(replicas=90).with_status(conditions=(refused,)), live)
+
+    now += timedelta(seconds=700)
+    run.run_until_idle([Failbacks()], store, Settings(), world=run.World())
+
+    assert (asked_for(store).phase, asked_for(store).returned) == ("Finished", 1), asked_for(store)
+
+
 def healthy(store: MemoryStore, ref: Ref) -> None:
     """Let the scheduler and all members report that the binding is as it is wanted."""
     live = store.get([ref])[ref]
     items = tuple(AggregatedStatusItem(each.name, applied=True, health="Healthy") for each in live.spec.clusters)
     done = live.with_spec(graceful_eviction_tasks=()).with_status(aggregated_status=items)
-    store.put(done.with_status(scheduler_observed_generation=done.metadata.generation + 1), live)
+    store.put(done.with_status(scheduler_observed_generation=done.metadata.generation), live)
