@@ -33,7 +33,7 @@ def drain(
     run: Run,
     cluster: Annotated[str, typer.Argument(help="The cluster to empty.", autocompletion=clusters)],
     rate: Rate = 0.5,
-    stop: Annotated[bool, typer.Option("--stop", help="Stop the drain of this cluster.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Stop all drains of this cluster.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a drain that was stopped.")] = False,
     wait: Wait = True,
     timeout: Timeout = "12h",
@@ -41,32 +41,31 @@ def drain(
     """Empty a cluster: cordon it, and move what runs there, one binding after the other, as soon as it has a place."""
     if stop and resume:
         raise usage("--stop and --resume exclude each other")
+    live = _open_drains(run, cluster)
+    if (stop or resume) and not live:
+        _nothing_to_stop(run, cluster, stop=stop)
+        return
+    if stop:
+        _stopped(run, cluster, live)
+        return
+    running = [one for one in live if not one["spec"].get("stop")]
     collection = paths.failover("drains")
-    live = _open_drain(run, cluster)
-    if stop or resume:
-        if live is None:
-            _nothing_to_stop(run, cluster, stop=stop)
+    if resume:
+        one = next((one for one in live if one["spec"].get("stop")), live[0])
+        name = one["metadata"]["name"]
+        changed = _with_stop(run, cluster, [one], stop=False)
+        if not wait:
+            run.done(f"drain {name} continues", changed, watch=f"kubectl get drain {name} -w")
             return
-        name, patch = live["metadata"]["name"], {"spec": {"stop": stop}}
-        if stop and live["spec"].get("stop"):
-            run.done(f"drain {name} is stopped already: nothing to do", live, watch=f"kubectl get drain {name} -w")
-            return
-        run.api.patch(f"{collection}/{name}", patch, dry_run=True)
-        run.confirm(f"{'Stop' if stop else 'Continue'} drain {name}?", subject=cluster, back=True)
-        changed = run.api.patch(f"{collection}/{name}", patch)
-        if stop or not wait:
-            did = "stopped; what is moving continues" if stop else "continues"
-            run.done(f"drain {name} {did}", changed, watch=f"kubectl get drain {name} -w")
-            return
-    elif live is not None:
-        name = live["metadata"]["name"]
-        if live["spec"].get("stop"):
-            raise CommandError(
-                f"drain {name} of {cluster} is stopped",
-                code=exit_codes.PROBLEM,
-                advice=f"continue it with: lifeboat drain {cluster} --resume",
-            )
+    elif running:
+        name = running[0]["metadata"]["name"]
         run.remark(f"drain {name} of {cluster} is open already; this shows its progress")
+    elif live:
+        raise CommandError(
+            f"drain {_names(live)} of {cluster} is stopped",
+            code=exit_codes.PROBLEM,
+            advice=f"continue it with: lifeboat drain {cluster} --resume",
+        )
     else:
         made = _drained(run, cluster, rate)
         name = made["metadata"]["name"]
@@ -75,6 +74,38 @@ def drain(
             return
     ended = followed(run, collection, name, _drain_state, timeout=timeout, stop=f"lifeboat drain {cluster} --stop")
     _report(run, ended, _drain_state(ended), problem=ended["status"].get("phase") != "Finished")
+
+
+def _stopped(run: Run, cluster: str, live: list[Document]) -> None:
+    """Stop all open drains of a cluster: drills, the console and other users may have created some as well."""
+    running = [one for one in live if not one["spec"].get("stop")]
+    watch = f"kubectl get drain {' '.join(one['metadata']['name'] for one in running or live)}"
+    watch += "" if len(running or live) > 1 else " -w"  # kubectl watches one object, or all
+    if not running:
+        whole = live[0] if len(live) == 1 else _list(live)
+        run.done(f"drain {_names(live)} is stopped already: nothing to do", whole, watch=watch)
+        return
+    changed = _with_stop(run, cluster, running, stop=True)
+    run.done(f"drain {_names(running)} stopped; what is moving continues", changed, watch=watch)
+
+
+def _with_stop(run: Run, cluster: str, drains: list[Document], *, stop: bool) -> Document:
+    """Stop drains, or let them continue, after a dry run of each; return them."""
+    places = [paths.failover("drains", one["metadata"]["name"]) for one in drains]
+    patch = {"spec": {"stop": stop}}
+    for place in places:
+        run.api.patch(place, patch, dry_run=True)
+    run.confirm(f"{'Stop' if stop else 'Continue'} drain {_names(drains)}?", subject=cluster, back=True)
+    changed = [run.api.patch(place, patch) for place in places]
+    return changed[0] if len(changed) == 1 else _list(changed)
+
+
+def _list(items: list[Document]) -> Document:
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def _names(drains: list[Document]) -> str:
+    return ", ".join(one["metadata"]["name"] for one in drains)
 
 
 def _nothing_to_stop(run: Run, cluster: str, *, stop: bool) -> None:
@@ -98,13 +129,14 @@ def _drained(run: Run, cluster: str, rate: float) -> Document:
     return run.api.post(collection, {**head, "spec": {**spec, "reason": run.reason}})
 
 
-def _open_drain(run: Run, cluster: str) -> Document | None:
-    """Return the drain of a cluster that has not finished. None: there is none."""
-    for one in run.api.items(paths.failover("drains"))["items"]:
-        if one["spec"].get("cluster") == cluster and (one.get("status") or {}).get("phase") != "Finished":
-            found: Document = one
-            return found
-    return None
+def _open_drains(run: Run, cluster: str) -> list[Document]:
+    """Return the drains of a cluster that have not finished, the newest first."""
+    found = [
+        one
+        for one in run.api.items(paths.failover("drains"))["items"]
+        if one["spec"].get("cluster") == cluster and (one.get("status") or {}).get("phase") != "Finished"
+    ]
+    return sorted(found, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"]), reverse=True)
 
 
 def _drain_state(document: Document) -> State:

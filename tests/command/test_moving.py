@@ -75,6 +75,25 @@ def test_a_drain_is_confirmed_followed_to_its_end_and_stopped(
     assert (wrong.exit_code, lifeboat("drain", name, "--resume").exit_code) == (4, 4)
 
 
+def test_a_stop_stops_every_drain_of_the_cluster(
+    lifeboat: Lifeboat, api: Client, server: Server, namespace: str
+) -> None:
+    name = join(api, server, f"{namespace}-a")
+    for order, stop in (("a", True), ("b", False), ("c", False)):  # as an ended drill, the console and a script leave
+        spec = {"cluster": name, "stop": stop, "reason": "kernel"}
+        head = {"apiVersion": "failover.lifeboat.io/v1alpha1", "kind": "Drain"}
+        api.post(DRAINS, {**head, "metadata": {"name": f"{namespace}-{order}"}, "spec": spec})
+
+    stopped = lifeboat("drain", name, "--stop", "--yes")
+    again = lifeboat("drain", name, "--stop")
+
+    assert stopped.exit_code == 0, stopped.stderr
+    assert [api.get(f"{DRAINS}/{one}").document["spec"]["stop"] for one in drains_of(api, name)] == [True] * 3
+    assert f"drain {namespace}-c, {namespace}-b stopped" in stopped.stdout
+    named = ", ".join(f"{namespace}-{order}" for order in "cba")
+    assert (again.exit_code, again.stdout) == (0, f"drain {named} is stopped already: nothing to do\n"), again.stderr
+
+
 def test_a_failback_shows_its_plan_and_returns_only_what_was_confirmed(
     lifeboat: Lifeboat, api: Client, server: Server, namespace: str
 ) -> None:
