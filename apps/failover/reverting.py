@@ -12,6 +12,7 @@ from controlplane.eviction import revert
 from controlplane.kind import KINDS
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.binding import Binding
+from controlplane.kinds.drain import DRAIN
 from controlplane.settings import Settings
 
 
@@ -27,7 +28,7 @@ def reverted(live: Binding, state: State, settings: Settings, *, by: str, now: d
         raise Conflict.of(resource.plural, name, group=resource.group, why="no failover of it is on record")
     refs = [Ref(CLUSTER, "", target.name) for target in before.spec.clusters]
     clusters = {ref.name: cluster for ref, cluster in state.get(refs).items()}
-    obstacles = list(revert.revert_obstacles(live, before, clusters, settings))
+    obstacles = list(revert.revert_obstacles(live, before, clusters, settings, drains=state.list(DRAIN)))
     if obstacles:
         raise Conflict.of(resource.plural, name, group=resource.group, why="; ".join(obstacles))
     return revert.reverted_binding(live, before, settings, by=by, now=now)

@@ -5,7 +5,7 @@ New copies are not removed at once. They leave as in a failover, once the copies
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -18,17 +18,23 @@ from controlplane.eviction.purge import purge_mode, with_partial_task, with_task
 from controlplane.eviction.state_preservation import missing_state_reason, preserved_state
 from controlplane.kinds.binding import PARTLY_REVERTED, REVERTED, Binding, TargetCluster, manual_placement
 from controlplane.kinds.cluster import EVICTING_EFFECTS, NO_EXECUTE, Cluster
+from controlplane.kinds.drain import FINISHED, Drain
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.settings import Settings
 
 
 def revert_obstacles(
-    binding: Binding, before: Binding, clusters: Mapping[str, Cluster], settings: Settings
+    binding: Binding,
+    before: Binding,
+    clusters: Mapping[str, Cluster],
+    settings: Settings,
+    *,
+    drains: Iterable[Drain] = (),
 ) -> Iterator[str]:
     """Yield why a binding cannot return to its earlier placement.
 
-    Its replica count has changed; a cluster of that time is gone, not Ready or would evict it again; or state that has
-    to move along cannot be read [state-preservation].
+    Its replica count has changed; a cluster of that time is gone, not Ready or would evict it again; a Drain would
+    (`drains`: all of them); or state that has to move along cannot be read [state-preservation].
     """
     if _divided(binding) and binding.spec.replicas != sum(target.replicas for target in before.spec.clusters):
         yield (
@@ -60,6 +66,15 @@ def revert_obstacles(
         )
         for taint in (*hard, *soft):
             yield f"cluster {target.name} has the taint {spelled(taint)}, which would evict it again"
+    for drain in drains:
+        name = drain.spec.cluster
+        if name in earlier and binding.spec.target(name) is None and _runs(drain):
+            yield f"Drain {drain.metadata.name} empties cluster {name}, and would evict it again"
+
+
+def _runs(drain: Drain) -> bool:
+    """Test whether a Drain evicts copies, now or after a pause."""
+    return drain.metadata.deletion_timestamp is None and not drain.spec.stop and drain.status.phase != FINISHED
 
 
 def _divided(binding: Binding) -> bool:

@@ -87,6 +87,20 @@ def test_nothing_is_taken_back_onto_a_cluster_that_is_down(api: Client, namespac
     assert f"cluster {namespace}-a is not Ready" in refused.document["message"]
 
 
+def test_nothing_is_taken_back_onto_a_cluster_that_a_drain_empties(api: Client, namespace: str) -> None:
+    url = leave(api, namespace)
+    drain = {"metadata": {"name": f"{namespace}-empty"}, "spec": {"cluster": f"{namespace}-a", "reason": "new disks"}}
+    assert api.post(f"{RECORDS}/drains", drain).status == 201
+
+    refused = api.post(f"{url}/revert", {})
+    api.patch(f"{RECORDS}/drains/{namespace}-empty", {"spec": {"stop": True}})
+    done = api.post(f"{url}/revert", {})
+
+    said = f"Drain {namespace}-empty empties cluster {namespace}-a, and would evict it again"
+    assert (refused.status, said in refused.document["message"]) == (409, True), refused.body
+    assert done.status == 201, done.body
+
+
 def test_a_binding_that_never_failed_over_has_nothing_to_take_back(api: Client, namespace: str) -> None:
     resource = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "namespace": namespace}
     where = BINDINGS.format(namespace)
