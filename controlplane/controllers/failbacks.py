@@ -182,7 +182,8 @@ def _check_returning(
 ) -> tuple[int, tuple[Returning, ...], Staying | None]:
     """Check the bindings on their way back. Return how many have arrived, those that have not, and the first failure.
 
-    If a stopped Failback is resumed, the time limit of each of them starts again.
+    If a stopped Failback is resumed, the time limit of each of them starts again. A binding that a user took off the
+    cluster meanwhile is in none of the three.
     """
     arrived, returning, failed = 0, list[Returning](), None
     resumed = snapshot.subject.status.phase == STOPPED and not snapshot.subject.spec.stop
@@ -195,6 +196,8 @@ def _check_returning(
         left_at = None if home is None else home.left.get(move.cluster)
         if left_at is not None and left_at < move.since:
             continue  # the write of the move lost against another write of the binding; the next round tries again
+        if left_at is None and binding.spec.target(move.cluster) is None:
+            continue  # no failover took it away: a user has scaled, placed or edited the workload
         failure = _failure(binding, move, snapshot.clusters, settings, now=now)
         failed = failed or (Staying(move.binding, failure, move.cluster) if failure else None)
         if binding.spec.target(move.cluster) is None:
@@ -211,7 +214,7 @@ def _failure(
 ) -> str:
     """Return why the move of a binding back to a cluster has failed, "" if it has not."""
     if binding.spec.target(move.cluster) is None:
-        return f"the binding was moved away from cluster {move.cluster} again"
+        return f"the binding has left cluster {move.cluster} again in a failover"
     unfit = failback.unfit_reason(clusters.get(move.cluster), move.cluster, require_ready_time=False, now=now)
     if unfit:
         return unfit

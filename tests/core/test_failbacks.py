@@ -175,6 +175,27 @@ def test_what_is_back_and_healthy_has_returned_although_a_scale_up_is_refused() 
     assert (asked_for(store).phase, asked_for(store).returned) == ("Finished", 1), asked_for(store)
 
 
+def test_a_workload_that_is_scaled_to_zero_on_its_way_back_stops_no_other() -> None:
+    now = START + timedelta(hours=1)
+    store = MemoryStore(controllers=[Failbacks()], clock=lambda: now)
+    one, other = away("z0"), away("z1")
+    asked = Failback(API_VERSION, "Failback", ObjectMeta(name="back"), FailbackSpec("home", rate=1, at_once=1))
+    store.create(cluster("home"), cluster("spare"), one, other, asked)
+    for _ in range(2):
+        run.run_until_idle([Failbacks()], store, Settings(), world=run.World())
+        now += timedelta(seconds=2)
+    live = store.get([one.ref])[one.ref]
+    assert live.spec.target("home") is not None
+    store.put(live.with_spec(replicas=0, clusters=(), graceful_eviction_tasks=()), live)
+
+    now += timedelta(seconds=10)
+    run.run_until_idle([Failbacks()], store, Settings(), world=run.World())
+
+    status = asked_for(store)
+    assert (status.phase, status.returned) == ("Running", 0), status
+    assert [each.binding for each in status.returning] == [str(other.ref)]
+
+
 def healthy(store: MemoryStore, ref: Ref) -> None:
     """Let the scheduler and all members report that the binding is as it is wanted."""
     live = store.get([ref])[ref]
