@@ -13,6 +13,7 @@ from functools import cached_property
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref
+from controlplane.apimachinery.names import UNSCHEDULABLE_TAINT
 from controlplane.engine.state import ReservedCapacity
 from controlplane.eviction.refuge import DryRunResult, Refuge, Reservation, reserve_refuge
 from controlplane.kinds.binding import Binding, TargetCluster
@@ -90,7 +91,8 @@ class SchedulerDryRun:
         Capacity that is reserved for this binding is free for it, and the clusters with it are preferred. So a second
         eviction of the same binding finds the same refuge. Clusters where copies or replicas would not start are
         avoided, as far as others have room and the scheduler takes these with a hint. `lost`: the clusters are lost, so
-        they do not keep its workload affinity group either; False for a Drain. `unhealthy`: its other targets that take
+        they do not keep its workload affinity group either; False for a Drain and for application failover, which avoid
+        clusters that are cordoned as well: these may be emptied too. `unhealthy`: its other targets that take
         no replicas. `now`: see `Applications.seen_by`.
         Raises ValueError if the request of the binding cannot be read.
         """
@@ -102,6 +104,8 @@ class SchedulerDryRun:
         idle = self._idle_targets(binding, key, unhealthy)
         result = self._place(binding, key, key, idle, lost=lost, now=now)
         avoided = self._without_start(binding)
+        if not lost and self._cordoned:
+            avoided |= self._cordoned.difference([target.name for target in binding.spec.clusters])
         if not any(item.name in avoided for item in result.clusters):
             return result
         other = self._place(binding, key, key | avoided, idle, lost=lost, now=now)
@@ -153,6 +157,15 @@ class SchedulerDryRun:
     def _out_of_reach(self) -> frozenset[str]:
         """The clusters that do not answer."""
         return frozenset(cluster.metadata.name for cluster in self._fleet.clusters if not cluster.answers)
+
+    @cached_property
+    def _cordoned(self) -> frozenset[str]:
+        """The clusters that are cordoned, which some workloads tolerate."""
+        return frozenset(
+            cluster.metadata.name
+            for cluster in self._fleet.clusters
+            if any(taint.key == UNSCHEDULABLE_TAINT for taint in cluster.spec.taints)
+        )
 
     def _without_start(self, binding: Binding) -> frozenset[str]:
         """Return the clusters that a binding is not on and where a new copy would not start now (`refuge_from`)."""

@@ -219,3 +219,31 @@ def test_clusters_that_are_being_worked_on_keep_no_other_from_being_emptied(seed
     world.run(120)
 
     assert (drain(world).status.phase, placed(world)) == ("Finished", {"member4": 3})
+
+
+TOLERANT = """
+apiVersion: policy.karmada.io/v1alpha1
+kind: PropagationPolicy
+metadata: {name: nginx}
+spec:
+  resourceSelectors: [{apiVersion: apps/v1, kind: Deployment, name: nginx}]
+  placement:
+    clusterTolerations: [{operator: Exists}]
+    spreadConstraints: [{spreadByField: cluster, minGroups: 1, maxGroups: 1}]
+"""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_tolerates_a_cordon_does_not_go_to_another_cluster_that_is_emptied(seed: int) -> None:
+    world = joined("member1", "member2", "member3", seed=seed)
+    apply(world, TOLERANT, NGINX % 2)
+    world.run(30)
+    (home,) = placed(world)
+    emptied = [home, next(name for name in ("member1", "member2") if name != home)]
+
+    for name in emptied:
+        apply(world, (UPGRADE % (name, "1", "false")).replace("upgrade", f"upgrade-{name}"))
+    world.run(120)
+
+    assert set(placed(world)).isdisjoint(emptied)
+    assert {one.status.phase for one in world.store.list(DRAIN)} == {"Finished"}
