@@ -194,7 +194,7 @@ def _check_returning(
             continue
         home = origin.origin_of(binding)
         left_at = None if home is None else home.left.get(move.cluster)
-        if left_at is not None and left_at < move.since:
+        if left_at is not None and left_at <= move.since:  # whole seconds
             continue  # the write of the move lost against another write of the binding; the next round tries again
         if left_at is None and binding.spec.target(move.cluster) is None:
             continue  # no failover took it away: a user has scaled, placed or edited the workload

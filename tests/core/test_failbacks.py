@@ -108,14 +108,15 @@ def asked_for(store: MemoryStore) -> FailbackStatus:
     return status
 
 
-def test_a_return_that_was_not_stored_is_made_again_and_not_reported_as_done() -> None:
-    now = START + timedelta(hours=1)
+@pytest.mark.parametrize("after", [3600.0, 0.4])  # seconds since it left
+def test_a_return_that_was_not_stored_is_made_again_and_not_reported_as_done(after: float) -> None:
+    now = START + timedelta(seconds=after)
     store = MemoryStore(controllers=[Failbacks()], clock=lambda: now)
-    home, one = cluster("home"), away("z0")
+    home, one = cluster("home", at=START - timedelta(hours=1)), away("z0")
     asked = Failback(API_VERSION, "Failback", ObjectMeta(name="back"), FailbackSpec("home", rate=100))
     store.create(home, cluster("spare"), one, asked)
     run.run_until_idle([Failbacks()], store, Settings(), world=run.World())
-    now += timedelta(seconds=2)
+    now += timedelta(seconds=0.5)
     (snapshot,) = Failbacks().load(store, [ASKED])
     assert snapshot is not None
     decision = Failbacks().decide(snapshot, Settings(), now=now)
