@@ -73,7 +73,7 @@ class MemoryStore:
     def now(self) -> datetime:
         return self.clock()
 
-    def get(self, refs: Collection[Ref]) -> dict[Ref, Any]:
+    def get(self, refs: Collection[Ref], *, unopened: bool = False) -> dict[Ref, Any]:
         return {ref: self.objects[ref] for ref in refs if ref in self.objects}
 
     def list(

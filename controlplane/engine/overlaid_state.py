@@ -35,11 +35,11 @@ class OverlaidState:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._state, name)  # all that reads nothing that may not be stored yet
 
-    def get(self, refs: Collection[Ref]) -> dict[Ref, Any]:
+    def get(self, refs: Collection[Ref], *, unopened: bool = False) -> dict[Ref, Any]:
         """Return the objects that exist, by reference."""
         found = {ref: self._objects[ref] for ref in refs if ref in self._objects}
         rest = [ref for ref in refs if ref not in found]
-        return found | self._state.get(rest) if rest else found
+        return found | self._state.get(rest, unopened=unopened) if rest else found
 
     def by_index(self, kind: str, index: str, values: Collection[str], *, limit: int = 0) -> dict[str, Sequence[Any]]:
         """Return the objects under each value of a declared index, in (namespace, name) order."""

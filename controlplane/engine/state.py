@@ -67,8 +67,11 @@ class ReservedCapacity(msgspec.Struct, frozen=True):
 class State(Protocol):
     """Reading. Each call makes a constant number of queries, whatever the number of references or values."""
 
-    def get(self, refs: Collection[Ref]) -> dict[Ref, Any]:
-        """Return the objects that exist, by reference. References without an object are left out."""
+    def get(self, refs: Collection[Ref], *, unopened: bool = False) -> dict[Ref, Any]:
+        """Return the objects that exist, by reference. References without an object are left out.
+
+        unopened: see `list`.
+        """
 
     def lease_held_until(self, name: str) -> datetime | None:
         """Return the time until which the lease is held, or was held last; None: it was never taken."""

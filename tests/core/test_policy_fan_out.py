@@ -24,9 +24,9 @@ KIND = ResourceSelector("apps/v1", "Deployment")
 class Counted(MemoryStore):
     reads = 0
 
-    def get(self, refs: Collection[Ref]) -> dict[Ref, Any]:
+    def get(self, refs: Collection[Ref], *, unopened: bool = False) -> dict[Ref, Any]:
         self.reads += 1
-        return super().get(refs)
+        return super().get(refs, unopened=unopened)
 
 
 def stored(*selectors: ResourceSelector) -> tuple[Counted, Ref]:

@@ -188,9 +188,9 @@ def test_a_selector_places_what_it_matches_again_page_by_page(monkeypatch: pytes
 class _Counted(MemoryStore):
     reads = 0
 
-    def get(self, refs: Collection[Ref]) -> dict[Ref, Any]:
+    def get(self, refs: Collection[Ref], *, unopened: bool = False) -> dict[Ref, Any]:
         self.reads += 1
-        return super().get(refs)
+        return super().get(refs, unopened=unopened)
 
     def list(self, kind: str, **more: Any) -> Sequence[Any]:
         self.reads += 1

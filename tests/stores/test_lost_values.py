@@ -15,14 +15,17 @@ from apps.objects.namespaces import make_namespaces
 from apps.objects.store import DjangoStore
 from controlplane.apimachinery.meta import Condition, OwnerReference, Ref
 from controlplane.apimachinery.names import NAMESPACE_CONTENT_FINALIZER, WORK_FINALIZER
+from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.authentication import bootstrap_tokens
 from controlplane.clusters.questions import Discard
 from controlplane.controllers.bootstrap_tokens import CLUSTER_INFO, BootstrapTokens
+from controlplane.controllers.evictions import Evictions
 from controlplane.controllers.execution import Execution
 from controlplane.controllers.namespace_content import NamespaceContent
+from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.work_status import WorkStatus
 from controlplane.controllers.works import Works
-from controlplane.engine.decision import Put, deleting
+from controlplane.engine.decision import Put, Save, deleting
 from controlplane.engine.run import World, run_batch
 from controlplane.engine.state import Unreadable
 from controlplane.kinds import RESOURCE_BINDING, WORK
@@ -30,6 +33,7 @@ from controlplane.kinds.binding import ObjectReference, ResourceBindingSpec, Tar
 from controlplane.settings import Settings
 from tests.builders import objects, templates
 from tests.builders.bare import START, cluster
+from tests.builders.steering import hold
 from tests.stores.grounds import create, stored, write
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -198,3 +202,18 @@ def token(name: str) -> Any:
     values = {"token-id": name, "token-secret": "0123456789abcdef", "usage-bootstrap-signing": "true"}
     values["expiration"] = "2100-01-01T00:00:00Z"
     return templates.secret(f"bootstrap-token-{name}", values, type_=bootstrap_tokens.TYPE, **SYSTEM)
+
+
+def test_a_hold_with_labels_keeps_no_eviction_waiting_for_a_secret_whose_key_is_lost(store: DjangoStore) -> None:
+    secret = store.get([SECRET], unopened=True)[SECRET]
+    write(store, Put(secret.with_meta(labels={"tier": "db"}), secret))
+    (placed,) = store.list(RESOURCE_BINDING)
+    create(store, hold(selector=LabelSelector(match_labels={"tier": "db"})))
+    write(store, Save(objects.eviction(placed)))
+
+    (snapshot,) = Evictions().load(store, [FLEET])
+
+    assert snapshot is not None
+    assert [row.binding for row in snapshot.heads] == [str(placed.ref)]
+    assert snapshot.holds.labels == {placed.ref: {"tier": "db"}}
+    assert snapshot.holds.covering(snapshot.heads[0], placed, now=START) is not None

@@ -13,8 +13,8 @@ from controlplane.propagation.bindings import template_ref
 def workload_labels(state: State, bindings: Iterable[Binding]) -> dict[Ref, dict[str, str]]:
     """Return the labels of the workloads of these bindings, by binding. Makes one query.
 
-    Bindings whose workload was deleted are left out.
+    Bindings whose workload was deleted are left out. Values of a Secret whose key is lost are not needed.
     """
     templates = {binding.ref: template_ref(binding) for binding in bindings}
-    found = state.get(set(templates.values()))
+    found = state.get(set(templates.values()), unopened=True)
     return {ref: found[name].metadata.labels for ref, name in templates.items() if name in found}
