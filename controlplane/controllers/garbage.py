@@ -122,7 +122,7 @@ class Garbage(Controller):
             page = state.list(ref.kind, after=(sweep.after_namespace, sweep.after_name), limit=PAGE)
             alive: frozenset[Ref] = frozenset()
             if ref.kind in kinds.BINDINGS:
-                alive = frozenset(state.get([bindings.template_ref(binding) for binding in page]))
+                alive = frozenset(state.get([bindings.template_ref(binding) for binding in page], unopened=True))
             found[ref] = GarbageSnapshot(ref, page=tuple(page), alive=alive, sweep=sweep)
         return found
 

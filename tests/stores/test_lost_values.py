@@ -21,6 +21,7 @@ from controlplane.clusters.questions import Discard
 from controlplane.controllers.bootstrap_tokens import CLUSTER_INFO, BootstrapTokens
 from controlplane.controllers.evictions import Evictions
 from controlplane.controllers.execution import Execution
+from controlplane.controllers.garbage import EVERYTHING, Garbage
 from controlplane.controllers.namespace_content import NamespaceContent
 from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.work_status import WorkStatus
@@ -217,3 +218,12 @@ def test_a_hold_with_labels_keeps_no_eviction_waiting_for_a_secret_whose_key_is_
     assert [row.binding for row in snapshot.heads] == [str(placed.ref)]
     assert snapshot.holds.labels == {placed.ref: {"tier": "db"}}
     assert snapshot.holds.covering(snapshot.heads[0], placed, now=START) is not None
+
+
+def test_bindings_of_deleted_workloads_are_found_beside_a_secret_whose_key_is_lost(store: DjangoStore) -> None:
+    create(store, objects.binding("gone", None))  # its Deployment was deleted
+
+    (snapshot,) = Garbage().load(store, [Ref(RESOURCE_BINDING, "", EVERYTHING)])
+
+    assert snapshot is not None
+    assert (len(snapshot.page), snapshot.alive) == (2, {SECRET})
