@@ -110,7 +110,7 @@ class Unjoin(Controller):
         lease = Ref(kinds.LEASE, CLUSTER_NAMESPACE, name)
         secrets = [Ref(kinds.SECRET, CLUSTER_NAMESPACE, found) for found in (name, impersonation_secret_name(name))]
         works = state.refs_by_index(kinds.WORK, "cluster", name, limit=PAGE)
-        held = state.get([namespace, lease, *secrets, *works])
+        held = state.get([namespace, lease, *secrets, *works], unopened=True)  # the Secrets are only deleted
         found: tuple[Work, ...] = tuple(held[ref] for ref in works if ref in held)
         owners = {work.ref: owner for work in found for owner in copies.owner(work, kinds.BINDINGS)}
         bindings: dict[Ref, Binding] = state.get(sorted(set(owners.values()))) if owners else {}

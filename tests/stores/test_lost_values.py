@@ -14,7 +14,12 @@ from apps.objects.listing import page
 from apps.objects.namespaces import make_namespaces
 from apps.objects.store import DjangoStore
 from controlplane.apimachinery.meta import Condition, OwnerReference, Ref
-from controlplane.apimachinery.names import NAMESPACE_CONTENT_FINALIZER, WORK_FINALIZER
+from controlplane.apimachinery.names import (
+    CLUSTER_FINALIZER,
+    CREDENTIALS_ANNOTATION,
+    NAMESPACE_CONTENT_FINALIZER,
+    WORK_FINALIZER,
+)
 from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.authentication import bootstrap_tokens
 from controlplane.clusters.questions import Discard
@@ -24,6 +29,7 @@ from controlplane.controllers.execution import Execution
 from controlplane.controllers.garbage import EVERYTHING, Garbage
 from controlplane.controllers.namespace_content import NamespaceContent
 from controlplane.controllers.reads.fleet_state import FLEET
+from controlplane.controllers.unjoin import Unjoin
 from controlplane.controllers.work_status import WorkStatus
 from controlplane.controllers.works import Works
 from controlplane.engine.decision import Put, Save, deleting
@@ -31,6 +37,7 @@ from controlplane.engine.run import World, run_batch
 from controlplane.engine.state import Unreadable
 from controlplane.kinds import RESOURCE_BINDING, WORK
 from controlplane.kinds.binding import ObjectReference, ResourceBindingSpec, TargetCluster
+from controlplane.kinds.cluster import SecretReference
 from controlplane.settings import Settings
 from tests.builders import objects, templates
 from tests.builders.bare import START, cluster
@@ -227,3 +234,19 @@ def test_bindings_of_deleted_workloads_are_found_beside_a_secret_whose_key_is_lo
 
     assert snapshot is not None
     assert (len(snapshot.page), snapshot.alive) == (2, {SECRET})
+
+
+def test_a_cluster_is_unjoined_although_the_key_of_its_credentials_is_lost(settings: Any) -> None:
+    store = DjangoStore(controllers=[Unjoin()])
+    credentials = templates.template("Secret", "member7", namespace="karmada-cluster", data={"token": OLD})
+    credentials = credentials.with_meta(annotations={CREDENTIALS_ANNOTATION: "member7"})
+    member = cluster("member7").with_spec(secret_ref=SecretReference("karmada-cluster", "member7"))
+    leaving = member.with_meta(finalizers=(CLUSTER_FINALIZER,), deletion_timestamp=START)
+    create(store, credentials, leaving)
+    settings.ENCRYPTION_KEYS = Fernet.generate_key().decode()
+    store.mark("unjoin", [leaving.ref])
+
+    report = run_batch(Unjoin(), store, SETTINGS, world=World())
+
+    assert not report.failures, report.failures[0].error
+    assert store.get([leaving.ref, credentials.ref], unopened=True) == {}
