@@ -202,21 +202,21 @@ class FailbackPlanner:
     def _question(
         self, binding: Binding, bare: ResourceBindingSpec, cluster: str
     ) -> tuple[Question, Attempt] | FailbackBlocked:
-        """Return the scheduler's question, and the first affinity term that allows the cluster."""
+        """Return the scheduler's question, and the first affinity term that allows the cluster.
+
+        Nothing goes back to a cordoned cluster, whatever the binding tolerates: a Drain would move it away again.
+        """
         status = msgspec.structs.replace(binding.status, scheduler_observed_affinity_name="")
         explanation = schedule(bare, status, self._fleet, settings=self._settings, ledger=self._ledger).explanation
         index = self._fleet.index[cluster]
         refusals = [refusal(attempt.plan, explanation.question, index) for attempt in explanation.attempts]
+        cordon = next((one for one in self._fleet.clusters[index].spec.taints if one.key == UNSCHEDULABLE_TAINT), None)
         for attempt, why in zip(explanation.attempts, refusals, strict=True):
             if why is None:
-                return explanation.question, attempt
+                return (explanation.question, attempt) if cordon is None else _cordoned(cluster)
         assert refusals[0] is not None, "a term that does not refuse the cluster was returned"
-        taints = self._fleet.clusters[index].spec.taints
-        if any(taint.key == UNSCHEDULABLE_TAINT and spelled(taint) in refusals[0].value for taint in taints):
-            return FailbackBlocked(
-                f"cluster {cluster} is cordoned, as a Drain leaves it; let it be used again: "
-                f"kubectl lifeboat uncordon {cluster}"
-            )
+        if cordon is not None and spelled(cordon) in refusals[0].value:
+            return _cordoned(cluster)
         return FailbackBlocked(f"the scheduler may not choose cluster {cluster}: {refusals[0].value}")
 
     def _divided(
@@ -345,6 +345,13 @@ class FailbackPlanner:
         )
         guards = self._ledger.capacity_guards(places, question.asked, seen=self._seen)
         return tuple(reservation.row for reservation in reservations), guards
+
+
+def _cordoned(cluster: str) -> FailbackBlocked:
+    return FailbackBlocked(
+        f"cluster {cluster} is cordoned, as a Drain leaves it; let it be used again: "
+        f"kubectl lifeboat uncordon {cluster}"
+    )
 
 
 def _replicas_by_cluster(earlier: Origin, replicas: int, *, larger_name_first: bool) -> dict[str, int]:

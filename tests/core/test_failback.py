@@ -32,6 +32,7 @@ from controlplane.kinds.policy import (
     Placement,
     StatePreservation,
     StatePreservationRule,
+    Toleration,
 )
 from controlplane.settings import GATES, Settings
 from tests.builders.objects import START, binding, cluster, no_execute
@@ -230,9 +231,12 @@ def test_with_directly_a_part_goes_at_once_and_a_whole_copy_before_the_new_one_s
     assert [task.purge_mode for task in whole.binding.spec.graceful_eviction_tasks] == ["Directly"]
 
 
-def test_a_cluster_that_a_drain_has_left_cordoned_is_named_with_the_command_that_ends_it() -> None:
+@pytest.mark.parametrize("tolerations", [(), (Toleration(operator="Exists"),)])
+def test_a_cluster_that_a_drain_has_left_cordoned_is_named_with_the_command_that_ends_it(
+    tolerations: tuple[Toleration, ...],
+) -> None:
     cordoned = cluster("member1", taints=(Taint(UNSCHEDULABLE_TAINT, "NoSchedule"),))
-    one = away(ONE, was={"member1": 6}, now={"member3": 6})
+    one = away(duplicated(least=1, most=1, tolerations=tolerations), was={"member1": 6}, now={"member3": 6})
 
     found = way(one, members=[cordoned, *MEMBERS[1:]])
 
