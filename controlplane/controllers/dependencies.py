@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from controlplane.apimachinery.meta import Ref
-from controlplane.controllers.reads.bindings_on_clusters import bindings_on_clusters
+from controlplane.controllers.reads import paging
 from controlplane.controllers.reads.interpreted_bindings import RULES_CHANGED, bindings_of_kind, is_rules
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Delete, Event, Put, deleting
@@ -30,6 +30,10 @@ from controlplane.settings import Settings
 # What built-in rules name. A rule of a user may name objects of any kind, by name or by label.
 NEEDED_KINDS = frozenset({"ConfigMap", "Secret", "ServiceAccount", "PersistentVolumeClaim", "Service", "EndpointSlice"})
 SELECTED_BY_LABEL = frozenset({"EndpointSlice"})  # of those, the kinds that workloads may select by label
+
+
+NEEDED = "Needed"
+"""The name of the fan-out of all objects that workloads may need."""
 
 
 class DependenciesSnapshot(msgspec.Struct, frozen=True):
@@ -95,6 +99,13 @@ def _may_be(kind: str, named_by_built_in_rules: frozenset[str]) -> bool:
     return kind in named_by_built_in_rules or INTERPRETERS.any_for_dependencies
 
 
+def _named_as(origin: Ref) -> Iterator[str]:
+    """Yield the texts by which bindings name an object that their workloads need, alone or with others of its kind."""
+    yield str(origin)
+    if _may_be(origin.kind.rpartition("/")[2], SELECTED_BY_LABEL):
+        yield str(origin._replace(name=SELECTED))
+
+
 class Dependencies(Controller):
     """Key: the binding of a workload with propagateDeps. Writes the attached bindings."""
 
@@ -119,14 +130,27 @@ class Dependencies(Controller):
     )
     batch = 100
 
-    def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-        """Return the bindings of the workloads that name an object, or that select objects of its kind by label."""
-        if is_rules(origin):
-            of_kind, cursor = bindings_of_kind(state, origin, after=after, limit=limit)
+    def fan_out_of(self, origin: Ref) -> str:
+        """Objects that may be needed are expanded together: thousands are created at once, and few of them are needed.
+        Rules are not."""
+        return str(origin) if is_rules(origin) else NEEDED
+
+    def expand_all(
+        self, state: State, origins: Sequence[Ref], *, after: str, limit: int
+    ) -> tuple[list[Ref], str | None]:
+        """Return the bindings of the workloads that name one of some objects, or that select objects of its kind by
+        label; for changed rules, the bindings of the workloads that they interpret.
+
+        The cursor of objects is a reference. One of an earlier version begins with a number, and the search begins
+        again.
+        """
+        if is_rules(origins[0]):
+            of_kind, cursor = bindings_of_kind(state, origins[0], after=after, limit=limit)
             return [binding.ref for binding in of_kind if binding.spec.propagate_deps], cursor
-        selectable = _may_be(origin.kind.rpartition("/")[2], SELECTED_BY_LABEL)
-        by_label = [str(origin._replace(name=SELECTED))] if selectable else []
-        return bindings_on_clusters(state, [str(origin), *by_label], index="depends", after=after, limit=limit)
+        values = sorted({value for origin in origins for value in _named_as(origin)})
+        begin = "" if after[:1].isdigit() else after
+        found = list(paging.next_bindings(state, "depends", values, after=begin, limit=limit))
+        return found, str(found[-1]) if len(found) >= limit else None
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[DependenciesSnapshot | None]:
         parents: dict[Ref, Binding] = state.get(refs)

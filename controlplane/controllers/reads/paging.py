@@ -5,15 +5,17 @@ The cursor of a round is the reference of the last binding that it has checked, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.engine.state import State
 from controlplane.kinds import BINDINGS
 
 
-def next_bindings(state: State, index: str, value: str, *, after: str, limit: int) -> tuple[Ref, ...]:
+def next_bindings(state: State, index: str, value: str | Collection[str], *, after: str, limit: int) -> tuple[Ref, ...]:
     """Return references of at most `limit` bindings with an index value that come after the cursor `after`.
+
+    `value`: one, or several of which a binding has any.
 
     They are in the order of their references, namespaced bindings first.
     """

@@ -1,0 +1,72 @@
+"""Changes of many objects at once cost the controllers as many reads and writes as one change, if they concern nothing
+or the same objects."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import pytest
+
+from controlplane.apimachinery.meta import Ref
+from controlplane.controllers.dependencies import Dependencies
+from controlplane.engine.memory import MemoryStore
+from controlplane.engine.run import World, run_batch
+from controlplane.engine.state import Claim
+from controlplane.kinds import RESOURCE_BINDING
+from controlplane.settings import Settings
+from tests.builders.objects import START, policy
+from tests.builders.templates import config_map, deployment, with_environment_from
+from tests.core.propagation_story import Story
+
+MANY = 60
+
+
+class Counted(MemoryStore):
+    """A store that counts the queries and the transactions of fan-outs."""
+
+    queries = 0
+    transactions = 0
+
+    def refs_by_index(self, kind: str, index: str, value: str | Collection[str], **page: Any) -> Sequence[Ref]:
+        self.queries += 1
+        return super().refs_by_index(kind, index, value, **page)
+
+    def advance(self, claims: Sequence[Claim], refs: Collection[Ref], *, cursor: str | None) -> None:
+        self.transactions += 1
+        super().advance(claims, refs, cursor=cursor)
+
+
+def cost_of_creating(controller: Any, *objects: Any) -> tuple[int, int]:
+    """Return how many queries and transactions it takes until nothing is due."""
+    store = Counted(controllers=[controller], clock=lambda: START)
+    store.create(*objects)
+    while run_batch(controller, store, Settings(), world=World()).claimed:
+        pass
+    return store.queries, store.transactions
+
+
+def test_a_batch_of_new_config_maps_costs_as_much_as_one_where_no_workload_needs_them() -> None:
+    """Each had its own queries, and transactions that every writer waits for."""
+    many = [config_map(f"settings-{number}") for number in range(MANY)]
+
+    one = cost_of_creating(Dependencies(), many[0])
+
+    assert one[0] > 0
+    assert one[1] > 0
+    assert cost_of_creating(Dependencies(), *many) == one
+
+
+@pytest.mark.parametrize("cursor", ["", "0,1,default/web", "1,0,"], ids=["new", "earlier version", "by label, earlier"])
+def test_workloads_that_need_one_of_the_new_objects_are_due(cursor: str) -> None:
+    names = [f"web-{number}" for number in range(5)]
+    webs = [with_environment_from(deployment(name), f"for-{name}") for name in names]
+    story = Story(policy("all", propagate_deps=True), *webs)
+    origins = [config_map(f"for-{name}").ref for name in (*names[:3], "nobody")]
+
+    found, after = Dependencies().expand_all(story.store, origins, after=cursor, limit=2)
+    rest, end = Dependencies().expand_all(story.store, origins, after=after or "", limit=2)
+
+    assert [ref.kind for ref in found] == [RESOURCE_BINDING] * 2
+    assert [ref.name for ref in (*found, *rest)] == [f"{name}-deployment" for name in names[:3]]
+    assert end is None
