@@ -128,13 +128,20 @@ class FederatedQuotas(Controller):
             events += _status_events(quota, counted)
         return Decision(changes=changes, events=tuple(events), reason="SyncQuota") if changes else NOTHING
 
-    def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-        if origin.kind == kinds.FAILOVER_CONFIGURATION:  # the gate may have changed
-            found = state.list(kinds.FEDERATED_QUOTA, after=cursor_after(after), limit=limit)
+    def fan_out_of(self, origin: Ref) -> str:
+        """Origins of a kind are expanded together: a batch of placements changes the use of hundreds of namespaces."""
+        return origin.kind
+
+    def expand_all(
+        self, state: State, origins: Sequence[Ref], *, after: str, limit: int
+    ) -> tuple[list[Ref], str | None]:
+        """Return the quotas of namespaces, those with a part for one of some clusters, or all quotas."""
+        kind, begin = origins[0].kind, cursor_after(after)
+        if kind == kinds.FAILOVER_CONFIGURATION:  # the gate may have changed
+            found = state.list(kinds.FEDERATED_QUOTA, after=begin, limit=limit)
             return page([quota.ref for quota in found], limit=limit)
-        index = "namespace" if origin.kind == USED else "cluster"
-        refs = state.refs_by_index(kinds.FEDERATED_QUOTA, index, origin.name, after=cursor_after(after), limit=limit)
-        return page(refs, limit=limit)
+        index, names = "namespace" if kind == USED else "cluster", sorted({origin.name for origin in origins})
+        return page(state.refs_by_index(kinds.FEDERATED_QUOTA, index, names, after=begin, limit=limit), limit=limit)
 
 
 _SYNCED: Final = "The ResourceQuotas of spec.staticAssignments are as the quota asks."

@@ -10,14 +10,17 @@ import pytest
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.dependencies import Dependencies
+from controlplane.controllers.federated_quotas import FederatedQuotas
 from controlplane.engine.memory import MemoryStore
-from controlplane.engine.run import World, run_batch
+from controlplane.engine.run import World, run_batch, run_until_idle
 from controlplane.engine.state import Claim
 from controlplane.kinds import RESOURCE_BINDING
+from controlplane.kinds.policy import Placement
 from controlplane.settings import Settings
-from tests.builders.objects import START, policy
+from tests.builders.objects import START, binding, policy
 from tests.builders.templates import config_map, deployment, with_environment_from
 from tests.core.propagation_story import Story
+from tests.core.test_federated_quotas import ON, quota
 
 MANY = 60
 
@@ -70,3 +73,28 @@ def test_workloads_that_need_one_of_the_new_objects_are_due(cursor: str) -> None
     assert [ref.kind for ref in found] == [RESOURCE_BINDING] * 2
     assert [ref.name for ref in (*found, *rest)] == [f"{name}-deployment" for name in names[:3]]
     assert end is None
+
+
+def test_a_batch_of_placements_costs_quotas_as_much_in_sixty_namespaces_as_in_one() -> None:
+    """Each namespace had its own queries and transactions, also where there is no quota at all."""
+    web = binding("web", Placement(), on={"a": 2}, replicas=2, cpu="500m")
+    placed = [web.with_meta(namespace=f"team-{number}") for number in range(MANY)]
+
+    one = cost_of_creating(FederatedQuotas(), placed[0])
+
+    assert one == (1, 1)
+    assert cost_of_creating(FederatedQuotas(), *placed) == one
+
+
+def test_the_quotas_of_all_changed_namespaces_are_counted_together() -> None:
+    quotas = [quota(cpu="10").with_meta(namespace=f"team-{number}") for number in range(4)]
+    placed = binding("web", Placement(), on={"a": 2}, replicas=2, cpu="500m")
+    store = MemoryStore(controllers=[FederatedQuotas()], clock=lambda: START)
+    store.create(*quotas)
+    run_until_idle([FederatedQuotas()], store, ON, world=World())
+
+    store.create(*(placed.with_meta(namespace=f"team-{number}") for number in (1, 3)))
+    run_until_idle([FederatedQuotas()], store, ON, world=World())
+
+    used = [store.objects[one.ref].status.overall_used for one in quotas]  # type: ignore[attr-defined]
+    assert used == [{}, {"cpu": "1"}, {}, {"cpu": "1"}]

@@ -67,7 +67,7 @@ def test_a_change_of_the_settings_concerns_all_quotas_and_other_changes_only_som
     story = QuotaStory(*MEMBERS, quota(cpu="10", parts={"member2": {"cpu": "1"}}), elsewhere)
 
     def concerned(origin: Ref) -> list[Ref]:
-        return FederatedQuotas().expand(story.store, origin, after="", limit=10)[0]
+        return FederatedQuotas().expand_all(story.store, [origin], after="", limit=10)[0]
 
     assert set(concerned(Ref(FAILOVER_CONFIGURATION, "", "default"))) == {quota().ref, elsewhere.ref}
     assert concerned(Ref(USED, "", "shop")) == [elsewhere.ref]
