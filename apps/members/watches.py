@@ -114,6 +114,7 @@ class Watches:
         self._changed = changed
         self._read = read
         self._streams: dict[Key, Stream] = {}
+        self._of_member: dict[str, list[Stream]] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
 
     def want(self, wanted: dict[Key, Target]) -> None:
@@ -125,13 +126,14 @@ class Watches:
             if task.done() or wanted.get(key) != self._streams[key].target:
                 _log_error(key, task)
                 self._tasks.pop(key).cancel()
-                del self._streams[key]
+                self._of_member[key[0]].remove(self._streams.pop(key))
         for key, target in wanted.items():
             self._begin(key, target)
 
     def _begin(self, key: Key, target: Target) -> Stream:
         if key not in self._tasks:
             stream = self._streams[key] = Stream(target, key[1], key[2])
+            self._of_member.setdefault(key[0], []).append(stream)
             self._tasks[key] = asyncio.create_task(self._follow(stream))
         return self._streams[key]
 
@@ -313,12 +315,12 @@ class Watches:
         stream.cached, stream.size, stream.since = {}, 0, ""
 
     def _room(self, stream: Stream) -> int:
-        """Return how many bytes a stream may cache: the limit of its member without its other streams."""
-        cluster = stream.target.cluster
-        others = sum(
-            other.size for (name, *_), other in self._streams.items() if name == cluster and other is not stream
-        )
-        return self._longest - others
+        """Return how many bytes a stream may cache: the limit of its member without its other streams.
+
+        It is asked for each object that a member reports, so the streams of other members are not looked at.
+        """
+        streams = self._of_member.get(stream.target.cluster, ())
+        return self._longest - sum(other.size for other in streams if other is not stream)
 
 
 def _log_error(key: Key, task: asyncio.Task[None]) -> None:

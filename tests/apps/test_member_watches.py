@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
+import pytest
 import yaml
 
 from apps.clusters.client import MemberClient
+from apps.clusters.response_reader import TooMuch
 from apps.members.watches import Key, Watches
 from apps.simulator.members import Fleet
 from controlplane.apimachinery.meta import Ref
@@ -126,3 +130,60 @@ async def _known_later(brought: Sequence[Kind]) -> None:
         finally:
             await watches.close()
             await client.close()
+
+
+def test_a_report_of_a_member_costs_as_much_among_200_members_as_alone() -> None:
+    """The bytes that a member's objects take were summed up among the watches of all members, for each object."""
+    assert asyncio.run(_instructions_of_a_report(200)) == asyncio.run(_instructions_of_a_report(1))
+
+
+async def _instructions_of_a_report(members: int) -> int:
+    """Return how many instructions of Python run while an answer of one of so many members is cached."""
+    client = MemberClient(ANYWHERE)
+    watches = Watches(client, lambda works: None)
+    targets = {
+        f"member{number}": Target(f"member{number}", "https://127.0.0.1:1", "") for number in range(1, members + 1)
+    }
+    instructions = 0
+
+    def count(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal instructions
+        frame.f_trace_opcodes = True
+        instructions += event == "opcode"
+        return count
+
+    try:
+        watches.want({(name, "v1", kind): where for name, where in targets.items() for kind in ("ConfigMap", "Secret")})
+        item = {**MANIFEST, "metadata": {**MANIFEST["metadata"], "resourceVersion": "7"}}
+        watches.add(targets["member1"], MANIFEST, item)
+        before = sys.gettrace()
+        sys.settrace(count)
+        watches.add(targets["member1"], MANIFEST, item)
+        sys.settrace(before)
+    finally:
+        await watches.close()
+        await client.close()
+    assert instructions > 100
+    return instructions
+
+
+def test_the_objects_of_a_member_that_is_not_watched_any_more_take_no_room() -> None:
+    asyncio.run(_room_again())
+
+
+async def _room_again() -> None:
+    client = MemberClient(ANYWHERE)
+    watches = Watches(client, lambda works: None, longest=3000)
+    where = Target("member1", "https://127.0.0.1:1", "")
+    large = {**MANIFEST, "data": {"text": "x" * 1200}, "metadata": {**MANIFEST["metadata"], "resourceVersion": "7"}}
+    other = {**large, "kind": "Secret"}
+    try:
+        watches.add(where, large, large)
+        with pytest.raises(TooMuch):
+            watches.add(where, other, other)
+        watches.want({("member1", "v1", "Secret"): where})
+        watches.add(where, other, other)
+        assert watches.cached("member1", other) is not None
+    finally:
+        await watches.close()
+        await client.close()
