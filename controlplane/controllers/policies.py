@@ -27,6 +27,7 @@ from controlplane.controllers.reads.namespace_quotas import NO_QUOTAS, Namespace
 from controlplane.controllers.reads.policy_templates import templates_awaiting, templates_of
 from controlplane.controllers.reads.propagated_kinds import PropagatedKinds, is_propagated_namespace
 from controlplane.controllers.reads.refused_templates import limits_edited, refused_templates
+from controlplane.controllers.reads.selecting_policies import selecting_policies
 from controlplane.controllers.reads.unjudged_bindings import unjudged_bindings, waits_for_judgement
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Delete, Event, Put, deleting
@@ -208,15 +209,10 @@ class Policies(Controller):
     def _candidates(
         self, state: State, templates: Iterable[Template]
     ) -> tuple[dict[str, Candidates], dict[Ref, Policy]]:
-        """Return the policies that select the kinds of these templates, by "apiVersion/kind" and by reference."""
-        values = {
-            f"{template.api_version}/{template.kind}": (template.api_version, template.kind) for template in templates
-        }
-        by_kind: dict[str, list[Policy]] = {value: [] for value in values}
-        if values:
-            for kind in kinds.POLICIES:
-                for value, policies in state.by_index(kind, "selects", list(values)).items():
-                    by_kind[value].extend(policies)
+        """Return the policies that may select these templates, by "apiVersion/kind" and by reference."""
+        listed = list(templates)
+        values = {f"{one.api_version}/{one.kind}": (one.api_version, one.kind) for one in listed}
+        by_kind = selecting_policies(state, listed)
         known = {policy.ref: policy for policies in by_kind.values() for policy in policies}
         return {value: Candidates.of(policies, *values[value]) for value, policies in by_kind.items()}, known
 

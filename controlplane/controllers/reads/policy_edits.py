@@ -9,6 +9,7 @@ from controlplane import kinds
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.reads.awaited_objects import priorities_of
 from controlplane.controllers.reads.policy_templates import selections
+from controlplane.controllers.reads.selecting_policies import selecting_policies
 from controlplane.engine.state import State
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.policy import Policy
@@ -73,10 +74,5 @@ def _selected(state: State, policy: Policy) -> Iterator[Ref]:
 
 
 def _selecting(state: State, templates: Iterable[Template]) -> dict[Ref, Policy]:
-    """Return all policies that select the kinds of these templates."""
-    values = sorted({f"{template.api_version}/{template.kind}" for template in templates})
-    found: dict[Ref, Policy] = {}
-    for kind in kinds.POLICIES if values else ():
-        for ones in state.by_index(kind, "selects", values).values():
-            found |= {policy.ref: policy for policy in ones}
-    return found
+    """Return all policies that may select these templates."""
+    return {policy.ref: policy for ones in selecting_policies(state, list(templates)).values() for policy in ones}
