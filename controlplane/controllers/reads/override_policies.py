@@ -38,9 +38,16 @@ def policies_of(state: State, templates: Iterable[Template]) -> dict[Ref, tuple[
     values = {value for named in selectable for value in _index_values(*named)}
     if not values:
         return {}
-    policies = _indexed(state, kinds.OVERRIDE_POLICIES, "overrides", sorted(values))
-    selected = {template.ref: overrides.selecting(policies, template) for template in wanted} if policies else {}
-    return {ref: listed for ref, listed in selected.items() if listed}
+    policies: dict[str, list[OverridePolicy]] = {}  # by namespace, so that a template is compared with few of them
+    for policy in _indexed(state, kinds.OVERRIDE_POLICIES, "overrides", sorted(values)):
+        policies.setdefault(policy.metadata.namespace, []).append(policy)
+    found: dict[Ref, tuple[OverridePolicy, ...]] = {}
+    for template in wanted if policies else ():
+        places = dict.fromkeys(("", template.metadata.namespace))
+        in_scope = [policy for place in places for policy in policies.get(place, ())]
+        if listed := overrides.selecting(in_scope, template):
+            found[template.ref] = listed
+    return found
 
 
 def _indexed(state: State, listed: Sequence[str], index: str, values: Sequence[str]) -> list[OverridePolicy]:
