@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref, Struct
@@ -12,7 +12,9 @@ from controlplane.apimachinery.names import (
     KUBE_SYSTEM_NAMESPACE,
     SKIP_AUTO_PROPAGATION_LABEL,
     cluster_of_execution_namespace,
+    execution_namespace,
     is_reserved_namespace,
+    work_name,
 )
 from controlplane.controllers.reads import override_policies
 from controlplane.controllers.reads.propagated_kinds import is_propagated_namespace
@@ -28,9 +30,14 @@ from controlplane.propagation.override_run import OverrideRun, differs
 from controlplane.propagation.overrides import OverrideFailed
 from controlplane.settings import Settings
 
+COPY: Final = "NamespaceCopy"
+"""Kind of a key: the copy of a Namespace (name) on a cluster (namespace). A cluster that joins makes only these due,
+because the Works of all Namespaces on all clusters are thousands of times as many."""
+
 
 class NamespacesSnapshot(Struct, frozen=True):
-    """A Namespace (None: deleted), its Works by cluster, all clusters, and the override policies for the Namespace."""
+    """A Namespace (None: deleted), its Works by cluster, the clusters that it is created on, and the override policies
+    for the Namespace. Of a copy: only its Work and its cluster."""
 
     ref: Ref
     namespace: Template | None
@@ -68,7 +75,7 @@ def _work_changed(old: Work | None, new: Work | None) -> Iterator[Ref]:
 
 
 def _cluster_joined(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
-    """All Namespaces are due when a cluster joins."""
+    """The copies of all Namespaces on a cluster are due when it joins."""
     if old is None and new is not None:
         yield new.ref
 
@@ -79,7 +86,8 @@ def _override_policy_changed(old: OverridePolicy | None, new: OverridePolicy | N
 
 
 class Namespaces(Controller):
-    """Key: a Namespace. Creates a Work of it for every cluster, and deletes these Works once the Namespace is removed.
+    """Key: a Namespace, or its copy on one cluster. Creates a Work of it for every cluster, and deletes these Works
+    once the Namespace is removed.
 
     controllers.namespace_content removes the objects in a deleted Namespace first, and their copies with them.
     """
@@ -87,7 +95,7 @@ class Namespaces(Controller):
     name: ClassVar[str] = "namespaces"
     group: ClassVar[str] = "propagation"
     creates_separately: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = (kinds.NAMESPACE,)
+    keys: ClassVar[tuple[str, ...]] = (kinds.NAMESPACE, COPY)
     watches: ClassVar[tuple[Watch, ...]] = (
         Watch(kinds.NAMESPACE, _namespace_changed),
         Watch(kinds.WORK, _work_changed),
@@ -101,20 +109,24 @@ class Namespaces(Controller):
     batch: ClassVar[int] = 100
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[NamespacesSnapshot | None]:
-        found = state.get(refs)
-        stored = state.by_index(kinds.WORK, "binding", [str(ref) for ref in refs])
-        clusters = tuple(cluster for cluster in state.list(kinds.CLUSTER) if not cluster.terminating)
+        names = {ref: Ref(kinds.NAMESPACE, "", ref.name) for ref in refs}
+        found = state.get(set(names.values()))
+        stored = _stored(state, refs)
+        clusters = {one.metadata.name: one for one in state.list(kinds.CLUSTER) if not one.terminating}
+        everywhere = tuple(clusters.values())
         overrides = override_policies.policies_of(state, found.values())
         snapshots: list[NamespacesSnapshot | None] = []
         for ref in refs:
             own = {
                 cluster_of_execution_namespace(work.metadata.namespace): work
-                for work in stored.get(str(ref), ())
+                for work in stored.get(ref, ())
                 if works.is_copy_of(work, "Namespace", ref.name)
             }
-            namespace = found.get(ref)
+            joined = clusters.get(ref.namespace)
+            on = everywhere if ref.kind == kinds.NAMESPACE else () if joined is None else (joined,)
+            namespace = found.get(names[ref])
             snapshots.append(
-                NamespacesSnapshot(ref, namespace, own, clusters, overrides.get(ref, ()))
+                NamespacesSnapshot(ref, namespace, own, on, overrides.get(names[ref], ()))
                 if namespace is not None or own
                 else None
             )
@@ -158,7 +170,24 @@ class Namespaces(Controller):
         if origin.kind == override_policies.TARGET and not override_policies.any_reads_clusters(state):
             return [], None
         found = state.list(kinds.NAMESPACE, after=cursor_after(after), limit=limit)
-        return page([namespace.ref for namespace in found], limit=limit)
+        refs, cursor = page([namespace.ref for namespace in found], limit=limit)
+        if origin.kind == kinds.CLUSTER:
+            refs = [Ref(COPY, origin.name, ref.name) for ref in refs]
+        return refs, cursor
+
+
+def _stored(state: State, refs: Sequence[Ref]) -> dict[Ref, Sequence[Work]]:
+    """Return the Works of Namespaces, and those of copies."""
+    whole = {str(ref): ref for ref in refs if ref.kind == kinds.NAMESPACE}
+    named = state.by_index(kinds.WORK, "binding", list(whole)) if whole else {}
+    copies = {
+        ref: Ref(kinds.WORK, execution_namespace(ref.namespace), work_name("Namespace", ref.name))
+        for ref in refs
+        if ref.kind == COPY
+    }
+    single = state.get(copies.values()) if copies else {}
+    of_copies = {ref: (single[name],) for ref, name in copies.items() if name in single}
+    return {whole[text]: found for text, found in named.items()} | of_copies
 
 
 def is_propagated(namespace: Template, settings: Settings) -> bool:
