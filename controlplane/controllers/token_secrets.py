@@ -83,11 +83,17 @@ class TokenSecrets(Controller):
     due_at_start: ClassVar[tuple[Ref, ...]] = (FLEET,)  # the authority of the API may have changed
     owns: ClassVar[Ownership] = Ownership({SECRET: ("content", "metadata.annotations", "delete")}, rows=(IssuedToken,))
 
-    def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-        """Return the token Secrets of a ServiceAccount, or all of them."""
-        account = token_secret.account_value(origin.namespace, origin.name)
-        value = account if origin.kind == SERVICE_ACCOUNT else token_secret.EVERY
-        found = state.refs_by_index(SECRET, token_secret.ACCOUNT, value, after=cursor_after(after), limit=limit)
+    def fan_out_of(self, origin: Ref) -> str:
+        """ServiceAccounts are expanded together: thousands are created at once, and few have token Secrets."""
+        return origin.kind
+
+    def expand_all(
+        self, state: State, origins: Sequence[Ref], *, after: str, limit: int
+    ) -> tuple[list[Ref], str | None]:
+        """Return the token Secrets of ServiceAccounts, or all of them."""
+        accounts = sorted(token_secret.account_value(origin.namespace, origin.name) for origin in origins)
+        values = accounts if origins[0].kind == SERVICE_ACCOUNT else [token_secret.EVERY]
+        found = state.refs_by_index(SECRET, token_secret.ACCOUNT, values, after=cursor_after(after), limit=limit)
         return page(list(found), limit=limit)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[TokenSecretSnapshot | None]:

@@ -11,14 +11,17 @@ import pytest
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.dependencies import Dependencies
 from controlplane.controllers.federated_quotas import FederatedQuotas
+from controlplane.controllers.reads.fleet_state import FLEET
+from controlplane.controllers.token_secrets import TokenSecrets
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.run import World, run_batch, run_until_idle
 from controlplane.engine.state import Claim
 from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.policy import Placement
+from controlplane.kinds.template.token_secret import TYPE as TOKEN
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding, policy
-from tests.builders.templates import config_map, deployment, with_environment_from
+from tests.builders.templates import config_map, deployment, secret, template, with_environment_from
 from tests.core.propagation_story import Story
 from tests.core.test_federated_quotas import ON, quota
 
@@ -98,3 +101,23 @@ def test_the_quotas_of_all_changed_namespaces_are_counted_together() -> None:
 
     used = [store.objects[one.ref].status.overall_used for one in quotas]  # type: ignore[attr-defined]
     assert used == [{}, {"cpu": "1"}, {}, {"cpu": "1"}]
+
+
+def test_a_batch_of_new_service_accounts_costs_as_much_as_one_where_no_secret_is_for_them() -> None:
+    many = [template("ServiceAccount", f"robot-{number}") for number in range(MANY)]
+
+    one = cost_of_creating(TokenSecrets(), many[0])
+
+    assert one == (1, 1)
+    assert cost_of_creating(TokenSecrets(), *many) == one
+
+
+def test_the_secrets_of_all_service_accounts_of_a_batch_are_due() -> None:
+    of = "kubernetes.io/service-account.name"
+    held = [secret(f"token-{one}", type_=TOKEN, annotations={of: f"robot-{one}"}) for one in range(4)]
+    store = MemoryStore(controllers=[], clock=lambda: START)
+    store.create(*held, secret("other"))
+    robots = [template("ServiceAccount", f"robot-{one}").ref for one in (0, 3)]
+
+    assert TokenSecrets().expand_all(store, robots, after="", limit=9) == ([held[0].ref, held[3].ref], None)
+    assert TokenSecrets().expand_all(store, [FLEET], after="", limit=9) == ([one.ref for one in held], None)
