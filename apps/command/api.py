@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from threading import Lock
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -36,6 +37,7 @@ class Api:
         self._warn = warn
         self.reason = reason
         self.tried: list[Attempt] = []
+        self._authorizing = Lock()  # several threads may send; a credential plugin runs once for all of them
 
     @property
     def server(self) -> str:
@@ -156,7 +158,9 @@ class Api:
         self, method: str, path: str, raw: bytes | None, headers: Mapping[str, str], *, stream: bool = False
     ) -> urllib3.BaseHTTPResponse:
         own = {"User-Agent": f"lifeboat/{__version__}", **headers}
-        if authorization := self._access.authorization():
+        with self._authorizing:
+            authorization = self._access.authorization()
+        if authorization:
             own["Authorization"] = authorization
         timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=None if stream else READ_SECONDS)
         try:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
-from apps.command import durations, exit_codes, output, paths
+from apps.command import durations, exit_codes, output, paths, side_by_side
 from apps.command.errors import CommandError, Document, Refused, usage
 from apps.command.follow import follow
 from apps.command.options import command
@@ -222,18 +222,26 @@ def _each(run: Run, verb: str, chosen: Sequence[Document], *, reason: str, dry_r
     """Give an order about each eviction. One that was evicted since it was listed, or whose binding others keep
     writing, is named and left out. Raises Refused if none can have the order."""
     given, failed = _Given([], []), None
-    for one in chosen:
+    asked = [f"{_path(one)}/{verb}" for one in chosen]
+
+    def give(path: str) -> Document | Refused:
         try:
-            answer = run.api.post(f"{_path(one)}/{verb}", {"reason": reason}, dry_run=dry_run)
+            return run.api.post(path, {"reason": reason}, dry_run=dry_run)
         except Refused as error:
             if error.http not in (404, 409):
                 raise
+            return error
+
+    for one, answer in zip(chosen, side_by_side.each(give, asked), strict=True):
+        if isinstance(answer, Refused):
             if len(chosen) > 1:
-                run.remark(f"{one['metadata']['name']}: {error.message}", style="red")
-            failed = error
+                run.remark(f"{one['metadata']['name']}: {answer.message}", style="red")
+            failed = answer
         else:
             given.ordered.append(one)
             given.answers.append(answer)
+    places = {path: place for place, path in enumerate(asked)}
+    run.api.tried.sort(key=lambda attempt: places.get(attempt.path, -1))
     if failed is not None and not given.ordered:
         raise failed
     return given
