@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref, Struct
 from controlplane.apimachinery.names import IMPERSONATOR
 from controlplane.authorization import proxied
 from controlplane.authorization.policy import CLUSTER_ROLE, CLUSTER_ROLE_BINDING
-from controlplane.engine.controller import Controller, Ownership, cursor_after, page
+from controlplane.engine.controller import Controller, Ownership, all_clusters
 from controlplane.engine.decision import NOTHING, Decision, Delete, Event, Put, deleting
 from controlplane.engine.state import State, Watch
 from controlplane.kinds.cluster import Cluster
@@ -19,6 +19,9 @@ from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
 from controlplane.propagation import works
 from controlplane.settings import Settings
+
+ROLES: Final = "roles"
+"""The name of the fan-out from changed ClusterRoles and ClusterRoleBindings."""
 
 
 class ImpersonatorSnapshot(Struct, frozen=True):
@@ -113,9 +116,14 @@ class Impersonators(Controller):
         event = Event(cluster, "SyncImpersonationConfigSucceed", message, step=True)
         return Decision(changes=tuple(changes), events=(event,), reason="SyncImpersonator")
 
-    def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-        found = state.list(kinds.CLUSTER, after=cursor_after(after), limit=limit)
-        return page([cluster.ref for cluster in found], limit=limit)
+    def fan_out_of(self, origin: Ref) -> str:
+        """All changed roles are expanded together: hundreds are created at once, and each concerns all clusters."""
+        return ROLES
+
+    def expand_all(
+        self, state: State, origins: Sequence[Ref], *, after: str, limit: int
+    ) -> tuple[list[Ref], str | None]:
+        return all_clusters(state, after=after, limit=limit)
 
 
 def _is_going(work: Work) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.dependencies import Dependencies
 from controlplane.controllers.federated_quotas import FederatedQuotas
+from controlplane.controllers.impersonators import ROLES, Impersonators
 from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.token_secrets import TokenSecrets
 from controlplane.engine.memory import MemoryStore
@@ -20,12 +21,13 @@ from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.policy import Placement
 from controlplane.kinds.template.token_secret import TYPE as TOKEN
 from controlplane.settings import Settings
-from tests.builders.objects import START, binding, policy
+from tests.builders.objects import START, binding, cluster, policy
 from tests.builders.templates import config_map, deployment, secret, template, with_environment_from
 from tests.core.propagation_story import Story
 from tests.core.test_federated_quotas import ON, quota
 
 MANY = 60
+RBAC = "rbac.authorization.k8s.io/v1"
 
 
 class Counted(MemoryStore):
@@ -121,3 +123,32 @@ def test_the_secrets_of_all_service_accounts_of_a_batch_are_due() -> None:
 
     assert TokenSecrets().expand_all(store, robots, after="", limit=9) == ([held[0].ref, held[3].ref], None)
     assert TokenSecrets().expand_all(store, [FLEET], after="", limit=9) == ([one.ref for one in held], None)
+
+
+def test_a_batch_of_new_cluster_roles_makes_the_clusters_due_once() -> None:
+    """Each of them read all clusters, and marked all of them."""
+    members = [cluster(f"member{number}") for number in range(4)]
+    roles = [template("ClusterRole", f"role-{n}", version=RBAC, namespace="", rules=[]) for n in range(MANY)]
+    bound = [template("ClusterRoleBinding", f"b-{n}", version=RBAC, namespace="", subjects=[]) for n in range(MANY)]
+
+    one = cost_of_creating(Impersonators(), *members, roles[0], bound[0])
+
+    assert one[1] == 1
+    assert cost_of_creating(Impersonators(), *members, *roles[:40], *bound[:40]) == one
+
+
+@pytest.mark.parametrize("limit", [1, 3, 9])
+def test_changed_roles_concern_all_clusters_page_by_page(limit: int) -> None:
+    members = [cluster(f"member{number}") for number in range(4)]
+    store = MemoryStore(controllers=[], clock=lambda: START)
+    store.create(*members)
+    origins = [template(kind, "a", version=RBAC, namespace="").ref for kind in ("ClusterRole", "ClusterRoleBinding")]
+    found: list[Ref] = []
+    after: str | None = ""
+
+    assert {Impersonators().fan_out_of(origin) for origin in origins} == {ROLES}
+    while after is not None:
+        refs, after = Impersonators().expand_all(store, origins, after=after, limit=limit)
+        found += refs
+
+    assert found == [one.ref for one in members]
