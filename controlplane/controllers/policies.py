@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Final, cast
 
 from msgspec.structs import replace
 
@@ -126,6 +126,10 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
         if before is after or _decided(before) == _decided(after):
             return
     yield bindings.template_ref(old)
+
+
+AWAITED: Final = "Awaited"
+"""The name of the fan-out from override policies that were created."""
 
 
 class Policies(Controller):
@@ -260,9 +264,18 @@ class Policies(Controller):
                 raise
             return Decision(changes=changes, wake_at=now + SOON, reason="PolicyGone")
 
+    def fan_out_of(self, origin: Ref) -> str:
+        """Override policies are expanded together: hundreds are created at once, and few policies wait for one."""
+        return AWAITED if origin.kind in kinds.OVERRIDE_POLICIES else str(origin)
+
+    def expand_all(
+        self, state: State, origins: Sequence[Ref], *, after: str, limit: int
+    ) -> tuple[list[Ref], str | None]:
+        if origins[0].kind in kinds.OVERRIDE_POLICIES:
+            return templates_awaiting(state, origins, after=after, limit=limit)
+        return super().expand_all(state, origins, after=after, limit=limit)
+
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-        if origin.kind in kinds.OVERRIDE_POLICIES:
-            return templates_awaiting(state, origin, after=after, limit=limit)
         if origin.kind == kinds.FEDERATED_QUOTA:
             return refused_templates(state, origin, after=after, limit=limit)
         if is_rules(origin):

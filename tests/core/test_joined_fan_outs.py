@@ -12,6 +12,7 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.dependencies import Dependencies
 from controlplane.controllers.federated_quotas import FederatedQuotas
 from controlplane.controllers.impersonators import ROLES, Impersonators
+from controlplane.controllers.policies import Policies
 from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.token_secrets import TokenSecrets
 from controlplane.engine.memory import MemoryStore
@@ -25,6 +26,7 @@ from tests.builders.objects import START, binding, cluster, policy
 from tests.builders.templates import config_map, deployment, secret, template, with_environment_from
 from tests.core.propagation_story import Story
 from tests.core.test_federated_quotas import ON, quota
+from tests.core.test_overrides import label
 
 MANY = 60
 RBAC = "rbac.authorization.k8s.io/v1"
@@ -152,3 +154,46 @@ def test_changed_roles_concern_all_clusters_page_by_page(limit: int) -> None:
         found += refs
 
     assert found == [one.ref for one in members]
+
+
+def test_a_batch_of_new_override_policies_costs_as_much_as_one_where_no_policy_waits_for_them() -> None:
+    many = [label(f"o-{number}", "x", namespace=f"team-{number}") for number in range(MANY)]
+
+    one = cost_of_creating(Policies(), many[0])
+
+    assert one[1] == 1
+    assert cost_of_creating(Policies(), *many) == one
+
+
+@pytest.mark.parametrize("limit", [1, 2, 9])
+def test_the_templates_of_all_policies_that_wait_for_one_of_the_new_override_policies_are_due(limit: int) -> None:
+    """Policies of the same names in other namespaces wait for others."""
+    named = {"shop": "first", "team": "second", "other": "elsewhere"}
+    waiting = [policy("own", namespace=place, dependent_overrides=(name,)) for place, name in named.items()]
+    fleet = policy("fleet", namespace="", dependent_overrides=("first",))
+    store = MemoryStore(controllers=[], clock=lambda: START)
+    store.create(*waiting, fleet, *(deployment(f"web-{n}", namespace=place) for place in named for n in (1, 2)))
+    created = [label(name, "x", namespace=place).ref for name, place in (("first", "shop"), ("second", "team"))]
+    found: list[Ref] = []
+    after: str | None = ""
+
+    while after is not None:
+        refs, after = Policies().expand_all(store, created, after=after, limit=limit)
+        found += refs
+
+    assert [(ref.namespace, ref.name) for ref in found] == [(p, f"web-{n}") for p in ("shop", "team") for n in (1, 2)]
+
+
+def test_an_override_policy_whose_fan_out_goes_on_alone_reaches_all_that_waits_for_it() -> None:
+    """The others of its batch may have ended, or begun again."""
+    first, second = (policy(name, dependent_overrides=(f"for-{name}",)) for name in ("a", "b"))
+    store = MemoryStore(controllers=[], clock=lambda: START)
+    store.create(first, second, *(deployment(f"web-{number}") for number in range(3)))
+    both = [label(f"for-{name}", "x").ref for name in ("a", "b")]
+
+    _, after = Policies().expand_all(store, both, after="", limit=9)
+    rest, end = Policies().expand_all(store, both[1:], after=after or "", limit=9)
+
+    assert [ref.name for ref in rest] == ["web-0", "web-1", "web-2"]
+    assert end is None
+    assert len(Policies().expand_all(store, both[1:], after="1>0#", limit=9)[0]) == 3  # of an earlier version

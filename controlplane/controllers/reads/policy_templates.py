@@ -79,22 +79,27 @@ def templates_of(state: State, origin: Ref, *, after: str, limit: int) -> tuple[
     return found, None
 
 
-def templates_awaiting(state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-    """Return one page of the templates of all policies that name an override policy in their dependentOverrides.
+def templates_awaiting(state: State, origins: Sequence[Ref], *, after: str, limit: int) -> tuple[list[Ref], str | None]:
+    """Return one page of the templates of all policies that name one of some override policies in their
+    dependentOverrides.
 
-    The cursor is "number of the policy>cursor of its templates".
+    The cursor is "policy>cursor of its templates", which holds for each of the origins alone. One of an earlier version
+    begins with a number, and the search begins again.
     """
-    kind = kinds.PROPAGATION_POLICY if origin.namespace else kinds.CLUSTER_PROPAGATION_POLICY
-    value = f"{origin.namespace}/{origin.name}"
-    policies = state.by_index(kind, "awaits", [value]).get(value, ())
-    step, _, cursor = after.partition(">")
-    number = int(step or 0)
-    if number >= len(policies):
+    waiting: set[Ref] = set()
+    for kind, namespaced in ((kinds.PROPAGATION_POLICY, True), (kinds.CLUSTER_PROPAGATION_POLICY, False)):
+        values = [f"{origin.namespace}/{origin.name}" for origin in origins if bool(origin.namespace) is namespaced]
+        for listed in state.by_index(kind, "awaits", values).values() if values else ():
+            waiting.update(policy.ref for policy in listed)
+    reached, _, cursor = ("" if after[:1].isdigit() else after).partition(">")
+    rest = sorted(ref for ref in waiting if not reached or ref >= Ref.parse(reached))
+    if not rest:
         return [], None
-    found, following = templates_of(state, policies[number].ref, after=cursor, limit=limit)
+    at = str(rest[0])
+    found, following = templates_of(state, rest[0], after=cursor if at == reached else "", limit=limit)
     if following is not None:
-        return found, f"{number}>{following}"
-    return found, f"{number + 1}>" if number + 1 < len(policies) else None
+        return found, f"{at}>{following}"
+    return found, f"{rest[1]}>" if len(rest) > 1 else None
 
 
 def selections(policy: Policy | None) -> list[Search]:
