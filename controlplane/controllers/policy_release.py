@@ -27,11 +27,12 @@ from controlplane.settings import Settings
 QUICK_CHECK, SLOW_CHECK = timedelta(seconds=0.5), timedelta(seconds=2)  # while controllers.policies removes claims
 REPORT_AFTER = timedelta(seconds=10)  # then an Event names the objects that the policy waits for
 MOST_NAMED = 5
+PAGE = 1000  # objects that are read at once behind the first ones, if none of those keeps the policy
 _FINALIZERS = (PROPAGATION_POLICY_FINALIZER, CLUSTER_PROPAGATION_POLICY_FINALIZER)
 
 
 class PolicyReleaseSnapshot(Struct, frozen=True):
-    """A policy that is being deleted, and the objects with a claim that the policy may have made."""
+    """A policy that is being deleted, and the first objects with a claim that the policy may have made."""
 
     subject: Policy
     claimed: tuple[Ref, ...] = ()
@@ -52,14 +53,19 @@ class PolicyRelease(Controller):
     owns: ClassVar[Ownership] = Ownership(dict.fromkeys(kinds.POLICIES, ("metadata.finalizers",)))
     batch: ClassVar[int] = 100
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[PolicyReleaseSnapshot | None]:
+    def load_for(self, state: State, refs: Sequence[Ref], settings: Settings) -> Sequence[PolicyReleaseSnapshot | None]:
+        return self.load(state, refs, skipped=settings.skipped_propagating_namespaces)
+
+    def load(
+        self, state: State, refs: Sequence[Ref], *, skipped: tuple[str, ...] = ()
+    ) -> Sequence[PolicyReleaseSnapshot | None]:
+        """Return the snapshots. `skipped`: namespaces in which nothing is propagated, so that no claim counts there."""
         found = state.get(refs)
         deleted = [str(ref) for ref, policy in found.items() if policy.metadata.deletion_timestamp is not None]
         claimed: dict[str, list[Ref]] = {}
         for kind in (*kinds.BINDINGS, *PropagatedKinds()) if deleted else ():
-            for name, ones in state.by_index(kind, "policy", deleted).items():
-                keeping = [obj.ref for obj in ones if _may_be_claimed(obj, Ref.parse(name))]
-                claimed.setdefault(name, []).extend(keeping)
+            for name, ones in state.by_index(kind, "policy", deleted, limit=MOST_NAMED + 1).items():
+                claimed.setdefault(name, []).extend(_first_keeping(state, kind, Ref.parse(name), ones, skipped))
         held = {name: tuple(ones) for name, ones in claimed.items()}
         return [
             PolicyReleaseSnapshot(found[ref], held.get(str(ref), ())) if str(ref) in deleted else None for ref in refs
@@ -68,9 +74,7 @@ class PolicyRelease(Controller):
     def decide(
         self, snapshot: PolicyReleaseSnapshot, settings: Settings, *, now: datetime, answer: Any = None
     ) -> Decision:
-        policy = snapshot.subject
-        skipped = settings.skipped_propagating_namespaces
-        claimed = [ref for ref in snapshot.claimed if is_propagated_namespace(ref.namespace, skipped)]
+        policy, claimed = snapshot.subject, snapshot.claimed
         if claimed:
             waited = now - (policy.metadata.deletion_timestamp or now)
             if waited < REPORT_AFTER:
@@ -79,6 +83,27 @@ class PolicyRelease(Controller):
         rest = tuple(name for name in policy.metadata.finalizers if name not in _FINALIZERS)
         freed = policy.with_meta(finalizers=rest)
         return NOTHING if freed is policy else Decision(changes=(Put(freed, policy),), reason="PolicyReleased")
+
+
+def _first_keeping(
+    state: State, kind: str, policy: Ref, first: Sequence[Template | Binding], skipped: tuple[str, ...]
+) -> list[Ref]:
+    """Return the first objects of a kind that keep a policy. `first`: the first ones that name it.
+
+    If many do and none of these keeps it, those behind them are read, until one does. So a policy of 100,000 workloads
+    is not read with all of them at each look.
+    """
+    limit, page = MOST_NAMED + 1, first
+    while True:
+        keeping = [
+            one.ref
+            for one in page
+            if is_propagated_namespace(one.metadata.namespace, skipped) and _may_be_claimed(one, policy)
+        ]
+        if keeping or len(page) < limit:
+            return keeping
+        limit, last = PAGE, page[-1].ref
+        page = state.page_by_index([kind], "policy", [str(policy)], after=last, limit=limit)
 
 
 def _may_be_claimed(obj: Template | Binding, policy: Ref) -> bool:
@@ -98,7 +123,7 @@ def _may_be_claimed(obj: Template | Binding, policy: Ref) -> bool:
 def _waiting_event(policy: Policy, claimed: Sequence[Ref]) -> Event:
     """Return the Event of a deleted policy that names the objects which still belong to it."""
     names = ", ".join(str(ref) for ref in claimed[:MOST_NAMED])
-    more = f" and {len(claimed) - MOST_NAMED} more" if len(claimed) > MOST_NAMED else ""
+    more = " and more" if len(claimed) > MOST_NAMED else ""
     message = (
         f"the policy is being deleted and waits until these no longer belong to it: {names}{more}; see their Events"
     )
