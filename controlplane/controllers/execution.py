@@ -65,7 +65,7 @@ REMOVAL_LIMIT = timedelta(seconds=60)  # a removal that takes longer is reported
 NAMESPACE_CHECK = timedelta(
     hours=1
 )  # until a Namespace that the member had before is checked again: it may have been deleted
-AGENT_CHECK = timedelta(seconds=5)  # until a removal is checked again that an agent has not carried out
+AGENT_CHECK = timedelta(seconds=5)  # until a removal is checked that an agent has not carried out, see `_agent_delay`
 COMPARE = timedelta(minutes=5)  # until the object of a Work on an observed cluster is compared again
 STAYS = timedelta(seconds=60)  # an object that was lost counts as retained after it has stayed for this time
 
@@ -338,7 +338,8 @@ class Execution(MemberController):
             return _without_finalizer(work, "WorkRemoved")
         if answer is None:
             # Its agent removes the object, or the cluster cannot be reached: a failed read deletes nothing.
-            return Decision(wake_at=now + AGENT_CHECK) if snapshot.by_agent else NOTHING
+            delay = _agent_delay(snapshot, now=now)
+            return NOTHING if delay is None else Decision(wake_at=now + delay)
         message = f"removing from {_cluster_name(work.ref)} failed: {answer.problem}"[:1024]
         failed = _with_condition(work, Condition(APPLIED, "False", CLEANUP_FAILED, message), now=now)
         event = Event(work, "CleanupWorkFailed", message, warning=True)
@@ -413,12 +414,22 @@ def _replicas_held(snapshot: ExecutionSnapshot, *, now: datetime) -> Decision | 
     late = None if _is_applied(work) or snapshot.is_early(now) else snapshot.late
     keeps = 0 if late is None else late.keeps
     again = now + _retry_delay(work, now=now) if keeps else None
-    if not keeps and leftovers.left_to_agent(work, snapshot.cluster) is not None:
-        again = now + AGENT_CHECK
+    if not keeps and (delay := _agent_delay(snapshot, now=now)) is not None:
+        again = now + delay
     if keeps == replicas_held(work):
         return None if again is None else Decision(wake_at=again)
     held = with_replicas_held(work, keeps)
     return Decision(changes=(Put(held, work),), reason="ReplicasHeld" if keeps else "ReplicasReleased", wake_at=again)
+
+
+def _agent_delay(snapshot: ExecutionSnapshot, *, now: datetime) -> timedelta | None:
+    """Return how long to wait before the next look at what an agent has not carried out: a tenth of the time since it
+    was asked to, from AGENT_CHECK to LONGEST_RETRY. None: there is no such thing.
+
+    While its cluster is not Ready nothing is carried out, and the end of that makes the Work due.
+    """
+    since = leftovers.left_to_agent(snapshot.subject, snapshot.cluster) if snapshot.alive else None
+    return None if since is None else min(max((now - since) / 10, AGENT_CHECK), LONGEST_RETRY)
 
 
 def _is_applied(work: Work) -> bool:

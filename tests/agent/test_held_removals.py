@@ -131,6 +131,30 @@ def test_a_held_removal_is_carried_out_when_its_cluster_is_called_directly() -> 
     assert isinstance(execution.question(snapshot, story.settings, now=story.now), Discard)
 
 
+@pytest.mark.parametrize(
+    ("ready", "passed", "wait"),
+    [("True", 0, 5), ("True", 300, 30), ("True", 86_400, 60), ("Unknown", 0, None), ("Unknown", 86_400, None)],
+)
+def test_a_removal_that_an_agent_does_not_carry_out_is_looked_at_more_and_more_rarely_and_never_while_it_is_away(
+    ready: str, passed: float, wait: float | None
+) -> None:
+    """There may be thousands of them on an edge cluster that is away for days."""
+    story = OfAgent(deployment())
+    story.place(story.web, member1=3)
+    story.delete(story.web)
+    asked_at = story.now
+    story.member1(ready)
+    story.now = asked_at + timedelta(seconds=passed)
+    execution = Execution()
+    (snapshot,) = execution.load(story.store, [story.works()["member1"].ref])
+    assert snapshot is not None
+
+    decision = execution.decide(snapshot, story.settings, now=story.now)
+
+    assert decision.changes == ()
+    assert decision.wake_at == (None if wait is None else story.now + timedelta(seconds=wait))
+
+
 class Shrinking(OfAgent):
     """A divided workload of which two replicas move from member1 to member2."""
 
@@ -150,6 +174,20 @@ class Shrinking(OfAgent):
         work = self.works()["member1"]
         assert works.requested_replicas(work) == 1
         return work.metadata.annotations.get(REPLICAS_HELD_ANNOTATION)
+
+
+@pytest.mark.parametrize(("passed", "wait"), [(0, 5), (86_400, 60)])
+def test_replicas_that_an_agent_does_not_take_are_looked_at_more_and_more_rarely(passed: float, wait: float) -> None:
+    story = Shrinking()
+    story.report("member2", readyReplicas=3)
+    story.now += timedelta(seconds=passed)
+    execution = Execution()
+    (snapshot,) = execution.load(story.store, [story.works()["member1"].ref])
+    assert snapshot is not None
+
+    decision = execution.decide(snapshot, story.settings, now=story.now)
+
+    assert (decision.changes, decision.wake_at) == ((), story.now + timedelta(seconds=wait))
 
 
 def test_replicas_stay_while_their_cluster_is_away_and_until_the_others_are_healthy() -> None:
