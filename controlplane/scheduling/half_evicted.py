@@ -76,7 +76,7 @@ def without_growth(
     """
     staying = tuple([TargetCluster(name, replicas) for name, replicas in question.targets if name in leaving])
     others = question.replicas - sum([target.replicas for target in staying])
-    if not _grows(question, verdict.outcome, leaving):
+    if not grows(question, verdict.outcome, leaving):
         return verdict
     if others < 0:
         return replace(verdict, outcome=_without_exchange(verdict.outcome, staying))
@@ -86,7 +86,7 @@ def without_growth(
     return Verdict(_with(found.outcome, staying), replace(found.explanation, question=question))
 
 
-def _grows(question: Question, outcome: Placed | Refused, leaving: tuple[str, ...]) -> bool:
+def grows(question: Question, outcome: Placed | Refused, leaving: tuple[str, ...]) -> bool:
     """Test whether a result, or the part that fits, adds divided replicas on these targets."""
     if question.bundled:
         return False

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from controlplane.kinds.binding import TargetCluster
 from controlplane.scheduling import divide
 from controlplane.scheduling.cluster_arrays import Fleet
-from controlplane.scheduling.half_evicted import without_growth
+from controlplane.scheduling.half_evicted import grows, without_growth
 from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.placement_plan import AGGREGATED, DYNAMIC, division_of, spreads
 from controlplane.scheduling.question import Question
@@ -32,10 +32,10 @@ def sparing_lost(
         return verdict
     if sum([replicas for _, replicas in question.targets]) > question.replicas:
         return _removed_there(question, verdict, outcome, lost, fleet, ledger, settings)
-    return _added_elsewhere(question, verdict, outcome, lost, fleet, ledger, settings)
+    return _elsewhere(question, verdict, outcome, lost, fleet, ledger, settings) or verdict
 
 
-def _added_elsewhere(
+def _elsewhere(
     question: Question,
     verdict: Verdict,
     outcome: Placed,
@@ -43,18 +43,30 @@ def _added_elsewhere(
     fleet: Fleet,
     ledger: Ledger,
     settings: Settings,
-) -> Verdict:
-    """Return a verdict that adds no replicas on lost targets, if all fit on other clusters; else the given one.
+) -> Verdict | None:
+    """Return a verdict that adds no replicas on lost targets. None: they do not all fit on other clusters.
 
     Another affinity term, or clusters beside those that a spread constraint has selected, are not used for it.
     """
-    found = without_growth(question, verdict, lost, fleet, ledger, settings=settings, hint=None)
-    if not isinstance(found.outcome, Placed) or found.outcome.affinity_name != outcome.affinity_name:
+    if not spreads(question.placement):
+        found = without_growth(question, verdict, lost, fleet, ledger, settings=settings, hint=None)
+        return found if _is_placed(found, outcome.affinity_name) else None
+    if not grows(question, outcome, lost):
         return verdict
-    selected = {target.name for target in outcome.clusters}
-    if spreads(question.placement) and any(target.name not in selected for target in found.outcome.clusters):
-        return verdict
-    return found
+    chosen = verdict.explanation.attempts[-1].chosen
+    selected = set() if chosen is None else {fleet.names[place] for place in chosen.tolist()}
+    asked = replace(question, placement=replace(question.placement, spread_constraints=()))
+    within = fleet.without(set(fleet.names) - selected)
+    found = without_growth(asked, verdict, lost, within, ledger, settings=settings, hint=None)
+    if not isinstance(found.outcome, Placed) or not _is_placed(found, outcome.affinity_name):
+        return None
+    if not selected.issuperset([target.name for target in found.outcome.clusters]):
+        return None
+    return replace(verdict, outcome=found.outcome)
+
+
+def _is_placed(found: Verdict, term: str) -> bool:
+    return isinstance(found.outcome, Placed) and found.outcome.affinity_name == term
 
 
 def _removed_there(

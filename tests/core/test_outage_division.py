@@ -88,6 +88,13 @@ def test_it_grows_there_rather_than_where_its_policy_does_not_allow_it(
     assert set(placed) == {"member1", "member2"}
 
 
+@pytest.mark.parametrize("how", BY_ROOM, ids=IDS)
+def test_it_grows_on_those_clusters_of_a_spread_constraint_that_answer(how: ReplicaSchedulingStrategy) -> None:
+    both = [SpreadConstraint("cluster", min_groups=2, max_groups=2)]
+
+    assert scaled(how, spread=both) == {"member1": 3, "member2": 9}
+
+
 def test_replicas_that_fit_nowhere_else_are_placed_there() -> None:
     placed = scaled(DYNAMIC, to=100, room=20)
 
