@@ -3,7 +3,8 @@
 Each placement reserves its capacity before the next binding is scheduled. Questions that do not depend on free capacity
 are answered once for all bindings with an equal question. So are refused ones as long as nothing is reserved: bindings
 that wait for room ask the same each time a cluster reports. A binding for which an eviction reserved clusters gets an
-answer of its own, because its explanation names them. So does a half-evicted binding.
+answer of its own, because its explanation names them. So does a half-evicted binding, and one that is divided again
+while targets are lost.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from controlplane.kinds.binding import ResourceBindingSpec, ResourceBindingStatus, TargetCluster
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.colocation import NO_APPLICATION, Application
 from controlplane.scheduling.half_evicted import without_growth
 from controlplane.scheduling.ledger import Ledger
-from controlplane.scheduling.outage_division import sparing_lost
+from controlplane.scheduling.outage_division import divided_again, sparing_lost
 from controlplane.scheduling.placement_plan import DUPLICATED, STATIC, division_of, spreads
 from controlplane.scheduling.question import ALONE, Neighbours, Question, question_of
 from controlplane.scheduling.schedule import Placed, Refused, Verdict, answer
@@ -28,7 +30,7 @@ from controlplane.settings import Settings
 class Item(msgspec.Struct, frozen=True):
     """One binding to schedule. `uncounted`: its reserved replicas by cluster that no report of the cluster counts
     yet. `left`: as in `question_of`. `leaving`: its targets on lost clusters, see `targets_to_leave`.
-    `lost`: its targets on lost clusters that it may stay on, see `sparing_lost`."""
+    `lost`: its targets on lost clusters that it may stay on, see `sparing_lost` and `divided_again`."""
 
     spec: ResourceBindingSpec
     status: ResourceBindingStatus
@@ -58,25 +60,11 @@ class Batch:
 
         Raises ValueError as `question_of` does.
         """
-        settings = self._settings
-        question = question_of(
-            item.spec,
-            item.status,
-            settings=settings,
-            neighbours=item.neighbours,
-            application=item.application,
-            left=item.left,
-        )
-        alone = item.hint is not None or bool(item.leaving)
+        question = self._question(item, item.spec)
+        alone = item.hint is not None or bool(item.leaving) or (question.fresh and bool(item.lost))
         verdict = None if alone else self._answered(question)
         if verdict is None:
-            verdict = answer(question, self._fleet, self._ledger, settings=settings, hint=item.hint)
-            if item.leaving:
-                verdict = without_growth(
-                    question, verdict, item.leaving, self._fleet, self._ledger, settings=settings, hint=item.hint
-                )
-            elif item.lost and item.hint is None:
-                verdict = sparing_lost(question, verdict, item.lost, self._fleet, self._ledger, settings=settings)
+            verdict = self._verdict(item, question)
             if not alone and ignores_capacity(question):
                 self._known[question] = verdict
             elif not alone and isinstance(verdict.outcome, Refused):
@@ -87,6 +75,29 @@ class Batch:
             else:
                 self._take_all(question, verdict)
         return question, verdict
+
+    def _question(self, item: Item, spec: ResourceBindingSpec) -> Question:
+        return question_of(
+            spec,
+            item.status,
+            settings=self._settings,
+            neighbours=item.neighbours,
+            application=item.application,
+            left=item.left,
+        )
+
+    def _verdict(self, item: Item, question: Question) -> Verdict:
+        """Return the answer, so that no replicas are added where they would not start if others have room for them."""
+        fleet, ledger, settings, hint = self._fleet, self._ledger, self._settings, item.hint
+        verdict = answer(question, fleet, ledger, settings=settings, hint=hint)
+        if item.leaving:
+            return without_growth(question, verdict, item.leaving, fleet, ledger, settings=settings, hint=hint)
+        if item.lost and question.fresh:
+            steady = self._question(item, replace(item.spec, reschedule_triggered_at=None))
+            return divided_again(question, verdict, item.lost, fleet, ledger, settings=settings, steady=steady)
+        if item.lost and hint is None:
+            return sparing_lost(question, verdict, item.lost, fleet, ledger, settings=settings)
+        return verdict
 
     def _answered(self, question: Question) -> Verdict | None:
         """Return the verdict on an equal question, if it is still the same."""

@@ -27,12 +27,12 @@ def targets_to_leave(binding: Binding, left: Collection[str], fleet: Fleet) -> t
 
     (): it has left no lost cluster yet. `left`: the clusters that it has left, see `left_for_taints`. The taints
     of the targets decide, and not what evictions have reserved: a reservation expires, and a refusal ends it.
-    If a reschedule is requested, these are all targets that it is to be evicted from, or that do not answer.
+    If a reschedule is requested, those that do not answer count as well.
     """
-    if reschedule_asked(binding.spec, binding.status):
-        return lost_targets(binding, fleet)
     if not left and all(task.reason != TAINT_UNTOLERATED for task in binding.spec.graceful_eviction_tasks):
         return ()
+    if reschedule_asked(binding.spec, binding.status):
+        return lost_targets(binding, fleet)
     return tuple(sorted(target.name for target in binding.spec.clusters if _evicts(binding, target.name, fleet)))
 
 

@@ -24,8 +24,7 @@ def sparing_lost(
 ) -> Verdict:
     """Return a verdict that adds no replicas on lost targets (`lost_targets`), and removes replicas there first.
 
-    Static weights say themselves how many replicas each cluster gets. A reschedule has rules of its own
-    (`targets_to_leave`).
+    Static weights say themselves how many replicas each cluster gets. For a reschedule see `divided_again`.
     """
     outcome, divided = verdict.outcome, division_of(question.placement) in (DYNAMIC, AGGREGATED)
     if not lost or not divided or question.bundled or question.fresh or not isinstance(outcome, Placed):
@@ -33,6 +32,31 @@ def sparing_lost(
     if sum([replicas for _, replicas in question.targets]) > question.replicas:
         return _removed_there(question, verdict, outcome, lost, fleet, ledger, settings)
     return _elsewhere(question, verdict, outcome, lost, fleet, ledger, settings) or verdict
+
+
+def divided_again(
+    question: Question,
+    verdict: Verdict,
+    lost: tuple[str, ...],
+    fleet: Fleet,
+    ledger: Ledger,
+    *,
+    settings: Settings,
+    steady: Question,
+) -> Verdict:
+    """Return a verdict on a reschedule that moves no replicas to lost targets: what is there stays, and the others are
+    divided again.
+
+    If they do not fit where they are allowed, replicas stay where they are. `steady`: the question without the request.
+    """
+    if not isinstance(verdict.outcome, Placed):
+        return without_growth(question, verdict, lost, fleet, ledger, settings=settings, hint=None)
+    found = _elsewhere(question, verdict, verdict.outcome, lost, fleet, ledger, settings)
+    if found is not None:
+        return found
+    stays = answer(steady, fleet, ledger, settings=settings)
+    stays = sparing_lost(steady, stays, lost, fleet, ledger, settings=settings)
+    return Verdict(stays.outcome, replace(stays.explanation, question=question))
 
 
 def _elsewhere(

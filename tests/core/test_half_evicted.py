@@ -348,13 +348,21 @@ def test_a_binding_whose_departure_is_only_known_from_its_task_is_half_evicted(
     assert targets_to_leave(one.with_spec(graceful_eviction_tasks=()), (), fleet) == ()
 
 
-@pytest.mark.parametrize(("rescheduled_at", "leaving"), [(None, ()), (START, ()), (LATER, ("member1", "member2"))])
+@pytest.mark.parametrize(
+    ("left", "rescheduled_at", "leaving"),
+    [
+        (("member9",), None, ("member1",)),
+        (("member9",), START, ("member1",)),
+        (("member9",), LATER, ("member1", "member2")),
+        ((), LATER, ()),  # see `divided_again`
+    ],
+)
 def test_a_reschedule_leaves_alone_what_is_on_clusters_that_are_lost_or_silent(
-    rescheduled_at: datetime | None, leaving: tuple[str, ...]
+    left: tuple[str, ...], rescheduled_at: datetime | None, leaving: tuple[str, ...]
 ) -> None:
     silent = member(2).with_status(conditions=(Condition("Ready", "False"),))
     on = {"member1": 1, "member2": 1, "member3": 1, "gone": 1}
     one = binding("web", placement(how=DYNAMIC), on=on, replicas=4).with_status(last_scheduled_time=START)
     one = one.with_spec(reschedule_triggered_at=rescheduled_at)
 
-    assert targets_to_leave(one, (), Fleet.of([lost(1), silent, member(3)], settings=FAILOVER)) == leaving
+    assert targets_to_leave(one, left, Fleet.of([lost(1), silent, member(3)], settings=FAILOVER)) == leaving

@@ -134,6 +134,55 @@ def test_other_divisions_remove_them_as_ever(where: dict[str, Any], to: int, lef
     assert scaled(**where, to=to) == left
 
 
+def divided_again(
+    how: ReplicaSchedulingStrategy, *, to: int = 6, on: dict[str, int] | None = None, **where: Any
+) -> dict[str, int]:
+    """Return where a workload is after a reschedule was requested while its first cluster is lost, and after it was
+    scaled then. Most room is reported by the lost cluster, and least by its second one."""
+    on = on or {"member1": 1, "member2": 5}
+    web = binding("web", placement(how=how, **where), on=on, replicas=6).with_status(last_scheduled_time=START)
+    rooms = {"member1": 1000, "member2": 20, "member3": 40, "member4": 40}
+    story = Story(*(cluster(name, room=room) for name, room in rooms.items()), hold("it", clusters=("member1",)), web)
+    story.pass_seconds(5)
+    story.ready("member1", "False")
+    old = story.binding("web")
+    story.store.put(old.with_spec(reschedule_triggered_at=story.now), old)
+    story.work()
+    old = story.binding("web")
+
+    story.store.put(old.with_spec(replicas=to), old)
+    story.work()
+
+    return story.placed("web")
+
+
+@pytest.mark.parametrize("to", [6, 8])
+@pytest.mark.parametrize("how", BY_ROOM, ids=IDS)
+@pytest.mark.parametrize("least", [1, 2])
+def test_a_reschedule_uses_no_more_clusters_than_a_spread_constraint_allows(
+    least: int, how: ReplicaSchedulingStrategy, to: int
+) -> None:
+    placed = divided_again(how, to=to, spread=[SpreadConstraint("cluster", min_groups=least, max_groups=2)])
+
+    assert placed["member1"] == 1
+    assert len(placed) == 2
+    assert sum(placed.values()) == to
+
+
+@pytest.mark.parametrize("to", [6, 8])
+@pytest.mark.parametrize("how", BY_ROOM, ids=IDS)
+def test_a_reschedule_does_not_leave_the_affinity_term_because_one_of_its_clusters_is_lost(
+    how: ReplicaSchedulingStrategy, to: int
+) -> None:
+    both = [SpreadConstraint("cluster", min_groups=2, max_groups=2)]
+
+    assert divided_again(how, to=to, groups=TERMS, spread=both) == {"member1": 1, "member2": to - 1}
+
+
+def test_a_reschedule_divides_again_what_is_on_other_clusters() -> None:
+    assert divided_again(DYNAMIC) == {"member1": 1, "member2": 1, "member3": 2, "member4": 2}
+
+
 def test_a_fleet_that_is_lost_as_a_whole_removes_replicas_everywhere() -> None:
     web = binding("web", placement(how=DYNAMIC), on=ON, replicas=4)
     members = [cluster(name, ready="Unknown") for name in ON]
