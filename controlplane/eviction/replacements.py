@@ -97,8 +97,11 @@ def _have_started_in_part(binding: Binding) -> bool:
 
 
 def _started(target: TargetCluster, item: AggregatedStatusItem | None) -> int:
-    """Return how many replicas of a target have started, ready or not. `item`: what its cluster reports."""
+    """Return how many replicas of a target have started, ready or not. `item`: what its cluster reports.
+
+    A rolling update runs more pods than the target has replicas. They replace others and do not count.
+    """
     if item is None or not item.applied:
         return 0
     count = (item.status or {}).get("replicas")
-    return count if isinstance(count, int) else target.replicas
+    return min(count, target.replicas) if isinstance(count, int) else target.replicas

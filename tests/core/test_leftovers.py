@@ -29,7 +29,7 @@ from controlplane.eviction.leftovers import (
     without_leftover_mark,
 )
 from controlplane.eviction.purge import with_task
-from controlplane.kinds.binding import SCHEDULED, AggregatedStatusItem, Binding, BindingSnapshot, origin
+from controlplane.kinds.binding import SCHEDULED, AggregatedStatusItem, Binding, BindingSnapshot, TargetCluster, origin
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY
 from controlplane.kinds.work import (
@@ -289,6 +289,29 @@ def test_a_copy_is_removed_once_all_wanted_copies_are_healthy(
     one: Binding, more: dict[str, bool], then: LateRemoval
 ) -> None:
     assert decide_late_removal(one, DELETED, "member1", FLEET, **more) == then
+
+
+@pytest.mark.parametrize(
+    ("placed", "reported", "may_go"),
+    [
+        (5, 5, False),
+        (5, 7, False),  # a rolling update runs new pods beside the old ones
+        (7, 5, False),
+        (7, 7, True),  # two replicas of member1 run on member2
+    ],
+)
+def test_a_copy_that_leaves_directly_goes_late_only_if_replicas_of_it_run_elsewhere(
+    placed: int, reported: int, *, may_go: bool
+) -> None:
+    """The scheduler has found no place for all of them."""
+    old = binding("web", by_room(), on={"member1": 5, "member2": 5}, replicas=10)
+    left = with_task(old, "member1", mode=DIRECTLY, reason="", producer="", message="", now=START)
+    one = origin.with_departures(left, old, now=START).with_spec(clusters=(TargetCluster("member2", placed),))
+    seen_there = AggregatedStatusItem("member2", {"replicas": reported}, applied=True, health="Healthy")
+
+    found = decide_late_removal(one.with_status(aggregated_status=(seen_there,)), DELETED, "member1", FLEET)
+
+    assert found == LateRemoval(wanted=False, may_go=may_go)
 
 
 NOWHERE = GONE.with_spec(clusters=())
