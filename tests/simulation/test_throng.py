@@ -16,3 +16,7 @@ AT_ONCE = 8  # seeds in one test
 def test_everything_that_was_asked_for_is_there_in_the_end_and_nothing_else(first: int) -> None:
     for seed in range(first, first + AT_ONCE):
         throng.run(seed)
+
+
+def test_a_deleted_workload_loses_its_copies_although_others_could_not_start() -> None:
+    throng.run(910_104)

@@ -181,7 +181,9 @@ class Throng(Crowd):
     def _nothing_taken_for_nothing(self, world: Simulation, name: str, before: Serving, after: Serving) -> None:
         """[purge-modes] a copy does not leave Directly while all that is to replace it cannot start."""
         binding = self.binding(name)
-        if binding is None or sum(after.values()) >= min(sum(before.values()), wanted(binding)):
+        if binding is None or binding.metadata.deletion_timestamp is not None:
+            return  # a user has deleted the workload, and none of its copies is to stay
+        if sum(after.values()) >= min(sum(before.values()), wanted(binding)):
             return
         tasks = [task.from_cluster for task in binding.spec.graceful_eviction_tasks if task.purge_mode == DIRECTLY]
         lost = [one for one in tasks if after.get(one, 0) < before.get(one, 0)]
