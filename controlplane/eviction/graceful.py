@@ -387,11 +387,12 @@ def _reason_to_restore(
         return "the cluster recovered"
     if task.reason != APPLICATION_FAILURE or task.suppress_deletion is not None or not state.ready:
         return ""
-    if task.purge_mode == DIRECTLY:  # the old copy may be gone, and does not become healthy then
-        return "the copy starts again" if name in overdue and not task.preserved_label_state else ""
     item = _status_item(binding, name)
-    healthy = item is not None and item.health == HEALTHY
-    return "the copy is healthy again" if healthy and name in unhealthy_on else ""
+    if item is not None and item.health == HEALTHY and name in unhealthy_on:
+        return "the copy is healthy again"
+    # With purge mode Directly the old copy may be gone, and does not become healthy then.
+    starts_again = task.purge_mode == DIRECTLY and name in overdue and not task.preserved_label_state
+    return "the copy starts again" if starts_again else ""
 
 
 def _needed_until_healthy(binding: Binding, task: GracefulEvictionTask, clusters: Mapping[str, ClusterState]) -> bool:

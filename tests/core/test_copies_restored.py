@@ -66,7 +66,8 @@ def test_a_cluster_with_another_evicting_taint_has_not_recovered() -> None:
         ("Unhealthy", GRACEFULLY, None, ["member1"], False),
         ("Unknown", GRACEFULLY, None, ["member1"], False),
         ("Healthy", GRACEFULLY, None, [], False),  # it followed another part, and would follow it again
-        ("Healthy", DIRECTLY, None, ["member1"], False),  # the copy is removed at once
+        ("Healthy", DIRECTLY, None, ["member1"], True),  # it stays until there is a place for the new one
+        ("Unhealthy", DIRECTLY, None, ["member1"], False),
         ("Healthy", NEVER, True, ["member1"], False),  # a person clears the task
     ],
 )

@@ -11,8 +11,10 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.kinds.rows import UnhealthyCopies
 from tests.simulation.manifests import NGINX
 from tests.simulation.member import UP
+from tests.simulation.outages import wait, without
 from tests.simulation.stories import apply, joined, placed, running
 from tests.simulation.test_acceptance import DATABASE, FIVE, ONE, SERVICE
+from tests.simulation.test_last_copy import cordon
 from tests.simulation.world import Simulation
 
 POLICY = """
@@ -32,6 +34,7 @@ spec:
     application: {decisionConditions: {tolerationSeconds: 20}, purgeMode: Gracefully, gracePeriodSeconds: 600}
   placement: %s
 """
+GRACEFULLY = "Gracefully, gracePeriodSeconds: 600"
 CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {a: b}\n"
 SERVER = (
     (NGINX % 2)
@@ -52,10 +55,11 @@ def where(world: Simulation, names: set[str]) -> dict[str, set[str]]:
     return {name: set(placed(world, part(name))) for name in names}
 
 
-def online(seed: int, *parts: str, annotations: str = "") -> tuple[Simulation, str]:
+def online(seed: int, *parts: str, annotations: str = "", mode: str = GRACEFULLY) -> tuple[Simulation, str]:
     world = joined(*FIVE, seed=seed, kill_rate=0.02 * (seed % 2))
     world.excused["server"] = world.now + timedelta(days=1)  # its pods are unhealthy for a reason of their own
-    apply(world, CONFIG % "needed", CONFIG % "notes", POLICY % (annotations, ONE), *parts)
+    policy = (POLICY % (annotations, ONE)).replace(GRACEFULLY, mode)
+    apply(world, CONFIG % "needed", CONFIG % "notes", policy, *parts)
     world.run(60)
     (home,) = placed(world, part("server-deployment"))
     return world, home
@@ -115,6 +119,29 @@ def test_a_healthy_part_with_pods_follows_only_where_the_policy_says_so(
     assert refuge != home
     others = {"database-statefulset", *BESIDE}
     assert where(world, others) == {name: {refuge if follows else home} for name in others}
+    assert world.failures == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("mode", [GRACEFULLY, "Directly"])
+def test_a_copy_that_is_healthy_again_stays_if_the_scheduler_has_found_no_other_cluster(seed: int, mode: str) -> None:
+    """The clusters that the dry run found are closed before the scheduler decides, and open again later."""
+    world, home = online(seed, SERVER, mode=mode)
+    others = [name for name in FIVE if name != home]
+    with without(world, "scheduler"):
+        becomes_unhealthy(world, home)
+        wait(world, 60)
+        assert placed(world, part("server-deployment")) == {}
+        cordon(world, *others)
+    wait(world, 20)
+
+    becomes_healthy(world, home)
+    wait(world, 20)
+    cordon(world, *others, on=False)
+    wait(world, 120)
+
+    assert placed(world, part("server-deployment")) == {home: 2}
+    assert running(world, "server") == {home: 2}
     assert world.failures == []
 
 
