@@ -104,23 +104,47 @@ def _removed_there(
 ) -> Verdict:
     """Return a verdict that removes replicas from lost targets first.
 
-    The given one, if all targets are lost, one of them is not allowed any more, or a spread constraint counts them.
+    The given one, if all targets are lost, or one of them is not allowed any more. A spread constraint counts clusters:
+    under it, each target keeps a replica if there are enough.
     """
-    held, feasible = dict(question.targets), verdict.explanation.attempts[-1].feasible
-    allowed = set() if feasible is None else {fleet.names[place] for place in feasible.tolist()}
+    counted, attempt = spreads(question.placement), verdict.explanation.attempts[-1]
+    held, allowed = dict(question.targets), attempt.chosen if counted else attempt.feasible
     running = {name: replicas for name, replicas in held.items() if name not in lost}
-    if not running or spreads(question.placement) or not allowed.issuperset(held):
+    if not running or allowed is None or not {fleet.names[place] for place in allowed.tolist()}.issuperset(held):
         return verdict
     rest = question.replicas - sum(running.values())
-    if rest > 0:
-        weights = np.array([held[name] for name in lost], dtype=np.int64)
-        shares = divide.by_static_weight(rest, weights, larger_name_first=question.larger_name_first)
-        kept = running | {name: share for name, share in zip(lost, shares.tolist(), strict=True) if share}
-        clusters = tuple([TargetCluster(name, kept[name]) for name in sorted(kept)])
+    kept, idle = dict[str, int](), {name: held[name] for name in lost}
+    if counted:
+        kept = _each_with_one(question, idle, running)
+    elif rest > 0:
+        kept = running | _divided(question, rest, idle)
+    if kept:
+        clusters = tuple([TargetCluster(name, kept[name]) for name in sorted(kept) if kept[name]])
         return replace(verdict, outcome=replace(outcome, clusters=clusters))
     without = fleet.cached(("without", lost), lambda: fleet.without(lost))
     asked = replace(question, targets=tuple(running.items()))
     found = answer(asked, without, ledger, settings=settings)
-    if not isinstance(found.outcome, Placed):
+    if not isinstance(found.outcome, Placed) or any(target.name not in running for target in found.outcome.clusters):
         return verdict
     return Verdict(found.outcome, replace(found.explanation, question=question))
+
+
+def _each_with_one(question: Question, idle: dict[str, int], running: dict[str, int]) -> dict[str, int]:
+    """Return fewer replicas on all targets, so that each has at least one, and those that run (`running`) stay as far
+    as possible. Empty: there are too few. `idle`: those on lost targets."""
+    if question.replicas < len(idle) + len(running) or not all((*idle.values(), *running.values())):
+        return {}
+    works = min(sum(running.values()), question.replicas - len(idle))
+    return _more_than_one(question, question.replicas - works, idle) | _more_than_one(question, works, running)
+
+
+def _more_than_one(question: Question, replicas: int, held: dict[str, int]) -> dict[str, int]:
+    rest = _divided(question, replicas - len(held), {name: count - 1 for name, count in held.items()})
+    return {name: count + 1 for name, count in rest.items()}
+
+
+def _divided(question: Question, replicas: int, held: dict[str, int]) -> dict[str, int]:
+    """Return these replicas, divided by what targets hold now."""
+    weights = np.fromiter(held.values(), dtype=np.int64, count=len(held))
+    shares = divide.by_static_weight(replicas, weights, larger_name_first=question.larger_name_first)
+    return dict(zip(held, shares.tolist(), strict=True))

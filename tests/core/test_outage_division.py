@@ -122,16 +122,27 @@ def test_replicas_are_removed_from_a_lost_cluster_first(
     assert scaled(how, to=to) == left
 
 
-@pytest.mark.parametrize(
-    ("where", "to", "left"),
-    [
-        ({"how": DYNAMIC, "spread": TWO}, 4, {"member1": 2, "member2": 2}),  # a constraint may need both clusters
-        ({"how": EVENLY}, 4, {"member1": 1, "member2": 1, "member3": 1, "member4": 1}),
-    ],
-    ids=["spread", "static"],
-)
-def test_other_divisions_remove_them_as_ever(where: dict[str, Any], to: int, left: dict[str, int]) -> None:
-    assert scaled(**where, to=to) == left
+UNDER_CONSTRAINTS = [
+    (5, {"member1": 2, "member2": 3}),
+    (4, {"member1": 1, "member2": 3}),
+    (3, {"member1": 1, "member2": 2}),
+    (2, {"member1": 1, "member2": 1}),
+    (1, {"member2": 1}),
+    (0, {}),
+]
+
+
+@pytest.mark.parametrize(("to", "left"), UNDER_CONSTRAINTS)
+@pytest.mark.parametrize("how", BY_ROOM, ids=IDS)
+@pytest.mark.parametrize("least", [1, 2])
+def test_they_are_under_a_spread_constraint_as_well_but_for_one_replica_on_each_cluster(
+    least: int, how: ReplicaSchedulingStrategy, to: int, left: dict[str, int]
+) -> None:
+    assert scaled(how, to=to, spread=[SpreadConstraint("cluster", min_groups=least, max_groups=2)]) == left
+
+
+def test_static_weights_remove_them_as_ever() -> None:
+    assert scaled(EVENLY, to=4) == {"member1": 1, "member2": 1, "member3": 1, "member4": 1}
 
 
 def divided_again(
