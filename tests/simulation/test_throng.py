@@ -20,3 +20,7 @@ def test_everything_that_was_asked_for_is_there_in_the_end_and_nothing_else(firs
 
 def test_a_deleted_workload_loses_its_copies_although_others_could_not_start() -> None:
     throng.run(910_104)
+
+
+def test_replicas_are_divided_again_when_a_quota_that_refused_more_of_them_is_gone() -> None:
+    throng.run(930_044)

@@ -40,14 +40,15 @@ class Throng(Crowd):
 
     `prevented`: since when nothing new of a workload can start on a cluster. `limits`: the most that may be placed
     because of each quota. `edited`: until when a user's edit explains what happens to a workload; `open`: those whose
-    edit has no result yet. `supplied`: members and workloads that have what they need. `copies`: the replicas of each
-    workload, by member.
+    edit has no result yet, `limited`: those that a quota has refused. `supplied`: members and workloads that have what
+    they need. `copies`: the replicas of each workload, by member.
     """
 
     def __init__(self, seed: int) -> None:
         self.prevented: dict[tuple[str, str], datetime] = {}
         self.edited: dict[str, datetime] = {}
         self.open: set[str] = set()
+        self.limited: set[str] = set()
         self.supplied: set[tuple[str, str]] = set()
         self.copies: dict[str, dict[str, int]] = {}
         self.limits: dict[Ref, int] = {}
@@ -119,8 +120,12 @@ class Throng(Crowd):
         for one in world.store.list(kinds.RESOURCE_BINDING):
             name = one.spec.resource.name
             if refused_by_quota(one):
+                self.limited.add(name)
                 continue
             if scheduled(one):
+                if name in self.limited & self.open:  # what a user asked for long ago has its result only now
+                    self.excuse(name)
+                self.limited.discard(name)
                 world.granted[name] = wanted(one)
                 self.open -= {name} if self.edited.get(name, world.now) <= world.now else set()
             elif name in self.open:
