@@ -321,7 +321,9 @@ class Execution(MemberController):
         if snapshot.cluster is not None and snapshot.cluster.observed:
             return _without_finalizer(work, "WorkReleased")  # the object stays as it is
         if snapshot.late is not None and snapshot.late.wanted:
-            return _without_finalizer(work, "WorkWantedAgain")  # the object stays, and the next Work takes it over
+            # The object stays, and the next Work takes it over. Without one nothing would ever remove it.
+            guards = () if snapshot.late.rests_on is None else (snapshot.late.rests_on,)
+            return replace(_without_finalizer(work, "WorkWantedAgain"), guards=guards)
         waits = snapshot.late is not None and not snapshot.late.may_go and not snapshot.is_early(now)
         again = now + _retry_delay(work, now=now) if waits else None
         if snapshot.by_agent:

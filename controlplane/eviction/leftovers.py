@@ -19,6 +19,7 @@ from typing import NamedTuple
 from controlplane import interpret
 from controlplane.apimachinery.meta import condition, to_seconds
 from controlplane.apimachinery.names import LEFTOVER_ANNOTATION, REDUCED_ANNOTATION, TEMPLATE_UID_ANNOTATION
+from controlplane.engine.decision import Guard
 from controlplane.eviction.directly import DIRECTLY_WAITING
 from controlplane.eviction.graceful import ClusterState, is_scheduled, unhealthy_reason
 from controlplane.eviction.replacements import are_still_prevented
@@ -66,12 +67,13 @@ class LateRemoval(NamedTuple):
     """How to treat a copy whose removal, or the removal of some replicas, comes late.
 
     `wanted`: its cluster is a target again. `keeps`: how many replicas stay there for now; 0: as many as the Work
-    requests.
+    requests. `rests_on`: the binding as it was read, which must be unchanged when a Work ends because of it.
     """
 
     wanted: bool
     may_go: bool
     keeps: int = 0
+    rests_on: Guard | None = None
 
 
 def is_late_removal(work: Work, cluster: Cluster | None) -> bool:

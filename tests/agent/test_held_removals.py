@@ -15,7 +15,9 @@ from controlplane.apimachinery.names import HELD_ANNOTATION, REPLICAS_HELD_ANNOT
 from controlplane.clusters.questions import Discard
 from controlplane.controllers.execution import Execution
 from controlplane.engine import run
+from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER
+from controlplane.kinds.binding import TargetCluster
 from controlplane.kinds.cluster import PULL, PUSH
 from controlplane.kinds.policy import Placement, SuspendClusters, Suspension
 from controlplane.kinds.template import Template
@@ -102,6 +104,25 @@ def test_a_copy_that_is_wanted_again_when_its_cluster_is_back_is_not_removed() -
     again = story.works()["member1"]
     assert again.metadata.deletion_timestamp is None, "the next Work takes the object over"
     assert HELD_ANNOTATION not in again.metadata.annotations
+
+
+def test_a_copy_is_not_left_without_a_work_because_it_was_wanted_again_for_a_moment() -> None:
+    """It is evicted again right then, so no next Work takes it over, and nothing would ever remove it."""
+    story, execution = Returning(), Execution()
+    before: Any = story.binding(story.web)
+    again = before.with_spec(clusters=(TargetCluster("member1", 3),))
+    assert not story.store.put(again, before).lost
+    (snapshot,) = execution.load(story.store, [story.works()["member1"].ref])
+    assert snapshot is not None
+    decision = execution.decide(snapshot, story.settings, now=story.now)
+    assert decision.reason == "WorkWantedAgain"
+
+    evicted: Any = story.binding(story.web)
+    assert not story.store.put(evicted.with_spec(clusters=before.spec.clusters), evicted).lost
+    story.store.apply([(None, decision)], by=Actor(execution.name))
+    story.settle()
+
+    assert story.works()["member1"].metadata.deletion_timestamp is not None, "its agent still removes the object"
 
 
 def test_a_held_removal_keeps_no_cluster_from_being_unjoined() -> None:

@@ -9,6 +9,7 @@ from controlplane import kinds
 from controlplane.apimachinery.meta import Ref, condition
 from controlplane.clusters.held_changes import replicas_held
 from controlplane.controllers.reads.bindings_on_clusters import clusters_where_needed
+from controlplane.engine.decision import Guard
 from controlplane.engine.state import State
 from controlplane.eviction import leftovers
 from controlplane.kinds.binding import Binding
@@ -40,9 +41,10 @@ def late_removals(state: State, found: Iterable[tuple[Work, Cluster | None]]) ->
     def late(ref: Ref, binding: Binding) -> leftovers.LateRemoval:
         cluster = to_check[ref].cluster
         still = cluster in needed.get(binding.ref, ())
-        return leftovers.decide_late_removal(
+        found = leftovers.decide_late_removal(
             binding, to_check[ref], cluster, places, overdue=ref in overdue, needed=still
         )
+        return found._replace(rests_on=Guard(binding.ref, binding.metadata.generation)) if found.wanted else found
 
     return {
         ref: late(ref, bindings[owner])
