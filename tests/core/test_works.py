@@ -24,7 +24,7 @@ from controlplane.controllers.work_status import WorkStatus, WorkStatusSnapshot
 from controlplane.controllers.works import Works
 from controlplane.engine.state import Actor
 from controlplane.eviction.leftovers import LateRemoval
-from controlplane.kinds import EVENT
+from controlplane.kinds import EVENT, RESOURCE_BINDING
 from controlplane.kinds.binding import TargetCluster
 from controlplane.kinds.policy import (
     ResourceSelector,
@@ -218,8 +218,9 @@ def test_i1_a_copy_that_is_wanted_again_before_the_member_was_asked_stays(again:
     decision = execution.decide(snapshot, Settings(), now=story.now)
 
     assert snapshot is not None
-    assert snapshot.late == LateRemoval(wanted=again, may_go=True)
+    assert snapshot.late is not None and (snapshot.late.wanted, snapshot.late.may_go) == (again, True)
     assert [change.new.metadata.finalizers for change in decision.changes] == ([()] if again else [])
+    assert {guard.ref.kind for guard in decision.guards} == ({RESOURCE_BINDING} if again else set())
 
 
 def test_a_token_secret_reaches_members_without_the_token_and_the_account_of_the_control_plane() -> None:
