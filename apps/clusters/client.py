@@ -30,7 +30,8 @@ from apps.clusters.answers import (
 )
 from apps.clusters.connection import Connections, connector, credentials, through
 from apps.clusters.object_urls import Unservable, object_path, object_path_by
-from apps.clusters.releasing import MERGE, has_left_copies, is_ours, release
+from apps.clusters.ownership import belongs_to, not_ours
+from apps.clusters.releasing import MERGE, has_left_copies, release
 from apps.clusters.response_reader import PROBE_BYTES, Account, TooMuch, lines, whole
 from apps.clusters.watch_events import Expired, event_of, object_of
 from apps.objects.address_guard import CheckedResolver, check
@@ -38,7 +39,6 @@ from controlplane.clusters.comparing import comparison
 from controlplane.clusters.conditional_apply import conditional, is_outdated
 from controlplane.clusters.questions import (
     FIELD_MANAGER,
-    NOT_OURS,
     REMOVING,
     Answer,
     Collect,
@@ -70,13 +70,6 @@ APPLY = "application/apply-patch+yaml"  # JSON is YAML
 ATTEMPTS = 3  # of an update whose object changes meanwhile
 _BY_SOCKS = (ProxyConnectionError, ProxyError, ProxyTimeoutError)  # errors of a SOCKS5 proxy have no common base class
 
-_NOT_OURS = Answer(
-    409,
-    problem="an object of that name exists on the cluster and is not managed by Lifeboat; set conflictResolution: "
-    "Overwrite in the policy to take it over",
-    reason=NOT_OURS,
-)
-
 T = TypeVar("T")
 Listed = tuple[list[T], str] | Answer
 
@@ -88,6 +81,10 @@ CONNECTIONS = {WORK: 24, PROBE: 2, WATCH: 0}  # 0: as many as there are watched 
 
 def _as_it_is(item: Any) -> Any:
     return item
+
+
+def _may_write(question: Ensure, held: dict[str, Any]) -> bool:
+    return question.overwrite or belongs_to(question.target.cluster, held)
 
 
 class MemberClient:
@@ -368,15 +365,15 @@ class MemberClient:
             manifest = question.manifest
             answer = await self._apply(question.target, path, manifest)
         else:
-            known = known if known is not None and (question.overwrite or is_ours(known)) else None
+            known = known if known is not None and _may_write(question, known) else None
             manifest = question.manifest if known is None else question.over(known)
             answer = await self._apply(question.target, path, conditional(question, manifest, known))
             if is_outdated(answer, known):
                 current = await self._read(question.target, path)
                 if not current.ok and current.code != 404:
                     return current
-                if current.ok and not question.overwrite and not is_ours(current.body):
-                    return _NOT_OURS
+                if current.ok and not _may_write(question, current.body):
+                    return not_ours(current.body)
                 manifest = question.over(current.body) if current.ok else question.manifest
                 answer = await self._apply(question.target, path, manifest)
         if is_unapplicable(answer):
@@ -398,8 +395,8 @@ class MemberClient:
             return comparison(None, {})
         if not current.ok:
             return current
-        if not ensure.overwrite and not is_ours(current.body):
-            return _NOT_OURS
+        if not _may_write(ensure, current.body):
+            return not_ours(current.body)
         manifest = ensure.over(current.body)
         answer = await self._apply(ensure.target, path, manifest, dry_run=True)
         if is_unapplicable(answer):
@@ -422,8 +419,8 @@ class MemberClient:
                 answer = await self.call(target, "POST", path.rpartition("/")[0], params=params, body=question.manifest)
             elif not current.ok:
                 return current
-            elif not question.overwrite and not is_ours(current.body):
-                return _NOT_OURS
+            elif not _may_write(question, current.body):
+                return not_ours(current.body)
             else:
                 body = replacement(question, current.body)
                 answer = await self.call(target, "PUT", path, params=params, body=body)
@@ -453,7 +450,7 @@ class MemberClient:
     async def discard(self, question: Discard) -> Answer:
         """Delete an object of Lifeboat in the background, or release it: remove only the marks of Lifeboat.
 
-        Code 404: the object does not exist, or is not managed by Lifeboat.
+        Code 404: the object does not exist, or is not a copy for this cluster.
         """
         answer = await self._discarded(question)
         return await self.confirmed(question.target, question.manifest, answer)
@@ -471,8 +468,8 @@ class MemberClient:
         current = await self._read(question.target, path)
         if not current.ok:
             return current
-        if not is_ours(current.body):
-            return Answer(404, problem="the object on the cluster is not managed by Lifeboat", reason=NOT_OURS)
+        if not belongs_to(question.target.cluster, current.body):
+            return replace(not_ours(current.body), code=404)
         if question.release or has_left_copies(question.manifest, current.body):
             sending = partial(self.call, question.target), partial(self._read, question.target)
             return await release(*sending, path, current.body)

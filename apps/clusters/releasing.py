@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any, Final, Protocol
 
-from apps.clusters.watch_events import object_of
-from controlplane.apimachinery.names import LEFT_COPIES_ANNOTATION, MANAGED_LABEL, MANAGED_LABEL_VALUE
+from apps.clusters.ownership import is_ours
+from controlplane.apimachinery.names import LEFT_COPIES_ANNOTATION
 from controlplane.clusters.comparing import without_marks
 from controlplane.clusters.questions import FIELD_MANAGER, Answer
 
@@ -28,12 +28,6 @@ class Read(Protocol):
     """Sends GET to a member. The answer is a failure if it is not a JSON object."""
 
     def __call__(self, path: str) -> Awaitable[Answer]: ...
-
-
-def is_ours(obj: Document) -> bool:
-    """Return whether an object of a member is managed by Lifeboat."""
-    labels = object_of(obj)["metadata"].get("labels") or {}
-    return isinstance(labels, dict) and labels.get(MANAGED_LABEL) == MANAGED_LABEL_VALUE
 
 
 def has_left_copies(manifest: Document, held: Document) -> bool:
