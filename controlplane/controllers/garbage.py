@@ -1,5 +1,7 @@
 """Garbage: deletes expired Events, rows about deleted objects, and bindings whose template does not exist.
 
+A young binding may be imported, and holds the placement for a template that is written later.
+
 Rows are dropped when their object is deleted. Events and bindings are checked in rounds over all of them, page by page.
 """
 
@@ -33,6 +35,7 @@ from controlplane.propagation import bindings
 from controlplane.settings import Settings
 
 EVENT_LIFETIME = timedelta(hours=1)
+AWAITS_TEMPLATE = timedelta(hours=1)  # `lifeboat import` writes bindings first, and thousands of objects take minutes
 PAGE = 500  # objects of one kind checked at once
 PAUSE = timedelta(minutes=5)  # between two rounds over a kind
 STEP = timedelta(seconds=1)  # between two pages of a round
@@ -160,11 +163,14 @@ def _name_in_rows(ref: Ref) -> str:
 
 
 def _is_garbage(obj: Object, alive: frozenset[Ref], *, now: datetime) -> bool:
-    """Test whether an Event has expired, or the template of a binding does not exist any more."""
+    """Test whether an Event has expired, or a binding has been without its template for too long."""
     if isinstance(obj, Event):
         seen = obj.last_timestamp or obj.event_time or obj.metadata.creation_timestamp
         return seen is not None and now - seen >= EVENT_LIFETIME
     if not hasattr(obj, "clusters_kept") or obj.metadata.deletion_timestamp is not None:
+        return False
+    born = obj.metadata.creation_timestamp
+    if born is not None and now - born < AWAITS_TEMPLATE:
         return False
     template = bindings.template_ref(obj)  # type: ignore[arg-type]  # the other kinds that are checked are bindings
     return template.kind in KINDS and template not in alive

@@ -280,7 +280,9 @@ class Policies(Controller):
             return refused_templates(state, origin, after=after, limit=limit)
         if is_rules(origin):
             found, cursor = bindings_of_kind(state, origin, after=after, limit=limit)
-            return [bindings.template_ref(binding) for binding in found], cursor
+            refs = [bindings.template_ref(binding) for binding in found]
+            existing = state.get(refs)  # `lifeboat import` writes bindings before their templates
+            return [ref for ref in refs if ref in existing], cursor
         return templates_of(state, origin, after=after, limit=limit)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.garbage import Garbage
+from controlplane.controllers.policies import Policies
 from controlplane.engine import run
 from controlplane.engine.decision import Decision, Save, deleting
 from controlplane.engine.memory import MemoryStore
@@ -27,6 +29,7 @@ from controlplane.kinds.rows import (
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding, eviction
 from tests.builders.placements import duplicated
+from tests.core.test_customized import customization
 
 KEPT: list[type[Row]] = [UnhealthyCopies, Eviction, PlacementHint, PlacementNote, CapacityReservation]
 
@@ -62,3 +65,36 @@ def test_nothing_is_kept_of_a_binding_that_is_gone(kind: str) -> None:
 
     assert kept(store, one.ref) == set()
     assert kept(store, other.ref) == set(KEPT)
+
+
+def test_a_binding_that_an_import_has_written_waits_for_its_template() -> None:
+    """`lifeboat import` writes all bindings first, which takes minutes, and each holds the placement of its template.
+
+    A binding whose import was interrupted goes later.
+    """
+    now = START
+    store = MemoryStore(controllers=[Garbage()], clock=lambda: now)
+    run.mark_due_at_start([Garbage()], store)
+    imported = binding("web", duplicated(), on={"member1": 2}).with_meta(creation_timestamp=START)
+    store.create(imported)
+
+    def after(passed: timedelta) -> bool:
+        nonlocal now
+        now = START + passed
+        run.run_until_idle([Garbage()], store, Settings(), world=run.World(answer=lambda question: None))
+        found = store.get([imported.ref])
+        return imported.ref in found and found[imported.ref].metadata.deletion_timestamp is None
+
+    assert [after(timedelta(minutes=passed)) for passed in (0, 6, 59)] == [True] * 3
+    assert not after(timedelta(minutes=66))
+
+
+def test_a_rule_for_its_kind_deletes_no_binding_that_waits_for_its_template() -> None:
+    """An import writes interpreter customizations right before the bindings, and templates at its end."""
+    store = MemoryStore(controllers=[Policies()], clock=lambda: START)
+    imported = binding("web", duplicated(), on={"member1": 2})
+    store.create(imported, customization("c", health_interpretation="x"))
+
+    run.run_until_idle([Policies()], store, Settings(), world=run.World(answer=lambda question: None))
+
+    assert [one.metadata.deletion_timestamp for one in store.get([imported.ref]).values()] == [None]
