@@ -247,6 +247,11 @@ def bindings_of(removed: list[Item], items: list[Item]) -> set[Identity]:
     }
 
 
+def bindings_by_template(items: Iterable[Item]) -> dict[Identity, Identity]:
+    """Return the binding of each template."""
+    return {_template_of(item.document): item.identity for item in items if item.identity[:2] in BINDINGS}
+
+
 def counted(items: list[Item]) -> list[tuple[str, int, int]]:
     """Return for each kind, in order, how many objects are written and how many are left out."""
     written = Counter(item.kind for item in items if not item.left_out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -19,6 +19,7 @@ from apps.command.import_plan import (
     CLUSTER,
     DEFINITION,
     Item,
+    bindings_by_template,
     bindings_of,
     counted,
     expected_copies,
@@ -93,9 +94,9 @@ def import_(
     refused = _write(run, items)
     observed = [name for name in _names(items) if name not in written_to]
     _wait_until_compared(run, items, observed, seconds=durations.seconds(timeout, option="--timeout"))
-    moved = _moved(run, items)
+    moved = _moved(run, [item for item in items if item.identity not in refused])
     _report(run, _compared(run, observed))
-    for line in (*refused, *moved):
+    for line in (*refused.values(), *moved):
         run.remark(line, style="red")
     if refused or moved:
         raise CommandError(
@@ -128,29 +129,54 @@ def _names(items: Sequence[Item]) -> list[str]:
     return [item.identity[3] for item in items if item.identity[:2] == CLUSTER]
 
 
-def _write(run: Run, items: Sequence[Item]) -> list[str]:
-    """Create what does not exist yet; return a line for each object that was refused."""
-    served, refused = Discovery(run.api), []
-    created = Counter[str]()
+def _write(run: Run, items: Sequence[Item]) -> dict[Identity, str]:
+    """Create what does not exist yet; return a line for each object that was refused, or that needs one of these."""
+    served, refused = Discovery(run.api), dict[Identity, str]()
+    created, bindings = Counter[str](), bindings_by_template(items)
+    joined: set[str] | None = None  # read after the clusters are written
     for item in items:
         if item.left_out:
             continue
-        path = served.path(item.identity[0], item.kind, item.identity[2])
-        if path is None:
-            refused.append(f"{item.title}: Lifeboat does not serve {item.kind} of {item.identity[0]}")
-            continue
+        if item.identity[:2] in BINDINGS and joined is None:
+            joined = _joined(run)
         try:
-            run.api.post(path, item.document)
-            created[item.kind] += 1
+            problem = _lacks(item, bindings, refused, joined or set()) or _created(run, served, item)
+            created[item.kind] += 0 if problem else 1
         except Refused as error:
-            if error.status.get("reason") != "AlreadyExists":
-                refused.append(f"{item.title}: {error.message}")
+            problem = "" if error.status.get("reason") == "AlreadyExists" else error.message
+        if problem:
+            refused[item.identity] = f"{item.title}: {problem}"
         if item.identity[:2] == DEFINITION:
             served.forget()
     run.remark(
         f"{created.total()} objects written, {len(items) - created.total() - len(refused)} were there or left out"
     )
     return refused
+
+
+def _lacks(
+    item: Item, bindings: Mapping[Identity, Identity], refused: Mapping[Identity, str], joined: Collection[str]
+) -> str:
+    """Return why an object is not written: the scheduler would place it elsewhere. "": it is written."""
+    if item.identity[:2] in BINDINGS:
+        missing = [name for name in targets(item.document) if name not in joined]
+        return f"cluster {', '.join(missing)} is not joined here, or is being deleted" if missing else ""
+    return "its binding was not written: it would be placed anew" if bindings.get(item.identity) in refused else ""
+
+
+def _joined(run: Run) -> set[str]:
+    """Return the clusters that workloads can be placed on."""
+    found = run.api.items(paths.CLUSTERS).get("items") or ()
+    return {one["metadata"]["name"] for one in found if not one["metadata"].get("deletionTimestamp")}
+
+
+def _created(run: Run, served: Discovery, item: Item) -> str:
+    """Create an object; return why it cannot be created. Raises Refused."""
+    path = served.path(item.identity[0], item.kind, item.identity[2])
+    if path is None:
+        return f"Lifeboat does not serve {item.kind} of {item.identity[0]}"
+    run.api.post(path, item.document)
+    return ""
 
 
 def _moved(run: Run, items: list[Item]) -> list[str]:

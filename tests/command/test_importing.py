@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.api.server import Client, Server
 from tests.api.test_failback import join
-from tests.builders.documents import CLUSTERS, deployment
+from tests.builders.documents import CLUSTERS, deployment, policy
+from tests.builders.documents import cluster as cluster_of
 from tests.command.conftest import DO, Lifeboat
 
 WORKS = "/apis/work.karmada.io/v1alpha1/namespaces"
@@ -99,3 +101,34 @@ def test_a_repeated_import_names_the_clusters_that_are_written_to(
     assert [named in one.stderr for one in (tried, done, observed)] == [True, True, False], done.stderr
     assert ["Effects: none" in one.stderr for one in (done, observed)] == [False, True], done.stderr
     assert ["not compared yet" in one.stderr for one in (done, observed)] == [False, True], done.stderr
+
+
+@pytest.mark.parametrize("what", ["binding", "cluster", "no cluster"])
+def test_a_template_whose_placement_cannot_be_written_is_not_placed_anew(
+    lifeboat: Lifeboat, api: Client, server: Server, namespace: str, tmp_path: Path, what: str
+) -> None:
+    """It would go to other clusters, and stay there when the import is repeated, because its binding exists then."""
+    other, template, policed = join(api, server, f"{namespace}-b"), deployment("web"), policy("p")
+    for one in (template, policed):
+        one["metadata"]["namespace"] = namespace
+    file, bound = exported(api, other, template, template, tmp_path), f"{namespace}-a"
+    template, binding = yaml.safe_load_all(file.read_text())
+    replicas = -1 if what == "binding" else 2
+    binding["spec"] |= {"replicas": 2, "clusters": [{"name": bound, "replicas": replicas}]}
+    address = "https://169.254.169.254" if what == "cluster" else "https://a.example:6443"
+    source = [] if what == "no cluster" else [cluster_of(bound, apiEndpoint=address)]
+    file.write_text(yaml.safe_dump_all([*source, policed, template, binding]))
+
+    done = lifeboat("import", "--file", str(file), "--timeout", "1s", *DO)
+
+    assert done.exit_code != 0
+    assert f"Deployment {namespace}/web: its binding was not written: it would be placed anew" in done.stderr
+    assert "1 bindings have other clusters" not in done.stderr
+    assert api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/web").status == 404
+    assert (
+        api.get(f"/apis/work.karmada.io/v1alpha2/namespaces/{namespace}/resourcebindings/web-deployment").status == 404
+    )
+    if what == "no cluster":
+        assert f"ResourceBinding {namespace}/web-deployment: cluster {bound} is not joined here" in done.stderr
+        join(api, server, bound)
+        assert lifeboat("import", "--file", str(file), "--timeout", "1s", *DO).exit_code == 0
