@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from apps.command.errors import Document
@@ -49,6 +49,7 @@ _IDS: Final = {
     "ClusterPropagationPolicy": CLUSTER_PROPAGATION_POLICY_ID_LABEL,
 }
 _SECRETS: Final = ("secretRef", "impersonatorSecretRef")
+_DELETING: Final = "the source is deleting it"
 
 
 class Item(NamedTuple):
@@ -78,16 +79,34 @@ def planned(source: Source) -> list[Item]:
     definitions = list(_definitions(source))
     written = {item.identity for item in definitions}
     templates = dict.fromkeys(_template_of(item.document) for item in bindings)
-    return [
-        *_namespaces(source),
-        *_clusters(source),
-        *(_item(one) for kind in INTERPRETERS for one in source.listed(*kind)),
-        *bindings,
-        *(item for item in _priority_classes(source) if item.identity not in templates),
-        *(_policy(one) for kind in POLICIES for one in source.listed(*kind)),
-        *definitions,
-        *_templates(source, [identity for identity in templates if identity not in written]),
-    ]
+    return _without_what_goes(
+        [
+            *_namespaces(source),
+            *_clusters(source),
+            *(_item(one) for kind in INTERPRETERS for one in source.listed(*kind)),
+            *bindings,
+            *(item for item in _priority_classes(source) if item.identity not in templates),
+            *(_policy(one) for kind in POLICIES for one in source.listed(*kind)),
+            *definitions,
+            *_templates(source, [identity for identity in templates if identity not in written]),
+        ]
+    )
+
+
+def _without_what_goes(items: Sequence[Item]) -> list[Item]:
+    """Leave out what goes with an object that the source is deleting. Here nothing would delete it."""
+    going = {item.identity for item in items if item.left_out == _DELETING}
+    bindings = bindings_by_template(items)
+
+    def reason(item: Item) -> str:
+        if (*NAMESPACE, "", item.identity[2]) in going:
+            return "the source is deleting its Namespace"
+        if bindings.get(item.identity) in going:
+            return "the source is deleting its binding"
+        is_binding = item.identity[:2] in BINDINGS
+        return "the source is deleting its template" if is_binding and _template_of(item.document) in going else ""
+
+    return [item._replace(left_out=item.left_out or reason(item)) for item in items]
 
 
 def _namespaces(source: Source) -> Iterator[Item]:
@@ -115,7 +134,8 @@ def _clusters(source: Source) -> Iterator[Item]:
         for field in _SECRETS:
             ref = document["spec"].get(field) or {}
             if ref:
-                yield _secret(source, ref["namespace"], ref["name"], of=document["metadata"]["name"])
+                secret = _secret(source, ref["namespace"], ref["name"], of=document["metadata"]["name"])
+                yield secret._replace(left_out=secret.left_out or _deleting(document))
         item = _item(document)
         metadata, spec = item.document["metadata"], item.document["spec"]
         annotations = {**metadata.get("annotations", {}), OBSERVE_ANNOTATION: "true"}
@@ -221,13 +241,18 @@ def _item(document: Document) -> Item:
     metadata = {key: value for key, value in document["metadata"].items() if key in _KEPT and value is not None}
     plain = {**{key: value for key, value in document.items() if key != "status"}, "metadata": metadata}
     identity = document["apiVersion"], document["kind"], metadata.get("namespace", ""), metadata["name"]
-    return Item(identity, plain)
+    return Item(identity, plain, _deleting(document))
+
+
+def _deleting(document: Document) -> str:
+    return _DELETING if document["metadata"].get("deletionTimestamp") else ""
 
 
 def removable(items: list[Item]) -> list[Item]:
     """Return what an undo removes, in its order: templates, policies, clusters.
 
     Namespaces, definitions, PriorityClasses and the credentials of clusters are left. Bindings go with their templates.
+    What the source is deleting may have been imported before.
     """
     kept = {"Namespace", DEFINITION[1], *(kind for _, kind in BINDINGS)}
     if_bound = ("Secret", PRIORITY_CLASS[1])
@@ -235,7 +260,7 @@ def removable(items: list[Item]) -> list[Item]:
     return [
         item
         for item in reversed(items)
-        if not item.left_out and item.kind not in kept and (item.kind not in if_bound or item.identity in bound)
+        if item.document and item.kind not in kept and (item.kind not in if_bound or item.identity in bound)
     ]
 
 
@@ -260,8 +285,9 @@ def counted(items: list[Item]) -> list[tuple[str, int, int]]:
 
 
 def placements(items: list[Item]) -> dict[Identity, dict[str, int]]:
-    """Return the clusters of each binding, with their replicas."""
-    return {item.identity: targets(item.document) for item in items if item.identity[:2] in BINDINGS}
+    """Return the clusters of each binding that is written, with their replicas."""
+    bindings = (item for item in items if item.identity[:2] in BINDINGS and not item.left_out)
+    return {item.identity: targets(item.document) for item in bindings}
 
 
 def expected_copies(items: list[Item]) -> set[tuple[str, str]]:

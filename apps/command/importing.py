@@ -92,9 +92,10 @@ def import_(
     others = "The other members" if written_to else "The members"
     run.confirm(f"Write them? {others} are compared and not written to.", same=same)
     refused = _write(run, items)
-    observed = [name for name in _names(items) if name not in written_to]
-    _wait_until_compared(run, items, observed, seconds=durations.seconds(timeout, option="--timeout"))
-    moved = _moved(run, [item for item in items if item.identity not in refused])
+    written = [item for item in items if item.identity not in refused]
+    observed = [name for name in _names(written) if name not in written_to]
+    _wait_until_compared(run, written, observed, seconds=durations.seconds(timeout, option="--timeout"))
+    moved = _moved(run, written)
     _report(run, _compared(run, observed))
     for line in (*refused.values(), *moved):
         run.remark(line, style="red")

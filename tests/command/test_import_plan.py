@@ -10,7 +10,7 @@ import pytest
 
 from apps.command import exit_codes
 from apps.command.errors import CommandError
-from apps.command.import_plan import DEFINITION, TOKEN_SECRET, bindings_of, planned, removable
+from apps.command.import_plan import DEFINITION, TOKEN_SECRET, bindings_of, placements, planned, removable
 from apps.command.source import Files
 
 JOB = ("batch/v1", "Job")
@@ -265,3 +265,42 @@ def test_an_empty_list_is_nothing_to_import(tmp_path: Path) -> None:
     (tmp_path / "none.yaml").write_text("apiVersion: v1\nkind: List\nitems: []\nmetadata: {resourceVersion: ''}")
 
     assert planned(Files([tmp_path])) == []
+
+
+def test_what_the_source_is_deleting_does_not_come_back_to_life(tmp_path: Path) -> None:
+    """Finalizers hold it there, and an undo removes what was imported before the deletion began."""
+    going = {"deletionTimestamp": "2026-11-30T12:00:00Z", "finalizers": ["example.io/held"]}
+
+    def item(api_version: str, kind: str, name: str, namespace: str = "", *, gone: bool = False, **more: Any) -> Any:
+        metadata = {"name": name, **({"namespace": namespace} if namespace else {}), **(going if gone else {})}
+        return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **more}
+
+    def bound(name: str, namespace: str, *, gone: bool = False) -> Any:
+        resource = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": namespace, "name": name}
+        spec = {"resource": resource, "clusters": [{"name": "member1"}]}
+        return item("work.karmada.io/v1alpha2", "ResourceBinding", f"{name}-configmap", namespace, gone=gone, spec=spec)
+
+    maps = [("kept", "lab"), ("template", "lab"), ("binding", "lab"), ("place", "left")]
+    items = [
+        *(item("v1", "ConfigMap", name, place, gone=name == "template") for name, place in maps),
+        *(bound(name, place, gone=name == "binding") for name, place in maps),
+        *(item("v1", "Namespace", name, gone=name == "left") for name in ("lab", "left")),
+        item("policy.karmada.io/v1alpha1", "PropagationPolicy", "old", "lab", gone=True, spec={}),
+        item("cluster.karmada.io/v1alpha1", "Cluster", "member1", spec={}),
+        item("cluster.karmada.io/v1alpha1", "Cluster", "member2", gone=True, spec={}),
+    ]
+    (tmp_path / "all.json").write_text(json.dumps({"kind": "List", "items": items}))
+
+    plan = planned(Files([tmp_path]))
+
+    assert [one.title for one in plan if not one.left_out] == [
+        *("Namespace lab", "Cluster member1", "ResourceBinding lab/kept-configmap", "ConfigMap lab/kept"),
+    ]
+    assert {one.left_out for one in plan if one.left_out} == {
+        *("the source is deleting it", "the source is deleting its Namespace", "the source is deleting its template"),
+        "the source is deleting its binding",
+    }
+    assert [identity[3] for identity in placements(plan)] == ["kept-configmap"]
+    assert {one.title for one in removable(plan) if one.kind == "ConfigMap"} == {
+        f"ConfigMap {place}/{name}" for name, place in maps
+    }
