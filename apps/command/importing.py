@@ -204,7 +204,7 @@ def _shown(clusters: dict[str, int]) -> str:
 def _undo(run: Run, items: list[Item], *, seconds: float) -> None:
     """Delete templates, policies and clusters that were imported, as long as all their clusters are observed.
 
-    Then wait until their bindings have gone, because an import that finds one of them would not write its placement.
+    Then wait until they and their bindings have gone: an import that finds one of them does not write it.
     """
     going = removable(items)
     for name in dict.fromkeys((*_names(items), *_clusters_with(run, {item.identity for item in going}))):
@@ -237,9 +237,10 @@ def _undo(run: Run, items: list[Item], *, seconds: float) -> None:
             if error.http != 404:
                 raise
     until = time.monotonic() + seconds
-    while left := _still_there(run, served, bindings_of(going, items)):
+    left = {item.identity for item in going} | bindings_of(going, items)
+    while left := _still_there(run, served, left):
         if time.monotonic() > until:
-            run.remark(f"{left} bindings are still there: wait until they have gone before you import again")
+            run.remark(f"{len(left)} objects are still there: wait until they have gone before you import again")
             break
         time.sleep(LOOK_SECONDS)
     run.done(
@@ -271,15 +272,14 @@ def _carried(work: Document) -> set[Identity]:
     return found
 
 
-def _still_there(run: Run, served: Discovery, bindings: set[Identity]) -> int:
-    """Return how many of these bindings Lifeboat has."""
-    count = 0
-    for kind in BINDINGS:
-        names = {identity[2:] for identity in bindings if identity[:2] == kind}
-        path = served.path(*kind) if names else None
-        found = [] if path is None else run.api.items(path).get("items") or []
-        count += sum((one["metadata"].get("namespace", ""), one["metadata"]["name"]) in names for one in found)
-    return count
+def _still_there(run: Run, served: Discovery, objects: set[Identity]) -> set[Identity]:
+    """Return which of these objects Lifeboat has."""
+    found = set()
+    for kind in {identity[:2] for identity in objects}:
+        path = served.path(*kind)
+        listed = [] if path is None else run.api.items(path).get("items") or []
+        found |= {(*kind, one["metadata"].get("namespace", ""), one["metadata"]["name"]) for one in listed}
+    return objects & found
 
 
 @command(app, panel=PANEL)

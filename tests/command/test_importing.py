@@ -132,3 +132,25 @@ def test_a_template_whose_placement_cannot_be_written_is_not_placed_anew(
         assert f"ResourceBinding {namespace}/web-deployment: cluster {bound} is not joined here" in done.stderr
         join(api, server, bound)
         assert lifeboat("import", "--file", str(file), "--timeout", "1s", *DO).exit_code == 0
+
+
+def test_an_undo_says_that_a_cluster_is_still_there_which_the_next_import_would_miss(
+    lifeboat: Lifeboat, api: Client, server: Server, namespace: str, tmp_path: Path
+) -> None:
+    """The next import found it, wrote nothing, and then it was gone, and the bindings went to other clusters."""
+    name = join(api, server, f"{namespace}-a")
+    api.patch(f"{CLUSTERS}/{name}", {"metadata": {"annotations": {OBSERVE: "true"}}})
+    held = {**deployment("web"), "kind": "Deployment"}
+    held["metadata"] |= {"namespace": namespace, "finalizers": ["example.io/held"]}
+    assert api.post(f"/apis/apps/v1/namespaces/{namespace}/deployments", held).status == 201
+    file = exported(api, name, held, held, tmp_path)
+    file.write_text(yaml.safe_dump_all([*yaml.safe_load_all(file.read_text()), cluster_of(name)]))
+
+    undone = lifeboat("import", "--file", str(file), "--undo", "--timeout", "1s", *DO)
+
+    assert undone.exit_code == 0, undone.stderr
+    assert "2 objects are still there: wait until they have gone before you import again" in undone.stderr
+    api.patch(f"{CLUSTERS}/{name}", {"metadata": {"finalizers": []}})
+    api.patch(f"/apis/apps/v1/namespaces/{namespace}/deployments/web", {"metadata": {"finalizers": []}})
+    again = lifeboat("import", "--file", str(file), "--undo", "--timeout", "1s", *DO)
+    assert "still there" not in again.stderr
