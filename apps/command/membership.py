@@ -70,10 +70,17 @@ def join(
     # All are tried first, so that no Secret stays behind for a Cluster that is refused.
     for dry_run in (True,) if run.dry_run else (True, False):
         for name, content in secrets.items():
-            place = f"/api/v1/namespaces/{CLUSTER_NAMESPACE}/secrets/{name}"
-            run.api.apply(place, _secret(name, cluster, content), dry_run=dry_run)
+            _store(run, name, cluster, content, dry_run=dry_run)
         joined = run.api.apply(paths.cluster(cluster), {**head, "spec": spec}, dry_run=dry_run)
     run.done(f"{cluster} {'would be ' if run.dry_run else ''}joined: {server}", joined)
+
+
+def _store(run: Run, name: str, cluster: str, data: dict[str, str], *, dry_run: bool) -> None:
+    """Store a Secret with exactly this data. An apply leaves what another client has written, as an old authority."""
+    place = f"/api/v1/namespaces/{CLUSTER_NAMESPACE}/secrets/{name}"
+    stored = run.api.apply(place, _secret(name, cluster, data), dry_run=dry_run)
+    if not dry_run and (left := set(stored.get("data") or ()) - set(data)):
+        run.api.patch(place, {"data": dict.fromkeys(sorted(left))})
 
 
 def _secret(name: str, cluster: str, data: dict[str, str]) -> Document:

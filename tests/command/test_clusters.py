@@ -91,6 +91,27 @@ def test_a_member_is_joined_with_its_credentials_and_again_with_new_ones(
     assert secret["metadata"]["annotations"]["cluster.lifeboat.io/credentials-of"] == name
 
 
+def test_joining_again_without_an_authority_removes_the_one_that_an_import_or_manage_py_has_stored(
+    lifeboat: Lifeboat, api: Client, namespace: str, tmp_path: Path
+) -> None:
+    """The member has moved behind a certificate that all machines trust. It was still checked against the old one."""
+    name, secrets = f"{namespace}-a", "/api/v1/namespaces/karmada-cluster/secrets"
+    stored = {"token": "b25l", "caBundle": "b2xk"}
+    assert api.post(secrets, {"metadata": {"name": name}, "data": stored}).status == 201
+    assert api.post(CLUSTERS, cluster(name)).status == 201
+    file = member_kubeconfig(tmp_path, token="two")
+    config = yaml.safe_load(file.read_text())
+    del config["clusters"][0]["cluster"]["certificate-authority-data"]
+    file.write_text(yaml.safe_dump(config))
+
+    tried = lifeboat("join", name, "--cluster-kubeconfig", str(file), "--dry-run")
+    assert (tried.exit_code, api.get(f"{secrets}/{name}").document["data"]) == (0, stored), tried.stderr
+    done = lifeboat("join", name, "--cluster-kubeconfig", str(file))
+
+    assert done.exit_code == 0, done.stderr
+    assert api.get(f"{secrets}/{name}").document["data"] == {"token": base64.b64encode(b"two").decode()}
+
+
 def test_joining_creates_the_impersonator_of_a_member(
     lifeboat: Lifeboat, api: Client, namespace: str, tmp_path: Path
 ) -> None:
