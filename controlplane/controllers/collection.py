@@ -28,7 +28,9 @@ from controlplane.settings import Settings
 USE_SHOWN_EVERY: Final = timedelta(seconds=60)
 """A report that differs only in what pods use is stored at most once in this time. What pods use changes with each pod,
 and the status of all Clusters would be written with every report."""
+OUTDATED: Final = 2 * USE_SHOWN_EVERY  # the age of the last stored report from which a failure is said
 LIMIT_EXCEEDED: Final = "MemberLimitExceeded"
+NOT_READ: Final = "MemberNotRead"
 _BY_NAME: Final = attrgetter("name")
 
 
@@ -100,7 +102,7 @@ class Collection(MemberController):
         wake_at = now + timedelta(seconds=settings.cluster_status_update_frequency)
         events = _limit_events(snapshot.subject, answer)
         if not answer.ok:
-            return Decision(wake_at=wake_at, events=events)
+            return Decision(wake_at=wake_at, events=(*events, *_not_read(snapshot, answer, now=now)))
         row = collected(snapshot.subject, answer.body, settings, before=snapshot.before, now=now)
         return Decision(
             changes=() if _is_postponed(row, snapshot.before) else (Save(row),), wake_at=wake_at, events=events
@@ -113,6 +115,21 @@ def _limit_events(cluster: Cluster, answer: Answer) -> tuple[Event, ...]:
         return ()
     message = f"cluster {cluster.metadata.name} sends more than is read of a member: {answer.exceeded}"
     return (Event(cluster, LIMIT_EXCEEDED, message[:1024], warning=True),)
+
+
+def _not_read(snapshot: CollectionSnapshot, answer: Answer, *, now: datetime) -> tuple[Event, ...]:
+    """Return the Event about a member that grants access, and has not been read for some time, or never.
+
+    It may be Ready all the same: whoever may not list its nodes still gets an answer from /readyz.
+    """
+    cluster, last = snapshot.subject, None if snapshot.before is None else snapshot.before.at
+    if cluster.access_lost or (last is not None and now - last < OUTDATED):
+        return ()
+    message = (
+        f"APIs, nodes or pods of cluster {cluster.metadata.name} cannot be read, so workloads are placed by what was "
+        f"read last, if anything: {answer.problem}"
+    )
+    return (Event(cluster, NOT_READ, message[:1024], warning=True),)
 
 
 def collected(

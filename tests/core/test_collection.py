@@ -6,13 +6,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from controlplane.apimachinery.meta import Condition
 from controlplane.clusters.questions import Answer
 from controlplane.controllers.collection import Collection, CollectionSnapshot
 from controlplane.engine.decision import Save
 from controlplane.estimate.resource_models import DEFAULT_MODELS
 from controlplane.kinds import CLUSTER
-from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.cluster import Cluster, ClusterStatus
 from controlplane.kinds.rows import Collected
 from controlplane.settings import Settings
 from tests.builders.objects import START, cluster
@@ -93,3 +95,22 @@ def test_a_member_without_an_address_is_not_asked_and_one_that_gets_an_address_i
     assert Collection().question(CollectionSnapshot(without, None), Settings(), now=START) is None
     assert Collection().question(CollectionSnapshot(ready, None), Settings(), now=START) is not None
     assert list(became_ready.to(without, ready)) == [ready.ref]
+
+
+def test_a_member_whose_nodes_may_not_be_listed_says_so() -> None:
+    """It is Ready, because /readyz needs no rights, and nothing is placed on it, or as on a full one, for ever."""
+    refused = Answer(403, problem='HTTP 403: nodes is forbidden: User "lifeboat" cannot list', access=True)
+    member, lost = Member(), Condition("AccessLost", "True", "AccessRefused")
+
+    def said(*, after: float, of: Cluster = member.subject) -> list[str]:
+        asked = CollectionSnapshot(of, None, member.kept)
+        decided = Collection().decide(asked, Settings(), now=START + timedelta(seconds=after), answer=refused)
+        assert not decided.changes
+        return [event.message for event in decided.events if event.warning and event.reason == "MemberNotRead"]
+
+    [never_read] = said(after=0)
+    assert 'nodes is forbidden: User "lifeboat" cannot list' in never_read
+    member.reports(after=10)
+    assert [len(said(after=10 + seconds)) for seconds in (10, 110, 120)] == [0, 0, 1]
+    refusing = (*member.subject.status.conditions, lost)
+    assert said(after=200, of=replace(member.subject, status=ClusterStatus(conditions=refusing))) == []
