@@ -162,7 +162,7 @@ def _lacks(
     if item.identity[:2] in BINDINGS:
         missing = [name for name in targets(item.document) if name not in joined]
         return f"cluster {', '.join(missing)} is not joined here, or is being deleted" if missing else ""
-    return "its binding was not written: it would be placed anew" if bindings.get(item.identity) in refused else ""
+    return "its binding was not written: it would be scheduled again" if bindings.get(item.identity) in refused else ""
 
 
 def _joined(run: Run) -> set[str]:

@@ -120,7 +120,7 @@ def _limit_events(cluster: Cluster, answer: Answer) -> tuple[Event, ...]:
 def _not_read(snapshot: CollectionSnapshot, answer: Answer, *, now: datetime) -> tuple[Event, ...]:
     """Return the Event about a member that grants access, and has not been read for some time, or never.
 
-    It may be Ready all the same: whoever may not list its nodes still gets an answer from /readyz.
+    It may be Ready all the same: /readyz needs no rights, and lists of nodes and pods do.
     """
     cluster, last = snapshot.subject, None if snapshot.before is None else snapshot.before.at
     if cluster.access_lost or (last is not None and now - last < OUTDATED):

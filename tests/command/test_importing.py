@@ -104,7 +104,7 @@ def test_a_repeated_import_names_the_clusters_that_are_written_to(
 
 
 @pytest.mark.parametrize("what", ["binding", "cluster", "no cluster"])
-def test_a_template_whose_placement_cannot_be_written_is_not_placed_anew(
+def test_a_template_whose_placement_cannot_be_written_is_not_scheduled_again(
     lifeboat: Lifeboat, api: Client, server: Server, namespace: str, tmp_path: Path, what: str
 ) -> None:
     """It would go to other clusters, and stay there when the import is repeated, because its binding exists then."""
@@ -122,7 +122,7 @@ def test_a_template_whose_placement_cannot_be_written_is_not_placed_anew(
     done = lifeboat("import", "--file", str(file), "--timeout", "1s", *DO)
 
     assert done.exit_code != 0
-    assert f"Deployment {namespace}/web: its binding was not written: it would be placed anew" in done.stderr
+    assert f"Deployment {namespace}/web: its binding was not written: it would be scheduled again" in done.stderr
     assert "1 bindings have other clusters" not in done.stderr
     assert api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/web").status == 404
     assert (
