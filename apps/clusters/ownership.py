@@ -28,12 +28,12 @@ def belongs_to(cluster: str, obj: Document) -> bool:
 
     A member that is joined under two names has the objects of both. Those that name no Cluster belong to each.
     """
-    return is_ours(obj) and _made_for(obj) in ("", cluster)
+    return is_ours(obj) and made_for(obj) in ("", cluster)
 
 
 def not_ours(obj: Document) -> Answer:
     """Return the answer for an object that does not belong to the Cluster of its question."""
-    other = _made_for(obj) if is_ours(obj) else ""
+    other = made_for(obj) if is_ours(obj) else ""
     whose = "is not managed by Lifeboat"
     if other:
         whose = f"belongs to cluster {other} of Lifeboat (is the same cluster joined twice?)"
@@ -45,7 +45,7 @@ def not_ours(obj: Document) -> Answer:
     )
 
 
-def _made_for(obj: Document) -> str:
+def made_for(obj: Document) -> str:
     """Return the Cluster that an object names as the one it was made for; "": it names none."""
     notes = object_of(obj)["metadata"].get("annotations") or {}
     namespace = notes.get(WORK_NAMESPACE_ANNOTATION) if isinstance(notes, dict) else None

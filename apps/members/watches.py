@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from apps.clusters.client import MemberClient
 from apps.clusters.object_urls import Unservable, collection_path
+from apps.clusters.ownership import made_for
 from apps.clusters.response_reader import MEBIBYTE, TooMuch, encoded
 from apps.clusters.watch_events import Expired
 from apps.worker.clock import monotonic_seconds, pause_since
@@ -144,7 +145,8 @@ class Watches:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def observe(self, question: Observe) -> Answer:
-        """Return the member's object for a manifest. 404: the stream has listed the kind without it.
+        """Return the member's object for a manifest. 404: the stream has listed the kind without it, or with the copy
+        of another Cluster, as on a member that is joined under two names.
 
         The body of a 404 is the last state of an object that had finished when the member deleted it.
         """
@@ -152,8 +154,9 @@ class Watches:
         stream = self._streams.get((question.cluster, manifest.get("apiVersion", ""), manifest.get("kind", "")))
         if stream is None or not stream.since:
             return Answer(0, problem="not watched yet")
-        if (item := stream.cached.get(_place(manifest))) is not None:
-            return Answer(200, item.document)
+        item = stream.cached.get(_place(manifest))
+        if item is not None and made_for(document := item.document) in ("", question.cluster):
+            return Answer(200, document)
         last = stream.finished.get(_place(manifest))
         return Answer(404, None if last is None else last.document, problem="not found")
 

@@ -187,3 +187,27 @@ async def _room_again() -> None:
     finally:
         await watches.close()
         await client.close()
+
+
+def test_the_copy_of_another_name_of_the_member_is_not_taken_for_the_own() -> None:
+    """It would be reported healthy under both names, and an eviction from one would count on the other."""
+    asyncio.run(_another_name())
+
+
+async def _another_name() -> None:
+    read: asyncio.Queue[Key] = asyncio.Queue()
+    async with Fleet(members=("member1",), ready_after=0.0) as fleet:
+        client = MemberClient(ANYWHERE)
+        names = ("member1", "again")
+        where = {name: Target(name, fleet["member1"].url, fleet["member1"].config.token) for name in names}
+        watches = Watches(client, lambda works: None, read.put_nowait)
+        try:
+            assert (await client.ensure(Ensure(where["member1"], MANIFEST, overwrite=False))).ok
+            watches.want({(name, "v1", "ConfigMap"): where[name] for name in names})
+            for _ in names:
+                await asyncio.wait_for(read.get(), 60)
+
+            assert [watches.observe(Observe(name, MANIFEST)).code for name in names] == [200, 404]
+        finally:
+            await watches.close()
+            await client.close()

@@ -218,7 +218,8 @@ def test_i1_a_copy_that_is_wanted_again_before_the_member_was_asked_stays(again:
     decision = execution.decide(snapshot, Settings(), now=story.now)
 
     assert snapshot is not None
-    assert snapshot.late is not None and (snapshot.late.wanted, snapshot.late.may_go) == (again, True)
+    assert snapshot.late is not None
+    assert (snapshot.late.wanted, snapshot.late.may_go) == (again, True)
     assert [change.new.metadata.finalizers for change in decision.changes] == ([()] if again else [])
     assert {guard.ref.kind for guard in decision.guards} == ({RESOURCE_BINDING} if again else set())
 
