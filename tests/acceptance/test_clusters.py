@@ -98,6 +98,29 @@ def test_a_cluster_with_workloads_is_deleted_only_with_a_word_about_them(fleet: 
         fleet.member(LEAVER, "DELETE", f"/api/v1/namespaces/{ns}")
 
 
+def test_a_cluster_that_was_joined_under_a_second_name_keeps_all_when_that_is_unjoined(fleet: Live, ns: str) -> None:
+    fleet.apply(policy("web", on(LEAVER)), workload("web", 2), namespace=ns)
+    fleet.until(lambda: fleet.settled(ns, "web-deployment"))
+    paths = (f"/api/v1/namespaces/{ns}", f"/apis/apps/v1/namespaces/{ns}/deployments/web")
+    before = [fleet.member(LEAVER, "GET", path)["metadata"] for path in paths]
+    spec = {key: fleet.get(f"{CLUSTERS}/{LEAVER}")["spec"][key] for key in ("syncMode", "apiEndpoint", "secretRef")}
+
+    assert fleet.api.post(CLUSTERS, {"metadata": {"name": "again"}, "spec": spec}).status == 201
+
+    def namespace_is_used() -> bool:
+        found = [one for one in fleet.items(WORKS.format("again")) if one["spec"]["workload"]["manifests"]]
+        mine = [one for one in found if one["spec"]["workload"]["manifests"][0]["metadata"]["name"] == ns]
+        return bool(mine) and fleet.condition(mine[0], "Applied").get("status") == "True"
+
+    fleet.until(namespace_is_used)
+    assert fleet.api.delete(f"{CLUSTERS}/again").status == 200
+    fleet.until(lambda: not fleet.get(f"{CLUSTERS}/again"))
+
+    after = [fleet.member(LEAVER, "GET", path)["metadata"] for path in paths]
+    assert [one["uid"] for one in after] == [one["uid"] for one in before]
+    assert not any("deletionTimestamp" in one for one in after)
+
+
 class Agent:
     """An agent in a member of its own, whose clock is an hour behind."""
 
