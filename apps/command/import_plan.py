@@ -44,10 +44,11 @@ _TAINTS_OF_CONTROLLERS: Final = frozenset(
 )
 _OWN_GROUPS: Final = (".karmada.io", ".lifeboat.io")  # definitions of the control plane itself
 _KEPT: Final = ("name", "namespace", "labels", "annotations")
-_IDS: Final = {
+IDS: Final = {
     "PropagationPolicy": PROPAGATION_POLICY_ID_LABEL,
     "ClusterPropagationPolicy": CLUSTER_PROPAGATION_POLICY_ID_LABEL,
 }
+"""The label with the permanent id of a policy, by its kind."""
 _SECRETS: Final = ("secretRef", "impersonatorSecretRef")
 _DELETING: Final = "the source is deleting it"
 
@@ -169,7 +170,7 @@ def _policy(document: Document) -> Item:
     """Return a policy that keeps its permanent id, because the objects on members have it in a label."""
     item = _item(document)
     metadata = item.document["metadata"]
-    if not (given := metadata.get("labels", {}).get(_IDS.get(item.kind, ""))):
+    if not (given := metadata.get("labels", {}).get(IDS.get(item.kind, ""))):
         return item
     annotations = {**metadata.get("annotations", {}), IMPORTED_ID_ANNOTATION: given}
     return item._replace(document={**item.document, "metadata": {**metadata, "annotations": annotations}})

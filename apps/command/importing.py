@@ -18,6 +18,7 @@ from apps.command.import_plan import (
     BINDINGS,
     CLUSTER,
     DEFINITION,
+    IDS,
     Item,
     bindings_by_template,
     bindings_of,
@@ -30,6 +31,7 @@ from apps.command.import_plan import (
 )
 from apps.command.kubectl import Attempt
 from apps.command.options import command
+from apps.command.repeated import existing
 from apps.command.run import Run
 from apps.command.source import ControlPlane, Discovery, Files, Identity, Source
 from controlplane.apimachinery.names import OBSERVE_ANNOTATION, UNJOIN_ANNOTATION
@@ -206,7 +208,8 @@ def _undo(run: Run, items: list[Item], *, seconds: float) -> None:
 
     Then wait until they and their bindings have gone: an import that finds one of them does not write it.
     """
-    going = removable(items)
+    served, removed = Discovery(run.api), 0
+    going = [item for item in removable(items) if not _was_here(run, served, item)]
     for name in dict.fromkeys((*_names(items), *_clusters_with(run, {item.identity for item in going}))):
         try:
             found = run.api.get(paths.cluster(name))
@@ -221,7 +224,6 @@ def _undo(run: Run, items: list[Item], *, seconds: float) -> None:
                 advice=f"lifeboat observe {name}",
             )
     run.rows(("Kind", "To remove"), list(Counter(item.kind for item in going).items()))
-    served, removed = Discovery(run.api), 0
     found_at = [served.path(*item.identity) for item in going]
     run.concerned = len(placements(items))
     same = [Attempt("DELETE", path) for path in found_at if path is not None]
@@ -246,6 +248,18 @@ def _undo(run: Run, items: list[Item], *, seconds: float) -> None:
     run.done(
         f"{removed} objects removed; Namespaces, definitions and credentials of clusters are left", {"removed": removed}
     )
+
+
+def _was_here(run: Run, served: Discovery, item: Item) -> bool:
+    """Test whether a policy is another one than that of the source: a policy that is imported keeps its id."""
+    label = IDS.get(item.kind, "")
+    given = item.document["metadata"].get("labels", {}).get(label)
+    path = served.path(*item.identity) if given else None
+    held = None if path is None else existing(run, path)
+    if held is None or (held["metadata"].get("labels") or {}).get(label) == given:
+        return False
+    run.remark(f"left: {item.title} was here before the import")
+    return True
 
 
 def _clusters_with(run: Run, templates: set[Identity]) -> list[str]:

@@ -154,3 +154,25 @@ def test_an_undo_says_that_a_cluster_is_still_there_which_the_next_import_would_
     api.patch(f"/apis/apps/v1/namespaces/{namespace}/deployments/web", {"metadata": {"finalizers": []}})
     again = lifeboat("import", "--file", str(file), "--undo", "--timeout", "1s", *DO)
     assert "still there" not in again.stderr
+
+
+def test_an_undo_leaves_a_policy_that_was_here_before_the_import(
+    lifeboat: Lifeboat, api: Client, namespace: str, tmp_path: Path
+) -> None:
+    """Its name is that of a policy of the source, which was not imported therefore. Its permanent id is another one."""
+    policies = f"/apis/policy.karmada.io/v1alpha1/namespaces/{namespace}/propagationpolicies"
+    assert api.post(policies, policy("default")).status == 201
+    theirs = [
+        policy(name, metadata={"namespace": namespace, "labels": {"propagationpolicy.karmada.io/permanent-id": name}})
+        for name in ("default", "new")
+    ]
+    file = tmp_path / "karmada.yaml"
+    file.write_text(yaml.safe_dump_all(theirs))
+    assert lifeboat("import", "--file", str(file), "--timeout", "1s", *DO).exit_code == 0
+
+    undone = lifeboat("import", "--file", str(file), "--undo", "--timeout", "1s", *DO)
+
+    assert (undone.exit_code, "1 objects removed" in undone.stdout) == (0, True), undone.stderr
+    assert f"left: PropagationPolicy {namespace}/default was here before the import" in undone.stderr
+    found = [api.get(f"{policies}/{name}").document["metadata"] for name in ("default", "new")]
+    assert ["deletionTimestamp" in one for one in found] == [False, True]
