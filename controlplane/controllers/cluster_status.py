@@ -119,10 +119,11 @@ class ClusterStatus(Controller):
         self, snapshot: ClusterStatusSnapshot, settings: Settings, *, now: datetime, answer: Any = None
     ) -> Decision:
         cluster, seen = snapshot.subject, snapshot.observation
-        pulled = cluster.spec.sync_mode == PULL
+        pulled, collected = cluster.spec.sync_mode == PULL, snapshot.collected
+        if seen is not None and not _is_about(cluster, seen.renewed_at if pulled else seen.observed_at, now=now):
+            seen = None
         if pulled:
             lease, until = snapshot.lease, snapshot.heard_until
-            seen = seen if seen is not None and _is_about(cluster, seen.renewed_at, now=now) else None
             lease = lease if _is_about(cluster, heartbeats.received(lease), now=now) else None
             seen = heartbeats.heard(cluster, lease, seen, settings, now=now, heard_until=until)
         settled = health.debounce(cluster, seen, settings, now=now)
@@ -134,8 +135,8 @@ class ClusterStatus(Controller):
         status = cluster.status
         if conditions is not status.conditions:
             status = replace(status, conditions=conditions)
-        if snapshot.collected is not None and not pulled and _is_ready(conditions):
-            status = _with_collected(status, snapshot.collected, now=now)
+        if collected is not None and not pulled and _is_ready(conditions) and _is_about(cluster, collected.at, now=now):
+            status = _with_collected(status, collected, now=now)
         changed = cluster if status == cluster.status else replace(cluster, status=status)
         fenced = fence.check(changed, answered_at=None if seen is None else seen.answered_at, now=now)
         changed = fenced.cluster
@@ -154,10 +155,11 @@ class ClusterStatus(Controller):
 
 
 def _is_about(cluster: Cluster, heard_at: datetime | None, *, now: datetime) -> bool:
-    """Test whether a heartbeat of a Pull member is about this Cluster, not about an earlier one with the same name.
+    """Test whether what was heard of a member is about this Cluster, not about an earlier one with the same name.
 
-    The agent of the earlier one may have renewed its Lease right after the Cluster was deleted. A Cluster that was
-    created later than now says nothing: the clock of the database was put back [skewed-clocks].
+    The agent of the earlier one may have renewed its Lease right after the Cluster was deleted, and what was read of a
+    Push member is removed a moment after that. A Cluster that was created later than now says nothing: the clock of the
+    database was put back [skewed-clocks].
     """
     joined = cluster.metadata.creation_timestamp
     return heard_at is None or joined is None or not heard_at < joined <= now

@@ -10,8 +10,13 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Condition, condition
 from controlplane.clusters.eviction_tier import BLIND, NORMAL, SECONDARY, STOPPED, FleetHealth, fleet_health, tier
 from controlplane.clusters.health import Seen, debounce, heartbeat, observe, seen
+from controlplane.controllers.cluster_status import ClusterStatus
+from controlplane.engine import run
+from controlplane.engine.decision import Decision, Save
+from controlplane.engine.memory import MemoryStore
+from controlplane.engine.state import Actor
 from controlplane.kinds.cluster import Cluster
-from controlplane.kinds.rows import Observation
+from controlplane.kinds.rows import Collected, Observation
 from controlplane.settings import Settings
 from tests.builders.objects import START, cluster, no_execute
 
@@ -247,3 +252,27 @@ def test_a_cluster_with_lost_access_is_not_faulty() -> None:
     conditions = (*member.status.conditions, Condition("AccessLost", "True"))
 
     assert fleet_health([replace(member, status=replace(member.status, conditions=conditions))]).faulty == ()
+
+
+def test_what_was_observed_of_an_earlier_cluster_of_the_name_is_none_of_the_present_one() -> None:
+    """It was unjoined and joined again at once with another address, and its rows are removed a moment later."""
+    now, earlier = START, START - timedelta(minutes=1)
+    store = MemoryStore(controllers=[ClusterStatus()], clock=lambda: now)
+    joined = cluster("member1", ready="", established=False, reported=False).with_meta(creation_timestamp=START)
+    rows = (
+        Observation("member1", "True", "ClusterReady", since=earlier, observed_at=earlier, answered_at=earlier),
+        Collected("member1", kubernetes_version="v1.20.0", at=earlier),
+    )
+    store.create(joined)
+    store.apply([(None, Decision(changes=tuple(Save(row) for row in rows)))], by=Actor("test"))
+
+    def published_now() -> tuple[str, str]:
+        run.run_until_idle([ClusterStatus()], store, SETTINGS, world=run.World(answer=lambda question: None))
+        found = store.get([joined.ref])[joined.ref]
+        return found.ready, found.status.kubernetes_version
+
+    assert published_now() == ("", joined.status.kubernetes_version)
+    now = at(1)
+    probe = replace(rows[0], observed_at=now, answered_at=now)
+    store.apply([(None, Decision(changes=(Save(probe),)))], by=Actor("test"))
+    assert published_now() == ("True", joined.status.kubernetes_version)
