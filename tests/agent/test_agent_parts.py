@@ -389,6 +389,7 @@ def test_a_work_whose_secret_the_control_plane_cannot_read_stays_as_it_was_until
     assert sorted(ref.name for ref in kept.objects) == ["db", "login", "new"]
     assert caplog.text.count("the Work login stays as it was") == 1
     assert asyncio.run(followed([unread, new], [login, new]))
+    assert asyncio.run(followed([unread, new], [new])), "it was deleted while the watch was broken"
 
 
 @pytest.mark.parametrize(("theirs", "reported"), [(True, False), (1, True)])
@@ -429,11 +430,31 @@ class Changing(Listing):
         listed: Callable[[list[dict[str, Any]]], Awaitable[None]],
         changed: Callable[[str, dict[str, Any]], Awaitable[None]],
         *,
+        unread: Callable[[], Awaitable[None]] = nothing,
         is_whole: Callable[[], bool] = lambda: True,
     ) -> None:
         await listed([])
         for type_, item in self.changes:
             await changed(type_, item)
+            self.whole.append(is_whole())
+
+
+def test_a_work_that_is_deleted_while_the_control_plane_cannot_read_it_is_forgotten(tmp_path: Path) -> None:
+    login = orjson.loads(text_of(work("login")))
+    unread = {**login, "metadata": {**login["metadata"], "annotations": {UNREADABLE_ANNOTATION: "true"}}}
+    kept = store(tmp_path)
+
+    async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+        return function(*arguments)
+
+    async def followed() -> list[bool]:
+        plane = Changing(tmp_path, [("ADDED", login), ("MODIFIED", unread), ("DELETED", unread)])
+        await Mirror(kept, plane, Access(server="http://127.0.0.1"), in_thread=in_thread).works()
+        await plane.close()
+        return plane.whole
+
+    assert asyncio.run(followed()) == [True, False, True]
+    assert kept.objects == {}
 
 
 @pytest.mark.parametrize(("then", "rule"), [([], "r"), ([{}], "r"), ([{"spec": 1}], "r"), (["DELETED"], "")])

@@ -102,6 +102,18 @@ def test_a_cluster_that_answers_is_reported_at_once(answer: Answer, tmp_path: Pa
     assert agent.beats
 
 
+def test_heartbeats_go_on_while_a_failure_has_not_lasted_long_enough_to_count(tmp_path: Path) -> None:
+    """Without them the cluster would be Unknown after a failure of seconds."""
+    agent = Started(tmp_path, kept="True", answer=WELL)
+    agent.passes(12)
+
+    agent.answer = OUT
+    agent.passes(15)
+
+    assert agent.beats
+    assert set(agent.plane.said) == {"True"}
+
+
 def test_heartbeats_of_a_cluster_that_was_never_ready_do_not_begin(tmp_path: Path) -> None:
     agent = Started(tmp_path, kept="False", answer=OUT, established=False)
 

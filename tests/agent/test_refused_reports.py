@@ -1,4 +1,4 @@
-"""A report that the control plane refuses again and again delays no other one."""
+"""Reports that the control plane refuses for a while: they delay no others, and arrive in the end."""
 
 from __future__ import annotations
 
@@ -74,3 +74,44 @@ def test_other_reports_arrive_while_one_is_refused(tmp_path: Path, monkeypatch: 
         return took
 
     assert asyncio.run(asyncio.wait_for(story(), 30)) < 0.6
+
+
+class Silent(ControlPlane):
+    """A control plane that is away for a while. `freed`: the finalizers that Works keep."""
+
+    def __init__(self) -> None:
+        self.cluster = "edge"
+        self.is_away = True
+        self.freed: list[Any] = []
+
+    async def patch(self, path: str, body: Any, *, content_type: str = "", **query: str) -> Answer:
+        if self.is_away:
+            return Answer(0, problem="no route to host")
+        self.freed.append(body["metadata"]["finalizers"])
+        return Answer(200, {"metadata": {}})
+
+
+@pytest.mark.parametrize("later", [None, ()], ids=["", "another-one-follows"])
+def test_a_removed_work_whose_release_did_not_arrive_is_released_later(tmp_path: Path, later: Any) -> None:
+    """Otherwise the Work would be there for ever, and its binding and its cluster could not go."""
+    plane, kept = Silent(), store(tmp_path)
+
+    async def in_thread(function: Any, *arguments: Any) -> Any:
+        return function(*arguments)
+
+    async def story() -> None:
+        sending = Reports(kept, plane, in_thread=in_thread)
+        kept.released[work().ref] = ("example.com/another",)
+        assert not await sending._send()
+        if later is not None:
+            kept.released[work().ref] = later
+
+        plane.is_away = False
+        sending.retry()
+        assert await sending._send()
+        sending.retry()
+        assert await sending._send()
+
+    asyncio.run(story())
+
+    assert plane.freed == [["example.com/another"] if later is None else []], "once, with what is known last"

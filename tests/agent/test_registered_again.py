@@ -140,6 +140,13 @@ def test_credentials_that_were_given_count_unless_the_folder_has_their_renewal(
     assert _access(tmp_path / "given" if given else None, "", tmp_path) == used
 
 
+def test_credentials_that_are_not_there_any_more_are_those_of_the_folder(tmp_path: Path) -> None:
+    """For example, a Secret with a first certificate was removed once the agent had renewed it."""
+    write(credentials_file(tmp_path), NEW)
+
+    assert _access(tmp_path / "removed", "", tmp_path) == NEW
+
+
 def test_a_certificate_that_seems_old_when_it_is_issued_is_not_renewed_again_at_once(tmp_path: Path) -> None:
     """For example because the clock of the agent is two months ahead."""
 
