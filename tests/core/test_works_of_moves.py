@@ -114,6 +114,39 @@ def test_replicas_stay_while_those_that_replace_them_are_not_sent() -> None:
     assert asked() == {"member1": 1, "member2": 3}
 
 
+@pytest.mark.parametrize(("report", "kept"), [(None, 3), ({}, 1), ({"readyReplicas": 0}, 3)])
+def test_replicas_stay_while_a_copy_that_replaces_them_was_never_sent_or_does_not_run(
+    report: dict[str, int] | None, kept: int
+) -> None:
+    """A copy that is healthy and counts no replicas runs all of them."""
+    withheld = Suspension(dispatching_on_clusters=SuspendClusters(("member2",)))
+    web, all_ = deployment(replicas=3), policy("all", placement=DIVIDED_PLACEMENT).with_spec(suspension=withheld)
+    story = Story(*MEMBERS, all_, web)
+    story.place(web, member1=3) if report is None else story.place(web, member1=3, member2=2)
+    story.report("member1", readyReplicas=3)
+    if report is not None:
+        story.report("member2", **report)
+
+    story.place(web, member1=1, member2=2)
+
+    assert story.works()["member1"].manifest["spec"]["replicas"] == kept
+
+
+def test_replicas_that_run_on_a_suspended_cluster_anyway_count_before_others_are_kept() -> None:
+    withheld = Suspension(dispatching_on_clusters=SuspendClusters(("member2", "member3")))
+    web, all_ = deployment(replicas=6), policy("all", placement=DIVIDED_PLACEMENT)
+    story = Story(*MEMBERS, all_, web)
+    story.place(web, member1=3, member2=3)
+    for name in ("member1", "member2"):
+        story.report(name, readyReplicas=3)
+    live: Any = story.store.objects[all_.ref]
+    story.edit(live.with_spec(suspension=withheld))
+
+    story.place(web, member1=1, member2=1, member3=2)
+
+    assert story.works()["member1"].manifest["spec"]["replicas"] == 1, "three run on member2"
+
+
 def scheduled(story: Story, web: Template) -> None:
     """Let the scheduler have looked at the binding as it is now."""
     binding = story.binding(web)
