@@ -79,6 +79,23 @@ def test_a_copy_whose_time_was_nearly_over_is_heard_again_before_it_leaves() -> 
     assert story.placed("web") == {"member1": 2}
 
 
+def test_a_copy_whose_time_was_over_while_the_workers_were_away_stays_until_it_is_heard_again() -> None:
+    """The members process went on for a while, and ended before the workers were back."""
+    story = unhealthy()
+    (row,) = story.store.rows(Observation, "key", ["member1"])["member1"]
+    for seconds in range(10, 100, 10):
+        row = health.observe(row, READY, story.settings, now=after(seconds))
+
+    story.now = after(200)
+    story.save(row)
+    assert story.placed("web") == {"member1": 2}
+
+    story.probe()
+    story.report("member1", "Healthy")
+    story.watch(300)
+    assert story.placed("web") == {"member1": 2}
+
+
 @pytest.mark.parametrize(("since", "seconds"), [(0, 80), (50, 50), (90, 10), (150, 0)])
 def test_unobserved_time_is_counted_from_a_moment_on(since: int, seconds: int) -> None:
     """Probed until 0, valid until 20, and again from 100 on."""
