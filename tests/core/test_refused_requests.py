@@ -25,7 +25,7 @@ from controlplane.kinds.work import Work
 from controlplane.propagation import bindings, refused_requests
 from controlplane.propagation.lazy_activation import LAZY, LAZY_ANNOTATION, digest
 from controlplane.settings import Settings
-from tests.builders.objects import binding, policy
+from tests.builders.objects import binding, cluster, policy
 from tests.builders.placements import placement
 from tests.builders.templates import config_map, deployment, template
 from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS
@@ -148,6 +148,25 @@ def test_a_new_copy_that_override_policies_change_is_made_of_the_template_as_it_
 
     assert copies(story) == {"member1": (1, "1"), "member2": (2, "2")}
     assert {work.manifest["metadata"]["labels"]["by"] for work in story.works().values()} == {"first"}
+
+
+def test_a_new_copy_gets_the_content_of_a_copy_that_is_wanted_and_not_of_an_older_one_that_was_left_behind() -> None:
+    """A cluster that is lost keeps its copy as it was. The template was edited since, and then its requests."""
+    web = deployment(replicas=3)
+    story = QuotaStory(*MEMBERS, quota(cpu="6"), policy("all", placement=DIVIDED_PLACEMENT), web)
+    story.place(web, member1=1, member2=2)
+    lost: Any = story.store.objects[MEMBERS[0].ref]
+    story.edit(lost.with_status(conditions=cluster("member1", ready="Unknown").status.conditions))
+    story.place(web, member2=3)
+    live = story.template(web)
+    story.edit(live.with_content({**live.content, "spec": {**live.spec, "minReadySeconds": 7}}))
+    assert [work.manifest["spec"].get("minReadySeconds") for _, work in sorted(story.works().items())] == [None, 7]
+
+    story.edit(asking(story.template(web), "5"))
+    story.place(web, member2=2, member3=1)
+
+    assert story.works()["member3"].manifest["spec"]["minReadySeconds"] == 7
+    assert cpu_of(story.works()["member3"]) == "1"
 
 
 def made_from(work: Work) -> str:
