@@ -27,7 +27,7 @@ def sparing_lost(
     Static weights say themselves how many replicas each cluster gets. For a reschedule see `divided_again`.
     """
     outcome, divided = verdict.outcome, division_of(question.placement) in (DYNAMIC, AGGREGATED)
-    if not lost or not divided or question.bundled or question.fresh or not isinstance(outcome, Placed):
+    if not divided or question.bundled or not isinstance(outcome, Placed):
         return verdict
     if sum([replicas for _, replicas in question.targets]) > question.replicas:
         return _removed_there(question, verdict, outcome, lost, fleet, ledger, settings)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from controlplane.kinds.cluster import Taint
-from controlplane.kinds.policy import ReplicaSchedulingStrategy, SpreadConstraint, Toleration
+from controlplane.kinds.policy import Placement, ReplicaSchedulingStrategy, SpreadConstraint, Toleration
 from controlplane.scheduling.dry_run import review
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding, cluster, no_execute
@@ -192,6 +192,28 @@ def test_a_reschedule_does_not_leave_the_affinity_term_because_one_of_its_cluste
 
 def test_a_reschedule_divides_again_what_is_on_other_clusters() -> None:
     assert divided_again(DYNAMIC) == {"member1": 1, "member2": 1, "member3": 2, "member4": 2}
+
+
+def reviewed(where: Placement, on: dict[str, int], *, replicas: int, lost: Sequence[str]) -> dict[str, int]:
+    """Return where a workload would be after it was scaled while some of its clusters are lost."""
+    members = [cluster(name, ready="Unknown" if name in lost else "True") for name in on]
+    answer = review(binding("web", where, on=on, replicas=replicas), members, settings=Settings(), now=START)
+    return {target.name: target.replicas for target in answer.clusters}
+
+
+@pytest.mark.parametrize(
+    ("replicas", "left"), [(8, {"member1": 4, "member2": 1, "member3": 3}), (4, {"member1": 1, "member3": 3})]
+)
+def test_two_lost_clusters_keep_the_rest_by_what_they_had(replicas: int, left: dict[str, int]) -> None:
+    on = {"member1": 5, "member2": 2, "member3": 3}
+
+    assert reviewed(placement(how=DYNAMIC), on, replicas=replicas, lost=("member1", "member2")) == left
+
+
+def test_a_cluster_that_the_policy_does_not_allow_any_more_is_left_also_when_replicas_are_removed() -> None:
+    on, allowed = {"member1": 2, "member2": 2, "member3": 2}, placement("member1", "member2", how=DYNAMIC)
+
+    assert "member3" not in reviewed(allowed, on, replicas=5, lost=("member1",))
 
 
 def test_a_fleet_that_is_lost_as_a_whole_removes_replicas_everywhere() -> None:
