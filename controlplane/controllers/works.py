@@ -186,7 +186,8 @@ class Works(Controller):
             binding, snapshot.stored, snapshot.clusters, settings, answered=snapshot.answered, now=now
         )
         waiting, run = any(source.waits for source in sources), OverrideRun(snapshot.overrides, snapshot.clusters)
-        prevented = waiting and replacements.are_prevented(binding, snapshot.template, snapshot.stored, run, now=now)
+        places = snapshot.stored, snapshot.clusters
+        prevented = waiting and replacements.are_prevented(binding, snapshot.template, *places, run, now=now)
         changes, orphan_check = _orphans(snapshot, prevented=prevented, now=now)
         changes += _work_updates(snapshot, snapshot.template, run, frozen=waiting, now=now)
         conditions, events = _conditions(snapshot, sources, run, now=now)

@@ -21,12 +21,12 @@ from controlplane.apimachinery.meta import condition, to_seconds
 from controlplane.apimachinery.names import LEFTOVER_ANNOTATION, REDUCED_ANNOTATION, TEMPLATE_UID_ANNOTATION
 from controlplane.engine.decision import Guard
 from controlplane.eviction.directly import DIRECTLY_WAITING
-from controlplane.eviction.graceful import ClusterState, is_scheduled, unhealthy_reason
-from controlplane.eviction.replacements import are_still_prevented
+from controlplane.eviction.graceful import is_scheduled, unhealthy_reason
+from controlplane.eviction.replacements import are_still_prevented, states_of
 from controlplane.kinds.binding import OVERRIDES_APPLIED, Binding, GracefulEvictionTask, TargetCluster
 from controlplane.kinds.binding.origin import placed_without
 from controlplane.kinds.binding.quota_index import over_quota_keys
-from controlplane.kinds.cluster import EVICTING_EFFECTS, PULL, READY, Cluster
+from controlplane.kinds.cluster import PULL, READY, Cluster
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.work import APPLIED, APPLIED_FAILED, CLEANUP_FAILED, REPLICAS_KEPT, Work
 from controlplane.propagation import works
@@ -155,7 +155,7 @@ def decide_late_removal(
     if binding.metadata.deletion_timestamp is not None:
         return LateRemoval(wanted=False, may_go=True)
     if task is not None and task.purge_mode == DIRECTLY:
-        return LateRemoval(wanted=False, may_go=not are_still_prevented(binding, task, _states(clusters)))
+        return LateRemoval(wanted=False, may_go=not are_still_prevented(binding, task, clusters))
     stays = task is not None and task.suppress_deletion is True
     wanted = any(target.name == cluster for target in works.targets(binding))  # a task alone creates no Work
     if wanted and _no_work_follows(binding):
@@ -215,17 +215,10 @@ def _all_healthy(
     The scheduler does not process attached bindings (those without a placement). If it has placed all replicas without
     the copy of the cluster, it does not matter that a later change is refused. `cluster`: the one that loses its copy.
     """
-    states, task = _states(clusters), GracefulEvictionTask(from_cluster=cluster)
+    states, task = states_of(clusters), GracefulEvictionTask(from_cluster=cluster)
     seen = binding.status.scheduler_observed_generation == binding.metadata.generation
     scheduled = binding.spec.placement is None or seen or (placed_without(binding, cluster) and is_scheduled(binding))
     return scheduled and all(not unhealthy_reason(binding, target, task, states) for target in targets)
-
-
-def _states(clusters: Mapping[str, Cluster]) -> dict[str, ClusterState]:
-    return {
-        name: ClusterState(ready=state.answers, evicting=state.has_taint(*EVICTING_EFFECTS), observed_at=None)
-        for name, state in clusters.items()
-    }
 
 
 def _ready_replicas(work: Work) -> int:

@@ -1,6 +1,7 @@
 """Replacements: the copies for which an old one leaves Directly. It stays while one of them cannot start [purge-modes].
 
-A copy cannot start or grow while an override policy cannot be applied, or dispatching to its cluster is suspended.
+A copy cannot start or grow while an override policy cannot be applied, dispatching to its cluster is suspended, or its
+cluster is being unjoined or has left the fleet.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from controlplane.kinds.binding import (
     TargetCluster,
     origin,
 )
+from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
@@ -28,25 +30,37 @@ from controlplane.propagation.overrides import OverrideFailed
 
 
 def are_prevented(
-    binding: Binding, template: Template, stored: Mapping[str, Work], run: OverrideRun, *, now: datetime
+    binding: Binding,
+    template: Template,
+    stored: Mapping[str, Work],
+    clusters: Mapping[str, Cluster],
+    run: OverrideRun,
+    *,
+    now: datetime,
 ) -> bool:
     """Test whether a copy that has to start or to grow cannot.
 
     True too until the scheduler has placed the binding: an eviction only takes the old copy out of the targets.
-    `stored`: the Works of the binding by cluster. `run`: applies the override policies, also those for clusters on
-    which the workload never was, and remembers what fails.
+    `stored`: the Works of the binding by cluster. `clusters`: those of its targets by name. `run`: applies the override
+    policies, also those for clusters on which the workload never was, and remembers what fails.
     """
     if waits_for_place(binding):
         return True
-    common, before, suspended = works.rendering(binding, template), len(run.failures), False
+    common, before, withheld = works.rendering(binding, template), len(run.failures), False
     for target in works.targets(binding):
         if not _has_to_start(target, stored.get(target.name), binding):
             continue
-        suspended |= binding.spec.dispatching_suspended(target.name)
+        withheld |= _is_withheld(binding, target.name, clusters)
         if run.concerns(target.name):
             with suppress(OverrideFailed):
                 works.render(common, target, override=run, now=now)
-    return suspended or len(run.failures) > before
+    return withheld or len(run.failures) > before
+
+
+def _is_withheld(binding: Binding, name: str, clusters: Mapping[str, Cluster]) -> bool:
+    """Test whether a cluster gets no copy: dispatching to it is suspended, or it leaves the fleet or has left it."""
+    cluster = clusters.get(name)
+    return cluster is None or cluster.terminating or binding.spec.dispatching_suspended(name)
 
 
 def waits_for_place(binding: Binding) -> bool:
@@ -67,7 +81,7 @@ def _has_to_start(target: TargetCluster, stored: Work | None, binding: Binding) 
     return asked is not None and asked < target.replicas
 
 
-def are_still_prevented(binding: Binding, task: GracefulEvictionTask, states: Mapping[str, ClusterState]) -> bool:
+def are_still_prevented(binding: Binding, task: GracefulEvictionTask, clusters: Mapping[str, Cluster]) -> bool:
     """Test whether copies have no place or cannot start when an old copy is removed later than it was decided, because
     its cluster was away. Copies that are healthy already need not start.
 
@@ -78,12 +92,20 @@ def are_still_prevented(binding: Binding, task: GracefulEvictionTask, states: Ma
     if waits_for_place(binding):
         return True
     applied = condition(binding.status.conditions, OVERRIDES_APPLIED)
-    failed = applied is not None and applied.status == "False"
+    failed, states = applied is not None and applied.status == "False", states_of(clusters)
     return any(
         unhealthy_reason(binding, target, task, states)
         for target in works.targets(binding)
-        if failed or binding.spec.dispatching_suspended(target.name)
+        if failed or _is_withheld(binding, target.name, clusters)
     )
+
+
+def states_of(clusters: Mapping[str, Cluster]) -> dict[str, ClusterState]:
+    """Return how clusters are now, as the health of copies is judged by it."""
+    return {
+        name: ClusterState(ready=state.answers, evicting=state.has_taint(*EVICTING_EFFECTS), observed_at=None)
+        for name, state in clusters.items()
+    }
 
 
 def _have_started_in_part(binding: Binding) -> bool:

@@ -109,6 +109,15 @@ def test_a_copy_stays_while_an_override_policy_prevents_the_new_one(where: str) 
     assert story.stays is (where == "member2")
 
 
+def test_a_copy_stays_while_the_cluster_of_the_one_that_replaces_it_has_left_the_fleet() -> None:
+    """Override policies are not asked about it."""
+    story = Leaving(DUPLICATED, override("broken", target={"clusterNames": ["gone"]}, **FAILING), member1=3)
+
+    story.place(story.web, LEAVES, gone=3)
+
+    assert story.stays
+
+
 @pytest.mark.parametrize("heard", [True, False])
 def test_a_copy_stays_until_the_scheduler_has_placed_the_workload_and_goes_at_once_then(*, heard: bool) -> None:
     """It may find that the copy on member2 is enough, so that no target changes."""

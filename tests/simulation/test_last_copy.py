@@ -7,9 +7,12 @@ import pytest
 
 from controlplane.apimachinery.meta import Ref, condition
 from controlplane.clusters import fence
+from controlplane.engine import lifecycle
+from controlplane.engine.decision import Decision
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.binding import OVERRIDES_APPLIED
 from controlplane.kinds.cluster import Taint
+from tests.simulation.edits import PERSON
 from tests.simulation.manifests import NGINX, admitted
 from tests.simulation.outages import serving, taint, wait, wait_until_leaving, wait_until_not_ready, without
 from tests.simulation.stories import apply, binding, joined, placed, running
@@ -189,6 +192,12 @@ def cordon(world: Simulation, *names: str, on: bool = True) -> None:
         assert not world.store.put(old.with_spec(taints=taints), old).lost  # type: ignore[attr-defined]
 
 
+def unjoin(world: Simulation, name: str) -> None:
+    """Let a person delete a Cluster."""
+    change = lifecycle.request_deletion(world.store.objects[Ref(CLUSTER, "", name)], now=world.now)
+    world.store.apply([(None, Decision(changes=(change,)))], by=PERSON)
+
+
 def confirm_down(world: Simulation, name: str) -> None:
     """Let a person say that a cluster is down."""
     old = world.store.objects[Ref(CLUSTER, "", name)]
@@ -224,6 +233,29 @@ def test_a_copy_stays_while_the_scheduler_finds_no_cluster_for_the_new_one(seed:
     wait(world, 90)
     assert list(running(world).values()) == [2]
     assert (home in running(world)) is (home_is != "tainted"), "only a cluster that has recovered keeps it"
+    assert world.failures == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("is_away", [True, False], ids=["away", "there"])
+def test_a_copy_stays_while_the_only_cluster_of_the_new_one_is_being_unjoined(seed: int, is_away: bool) -> None:
+    """A person has emptied its own cluster, so that it does not go back there."""
+    world = serving("member1", "member2", seed=seed, policy=POLICY % ("null", ONE), replicas=2)
+    (home,) = placed(world)
+    (other,) = {"member1", "member2"} - {home}
+    with without(world, "works"):
+        if is_away:
+            world.fault(home, "down")
+        taint(world, home)
+        wait_until_leaving(world)
+        wait(world, 3)
+        assert placed(world) == {other: 2}
+        unjoin(world, other)
+    wait(world, 30)
+
+    world.fault(home, "none")
+    wait(world, 80)
+    assert running(world) == {home: 2}
     assert world.failures == []
 
 
