@@ -13,7 +13,7 @@ from controlplane.clusters.questions import Answer, Ensure
 from controlplane.controllers.execution import Execution, ExecutionSnapshot
 from controlplane.controllers.work_status import WorkStatus, WorkStatusSnapshot
 from controlplane.engine.decision import Decision
-from controlplane.kinds.work import Work
+from controlplane.kinds.work import ManifestStatus, Work
 from controlplane.settings import Settings
 from tests.builders import objects
 from tests.builders.objects import START, cluster
@@ -278,3 +278,19 @@ def test_a_member_is_asked_about_a_difference_of_what_was_applied_unless_it_is_o
 
     assert question is not None
     assert question.asks == asks
+
+
+def test_an_object_that_has_finished_and_is_gone_differs_no_more() -> None:
+    """Nothing looks at it again, so it would count as changed for ever."""
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "once", "namespace": "default"}}
+    complete = {"conditions": [{"type": "Complete", "status": "True"}]}
+    reported = Condition("Drifted", "True", "ChangeReported", DRIFT, START)
+    subject = objects.work("once", manifest=job, conditions=(APPLIED, reported)).with_status(
+        manifest_statuses=(ManifestStatus(status=complete),)
+    )
+
+    decided = WorkStatus().decide(WorkStatusSnapshot(subject), REPORT, now=START, answer=Answer(404))
+
+    gone = changed(decided, subject)
+    assert state(gone, "Applied") == ("True", "Finished")
+    assert state(gone, "Drifted") == ("False", "ChangeGone")
