@@ -226,10 +226,13 @@ def test_replicas_stay_while_their_cluster_is_away_and_until_the_others_are_heal
     assert story.held is None
 
 
-def test_a_shrinking_that_is_decided_while_the_cluster_is_away_is_held_as_well() -> None:
+@pytest.mark.parametrize("seconds", [0, 100])
+def test_a_shrinking_that_is_decided_while_the_cluster_is_away_is_held_as_well(seconds: int) -> None:
+    """At once: the agent may come back in the next second."""
     story = Shrinking()
     story.place(story.web, member1=3, member2=1)
     story.member1("Unknown")
+    story.later(seconds=seconds)
 
     story.place(story.web, member1=1, member2=3)
 
