@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition
 from controlplane.apimachinery.names import (
@@ -281,6 +282,23 @@ def test_an_edit_takes_no_replicas_from_a_copy_that_waits_to_grow_while_its_pods
     copy = story.works()["member2"]
     assert copy.manifest["spec"]["minReadySeconds"] == 2
     assert copy.manifest["spec"]["replicas"] == 3
+
+
+def test_a_copy_that_waits_for_its_cluster_is_still_sent_when_another_one_begins_to_leave_directly() -> None:
+    """It replaces nothing. An edit is what makes it start, for example if its member has refused the first version."""
+    web = deployment()
+    story = Story(*MEMBERS, policy("all"), web)
+    story.place(web, member1=3, member2=3)
+    story.later(seconds=60)
+    lost: Any = story.store.objects[MEMBERS[0].ref]
+    story.edit(lost.with_status(conditions=cluster("member1", ready="False").status.conditions))
+
+    story.place(web, (replace(leaving("member1", DIRECTLY), creation_timestamp=story.now),), member2=3)
+    live = story.template(web)
+    story.edit(live.with_content({**live.content, "spec": {**live.spec, "minReadySeconds": 7}}))
+
+    copy = story.works()["member2"]
+    assert (copy.spec.suspend_dispatching, copy.manifest["spec"]["minReadySeconds"]) == (False, 7)
 
 
 def test_directly_goes_on_where_the_settings_say_so() -> None:
