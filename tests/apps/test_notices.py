@@ -236,6 +236,22 @@ def test_notices_of_a_channel_that_was_switched_off_do_not_stop_the_other_channe
     assert not models.Notice.objects.filter(sent_at=None).exists()
 
 
+def test_a_notice_that_its_receiver_has_refused_for_a_month_is_still_sent(hook: Hook) -> None:
+    lose("member1")
+    one = Notice(**models.Notice.objects.values(*Notice.__struct_fields__).get())
+    past = replace(one, at=store().now() - timedelta(days=31))
+    store().apply([(None, Decision(changes=(Save(past),)))], by=Actor("test"))
+    make_due()
+    hook.status = 500
+    sender().work()
+
+    hook.status = 200
+    make_due()
+    sender().work()
+
+    assert len(hook.received) == 2
+
+
 def test_the_age_of_the_oldest_notice_is_a_metric_until_it_is_sent(hook: Hook) -> None:
     """Attempts are a quarter of an hour apart in the end: an alert about their number ends while nothing is sent."""
     lose("member1")
