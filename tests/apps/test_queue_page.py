@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from msgspec.structs import replace
 
 from apps.api import kept_queues
 from apps.api.eviction_watches import Paced
@@ -19,7 +20,9 @@ from apps.failover.queue_page import (
     QueueChoice,
     QueueOrder,
     QueuePage,
+    page_of,
     read_counts,
+    read_order,
     read_page,
 )
 from apps.objects.configuration import configuration
@@ -29,7 +32,7 @@ from controlplane.apimachinery.times import END_OF_TIME
 from controlplane.engine.decision import Decision, Save
 from controlplane.engine.state import Actor
 from controlplane.eviction.rate import bucket_of
-from controlplane.insight.forecast import forecast, queue_end
+from controlplane.insight.forecast import STOPPED, Forecast, forecast, queue_end
 from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING
 from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, QUEUED, Eviction
 from controlplane.settings import EvictionSettings
@@ -199,6 +202,34 @@ def test_an_eviction_that_ended_between_two_pages_hides_no_other_one(root: Clien
 
     names = [one["metadata"]["name"] for answer in (first, second, third) for one in answer["items"]]
     assert sorted(names) == [f"web{number:05}.member1" for number in range(30)]
+
+
+@pytest.mark.parametrize(("state", "why"), [(HELD, "NoRefuge"), (EVICTED, "")])
+def test_an_eviction_that_is_held_or_ended_since_the_queue_was_ordered_has_no_place_in_it(
+    root: Client, state: str, why: str
+) -> None:
+    first, second = saved(row(1), row(2))
+    order = read_order(Pace(0.5, EvictionSettings(), {}), now=START)
+    saved(replace(first, state=state, reason=why))
+
+    found = page_of(store(), order, offset=0, limit=9)
+
+    assert [one.row.key for one in found.items] == [first.key, second.key]
+    changed, waits = (one.forecast for one in found.items)
+    assert (changed.position, changed.at, changed.unknown_because) == (None, None, why)
+    assert waits.position == 2
+
+
+def test_an_order_says_as_a_page_that_the_queue_stands_still_and_that_an_eviction_had_no_place(root: Client) -> None:
+    queued, held = saved(row(1), row(2, state=HELD, reason="NoRefuge"))
+    order = read_order(Pace(0.0, EvictionSettings(), {}), now=START)
+    saved(replace(held, state=QUEUED, reason=""))
+
+    found = page_of(store(), order, offset=0, limit=9)
+
+    forecasts = {one.row.key: one.forecast for one in found.items}
+    assert forecasts[queued.key] == Forecast(1, None, STOPPED)
+    assert forecasts[held.key].position is None
 
 
 def test_orders_of_queues_are_forgotten_after_a_minute_and_beyond_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
