@@ -360,3 +360,25 @@ def test_events_are_forgotten_after_an_hour() -> None:
     story.later(minutes=10)
 
     assert not story.events("DirectlyWaiting")
+
+
+@pytest.mark.parametrize("mode", [GRACEFULLY, DIRECTLY])
+def test_a_workload_that_is_made_again_waits_until_a_cluster_that_answers_has_removed_the_old_copy(mode: str) -> None:
+    """Whatever the settings say about clusters that cannot be reached."""
+    web = deployment()
+    settings = Settings(directly_unreachable="Proceed", no_execute_taint_eviction_purge_mode=mode)  # type: ignore[arg-type]
+    story = Story(*MEMBERS, policy("all"), web, settings=settings)
+    story.place(web, member1=3)
+
+    story.delete(web)
+    story.add(web.with_meta(uid="made-again"))
+    story.later(seconds=60)
+    old = story.binding(web)
+    assert old is not None
+    assert old.metadata.deletion_timestamp is not None
+
+    story.remove_from_member("member1")
+    story.later(seconds=60)
+    new = story.binding(web)
+    assert new is not None
+    assert new.spec.resource.uid == "made-again"
