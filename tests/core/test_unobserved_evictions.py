@@ -105,6 +105,16 @@ def test_a_long_queue_of_a_cluster_that_is_not_observed_keeps_no_other_cluster_f
     assert (queue.waiting("member1"), queue.waiting("member2")) == (HEADS + 1, 0)
 
 
+def test_a_long_queue_of_a_cluster_that_is_not_observed_is_not_read_again_and_again() -> None:
+    """Each time are hundreds of rows and bindings, and an outage of the control plane itself may last."""
+    queue = Queue(on_member1=HEADS + 1, on_member2=0)
+
+    queue.later()
+
+    again = queue.store.next_due([Evictions.name])
+    assert again is None or again >= queue.now + timedelta(seconds=1)
+
+
 def test_the_reason_why_nothing_is_evicted_is_the_one_that_holds_now() -> None:
     queue = Queue(on_member1=1, on_member2=0)
     assert queue.stops == [(NOT_OBSERVED, True)]
