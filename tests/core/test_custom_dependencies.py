@@ -34,6 +34,7 @@ BY_LABEL = Dependency("v1", "ConfigMap", "default", "", {"matchLabels": {"for": 
 DATABASE = deployment("db", replicas=3)
 OF_WEB = Dependency("apps/v1", "Deployment", "default", "web")
 OF_DATABASE = Dependency("apps/v1", "Deployment", "default", "db")
+OF_CACHE = Dependency("apps/v1", "Deployment", "default", "cache")
 NETWORK_POLICY = template("NetworkPolicy", "closed", version="networking.k8s.io/v1", spec={"podSelector": {}})
 ANNOTATION = "example.io/needs"
 FOLLOWS = {"web-deployment": {"member1"}}
@@ -41,7 +42,7 @@ FOLLOWS = {"web-deployment": {"member1"}}
 
 def _needed(workload: Template) -> list[Dependency]:
     """Answer as a rule that reads which objects a Deployment needs from an annotation of it."""
-    found = {"name": BY_NAME, "label": BY_LABEL, "database": OF_DATABASE, "web": OF_WEB}
+    found = {"name": BY_NAME, "label": BY_LABEL, "database": OF_DATABASE, "cache": OF_CACHE, "web": OF_WEB}
     return [found[each] for each in workload.metadata.annotations.get(ANNOTATION, "").split(",") if each]
 
 
@@ -202,6 +203,18 @@ def test_workloads_that_need_each_other_or_themselves_leave_a_cluster_together(o
 
     assert _staying(story, "web") == {"member2"}
     assert _staying(story, "db") == {"member2"}
+
+
+def test_workloads_that_need_each_other_in_a_ring_leave_a_cluster_together() -> None:
+    needs = {"web": "database", "db": "cache", "cache": "web"}
+    ring = [deployment(name, annotations={ANNOTATION: need}) for name, need in needs.items()]
+    story = Story(*MEMBERS, policy("all", propagate_deps=True), *ring)
+    for clusters in ({"member1": 3}, {"member2": 3}):
+        for one in ring:
+            story.place(one, **clusters)
+    story.later(seconds=31)
+
+    assert {name: _staying(story, name) for name in needs} == {name: {"member2"} for name in needs}
 
 
 def _staying(story: Story, name: str) -> set[str]:
