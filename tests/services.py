@@ -32,7 +32,11 @@ class OwnServices:
         arguments = ["services", "--foreground", "--with-parent", "--dir", str(self.home.root)]
         if throwaway:  # a crash costs a run of tests; benches measure what users get
             arguments.append("--throwaway")
-        self.process, facts = lifetime.detach(self.home, arguments, within=300.0, say=lambda line: None)
+        said = list[str]()
+        try:
+            self.process, facts = lifetime.detach(self.home, arguments, within=300.0, say=said.append)
+        except SuperviseError as error:  # its log goes with the folder
+            raise SuperviseError("\n".join([str(error), *said])) from error
         self.before = {name: os.environ.get(name) for name in VARIABLES}
         os.environ.update(facts["environment"])  # inherited by the processes of pytest-xdist
 

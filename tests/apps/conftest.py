@@ -12,7 +12,7 @@ import pytest
 import redis
 from django.test import Client
 
-from apps.development.supervise.ports import free_port
+from apps.development.supervise.ports import claimed_port
 from apps.development.supervise.redis import find_binary
 from controlplane.authorization.policy import CLUSTER_ROLE_BINDING, GROUP
 from controlplane.kinds import KINDS
@@ -92,7 +92,6 @@ def empty_redis(redis_url: str) -> str:
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Any]:
     """A Redis of the test's own, to be stopped and started."""
-    port = free_port(17_000)
 
     def start() -> subprocess.Popen[bytes]:
         options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
@@ -101,10 +100,12 @@ def broker(tmp_path: Path) -> Iterator[Any]:
             until(lambda: _answers(client), within=ANSWERS_WITHIN)
         return process
 
-    found = {"url": f"redis://127.0.0.1:{port}/0", "start": start, "process": start()}
-    yield found
-    found["process"].kill()
-    found["process"].wait()
+    # Claimed until the end, because another process of the test run may look for a port while this Redis is stopped.
+    with claimed_port(17_000) as port:
+        found = {"url": f"redis://127.0.0.1:{port}/0", "start": start, "process": start()}
+        yield found
+        found["process"].kill()
+        found["process"].wait()
 
 
 @pytest.fixture
