@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from controlplane.apimachinery.quantities import QuantityError, parse
 from controlplane.estimate.request import Bundle, Request, scaled
+from controlplane.estimate.simulated_nodes import Run, SimulatedNodes
 from controlplane.kinds.cluster import ResourceModel
 
 Counts = NDArray[np.int64]
@@ -110,40 +111,21 @@ class Grades:
         names = sorted({name for _, request in bundle.parts for name, _ in request.amounts})
         if any(name not in self._minima for name in names):
             return 0
-        nodes = [
-            [NODE_PODS, *(self._minima[name][grade] for name in names)]
+        nodes = SimulatedNodes(
+            Run(int(counts[grade]), (NODE_PODS, *(self._minima[name][grade] for name in names)))
             for grade in range(self._size)
-            for _ in range(int(counts[grade]))
-        ]
+        )
         demands = [
             (replicas, [1, *(request.of(name) for name in names)]) for replicas, request in bundle.parts if replicas
         ]
         placed = 0
-        while placed < most and all(_place(replicas, demand, nodes) for replicas, demand in demands):
+        while placed < most and all(nodes.place(replicas, demand) for replicas, demand in demands):
             placed += 1
         return placed
 
 
 LARGEST: Final = 2**31 - 1
 """Upper limit for the replicas of one node, so that sums stay within 64 bits."""
-
-
-def _place(replicas: int, demand: Sequence[int], nodes: Sequence[list[int]]) -> bool:
-    """Place replicas on the nodes, the first node first, and subtract their demand.
-
-    Return False if some do not fit; those that were placed stay subtracted.
-    """
-    left = replicas
-    for node in nodes:
-        fits = min((have // need for have, need in zip(node, demand, strict=True) if need), default=left)
-        take = min(left, fits)
-        if take > 0:
-            for index, need in enumerate(demand):
-                node[index] -= take * need
-            left -= take
-        if not left:
-            return True
-    return not left
 
 
 @lru_cache(maxsize=1024)  # a fleet is built again whenever a cluster changes, but resource models rarely change

@@ -1,0 +1,46 @@
+"""SimulatedNodes is first fit: each replica goes to the first node that has room for it [resource-models]."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controlplane.estimate.simulated_nodes import Run, SimulatedNodes
+
+amounts = st.integers(0, 6)
+runs = st.lists(st.tuples(st.integers(0, 4), st.tuples(amounts, amounts)), max_size=4)
+demands = st.lists(st.tuples(st.integers(0, 5), st.tuples(st.integers(1, 3), amounts)), min_size=1, max_size=12)
+
+
+def first_fit(nodes: list[list[int]], replicas: int, demand: Sequence[int]) -> bool:
+    """Place replicas one by one, as the rule says it."""
+    for _ in range(replicas):
+        node = next((one for one in nodes if all(map(int.__ge__, one, demand))), None)
+        if node is None:
+            return False
+        node[:] = [have - need for have, need in zip(node, demand, strict=True)]
+    return True
+
+
+@given(runs=runs, demands=demands)
+def test_replicas_go_where_first_fit_places_them(
+    runs: list[tuple[int, tuple[int, int]]], demands: list[tuple[int, tuple[int, int]]]
+) -> None:
+    nodes = SimulatedNodes(Run(count, free) for count, free in runs)
+    each = [list(free) for count, free in runs for _ in range(count)]
+
+    placed = [nodes.place(replicas, demand) for replicas, demand in demands]
+
+    assert placed == [first_fit(each, replicas, demand) for replicas, demand in demands]
+    assert [list(run.free) for run in nodes._runs for _ in range(run.nodes)] == each
+
+
+def test_a_cluster_of_very_many_nodes_takes_no_more_room_than_one_of_few() -> None:
+    """A member may report any number. One bug: each node was an item of a list, which took all memory."""
+    nodes = SimulatedNodes([Run(2**62, (110, 4000))])
+
+    assert all(nodes.place(3, (1, 1500)) for _ in range(1000))
+
+    assert nodes._runs == [Run(1500, (108, 1000)), Run(2**62 - 1500, (110, 4000))]
