@@ -111,7 +111,7 @@ def login_of(environ: Any) -> CertificateUser | None:
 
 
 def find(der: bytes) -> CertificateUser:
-    """Return the user of a certificate that one of the authorities signed for clients.
+    """Return the user of a client certificate that one of the authorities has signed.
 
     Raises CertificateRefused, and ServiceUnavailable if the authority may be one that this process cannot read.
     """

@@ -1,4 +1,4 @@
-"""Whom an object on a member belongs to: its owner there, Lifeboat, or another Cluster of Lifeboat [member-writes]."""
+"""Who manages an object on a member: a user there, Lifeboat, or Lifeboat for another Cluster [member-writes]."""
 
 from __future__ import annotations
 

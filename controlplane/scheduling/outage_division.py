@@ -74,7 +74,7 @@ def _elsewhere(
     """
     if not spreads(question.placement):
         found = without_growth(question, verdict, lost, fleet, ledger, settings=settings, hint=None)
-        return found if _is_placed(found, outcome.affinity_name) else None
+        return None if _placed(found, outcome.affinity_name) is None else found
     if not grows(question, outcome, lost):
         return verdict
     chosen = verdict.explanation.attempts[-1].chosen
@@ -82,15 +82,16 @@ def _elsewhere(
     asked = replace(question, placement=replace(question.placement, spread_constraints=()))
     within = fleet.without(set(fleet.names) - selected)
     found = without_growth(asked, verdict, lost, within, ledger, settings=settings, hint=None)
-    if not isinstance(found.outcome, Placed) or not _is_placed(found, outcome.affinity_name):
+    placed = _placed(found, outcome.affinity_name)
+    if placed is None or not selected.issuperset([target.name for target in placed.clusters]):
         return None
-    if not selected.issuperset([target.name for target in found.outcome.clusters]):
-        return None
-    return replace(verdict, outcome=found.outcome)
+    return replace(verdict, outcome=placed)
 
 
-def _is_placed(found: Verdict, term: str) -> bool:
-    return isinstance(found.outcome, Placed) and found.outcome.affinity_name == term
+def _placed(found: Verdict, term: str) -> Placed | None:
+    """Return the result of a verdict if it is one under this affinity term."""
+    outcome = found.outcome
+    return outcome if isinstance(outcome, Placed) and outcome.affinity_name == term else None
 
 
 def _removed_there(

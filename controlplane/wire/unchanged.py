@@ -20,7 +20,7 @@ _MISSING: Final = object()
 
 
 class Unchanged:
-    """Tells which values of a document are those that it had before an edit. Each value is compared at most once.
+    """Finds the values of a document that an edit has left as they were. Each value is compared at most once.
 
     An item of a list of type map is compared with the old item of the same keys. Items of other lists, and fields of
     atomic maps, have no old value of their own: they are unchanged if the whole list or map is.

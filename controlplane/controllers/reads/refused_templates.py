@@ -23,8 +23,11 @@ def limits_edited(old: FederatedResourceQuota | None, new: FederatedResourceQuot
     """
     if old is None:
         return
-    gone = new is None or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
-    if gone or old.spec.overall != new.spec.overall:  # type: ignore[union-attr]  # it is not gone
+    if (
+        new is None
+        or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+        or old.spec.overall != new.spec.overall
+    ):
         yield old.ref
 
 
