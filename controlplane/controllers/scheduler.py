@@ -52,6 +52,7 @@ from controlplane.scheduling.reserved_refuge import Reserved, freed
 from controlplane.scheduling.retry import retry_delay
 from controlplane.scheduling.schedule import QUOTA_EXCEEDED, Placed, Refused, Verdict
 from controlplane.scheduling.trigger import RESCHEDULE_ASKED, needs_scheduling
+from controlplane.scheduling.unstarted import with_copies_back
 from controlplane.scheduling.workload_affinity import WorkloadGroups
 from controlplane.settings import Settings
 
@@ -321,7 +322,8 @@ class _BatchScheduler:
         binding, fleet = reserved.binding, self.fleet
         left, application = left_for_taints(binding, fleet), self.applications.seen_by(binding, now=self.now)
         return Item(
-            *(binding.spec, binding.status, self.groups.seen_by(binding), application),
+            replace(binding.spec, clusters=with_copies_back(binding, fleet)),
+            *(binding.status, self.groups.seen_by(binding), application),
             uncounted,
             reserved.targets,
             left,

@@ -29,6 +29,7 @@ from controlplane.kinds.binding import (
     origin,
 )
 from controlplane.kinds.policy import DIRECTLY
+from controlplane.scheduling.unstarted import given_back
 from controlplane.settings import Settings
 
 EVICTION_STUCK = "EvictionStuck"  # condition type; its reason is one of STATES, or NotStuck
@@ -334,8 +335,8 @@ def with_copies_restored(
 
     Only tasks of evictions by taints and of application failover are considered, and only if scheduling failed or found
     no cluster. All other tasks run to their end [recovered-clusters-cancel]. Replicas of a restored copy that are
-    placed elsewhere by now get a task of their own (`_surplus`). If all of them are, the task stays until those are
-    healthy. `unhealthy_on`: the clusters that the binding has left because its copy was unhealthy there. `overdue`: see
+    placed elsewhere by now get a task of their own (`_surplus`), or come back if they have not started (`given_back`).
+    If all of them are, the task stays until those are healthy. `unhealthy_on`: the clusters that the binding has left because its copy was unhealthy there. `overdue`: see
     `overdue_on`.
     """
     if not scheduling_found_nothing(binding):
@@ -347,13 +348,14 @@ def with_copies_restored(
         if not why or binding.spec.target(task.from_cluster) is not None:
             tasks.append(task)
             continue
-        replicas = _replicas_to_restore(binding, task, targets)
+        rest = list(given_back(binding, task, targets))
+        replicas = _replicas_to_restore(binding, task, rest)
         whole = not binding.workload or bool(binding.spec.components)  # such a copy has no number of replicas
         if not whole and not replicas and _needed_until_healthy(binding, task, clusters):
             tasks.append(task)
             continue
         if whole or replicas:
-            targets.append(TargetCluster(task.from_cluster, replicas))
+            targets = [*rest, TargetCluster(task.from_cluster, replicas)]
             tasks += _surplus(binding, task, replicas)
         cleared.append(ClearedTask(task, f"{why} and no other cluster was found"))
     if not cleared:
@@ -405,8 +407,8 @@ def _surplus(binding: Binding, task: GracefulEvictionTask, restored: int) -> tup
     """Return the task of the replicas that a restored copy has above its target: they stay until all targets are
     healthy, because they may be the only ones that run [no-healthy-copy-lost]. (): there are none.
 
-    After an eviction with purge mode Directly, nothing of the old copy has to stay. The grace period of the eviction
-    does not count for them, because the cluster that they are on is well.
+    After an eviction with purge mode Directly these have started elsewhere (`given_back`), and must not run here as
+    well. The grace period of the eviction does not count for them, because the cluster that they are on is well.
     """
     more = min(task.replicas or 0, binding.spec.replicas) - restored
     if more <= 0 or task.purge_mode == DIRECTLY:

@@ -14,7 +14,6 @@ from controlplane.apimachinery.meta import condition
 from controlplane.eviction.graceful import ClusterState, unhealthy_reason
 from controlplane.kinds.binding import (
     OVERRIDES_APPLIED,
-    AggregatedStatusItem,
     Binding,
     GracefulEvictionTask,
     TargetCluster,
@@ -27,6 +26,7 @@ from controlplane.kinds.work import Work
 from controlplane.propagation import work_replicas, works
 from controlplane.propagation.override_run import OverrideRun
 from controlplane.propagation.overrides import OverrideFailed
+from controlplane.scheduling.unstarted import started
 
 
 def are_prevented(
@@ -111,19 +111,9 @@ def states_of(clusters: Mapping[str, Cluster]) -> dict[str, ClusterState]:
 def _have_started_in_part(binding: Binding) -> bool:
     """Test whether targets run replicas that leave Directly: with these there are more than before, and than wanted."""
     items = {item.cluster_name: item for item in binding.status.aggregated_status}
-    running = sum(_started(target, items.get(target.name)) for target in binding.spec.clusters)
+    running = sum(started(target, items.get(target.name)) for target in binding.spec.clusters)
     tasks = [task for task in binding.spec.graceful_eviction_tasks if task.purge_mode == DIRECTLY]
     leaving = sum(task.replicas or 0 for task in tasks)
     wanted = binding.spec.replicas if works.is_divided(binding) else 0
     return running + leaving > max(origin.had(binding), leaving, wanted)
 
-
-def _started(target: TargetCluster, item: AggregatedStatusItem | None) -> int:
-    """Return how many replicas of a target have started, ready or not. `item`: what its cluster reports.
-
-    A rolling update runs more pods than the target has replicas. They replace others and do not count.
-    """
-    if item is None or not item.applied:
-        return 0
-    count = (item.status or {}).get("replicas")
-    return min(count, target.replicas) if isinstance(count, int) else target.replicas

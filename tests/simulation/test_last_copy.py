@@ -292,6 +292,34 @@ def test_a_copy_goes_when_its_cluster_is_back_if_a_part_of_its_replicas_runs_els
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("late", ["nobody", "scheduler", "graceful_eviction"])
+@pytest.mark.parametrize("room", [2, 3])
+def test_a_copy_gets_its_replicas_back_if_its_cluster_returns_before_any_has_started_elsewhere(
+    seed: int, late: str, room: int
+) -> None:
+    """member2 has room for a part, which waits for the old copy. Nobody has fenced member1."""
+    world = joined("member1", "member2", "member3", seed=seed)
+    world.members["member2"].pods = room
+    wait(world, 60)
+    apply(world, POLICY % ("null", TOGETHER % ""), NGINX % 4)
+    wait(world, 30)
+    world.fault("member1", "down")
+    wait_until_leaving(world)
+    wait(world, 20)
+    assert placed(world) == {"member2": room}
+
+    world.fault("member1", "none")
+    with without(world, late):
+        wait(world, 30)
+    for _ in range(10):
+        assert running(world) == {"member1": 4}
+        wait(world, 3)
+    assert placed(world) == {"member1": 4}
+    assert binding(world).spec.graceful_eviction_tasks == ()
+    assert world.failures == []
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_a_copy_stays_while_an_override_policy_keeps_another_one_from_taking_its_replicas(seed: int) -> None:
     """The policy fails on a cluster that runs a part of the replicas already, and is to run the others as well."""
     world = serving(*FOUR, seed=seed, policy=POLICY % ("null", IN_HALVES), replicas=2)
