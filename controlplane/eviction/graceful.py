@@ -110,15 +110,17 @@ def assess_tasks(
     wakes: list[datetime] = []
     for task in binding.spec.graceful_eviction_tasks:
         if task.creation_timestamp is None:
-            task = replace(task, creation_timestamp=to_seconds(now))
-            kept.append(task)
-            wakes.append(deadline(task, settings) + SMALLEST_STEP)
+            kept.append(replace(task, creation_timestamp=to_seconds(now)))
+            wakes.append(deadline(kept[-1], settings) + SMALLEST_STEP)
             continue
         remaining = () if dependents is None else dependents.get(task.from_cluster, ())
         ends = deadline(task, settings)
         why = _clear_reason(binding, task, settings, clusters, remaining, is_over=now > ends)
         if why:
             cleared.append(ClearedTask(task, why))
+            for rest in _surplus_of_target(binding, task, why):
+                kept.append(replace(rest, creation_timestamp=to_seconds(now)))
+                wakes.append(deadline(kept[-1], settings) + SMALLEST_STEP)
             continue
         kept.append(task)
         if task.suppress_deletion is not None:
@@ -336,8 +338,8 @@ def with_copies_restored(
     Only tasks of evictions by taints and of application failover are considered, and only if scheduling failed or found
     no cluster. All other tasks run to their end [recovered-clusters-cancel]. Replicas of a restored copy that are
     placed elsewhere by now get a task of their own (`_surplus`), or come back if they have not started (`given_back`).
-    If all of them are, the task stays until those are healthy. `unhealthy_on`: the clusters that the binding has left because its copy was unhealthy there. `overdue`: see
-    `overdue_on`.
+    If all of them are, the task stays until those are healthy. `unhealthy_on`: the clusters that the binding has left
+    because its copy was unhealthy there. `overdue`: see `overdue_on`.
     """
     if not scheduling_found_nothing(binding):
         return binding, ()
@@ -422,6 +424,15 @@ def _surplus(binding: Binding, task: GracefulEvictionTask, restored: int) -> tup
         producer=task.producer,
     )
     return (rest,)
+
+
+def _surplus_of_target(binding: Binding, task: GracefulEvictionTask, why: str) -> tuple[GracefulEvictionTask, ...]:
+    """Return the task of the replicas that a target does not get back, because other clusters have got them.
+
+    `why`: why the task of its copy is cleared. They stay unless all targets are healthy, as those of a restored copy.
+    """
+    target = binding.spec.target(task.from_cluster)
+    return () if target is None or why != SCHEDULED_BACK else _surplus(binding, task, target.replicas)
 
 
 def _replicas_to_restore(binding: Binding, task: GracefulEvictionTask, targets: list[TargetCluster]) -> int:

@@ -116,4 +116,3 @@ def _have_started_in_part(binding: Binding) -> bool:
     leaving = sum(task.replicas or 0 for task in tasks)
     wanted = binding.spec.replicas if works.is_divided(binding) else 0
     return running + leaving > max(origin.had(binding), leaving, wanted)
-

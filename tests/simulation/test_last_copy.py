@@ -1,7 +1,9 @@
-"""The last copy that works is not removed Directly while no other copy can start [refuge-first].
-[no-healthy-copy-lost]"""
+"""The last copy that works is not removed Directly while no other copy can start, and does not shrink before others run
+[refuge-first] [no-healthy-copy-lost]."""
 
 from __future__ import annotations
+
+from datetime import timedelta
 
 import pytest
 
@@ -315,6 +317,34 @@ def test_a_copy_gets_its_replicas_back_if_its_cluster_returns_before_any_has_sta
         assert running(world) == {"member1": 4}
         wait(world, 3)
     assert placed(world) == {"member1": 4}
+    assert binding(world).spec.graceful_eviction_tasks == ()
+    assert world.failures == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("late", ["nobody", "scheduler", "graceful_eviction"])
+def test_replicas_that_a_returned_cluster_does_not_get_back_stay_until_the_others_are_ready(
+    seed: int, late: str
+) -> None:
+    """The scheduler or graceful eviction is the first to give the cluster the part for which others have no room."""
+    world = joined("member1", "member2", "member3", seed=seed)
+    there = world.members["member2"]
+    there.pods, there.reports_pods, there.ready_after = 2, True, timedelta(seconds=150)
+    wait(world, 60)
+    apply(world, (POLICY % ("null", TOGETHER % "")).replace("Directly", "Gracefully"), NGINX % 4)
+    wait(world, 30)
+    world.fault("member1", "down")
+    wait_until_leaving(world)
+    wait(world, 20)
+    assert placed(world) == {"member2": 2}
+
+    world.fault("member1", "none")
+    with without(world, late):
+        wait(world, 30)
+    wait(world, 30)
+    assert running(world) == {"member1": 4, "member2": 0}
+    wait(world, 120)
+    assert running(world) == placed(world) == {"member1": 2, "member2": 2}
     assert binding(world).spec.graceful_eviction_tasks == ()
     assert world.failures == []
 
