@@ -43,7 +43,7 @@ from controlplane.kinds.failback import (
     Staying,
 )
 from controlplane.kinds.federated_quota import ENFORCEMENT_GATE
-from controlplane.kinds.rows import CapacityReservation, Eviction, FleetState
+from controlplane.kinds.rows import CapacityReservation, FleetState
 from controlplane.propagation.bindings import template_of
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY
 from controlplane.settings import Settings
@@ -387,8 +387,8 @@ def _plan(
         return failback.FailbackBlocked(reason)
 
     def held(source: str) -> str:
-        cluster, row = snapshot.clusters.get(source), Eviction("", str(binding.ref), source)
-        return "" if cluster is None else holds.why(row, binding, cluster, now=now)[1]
+        cluster = snapshot.clusters.get(source)
+        return "" if cluster is None else holds.why_asked(binding, cluster, now=now)[1]
 
     request = failback.FailbackRequest(f"Failback/{subject.metadata.name}", _message(subject, name), held)
     return planner.plan(binding, home, name, request)

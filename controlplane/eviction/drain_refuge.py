@@ -11,7 +11,6 @@ from controlplane.eviction.scheduler_dry_run import NO_PLACEMENT, SchedulerDryRu
 from controlplane.eviction.state_preservation import PreservedState, missing_state_reason, preserved_state
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
-from controlplane.kinds.rows import Eviction
 from controlplane.settings import Settings
 
 
@@ -44,5 +43,4 @@ def _obstacle(
         return NO_PLACEMENT
     if missing := missing_state_reason(state, cluster.metadata.name, settings):
         return missing
-    row = Eviction("", str(binding.ref), cluster.metadata.name)
-    return holds.why(row, binding, cluster, now=now)[1]
+    return holds.why_asked(binding, cluster, now=now)[1]

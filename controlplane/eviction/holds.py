@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 import msgspec
+from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref, condition
 from controlplane.clusters.taints import BY_DELETION, Identity, owned
@@ -60,6 +61,15 @@ class Holds(msgspec.Struct, frozen=True):
             author = f" ({hold.spec.who})" if hold.spec.who else ""
             return ON_HOLD, f"EvictionHold {hold.metadata.name}{author}: {hold.spec.reason}"
         return _flapping_reason(row, cluster) if row.cluster in self.flapping else ("", "")
+
+    def why_asked(self, binding: Binding, cluster: Cluster, *, now: datetime) -> tuple[str, str]:
+        """Return the same for a copy that leaves the cluster by a Drain or a Failback.
+
+        A MaintenanceWindow holds evictions because of failures, which are expected during the maintenance. A user who
+        empties the cluster for it goes on.
+        """
+        row = Eviction("", str(binding.ref), cluster.metadata.name)
+        return replace(self, windows=()).why(row, binding, cluster, now=now)
 
     def covering(self, row: Eviction, binding: Binding, *, now: datetime) -> EvictionHold | None:
         """Return the first open hold that covers an eviction; None: there is none."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.apimachinery.meta import ObjectMeta, Ref
+from controlplane.apimachinery.meta import Object, ObjectMeta, Ref
 from controlplane.apimachinery.names import UNSCHEDULABLE_TAINT
 from controlplane.controllers.drains import PAGE, Drains
 from controlplane.controllers.scheduler import Scheduler
@@ -19,14 +19,16 @@ from controlplane.engine.memory import MemoryStore
 from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER, KINDS, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding, TargetCluster
-from controlplane.kinds.cluster import Cluster, Taint
+from controlplane.kinds.cluster import Taint
 from controlplane.kinds.drain import DRAIN, Drain, DrainSpec, DrainStatus
+from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.failback import FAILBACK
+from controlplane.kinds.maintenance_window import MaintenanceWindow
 from controlplane.kinds.rows import CapacityReservation
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding, cluster
 from tests.builders.placements import by_room, duplicated
-from tests.builders.steering import hold
+from tests.builders.steering import hold, window
 
 CORDON = Taint(UNSCHEDULABLE_TAINT, "NoSchedule", time_added=START)
 API_VERSION = "failover.lifeboat.io/v1alpha1"
@@ -39,7 +41,7 @@ class Site:
     `followed`: the scheduler places what leaves.
     """
 
-    def __init__(self, *found: Cluster | Binding, rate: float, cordoned: bool = True, followed: bool = False) -> None:
+    def __init__(self, *found: Object, rate: float, cordoned: bool = True, followed: bool = False) -> None:
         self.now = START
         self.controllers: list[Controller] = [Drains(), *([Scheduler()] if followed else [])]
         self.store = MemoryStore(controllers=self.controllers, clock=lambda: self.now)
@@ -180,6 +182,18 @@ def test_what_is_said_after_the_decision_and_before_its_writing_counts(word: str
 
     assert all(one.lost for one in outcomes), "nothing left, and nothing is counted as having left"
     assert site.left() == []
+
+
+@pytest.mark.parametrize(("holder", "left"), [(window("full"), 3), (hold(clusters=("full",)), 0)])
+def test_a_hold_on_the_cluster_keeps_a_drain_waiting_and_a_maintenance_window_does_not(
+    holder: EvictionHold | MaintenanceWindow, left: int
+) -> None:
+    """Users empty a cluster in order to work on it."""
+    site = Site(cluster("spare"), holder, *movable(3), rate=1000)
+
+    site.pass_seconds(30)
+
+    assert (len(site.left()), site.status.blocked) == (left, 3 - left)
 
 
 def test_an_eviction_that_was_not_stored_is_counted_once_when_it_is_repeated() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref
+from controlplane.apimachinery.meta import Condition, Object, ObjectMeta, Ref
 from controlplane.controllers.failbacks import PAGE, Failbacks
 from controlplane.engine import run
 from controlplane.engine.memory import MemoryStore
@@ -22,11 +22,13 @@ from controlplane.kinds.binding import (
     TargetCluster,
     origin,
 )
+from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.failback import FAILBACK, Failback, FailbackSpec, FailbackStatus
+from controlplane.kinds.maintenance_window import MaintenanceWindow
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding, cluster
 from tests.builders.placements import duplicated
-from tests.builders.steering import hold
+from tests.builders.steering import hold, window
 
 API_VERSION = "failover.lifeboat.io/v1alpha1"
 ASKED = Ref(FAILBACK, "", "back")
@@ -42,14 +44,14 @@ def away(name: str, *, suspended: bool = False) -> Binding:
     return gone.with_spec(suspension=BindingSuspension(scheduling=True)) if suspended else gone
 
 
-def reported(*bindings: Binding, seconds: float, at_once: int = 100) -> FailbackStatus:
+def reported(*found: Object, seconds: float, at_once: int = 100) -> FailbackStatus:
     """What a Failback at 100/s says after so long."""
     now = START + timedelta(hours=1)
     controllers = [Failbacks()]
     store = MemoryStore(controllers=controllers, clock=lambda: now)
     spec = FailbackSpec("home", rate=100, at_once=at_once)
     asked = Failback(API_VERSION, "Failback", ObjectMeta(name="back"), spec)
-    store.create(cluster("home"), cluster("spare"), *bindings, asked)
+    store.create(cluster("home"), cluster("spare"), *found, asked)
     end = now + timedelta(seconds=seconds)
     failures: list[run.Failure] = []
     while now <= end:
@@ -58,9 +60,7 @@ def reported(*bindings: Binding, seconds: float, at_once: int = 100) -> Failback
         assert due is not None
         now = max(now, due)
     assert not failures, failures[0].trace
-    found: Any = store.get([ASKED])[ASKED]
-    status: FailbackStatus = found.status
-    return status
+    return asked_for(store)
 
 
 def test_what_cannot_go_back_blocks_no_other_however_much_it_is() -> None:
@@ -70,6 +70,22 @@ def test_what_cannot_go_back_blocks_no_other_however_much_it_is() -> None:
 
     assert [one.binding.rpartition("/")[2] for one in status.returning] == ["z0-deployment", "z1-deployment"]
     assert (status.remaining, status.blocked, len(status.cannot_return)) == (len(stuck), len(stuck), 10)
+
+
+@pytest.mark.parametrize(
+    ("holder", "goes"),
+    [
+        (window("spare", until=7200), True),
+        (window("home", until=7200), False),
+        (hold(clusters=("spare",)), False),
+    ],
+)
+def test_a_maintenance_window_holds_what_would_go_to_its_cluster_and_not_what_leaves_it(
+    holder: EvictionHold | MaintenanceWindow, goes: bool
+) -> None:
+    status = reported(holder, away("z0"), seconds=20)
+
+    assert (len(status.returning), status.blocked) == (goes, not goes)
 
 
 def test_what_remains_is_counted_over_all_pages() -> None:

@@ -24,7 +24,7 @@ from controlplane.kinds.drain import DRAIN, Drain
 from controlplane.kinds.failback import FAILBACK, FAILED, Failback, Returning
 from controlplane.kinds.rows import QUEUED, Eviction
 from tests.builders.objects import eviction
-from tests.simulation.eviction_watch import covering, fleet_health, fleet_of, moving_taints
+from tests.simulation.eviction_watch import fleet_health, fleet_of, moving_taints, on_hold
 from tests.simulation.seen import Seen
 from tests.simulation.world import START, Simulation
 
@@ -39,7 +39,7 @@ class Step(NamedTuple):
     at: datetime
     well: bool  # the fleet, with no eviction due
     fit: frozenset[str]  # clusters that things may go back to
-    free: frozenset[str]  # clusters whose evictions nothing holds
+    free: frozenset[str]  # clusters that no EvictionHold keeps copies on
 
 
 class AskedWatch:
@@ -142,7 +142,7 @@ def _step(world: Simulation) -> Step:
     maintained = {name for one in windows if one.open(now=world.now) for name in one.spec.clusters}
     fit = frozenset(name for name in _fit(clusters, now=world.now) if name not in maintained)
     names = [one.metadata.name for one in clusters]
-    free = frozenset(name for name in names if not covering(world, eviction(Ref("Any", "default", "any"), name)))
+    free = frozenset(name for name in names if not on_hold(world, eviction(Ref("Any", "default", "any"), name)))
     return Step(world.now, not blind and not unhealthy and not due, fit, free)
 
 

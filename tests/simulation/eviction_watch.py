@@ -266,15 +266,20 @@ def moving_taints(cluster: Cluster | None) -> list[Taint]:
 
 def covering(world: Simulation, row: Eviction) -> str:
     """Return what holds an eviction now: an open hold or window; "" where nothing does [paused-is-paused]."""
+    windows: list[MaintenanceWindow] = list(world.store.list(kinds.MAINTENANCE_WINDOW))
+    for window in windows:
+        if window.open(now=world.now) and row.cluster in window.spec.clusters:
+            return f"window {window.metadata.name}"
+    return on_hold(world, row)
+
+
+def on_hold(world: Simulation, row: Eviction) -> str:
+    """Return the open hold that covers an eviction, or a copy that a Drain or a Failback moves; "": none does."""
     holds: list[EvictionHold] = list(world.store.list(kinds.EVICTION_HOLD))
     namespace = Ref.parse(row.binding).namespace
     for one in holds:
         if one.open(now=world.now) and one.covers(row.cluster, namespace, {}):
             return f"hold {one.metadata.name}"
-    windows: list[MaintenanceWindow] = list(world.store.list(kinds.MAINTENANCE_WINDOW))
-    for window in windows:
-        if window.open(now=world.now) and row.cluster in window.spec.clusters:
-            return f"window {window.metadata.name}"
     return ""
 
 

@@ -16,7 +16,6 @@ from controlplane.insight.supposed.departures import NO_REFUGE, Outcomes, waits_
 from controlplane.insight.supposed.fleet import SupposedFleet
 from controlplane.insight.supposed.snapshot import Snapshot
 from controlplane.kinds.binding import Binding
-from controlplane.kinds.rows import Eviction
 
 PAUSED = "DrainPaused"
 REASON = "Drain"
@@ -71,5 +70,5 @@ def plan_drains(
 
 def _why_stuck(binding: Binding, name: str, fleet: SupposedFleet, why: str, *, now: datetime) -> tuple[str, str]:
     """Return the reason and message of a copy that a Drain cannot move: what holds it, or that it has no refuge."""
-    reason, message = fleet.holds.why(Eviction("", str(binding.ref), name), binding, fleet.clusters[name], now=now)
+    reason, message = fleet.holds.why_asked(binding, fleet.clusters[name], now=now)
     return (reason, message) if reason else (NO_REFUGE, why)

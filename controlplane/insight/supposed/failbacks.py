@@ -12,7 +12,6 @@ from controlplane.insight.supposed.fleet import SupposedFleet
 from controlplane.insight.supposed.snapshot import Snapshot
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.binding.origin import origin_of
-from controlplane.kinds.rows import Eviction
 
 BLOCKED = "CannotReturn"
 
@@ -47,7 +46,7 @@ def _held_by(binding: Binding, fleet: SupposedFleet, now: datetime) -> Callable[
     """Return the function that returns what holds a copy of the binding on a cluster, "" if nothing does."""
 
     def held(source: str) -> str:
-        cluster, row = fleet.clusters.get(source), Eviction("", str(binding.ref), source)
-        return "" if cluster is None else fleet.holds.why(row, binding, cluster, now=now)[1]
+        cluster = fleet.clusters.get(source)
+        return "" if cluster is None else fleet.holds.why_asked(binding, cluster, now=now)[1]
 
     return held
