@@ -360,4 +360,22 @@ def _decoded(kind: str, doc: str) -> Any:
     try:
         return decode(known, doc) if known is not None else Template.fold(msgspec.json.decode(doc))
     except msgspec.MsgspecError as error:
-        raise Unreadable(f"a stored {kind} is no document of its kind: {error}") from error
+        raise Unreadable(f"the stored {kind}{_named(doc)} is no document of its kind: {error}") from error
+
+
+class _Name(msgspec.Struct):
+    name: str
+    namespace: str = ""
+
+
+class _Named(msgspec.Struct):
+    metadata: _Name
+
+
+def _named(doc: str) -> str:
+    """Return the name of the object of a document, after a space; "": the document does not say it."""
+    try:
+        found = msgspec.json.decode(doc, type=_Named).metadata
+    except msgspec.MsgspecError:
+        return ""
+    return f" {found.namespace}/{found.name}" if found.namespace else f" {found.name}"

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Ref
 from controlplane.clusters import eviction_tier
 from controlplane.clusters.taints import for_flapping
-from controlplane.controllers.reads.binding_groups import applications, workload_groups
 from controlplane.controllers.reads.fleet_state import (
     FLEET,
     FLEET_ROW,
@@ -29,7 +28,7 @@ from controlplane.controllers.reads.fleet_state import (
     fleet_states,
     observations_of,
 )
-from controlplane.controllers.reads.workload_labels import workload_labels
+from controlplane.controllers.reads.queued_bindings import queued_bindings
 from controlplane.engine.controller import Controller, Inquiry, Ownership
 from controlplane.engine.decision import Decision, Drop, Event, Guard, Put, Save
 from controlplane.engine.state import ReservedCapacity, State, Watch
@@ -87,7 +86,7 @@ class EvictionsSnapshot(msgspec.Struct, frozen=True):
     fleet: FleetState
     clusters: tuple[Cluster, ...]
     heads: tuple[Eviction, ...]  # the first queued rows of each priority, due or not
-    bindings: dict[Ref, Binding]
+    bindings: Mapping[Ref, Binding]
     rows: Mapping[str, Sequence[Eviction]]  # all rows of each binding, by reference as text
     held: tuple[Eviction, ...] | None  # the next page of held rows
     last_look: FleetState  # what was true when held rows were last checked, and the cursor of that check
@@ -100,6 +99,7 @@ class EvictionsSnapshot(msgspec.Struct, frozen=True):
     plan: eviction_plan.EvictionPlan | None = None  # made by `ask`; None: `decide` makes it
     most: int = HEADS  # queue rows that were read at once, if there are so many
     observations: Mapping[str, Observation] = {}  # of the clusters of the first rows
+    unread: Mapping[Ref, str] = {}  # by binding that cannot be read: why
 
 
 class Evictions(Controller):
@@ -142,15 +142,16 @@ class Evictions(Controller):
         names = sorted({row.binding for row in (*heads, *(held or ()))})
         flapping = {cluster.metadata.name: for_flapping(cluster) for cluster in clusters if cluster.flapping}
         holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)), flapping)
-        bindings = state.get([Ref.parse(name) for name in names])
-        needs_capacity = any(may_depend_on_capacity(binding.spec) for binding in bindings.values())
+        queued = queued_bindings(state, list(map(Ref.parse, names)), with_labels=holds.needs_labels())
+        needs_capacity = any(may_depend_on_capacity(binding.spec) for binding in queued.bindings.values())
         snapshot = EvictionsSnapshot(
             subject=failover_configuration(state),
             fleet=fleet,
             stops=(*tier.stops, *last_look.stops),
             clusters=clusters,
             heads=heads,
-            bindings=bindings,
+            bindings=queued.bindings,
+            unread=queued.unread,
             rows=state.rows(Eviction, "binding", names, known=[*heads, *(held or ())]),
             held=held,
             last_look=last_look,
@@ -158,9 +159,9 @@ class Evictions(Controller):
             reserved_capacity=state.reserved_capacity(within=RESERVATION_EXPIRY, bindings=names)
             if needs_capacity
             else ReservedCapacity(),
-            holds=replace(holds, labels=workload_labels(state, bindings.values()) if holds.needs_labels() else {}),
-            applications=applications(state, bindings.values()),
-            groups=workload_groups(state, bindings.values()),
+            holds=replace(holds, labels=queued.labels),
+            applications=queued.applications,
+            groups=queued.groups,
             most=most,
             observations=observations_of(state, sorted({row.cluster for row in heads})),
         )
@@ -299,7 +300,15 @@ def plan_of(
         return dry_run.reserve(binding, refuge, now=now)
 
     heads = snapshot.heads if tier.rate > 0 else ()
-    about = snapshot.bindings, snapshot.rows, clusters, clocks_from, snapshot.holds, snapshot.observations
+    about = (
+        snapshot.bindings,
+        snapshot.rows,
+        clusters,
+        clocks_from,
+        snapshot.holds,
+        snapshot.observations,
+        snapshot.unread,
+    )
     queue = eviction_plan.QueueHeads(heads, snapshot.held or (), *about)
     return eviction_plan.plan_evictions(
         queue, settings, tokens_for=tokens_for, dry_run=place_without, reserve=reserve, now=now

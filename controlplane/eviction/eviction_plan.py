@@ -31,6 +31,7 @@ from controlplane.kinds.rows import (
     QUEUED,
     RECOVERING,
     STATE_MISSING,
+    UNREADABLE,
     Eviction,
     Judgement,
     Observation,
@@ -90,6 +91,7 @@ class QueueHeads(msgspec.Struct, frozen=True):
     clocks_from: datetime
     holds: Holds = Holds()
     observations: Mapping[str, Observation] = {}  # of the clusters of these rows
+    unread: Mapping[Ref, str] = {}  # by binding that cannot be read: why
 
 
 class Planner:
@@ -114,7 +116,11 @@ class Planner:
         queued row stays as it is until all copies of its binding on tainted clusters are judged, and while its cluster
         may have recovered in a time in which it was not observed.
         """
-        binding, cluster = self._queue.bindings.get(Ref.parse(row.binding)), self._queue.clusters.get(row.cluster)
+        ref, cluster = Ref.parse(row.binding), self._queue.clusters.get(row.cluster)
+        if ref in self._queue.unread:
+            self._hold_unread(row, self._queue.unread[ref])
+            return
+        binding = self._queue.bindings.get(ref)
         checked = recheck(row, binding, cluster, clocks_from=self._queue.clocks_from, now=self._now)
         if checked is None or binding is None or cluster is None:
             self.dropped.append(row)
@@ -173,6 +179,16 @@ class Planner:
         if state.problem and self._settings.state_preservation_on_missing == "Hold":
             return Obstacle(STATE_MISSING, state.problem)
         return refuge, state
+
+    def _hold_unread(self, row: Eviction, why: str) -> None:
+        """Hold a row whose binding cannot be read, so that it keeps no other row from its turn.
+
+        It stays in the queue, also if its copy is gone, until the binding can be read. There is no binding for an
+        Event, so only the row says why.
+        """
+        waiting = replace(row, state=HELD, reason=UNREADABLE, message=why)
+        if waiting != row:
+            self.saved.append(waiting)
 
     def _hold(self, row: Eviction, binding: Binding, why: Obstacle) -> None:
         """Hold a row. The first time that no refuge is found is stored for the metric evict_success_rate."""

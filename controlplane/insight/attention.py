@@ -9,7 +9,7 @@ from typing import Any, Final
 from controlplane.apimachinery.times import in_words
 from controlplane.clusters import eviction_tier
 from controlplane.kinds.fleet_status import BAD, WARN, Attention, MemberStatus, Pause, QueueStatus
-from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, NO_REFUGE, ON_HOLD, STATE_MISSING, UNSTEADY
+from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, NO_REFUGE, ON_HOLD, STATE_MISSING, UNREADABLE, UNSTEADY
 
 EXPIRES_WITHIN: Final = timedelta(days=14)  # credentials that expire sooner need an operator
 # Applied and not edited, because the object does not exist before it is written first. With a field manager of its own,
@@ -25,6 +25,7 @@ _HELD_REMEDIES: Final = {
     MAINTENANCE: "wait until the MaintenanceWindow is over, or end it",
     UNSTEADY: "repair what makes the cluster flap, or add a taint by hand to empty it all the same",
     HELD_BY_HAND: "release the evictions",
+    UNREADABLE: "repair the bindings that manage.py verify names, or start the release that wrote them",
 }
 
 

@@ -45,6 +45,7 @@ from controlplane.kinds.rows import (
     QUEUED,
     RECOVERING,
     STATE_MISSING,
+    UNREADABLE,
     UNSTEADY,
     FleetState,
 )
@@ -59,6 +60,7 @@ HELD_WORDS: Final = {
     MAINTENANCE: "maintenance",
     UNSTEADY: "cluster is flapping",
     HELD_BY_HAND: "held by hand",
+    UNREADABLE: "binding cannot be read",
 }
 _SEVERITY: Final = {BAD: 0, WARN: 1, OK: 2}
 _NAMED: Final = 3  # clusters that the sentence names

@@ -45,8 +45,8 @@ class EvictionStatus(Struct, frozen=True):
         str,
         Meta(
             description="Queued: Stopped, Blind or the tier whose rate is 0, while nothing is evicted. Held: NoRefuge, "
-            "StateMissing, OnHold, Maintenance, Flapping or HeldByHand. Evicted: the key of the taint. Abandoned: "
-            "Skipped or TargetGone."
+            "StateMissing, OnHold, Maintenance, Flapping, HeldByHand or Unreadable. Evicted: the key of the taint. "
+            "Abandoned: Skipped or TargetGone."
         ),
     ] = ""
     message: Annotated[str, Meta(description="Explanation of the reason.")] = ""

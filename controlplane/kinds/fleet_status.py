@@ -175,7 +175,7 @@ region: Region of the cluster.
 provider: Provider of the cluster.
 """,
         HeldCount: """
-reason: NoRefuge, StateMissing, OnHold, Maintenance, Flapping or HeldByHand.
+reason: NoRefuge, StateMissing, OnHold, Maintenance, Flapping, HeldByHand or Unreadable.
 evictions: Number of evictions held for this reason.
 message: The reason in words.
 """,

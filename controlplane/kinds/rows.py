@@ -110,10 +110,12 @@ EVICTED, ABANDONED = "Evicted", "Abandoned"
 ENDED = (EVICTED, ABANDONED)
 
 # Reasons for which an eviction is held. The first two are checked again when capacity changes, the next three when
-# holds, windows or flapping clusters change. The last ends with an order of an operator.
+# holds, windows or flapping clusters change. HELD_BY_HAND ends with an order of an operator. UNREADABLE: the document
+# of the binding, or of one that it depends on, cannot be read.
 NO_REFUGE, STATE_MISSING = "NoRefuge", "StateMissing"
 ON_HOLD, MAINTENANCE, UNSTEADY = "OnHold", "Maintenance", "Flapping"
 HELD_BY_HAND = "HeldByHand"
+UNREADABLE = "Unreadable"
 SKIPPED = "Skipped"  # reason for which an eviction is abandoned
 
 
