@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -120,17 +120,22 @@ def used_from(rows: Iterable[Sequence[Any]]) -> dict[str, dict[str, int]]:
     return found
 
 
-def load(cursor: BinaryCursor, refs: Iterable[Ref], *, unopened: bool) -> dict[Ref, Object | None]:
+def known(kind: str, namespace: str, name: str, doc: str, *, unopened: bool = False) -> Any:
+    """Return the object of a stored document as `tables.read` does. A Cluster need not be decoded again."""
+    return decoded_clusters.single(name, doc) if kind == CLUSTER else read(kind, doc, unopened=unopened)
+
+
+def load(
+    cursor: BinaryCursor, refs: Iterable[Ref], *, unopened: bool, reading: Callable[..., Any] = known
+) -> dict[Ref, Object | None]:
     """Return the objects of references; None: no object is stored. One query for each table.
 
-    `unopened`: see `tables.read`.
+    `unopened`: see `tables.read`. `reading`: what makes an object of a document, as `known` does.
     """
     objects: dict[Ref, Object | None] = dict.fromkeys(refs)
     for table, some in by_table(list(objects)):
         for kind, namespace, name, doc in cursor.run(table.fetch, pack_refs(some)):
-            is_cluster = kind == CLUSTER
-            found = decoded_clusters.single(name, doc) if is_cluster else read(kind, doc, unopened=unopened)
-            objects[Ref(kind, namespace, name)] = found
+            objects[Ref(kind, namespace, name)] = reading(kind, namespace, name, doc, unopened=unopened)
     return objects
 
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from apps.objects import change_log, decoded_clusters, encryption, leases
 from apps.objects.apply import binary_cursor
 from apps.objects.arrays import texts
-from apps.objects.lookup import load, quota_query, used_from
-from apps.objects.tables import object_table, read, row_table
+from apps.objects.lookup import known, load, quota_query, used_from
+from apps.objects.tables import object_table, row_table
 from controlplane.apimachinery.errors import Expired
 from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.selectors import EVERYTHING, FieldSelectorTerm, LabelSelector
@@ -38,10 +38,14 @@ class Document(NamedTuple):
 class DjangoState:
     """The State protocol on PostgreSQL, and the further queries of the API."""
 
+    def _read(self, kind: str, namespace: str, name: str, doc: str, *, unopened: bool = False) -> Any:
+        return known(kind, namespace, name, doc, unopened=unopened)
+
     def get(self, refs: Collection[Ref], *, unopened: bool = False) -> dict[Ref, Any]:
         """`unopened`: values whose key is lost are `Unopened` values, for those who need none of them."""
         with binary_cursor() as cursor:
-            return {ref: obj for ref, obj in load(cursor, refs, unopened=unopened).items() if obj is not None}
+            found = load(cursor, refs, unopened=unopened, reading=self._read)
+        return {ref: obj for ref, obj in found.items() if obj is not None}
 
     def lease_held_until(self, name: str) -> datetime | None:
         with binary_cursor() as cursor:
@@ -53,7 +57,7 @@ class DjangoState:
         found = self._stored(kind, namespace=namespace, after=after, limit=limit)
         if kind == CLUSTER and not limit and after == START:
             return decoded_clusters.listed((item.name, item.text) for item in found)
-        return [read(kind, item.text, unopened=unopened) for item in found]
+        return [self._read(kind, item.namespace, item.name, item.text, unopened=unopened) for item in found]
 
     def by_index(self, kind: str, index: str, values: Collection[str], *, limit: int = 0) -> dict[str, Sequence[Any]]:
         _declared(kind, index)
@@ -64,15 +68,15 @@ class DjangoState:
                 SELECT namespace, name, doc FROM {object_table(kind).name}
                 WHERE {_OF_KIND} AND keys @> ARRAY['{index}=' || w.value]{first}
             ) o ORDER BY o.namespace, o.name"""
-        known: dict[tuple[str, str], Any] = {}
+        seen: dict[tuple[str, str], Any] = {}
         found: dict[str, Any] = {}
         with binary_cursor() as cursor:
             params = (texts(set(values)), kind, limit) if limit else (texts(set(values)), kind)
             for value, namespace, name, doc in cursor.run(query, params):
                 place = (namespace, name)
-                if place not in known:
-                    known[place] = read(kind, doc)
-                found.setdefault(value, []).append(known[place])
+                if place not in seen:
+                    seen[place] = self._read(kind, *place, doc)
+                found.setdefault(value, []).append(seen[place])
         return found
 
     def refs_by_index(
@@ -94,7 +98,7 @@ class DjangoState:
         for kind in kinds:
             _declared(kind, index)
         query = f"""
-            SELECT o.kind, o.doc FROM (
+            SELECT o.kind, o.namespace, o.name, o.doc FROM (
                 SELECT id, (kind || '') AS of, namespace, name FROM {table}
                 WHERE (kind || '') = ANY(%s) AND keys && %s AND ((kind || ''), namespace, name) > (%s, %s, %s)
                 ORDER BY (kind || ''), namespace, name LIMIT %s
@@ -103,7 +107,7 @@ class DjangoState:
         wanted = texts([f"{index}={value}" for value in values])
         with binary_cursor() as cursor:
             rows = cursor.run(query, (texts(kinds), wanted, *(after or ("", "", "")), limit))
-            return [read(kind, doc) for kind, doc in rows]
+            return [self._read(kind, namespace, name, doc) for kind, namespace, name, doc in rows]
 
     def count_by_index(self, kind: str, index: str, value: str, *, after: tuple[str, str] = START) -> int:
         _declared(kind, index)
@@ -129,8 +133,8 @@ class DjangoState:
         if parts:
             with binary_cursor() as cursor:
                 query = f"{' UNION ALL '.join(parts)} ORDER BY 1, namespace, name"
-                for number, kind, _, _, doc in cursor.run(query, params):
-                    found.setdefault(asked[number], []).append(read(kind, doc))
+                for number, kind, namespace, name, doc in cursor.run(query, params):
+                    found.setdefault(asked[number], []).append(self._read(kind, namespace, name, doc))
         return dict(found)
 
     def owned(self, owners: Collection[str], *, limit: int) -> dict[str, Sequence[Any]]:
@@ -140,15 +144,16 @@ class DjangoState:
         found: dict[str, list[Any]] = {}
         for table in tables:
             query = f"""
-                SELECT w.value, o.kind, o.doc FROM unnest(%s) AS w(value)
+                SELECT w.value, o.kind, o.namespace, o.name, o.doc FROM unnest(%s) AS w(value)
                 CROSS JOIN LATERAL (
                     SELECT kind, namespace, name, deletion_timestamp, doc FROM {table}
                     WHERE keys @> ARRAY['{OWNER}=' || w.value]
                     ORDER BY deletion_timestamp IS NOT NULL, (kind || ''), namespace, name LIMIT %s
                 ) o ORDER BY o.deletion_timestamp IS NOT NULL, o.kind, o.namespace, o.name"""
             with binary_cursor() as cursor:
-                for value, kind, doc in cursor.run(query, (texts(set(owners)), limit)):
-                    found.setdefault(value, []).append(read(kind, doc, unopened=True))  # they are only deleted
+                for value, kind, namespace, name, doc in cursor.run(query, (texts(set(owners)), limit)):
+                    owned = self._read(kind, namespace, name, doc, unopened=True)
+                    found.setdefault(value, []).append(owned)  # they are only deleted
         return {
             owner: sorted(ones, key=lambda owned: (owned.metadata.deletion_timestamp is not None, owned.ref))[:limit]
             for owner, ones in found.items()

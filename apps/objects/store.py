@@ -19,6 +19,7 @@ from apps.objects.apply import apply, binary_cursor
 from apps.objects.arrays import BinaryCursor
 from apps.objects.decision_log import log_outcomes
 from apps.objects.grouping import Groups
+from apps.objects.legible_state import LegibleDjangoState
 from apps.objects.lookup import look
 from apps.objects.refusal import LOCKED, sqlstate
 from apps.objects.state import DjangoState
@@ -55,6 +56,9 @@ class DjangoStore(DjangoState):
         assert row is not None
         moment: datetime = row[0]
         return moment
+
+    def legible(self) -> LegibleDjangoState:
+        return LegibleDjangoState()
 
     def look(self, ref: Ref) -> tuple[Any, datetime]:
         """Return an object (None: it is not stored) and the time of the store's clock, by one statement."""

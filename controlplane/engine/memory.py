@@ -16,6 +16,7 @@ from controlplane.engine.controller import Controller
 from controlplane.engine.decision import EVERY, ROW_CHANGES, Decision, Drop, Event, Put, Save, author, newest
 from controlplane.engine.events import counted, event_ref
 from controlplane.engine.memory_leases import MemoryLeases
+from controlplane.engine.memory_rows import MemoryRows
 from controlplane.engine.merge import Remove, Staged, Write, check_generation, stage
 from controlplane.engine.quota_conflicts import QuotaUse
 from controlplane.engine.routing import Router, next_looks, shard_of
@@ -30,11 +31,12 @@ from controlplane.engine.state import (
     Outcome,
     ReservedCapacity,
     Selection,
+    Unreadable,
 )
 from controlplane.estimate.quota import use_of
 from controlplane.kind import text_of
 from controlplane.kinds import KINDS, OWNER, RESOURCE_BINDING, WORK
-from controlplane.kinds.rows import HELD, QUEUED, CapacityReservation, Eviction, QueuePosition, Row
+from controlplane.kinds.rows import CapacityReservation
 
 
 class _Due(msgspec.Struct, frozen=True, gc=False):
@@ -47,10 +49,11 @@ class _Due(msgspec.Struct, frozen=True, gc=False):
 _NOTHING_DONE = Outcome()
 
 
-class MemoryStore:
+class MemoryStore(MemoryRows):
     """A Store in memory. It is not safe for threads: callers interleave their calls themselves."""
 
     def __init__(self, *, controllers: Iterable[Controller] = (), clock: Callable[[], datetime] | None = None) -> None:
+        super().__init__()
         self.router = Router(controllers)
         self.clock = clock or (lambda: datetime(2026, 1, 1, tzinfo=UTC))
         self.version = 0
@@ -63,7 +66,6 @@ class MemoryStore:
         self._of_kind: dict[str, list[Ref]] = {}  # in (namespace, name) order
         self._listed: dict[str, tuple[Object, ...]] = {}  # all objects of a kind; removed when one of them changes
         self._texts: dict[Ref, bytes] = {}  # the document of every object, as in the log
-        self._rows: dict[type, dict[str, Row]] = {}
         self._leases = MemoryLeases()
         self._seq = 0
         self._numbers = ReservationNumbers()
@@ -72,6 +74,13 @@ class MemoryStore:
 
     def now(self) -> datetime:
         return self.clock()
+
+    @property
+    def unread(self) -> dict[Ref, Unreadable]:
+        return {}  # it keeps objects, not documents
+
+    def legible(self) -> MemoryStore:
+        return self
 
     def get(self, refs: Collection[Ref], *, unopened: bool = False) -> dict[Ref, Any]:
         return {ref: self.objects[ref] for ref in refs if ref in self.objects}
@@ -139,58 +148,6 @@ class MemoryStore:
             for owner, objects in found.items()
             if objects
         }
-
-    def rows(
-        self, type_: type[Row], index: str, values: Collection[str], *, known: Collection[Any] = ()
-    ) -> dict[str, Sequence[Any]]:
-        assert index == "key" or index in type_.INDEXES, f"{type_.__name__} declares no index {index}"
-        stored = self._rows.get(type_, {})
-        if index == "key":
-            return {key: [stored[key]] for key in sorted(set(values)) if key in stored}
-        found: dict[str, Any] = {}
-        wanted = set(values)
-        for _, row in sorted([(key, row) for key, row in stored.items() if getattr(row, index) in wanted]):
-            found.setdefault(getattr(row, index), []).append(row)
-        return found
-
-    def values(self, type_: type[Row], index: str) -> Collection[str]:
-        assert index == "key" or index in type_.INDEXES, f"{type_.__name__} declares no index {index}"
-        return {getattr(row, index) for row in self._rows.get(type_, {}).values()}
-
-    def _queue(self) -> Sequence[Eviction]:
-        rows = self._rows.get(Eviction, {}).values()
-        return [row for row in rows if isinstance(row, Eviction) and row.due_at is not None and row.state == QUEUED]
-
-    def queue_heads(self, *, limit: int, per_cluster: bool = False) -> Sequence[Any]:
-        queues: dict[tuple[int, str], list[Eviction]] = {}
-        for row in self._queue():
-            queues.setdefault((row.priority, row.cluster if per_cluster else ""), []).append(row)
-        share = max(1, limit // max(1, len({cluster for _, cluster in queues})))
-        heads = [
-            row for queue in queues.values() for row in sorted(queue, key=lambda row: (row.due_at, row.key))[:share]
-        ]
-        return sorted(heads, key=lambda row: (-row.priority, row.due_at, row.key))
-
-    def held_evictions(self, *, after: QueuePosition | None, limit: int) -> Sequence[Any]:
-        held = [row for row in self.rows(Eviction, "state", [HELD]).get(HELD, ()) if row.due_at is not None]
-        places = sorted((-row.priority, row.due_at, row.key) for row in held)
-        if after is not None:
-            places = places[bisect_right(places, (-after[0], *after[1:])) :]
-        return [self._rows[Eviction][key] for _, _, key in places[:limit]]
-
-    def queued_between(self, begin: datetime, end: datetime, *, after: str, limit: int) -> Sequence[Any]:
-        queued = sorted((row for row in self._queue() if row.key > after), key=lambda row: row.key)
-        return [row for row in queued if row.queued_at is not None and begin <= row.queued_at < end][:limit]
-
-    def next_eviction(self) -> datetime | None:
-        return min((row.due_at for row in self._queue() if row.due_at is not None), default=None)
-
-    def evictions_by_cluster(self) -> dict[str, int]:
-        counts: dict[str, int] = {}
-        for row in self._rows.get(Eviction, {}).values():
-            if isinstance(row, Eviction) and row.due_at is not None:
-                counts[row.cluster] = counts.get(row.cluster, 0) + 1
-        return counts
 
     def reserved_capacity(
         self, *, within: timedelta, bindings: Collection[str] = (), totals: bool = True

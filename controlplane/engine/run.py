@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
 from functools import partial
@@ -17,6 +17,7 @@ from controlplane.engine.apart import apart
 from controlplane.engine.controller import Controller
 from controlplane.engine.decision import NOTHING, Decision, Event, Put
 from controlplane.engine.failure import Failure, failure_events, failure_of
+from controlplane.engine.fan_outs import next_chunk
 from controlplane.engine.merge import EXISTS
 from controlplane.engine.state import (
     Actor,
@@ -131,7 +132,7 @@ def run_batch(
     try:
         for part, done in apart(keyed, decide):
             if isinstance(done, Unreadable):
-                failures += _put_off_unread(controller, store, settings, part, done, **turn)
+                failures += _put_off(controller, store, settings, part, done, **turn)
             else:
                 failures += done[0]
                 outcomes += done[1]
@@ -179,30 +180,49 @@ def _continue(
         if number and not has_time():
             store.release([claim for later in fan_outs[number:] for claim in later])
             break
-        about = [claim.ref for claim in joined]
         try:
-            refs, cursor = controller.expand_all(store, about, after=joined[0].cursor, limit=limit)
+            refs, cursor, unread = next_chunk(controller, store, joined, limit=limit)
         except Unreadable as error:
-            failures += _put_off_unread(controller, store, settings, joined, error, **turn)
+            failures += _put_off(controller, store, settings, joined, error, **turn)
             continue
+        failures += _report_unread(controller, settings, unread, **turn)
         if controller.decides_in_fan_out:
             refs = [ref for part, due in apart(refs, chunk) for ref in (part if isinstance(due, Unreadable) else due)]
         store.advance(joined, refs, cursor=cursor)
     return failures
 
 
-def _put_off_unread(
+def _report_unread(
     controller: Controller,
-    store: Store,
     settings: Settings,
-    claims: Sequence[Claim],
-    error: Unreadable,
+    unread: Mapping[Ref, Unreadable],
     *,
     now: datetime,
     world: World,
     lease: HeldLease | None,
 ) -> list[Failure]:
-    """Report objects about which nothing can be decided, because what it depends on cannot be read; try again later."""
+    """Report documents that a fan-out could not read."""
+    failures = [
+        failure_of(controller.name, ref, None, error, settings, now=now, answer=None) for ref, error in unread.items()
+    ]
+    for failure in failures:
+        world.report(failure)
+    return failures
+
+
+def _put_off(
+    controller: Controller,
+    store: Store,
+    settings: Settings,
+    claims: Sequence[Claim],
+    error: Exception,
+    *,
+    now: datetime,
+    world: World,
+    lease: HeldLease | None,
+) -> list[Failure]:
+    """Report objects about which nothing can be decided, for example because what it depends on cannot be read; try
+    again later."""
     failures = [failure_of(controller.name, claim.ref, None, error, settings, now=now, answer=None) for claim in claims]
     for failure in failures:
         world.report(failure)

@@ -183,6 +183,16 @@ class State(Protocol):
         """
 
 
+class LegibleState(State, Protocol):
+    """A State in which a document that cannot be read is an empty object of its name, for those who look for names.
+
+    Values whose key is lost are `Unopened` values. `unread`: which documents could not be read until now, and why.
+    """
+
+    @property
+    def unread(self) -> Mapping[Ref, Unreadable]: ...
+
+
 class Claim(msgspec.Struct, frozen=True, gc=False):
     """One due object that was handed to a controller.
 
@@ -249,6 +259,9 @@ class Store(State, Protocol):
 
     def now(self) -> datetime:
         """Return the time of the store's clock, in UTC with a timezone."""
+
+    def legible(self) -> LegibleState:
+        """Return what is stored as far as it can be read. What is decided about an object must not rest on this."""
 
     def claim(self, controller: str, *, shard: int, shards: int, limit: int, lease_seconds: float) -> Claims:
         """Return up to `limit` due objects of a shard as claims, the longest due first.

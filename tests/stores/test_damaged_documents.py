@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from django.db import connection
 
+from apps.objects.legible_state import empty
 from apps.objects.store import DjangoStore
 from apps.objects.tables import object_table
 from controlplane.apimachinery.meta import Ref
@@ -14,9 +15,11 @@ from controlplane.controllers import CONTROLLERS
 from controlplane.engine.cascade import followers
 from controlplane.engine.run import World, run_batch
 from controlplane.eviction.rate import Tokens
-from controlplane.kinds import RESOURCE_BINDING
+from controlplane.kinds import KINDS, RESOURCE_BINDING
 from controlplane.kinds.rows import EVICTED, HELD, UNREADABLE, Eviction
-from tests.core.eviction_fleet import FAST
+from tests.builders.objects import binding, cluster
+from tests.core.eviction_fleet import ANYWHERE, FAST
+from tests.stores.grounds import create
 from tests.stores.test_evicting_cascade import queued
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -56,6 +59,30 @@ def test_a_damaged_binding_in_the_queue_keeps_no_other_copy_from_being_evicted()
     (held,) = store.rows(Eviction, "state", [HELD])[HELD]
     assert (held.binding, held.reason) == (str(bad), UNREADABLE)
     assert "ResourceBinding default/web2-deployment is no document of its kind" in held.message
+
+
+def test_a_damaged_binding_keeps_no_other_from_hearing_of_a_cluster() -> None:
+    """No binding behind it was placed again when a cluster had joined, recovered or gone."""
+    store = DjangoStore(controllers=[scheduler := BY_NAME["scheduler"]])
+    names = ("a", "bad", "z")
+    create(store, cluster("member1"), *(binding(name, ANYWHERE, replicas=2) for name in names))
+    while store.claim("scheduler", shard=0, shards=1, limit=9, lease_seconds=0).claims:
+        run_batch(scheduler, store, FAST, world=WORLD)
+    damage(Ref(RESOURCE_BINDING, "default", "bad-deployment"))
+    create(store, cluster("member2"))
+
+    report = run_batch(scheduler, store, FAST, world=WORLD)
+
+    claims = store.claim("scheduler", shard=0, shards=1, limit=9, lease_seconds=0).claims
+    assert sorted(one.ref.name for one in claims) == ["a-deployment", "z-deployment"]
+    assert [one.ref.name for one in report.failures] == ["bad-deployment"]
+
+
+@pytest.mark.parametrize("kind", [*(kind.key for kind in KINDS), "Gadget", "example.io/Gadget"])
+def test_what_cannot_be_read_keeps_its_name(kind: str) -> None:
+    ref = Ref(kind, "default", "bad")
+
+    assert empty(ref).ref == ref
 
 
 def test_a_binding_that_can_be_read_again_is_evicted() -> None:
