@@ -59,6 +59,8 @@ class Controller:
     owns: what it may write.
     shards: how many processes may work for it at the same time; each object belongs to one shard.
     batch: how many objects one turn claims at most.
+    cursor_form: changes whenever the form of the cursors of its fan-outs does. A process of another release, before or
+    after, then begins the fan-out again, instead of taking the cursor for another place.
     decides_in_fan_out: a fan-out decides its objects chunk by chunk instead of making each of them due.
     creates_separately: if another object has the name of one that a decision creates, its other creations and updates
     are stored. Otherwise all of it waits.
@@ -77,6 +79,7 @@ class Controller:
     owns: ClassVar[Ownership]
     shards: ClassVar[int] = 1
     batch: ClassVar[int] = 500
+    cursor_form: ClassVar[str] = ""
     decides_in_fan_out: ClassVar[bool] = False
     creates_separately: ClassVar[bool] = False
     due_at_start: ClassVar[tuple[Ref, ...]] = ()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.engine.controller import Controller
 from controlplane.engine.state import Claim, Store, Unreadable
+
+_MARK: Final = "\x1e"  # before and behind the form of a cursor; no reference begins with it
 
 
 class Chunk(NamedTuple):
@@ -21,9 +23,10 @@ class Chunk(NamedTuple):
 def next_chunk(controller: Controller, store: Store, claims: Sequence[Claim], *, limit: int) -> Chunk:
     """Return the next chunk of the fan-out that these claims are origins of. They are at the same cursor.
 
-    A document that cannot be read keeps the fan-out from nothing else: it is read as an empty object of its name.
+    A cursor that another release has written in another form (`Controller.cursor_form`) begins the fan-out again. A
+    document that cannot be read keeps the fan-out from nothing else: it is read as an empty object of its name.
     """
-    origins, after = [claim.ref for claim in claims], claims[0].cursor
+    origins, after = [claim.ref for claim in claims], _position(claims[0].cursor, controller.cursor_form)
     unread: Mapping[Ref, Unreadable] = {}
     try:
         refs, cursor = controller.expand_all(store, origins, after=after, limit=limit)
@@ -31,4 +34,16 @@ def next_chunk(controller: Controller, store: Store, claims: Sequence[Claim], *,
         legible = store.legible()
         refs, cursor = controller.expand_all(legible, origins, after=after, limit=limit)
         unread = legible.unread
-    return Chunk(refs, cursor, unread)
+    return Chunk(refs, None if cursor is None else _stored(cursor, controller.cursor_form), unread)
+
+
+def _position(cursor: str, form: str) -> str:
+    """Return where a fan-out continues; "": at its beginning, because the cursor has another form."""
+    written, position = "", cursor
+    if cursor.startswith(_MARK):
+        written, _, position = cursor[1:].partition(_MARK)
+    return position if written == form else ""
+
+
+def _stored(cursor: str, form: str) -> str:
+    return f"{_MARK}{form}{_MARK}{cursor}" if form else cursor

@@ -167,7 +167,8 @@ def _continue(
 ) -> list[Failure]:
     """Continue each fan-out by a chunk, in order. Return the failures.
 
-    Origins that belong to the same fan-out and are at the same cursor continue together.
+    Origins that belong to the same fan-out and are at the same cursor continue together. A fan-out that fails is put
+    off alone, and begins again: its cursor may be one that a later release has written.
     """
     failures: list[Failure] = []
     together: dict[tuple[str, str], list[Claim]] = {}
@@ -182,7 +183,8 @@ def _continue(
             break
         try:
             refs, cursor, unread = next_chunk(controller, store, joined, limit=limit)
-        except Unreadable as error:
+        except (Unreadable, ValueError, LookupError) as error:  # the last two: of a cursor that is not understood
+            store.advance(joined, (), cursor="")
             failures += _put_off(controller, store, settings, joined, error, **turn)
             continue
         failures += _report_unread(controller, settings, unread, **turn)
