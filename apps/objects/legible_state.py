@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from apps.objects.state import START, DjangoState
+from apps.objects.selecting import START
+from apps.objects.state import DjangoState
 from apps.objects.tables import read
 from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.engine.state import Unreadable

@@ -12,7 +12,7 @@ from apps.objects import change_log, encryption
 from apps.objects.apply import binary_cursor
 from apps.objects.arrays import BinaryCursor
 from apps.objects.arrays import texts as packed
-from apps.objects.state import START, field_conditions, label_conditions, place_conditions
+from apps.objects.selecting import START, field_conditions, label_conditions, place_conditions
 from apps.objects.tables import object_table
 from controlplane.apimachinery.selectors import EVERYTHING, FieldSelectorTerm, LabelSelector
 

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from apps.objects import change_log, decoded_clusters, encryption, leases
 from apps.objects.apply import binary_cursor
-from apps.objects.arrays import texts
+from apps.objects.arrays import Array, BinaryCursor, texts
 from apps.objects.lookup import known, load, quota_query, used_from
+from apps.objects.selecting import START, field_conditions, label_conditions, place_conditions
 from apps.objects.tables import object_table, row_table
 from controlplane.apimachinery.errors import Expired
 from controlplane.apimachinery.meta import Ref
@@ -21,10 +22,10 @@ from controlplane.kind import KINDS
 from controlplane.kinds import CLUSTER, OWNER, WORK
 from controlplane.kinds.rows import HELD, QUEUED, CapacityReservation, Eviction, QueuePosition, Row
 
-START = ("", "")
 # An expression, so that no query plan walks through all objects of a kind instead of looking up keys. PostgreSQL would
 # keep such a plan if it was made while the table was small.
 _OF_KIND = "(kind || '') = %s"
+NEAR = 4  # times a page: so many objects are looked at one by one before all under an index value are read again
 
 
 class Document(NamedTuple):
@@ -87,8 +88,11 @@ class DjangoState:
         query = f"""
             SELECT namespace, name FROM {object_table(kind).name}
             WHERE {_OF_KIND} AND keys && %s AND (namespace, name) > (%s, %s) ORDER BY namespace, name LIMIT %s"""
+        wanted = texts([f"{index}={item}" for item in values])
         with binary_cursor() as cursor:
-            rows = cursor.run(query, (kind, texts([f"{index}={item}" for item in values]), *after, limit))
+            rows = _near(cursor, kind, wanted, after, limit, "namespace, name")
+            if len(rows) < limit:
+                rows = cursor.run(query, (kind, wanted, *after, limit)).fetchall()
             return [Ref(kind, namespace, name) for namespace, name in rows]
 
     def page_by_index(
@@ -105,8 +109,11 @@ class DjangoState:
             ) AS page JOIN {table} o ON o.id = page.id
             ORDER BY page.of, page.namespace, page.name"""  # without documents, so that what is sorted fits in memory
         wanted = texts([f"{index}={value}" for value in values])
+        last = after or Ref("", *START)
         with binary_cursor() as cursor:
-            rows = cursor.run(query, (texts(kinds), wanted, *(after or ("", "", "")), limit))
+            rows = _near(cursor, last.kind, wanted, last[1:], limit, "kind, namespace, name, doc") if after else []
+            if len(rows) < limit:
+                rows = cursor.run(query, (texts(kinds), wanted, *last, limit)).fetchall()
             return [self._read(kind, namespace, name, doc) for kind, namespace, name, doc in rows]
 
     def count_by_index(self, kind: str, index: str, value: str, *, after: tuple[str, str] = START) -> int:
@@ -398,6 +405,24 @@ def _opened(
     return [document._replace(text=text) for document, text in zip(documents, texts, strict=True)]
 
 
+def _near(
+    cursor: BinaryCursor, kind: str, wanted: Array, after: tuple[str, ...], limit: int, columns: str
+) -> list[Sequence[Any]]:
+    """Return the next page of the objects of a kind under index keys, or fewer rows if it is not near.
+
+    The index finds all objects under the keys, and each page would read and sort all of them again. Where many objects
+    of the kind have the keys, the next ones are among those that follow in the order of their names.
+    """
+    if after == START:
+        return []
+    query = f"""
+        SELECT {columns} FROM (
+            SELECT {columns}, keys FROM {object_table(kind).name}
+            WHERE kind = %s AND (namespace, name) > (%s, %s) ORDER BY namespace, name LIMIT %s
+        ) AS near WHERE keys && %s ORDER BY namespace, name LIMIT %s"""
+    return cursor.run(query, (kind, *after, NEAR * limit, wanted, limit)).fetchall()
+
+
 def _scalar(row: Sequence[Any] | None) -> Any:
     return None if row is None else row[0]
 
@@ -435,49 +460,3 @@ def _queues(table: str) -> str:
 def _declared(kind: str, index: str) -> None:
     known = KINDS[kind]
     assert any(item.name == index for item in known.indexes), f"{kind} declares no index {index}"
-
-
-def place_conditions(kind: str, namespace: str, after: tuple[str, str]) -> tuple[list[str], list[Any]]:
-    """Return SQL conditions, and their values, for objects of a kind in a namespace ("": all) behind a position."""
-    conditions, params = ["kind = %s"], [kind]
-    if namespace:
-        conditions.append("namespace = %s")
-        params.append(namespace)
-    if after != START:
-        conditions.append("(namespace, name) > (%s, %s)")
-        params.extend(after)
-    return conditions, params
-
-
-def label_conditions(selector: LabelSelector) -> Sequence[tuple[str, Any]]:
-    """Return SQL conditions, with their values, on the column `labels`, which has "key=value" and "key" of each label.
-
-    Of Gt and Lt only the existence of the key is checked here. The caller compares the values.
-    """
-    conditions: list[tuple[str, Any]] = []
-    if selector.match_labels:
-        conditions.append(("labels @> %s", texts([f"{key}={value}" for key, value in selector.match_labels.items()])))
-    for term in selector.match_expressions:
-        pairs = texts([f"{term.key}={value}" for value in term.values])
-        match term.operator:
-            case "In":
-                conditions.append(("labels && %s", pairs))
-            case "NotIn":
-                conditions.append(("NOT labels && %s", pairs))
-            case "Exists" | "Gt" | "Lt":
-                conditions.append(("labels @> %s", texts([term.key])))
-            case "DoesNotExist":
-                conditions.append(("NOT labels @> %s", texts([term.key])))
-    return conditions
-
-
-_COLUMNS = {"metadata.name": "name", "metadata.namespace": "namespace"}
-
-
-def field_conditions(terms: Sequence[FieldSelectorTerm]) -> Sequence[tuple[str, Any]]:
-    """Return SQL conditions, with their values, for the terms of metadata.name and metadata.namespace."""
-    return [
-        (f"{_COLUMNS[term.field]} {'=' if term.equal else '<>'} %s", term.value)
-        for term in terms
-        if term.field in _COLUMNS
-    ]

@@ -102,7 +102,8 @@ class TestPlans:
                 f"""INSERT INTO resources_binding (kind, namespace, name, {common},
                         resource_kind, replicas, scheduled, priority)
                     SELECT '{RESOURCE_BINDING}', 'ns' || n % 50, 'b' || n, n, n, 1, repeat('x', 1500),
-                        ARRAY['placed=member' || n % 500, 'template=t' || n], ARRAY['app=a' || n % 900, 'app'],
+                        ARRAY['placed=member' || n % 500, 'template=t' || n, 'policy=all'],
+                        ARRAY['app=a' || n % 900, 'app'],
                         'apps/v1/Deployment', 1, 'True', 0 {numbers}"""
             )
             cursor.execute(
@@ -181,6 +182,30 @@ class TestPlans:
 
         assert (len(read), max(read.values()) <= 40) == (3, True), read
 
+    @pytest.mark.parametrize("several", [True, False])
+    def test_the_pages_of_a_policy_read_each_of_its_bindings_about_once(
+        self, fleet: DjangoStore, monkeypatch: pytest.MonkeyPatch, several: bool
+    ) -> None:
+        """Each page read all bindings of the policy: 50 pages of 100,000 bindings read five million rows."""
+        read: list[float] = []
+        run = BinaryCursor.run
+
+        def counting(self: BinaryCursor, query: Any, params: Any = ()) -> Any:
+            [plan] = self.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}", params).fetchone()[0]
+            read.append(_rows_read(plan["Plan"], "resources_binding"))
+            return run(self, query, params)
+
+        monkeypatch.setattr(BinaryCursor, "run", counting)
+        monkeypatch.setattr("apps.objects.lookup.read", lambda kind, doc, **more: template("stands-for-a-row"))
+        first = Ref(RESOURCE_BINDING, "ns20", "b20")
+        if several:
+            found: Any = fleet.page_by_index(BINDINGS, "policy", ["all"], after=first, limit=500)
+        else:
+            found = fleet.refs_by_index(RESOURCE_BINDING, "policy", "all", after=first[1:], limit=500)
+
+        assert len(found) == 500
+        assert 500 <= sum(read) <= 2000, read
+
 
 def forget_statistics(table: str) -> None:
     """Remove what ANALYZE has found out about a table. Only a superuser may."""
@@ -191,10 +216,10 @@ def forget_statistics(table: str) -> None:
         cursor.execute("DELETE FROM pg_statistic WHERE starelid = %s::regclass", [table])
 
 
-def _rows_read(node: Mapping[str, Any]) -> float:
-    """Return how many rows the scans of a plan have read."""
-    rows = sum(map(_rows_read, node.get("Plans", ())))
-    if node.get("Relation Name") != "objects_due":
+def _rows_read(node: Mapping[str, Any], table: str = "objects_due") -> float:
+    """Return how many rows of a table the scans of a plan have read."""
+    rows = sum(_rows_read(each, table) for each in node.get("Plans", ()))
+    if node.get("Relation Name") != table:
         return rows
     names = ("Actual Rows", "Rows Removed by Filter", "Rows Removed by Index Recheck")
     return rows + sum(float(node.get(name, 0)) for name in names) * float(node["Actual Loops"])

@@ -1,0 +1,57 @@
+"""SQL conditions by which stored objects are selected: their place, their labels, and the fields that have columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from apps.objects.arrays import texts
+from controlplane.apimachinery.selectors import FieldSelectorTerm, LabelSelector
+
+START = ("", "")
+
+
+def place_conditions(kind: str, namespace: str, after: tuple[str, str]) -> tuple[list[str], list[Any]]:
+    """Return SQL conditions, and their values, for objects of a kind in a namespace ("": all) behind a position."""
+    conditions, params = ["kind = %s"], [kind]
+    if namespace:
+        conditions.append("namespace = %s")
+        params.append(namespace)
+    if after != START:
+        conditions.append("(namespace, name) > (%s, %s)")
+        params.extend(after)
+    return conditions, params
+
+
+def label_conditions(selector: LabelSelector) -> Sequence[tuple[str, Any]]:
+    """Return SQL conditions, with their values, on the column `labels`, which has "key=value" and "key" of each label.
+
+    Of Gt and Lt only the existence of the key is checked here. The caller compares the values.
+    """
+    conditions: list[tuple[str, Any]] = []
+    if selector.match_labels:
+        conditions.append(("labels @> %s", texts([f"{key}={value}" for key, value in selector.match_labels.items()])))
+    for term in selector.match_expressions:
+        pairs = texts([f"{term.key}={value}" for value in term.values])
+        match term.operator:
+            case "In":
+                conditions.append(("labels && %s", pairs))
+            case "NotIn":
+                conditions.append(("NOT labels && %s", pairs))
+            case "Exists" | "Gt" | "Lt":
+                conditions.append(("labels @> %s", texts([term.key])))
+            case "DoesNotExist":
+                conditions.append(("NOT labels @> %s", texts([term.key])))
+    return conditions
+
+
+_COLUMNS = {"metadata.name": "name", "metadata.namespace": "namespace"}
+
+
+def field_conditions(terms: Sequence[FieldSelectorTerm]) -> Sequence[tuple[str, Any]]:
+    """Return SQL conditions, with their values, for the terms of metadata.name and metadata.namespace."""
+    return [
+        (f"{_COLUMNS[term.field]} {'=' if term.equal else '<>'} %s", term.value)
+        for term in terms
+        if term.field in _COLUMNS
+    ]

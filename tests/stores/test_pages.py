@@ -1,0 +1,36 @@
+"""Pages under an index value, in both stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane.apimachinery.meta import Ref
+from controlplane.kinds import BINDINGS, RESOURCE_BINDING
+from tests.builders.bare import binding, meta
+from tests.stores.grounds import create
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 50])
+def test_all_pages_together_are_what_has_the_value(store: Any, limit: int) -> None:
+    """Near the last page and far from it, in two namespaces and in two kinds."""
+    on = {*range(0, 9), 20, 21, 39}
+    create(store, *(binding(f"b{n:02}", "member1" if n in on else "member2") for n in range(40)))
+    create(store, replace(binding("z", "member1"), kind="ClusterResourceBinding", metadata=meta("z", "")))
+    expected = ["/z", *(f"shop/b{n:02}" for n in sorted(on))]
+
+    pages: list[list[str]] = []
+    after: Ref | None = None
+    while page := store.page_by_index(BINDINGS, "placed", ["member1"], after=after, limit=limit):
+        after = page[-1].ref
+        pages.append([f"{one.metadata.namespace}/{one.metadata.name}" for one in page])
+    refs, place = list[Ref](), ("", "")
+    while found := store.refs_by_index(RESOURCE_BINDING, "placed", "member1", after=place, limit=limit):
+        place = found[-1][1:]
+        refs += found
+
+    assert [name for page in pages for name in page] == expected
+    assert max(map(len, pages)) <= limit
+    assert [f"{ref.namespace}/{ref.name}" for ref in refs] == expected[1:]
