@@ -2,7 +2,8 @@
 
 Owners are named in `metadata.ownerReferences`, and the propagationPolicy of a deletion (Background, Foreground, Orphan)
 decides. This holds for templates and policies. An object whose owner is of an unknown kind is kept, because nothing is
-deleted on account of something that could not be read.
+deleted on account of something that could not be read. An owner that was seen to go is no such owner, although its kind
+has gone since.
 """
 
 from __future__ import annotations
@@ -185,7 +186,7 @@ def _dependent_change(snapshot: OwnersSnapshot, dependent: Any, *, now: datetime
     if dependent.metadata.deletion_timestamp is not None:
         return None, ""
     references = dependent.metadata.owner_references
-    to_owner = [reference for reference in references if owner_ref(dependent, reference) == snapshot.ref]
+    to_owner = [reference for reference in references if _names(dependent, reference, snapshot.ref)]
     ended = [reference for reference in to_owner if not _is_valid(snapshot.owner, reference)]
     if not ended:
         return None, ""
@@ -197,6 +198,15 @@ def _dependent_change(snapshot: OwnersSnapshot, dependent: Any, *, now: datetime
         return Put(dependent.with_meta(owner_references=rest), dependent), "OwnerGone"
     waits = snapshot.owner is not None and snapshot.owner.metadata.uid in {reference.uid for reference in ended}
     return request_deletion(dependent, now=now, policy=FOREGROUND if waits else ""), "OwnerGone"
+
+
+def _names(dependent: Object, reference: OwnerReference, owner: Ref) -> bool:
+    """Test whether an owner reference names this owner, which was stored: its kind may have gone since, with its
+    definition."""
+    if (named := owner_ref(dependent, reference)) is not None:
+        return named == owner
+    kind, spaces = kind_key(reference.api_version, reference.kind), ("", dependent.metadata.namespace)
+    return (kind, reference.name) == (owner.kind, owner.name) and owner.namespace in spaces
 
 
 def _is_permanent(obj: Object) -> bool:

@@ -15,8 +15,11 @@ from controlplane.engine.lifecycle import BACKGROUND, FOREGROUND, ORPHAN
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.run import World, run_until_idle
 from controlplane.engine.state import Actor
+from controlplane.kind import KINDS
 from controlplane.kinds.template import Template
+from controlplane.propagation.definitions import kinds_of
 from controlplane.settings import Settings
+from tests.builders import templates
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -233,3 +236,21 @@ def test_a_protected_dependent_stays_until_its_label_is_removed(policy: str) -> 
     story.pass_time()
     story.pass_time()
     assert story.there(top, low) == []
+
+
+def test_what_a_custom_object_owns_goes_although_its_definition_is_gone_already() -> None:
+    """A deleted definition takes its objects along, and is gone before the objects that they own are looked at."""
+    story = Story()
+    boat = templates.template("Boat", "ferry", version="example.io/v1", namespace="shop")
+    quay = templates.template("Quay", "north", version="example.io/v1", namespace="shop")
+    crew, both, unknown = config("crew", boat), config("both", boat, quay), config("unknown", quay)
+    KINDS.set_custom(kinds_of([templates.definition("Boat", "boats", group="example.io")]))
+    try:
+        story.create(boat, crew, both, unknown)
+        story.pass_time()
+        story.delete(boat)
+    finally:
+        KINDS.set_custom(())
+    story.pass_time()
+
+    assert story.there(crew, both, unknown) == ["both", "unknown"]
