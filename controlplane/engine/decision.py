@@ -40,6 +40,13 @@ def deleting(obj: Object, *, now: datetime) -> Delete:
     return Delete(obj.with_meta(deletion_timestamp=stamp, deletion_grace_period_seconds=0))
 
 
+def with_new_generation(obj: Object) -> Object:
+    """Return an object whose deletion begins with its generation raised, as Kubernetes does."""
+    if not obj.metadata.generation:
+        return obj
+    return obj.with_meta(generation=obj.metadata.generation + 1)
+
+
 class Save(msgspec.Struct, frozen=True, gc=False):
     """Store a row-native value (`kinds.rows`). It has no version and no change log; the last writer wins.
 

@@ -16,7 +16,7 @@ from controlplane.apimachinery.names import (
     NAMESPACE_CONTENT_FINALIZER,
     SYSTEM_NAMESPACE,
 )
-from controlplane.engine.decision import Delete, Put, deleting
+from controlplane.engine.decision import Delete, Put, deleting, with_new_generation
 from controlplane.kinds import DEFINITION, EVENT, NAMESPACE
 from controlplane.wire.definition import CLEANUP_FINALIZER
 
@@ -75,6 +75,8 @@ def request_deletion(obj: Object, *, now: datetime, policy: str = "", exact: boo
         deletion_grace_period_seconds=0,
         finalizers=finalizers,
     )
+    if not being_deleted:
+        marked = with_new_generation(marked)
     if obj.ref.kind == NAMESPACE:
         marked = replace(marked, status={**marked.status, "phase": "Terminating"})
     return Put(marked, obj, exact=exact)

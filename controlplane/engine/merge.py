@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from controlplane.apimachinery.as_written import plain
 from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.meta import Object, ObjectMeta, Ref
-from controlplane.engine.decision import ROW_CHANGES, Delete, Drop, Put, Save
+from controlplane.engine.decision import ROW_CHANGES, Delete, Drop, Put, Save, with_new_generation
 from controlplane.kind import KINDS, text_of
 
 _META_PARTS = (
@@ -157,14 +157,7 @@ def _merge_delete(change: Delete, current: Object | None) -> Write | Remove | Sa
     assert wanted is not None, f"Delete of {current.ref} has finalizers and no deletion time; use decision.deleting()"
     seconds = change.old.metadata.deletion_grace_period_seconds
     marked = current.with_meta(deletion_timestamp=wanted, deletion_grace_period_seconds=seconds or 0)
-    return Write(_raised(marked), False)
-
-
-def _raised(obj: Object) -> Object:
-    """Return the object with its generation raised, as Kubernetes does when a deletion begins."""
-    if not obj.metadata.generation:
-        return obj
-    return obj.with_meta(generation=obj.metadata.generation + 1)
+    return Write(with_new_generation(marked), False)
 
 
 def _finished(new: Object, merged: bool) -> Write | Remove:
@@ -196,7 +189,8 @@ def _merge(new: Object, old: Object, current: Object, *, upon: Collection[str]) 
             return Lost("conflict")
         if not is_kept:
             parts[part] = ours
-    if "spec" in parts or "content" in parts:
+    begins = new.metadata.deletion_timestamp is not None and current.metadata.deletion_timestamp is None
+    if begins or "spec" in parts or "content" in parts:
         changes["generation"] = current.metadata.generation + (new.metadata.generation - old.metadata.generation)
     metadata: ObjectMeta = replace(current.metadata, **changes)
     merged = replace(current, metadata=metadata, **parts)

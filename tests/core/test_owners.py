@@ -254,3 +254,28 @@ def test_what_a_custom_object_owns_goes_although_its_definition_is_gone_already(
     story.pass_time()
 
     assert story.there(crew, both, unknown) == ["both", "unknown"]
+
+
+@pytest.mark.parametrize("policy", ["", BACKGROUND, FOREGROUND, ORPHAN])
+def test_a_deletion_that_finalizers_delay_is_a_new_generation(policy: str) -> None:
+    """Controllers that look at new generations only then see it. A second deletion makes no other one."""
+    story = Story()
+    held = config("held", finalizers=("example.io/hold",), generation=3)
+    story.create(held)
+
+    story.delete(held, policy)
+    assert story.live(held).metadata.generation == 4
+    story.delete(held, FOREGROUND)
+    assert story.live(held).metadata.generation == 4
+
+
+def test_a_deletion_is_a_new_generation_although_another_write_was_faster() -> None:
+    story = Story()
+    held = config("held", finalizers=("example.io/hold",), generation=3)
+    story.create(held)
+    read = story.live(held)
+
+    story.change(Put(read.with_meta(labels={"a": "b"}), read))
+    story.change(lifecycle.request_deletion(read, now=story.now, policy=FOREGROUND))
+
+    assert (story.live(held).metadata.generation, story.live(held).metadata.labels) == (4, {"a": "b"})
