@@ -72,12 +72,18 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     converts: bool = False  # True: objects may be stored in other versions than this
     conversion: dict[str, Any] | None = None  # the webhook of its definition; None: only the apiVersion differs
     convert: Callable[[dict[str, Any], str], dict[str, Any]] | None = None  # to another apiVersion, of a built-in kind
+    is_edited: bool = False  # True: its definition was changed, so objects may be stored as it was before
     stored_as: str = ""  # the key under which its objects are stored; "": its own
     is_ending: bool = False  # True: its CustomResourceDefinition is being deleted, so no objects can be created
 
     @property
     def key(self) -> str:
         return self.stored_as or self.resource.key
+
+    @property
+    def is_shown_as_stored(self) -> bool:
+        """Whether each object is shown as it is stored. Otherwise `apps.objects.versions` shows it."""
+        return not (self.converts or self.is_edited)
 
     def schema_to_check(self) -> Schema:
         """Return the schema that documents of users are checked against."""

@@ -76,7 +76,9 @@ def listed(store: DjangoStore, target: Target, listing: Listing) -> Listed:
     """
     with _readable(target):
         page = _listed(store, target, listing)
-    return page._replace(texts=list(texts_in_version(target.kind, page.texts))) if target.kind.converts else page
+    if target.kind.is_shown_as_stored:
+        return page
+    return page._replace(texts=list(texts_in_version(target.kind, page.texts)))
 
 
 @contextmanager

@@ -62,7 +62,7 @@ class Stream(msgspec.Struct, kw_only=True):
     allowed: Attributes  # what the caller was authorised for; checked again where the stream begins
     login: Login | None = None  # the stream ends when this login becomes invalid; None: no login to check
     kind: str
-    served: Kind | None = None  # the kind in the version of the stream, if objects may be stored in another
+    served: Kind | None = None  # the kind in the version of the stream, if objects are not shown as they are stored
     selects_converted: bool = False  # objects are converted before they are selected
     defined: Kind | None = None  # the kind as its definition was when the stream began; None: it is no custom kind
     resource: Resource
@@ -134,7 +134,7 @@ def watch_response(
         allowed=allowed,
         login=login_of(request),
         kind=target.kind.key,
-        served=target.kind if target.kind.converts else None,
+        served=None if target.kind.is_shown_as_stored else target.kind,
         selects_converted=selects_converted(target.kind, listing.choice),
         defined=target.kind if computed is None and KINDS.is_custom(target.kind) else None,
         resource=target.resource,

@@ -144,7 +144,7 @@ class Reviews:
         new = None if operation == DELETE else document_of(about)
         old = None if change.old is None else document_of(change.old)
         kind = asked.kind or KINDS[about.ref.kind]
-        if kind.converts:
+        if not kind.is_shown_as_stored:
             new, old = (None if one is None else in_version(kind, [one])[0] for one in (new, old))
         return self._subject_of(kind, operation, new, old, asked.subresource)
 

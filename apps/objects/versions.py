@@ -1,5 +1,5 @@
 """Objects of kinds with several versions: stored in one of them, read and written in each that is served
-[definition-versions, built-in-versions].
+[definition-versions, built-in-versions]. Objects that a changed definition finds stored are shown as it says.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.errors import StatusError
 from controlplane.apimachinery.meta import Object
 from controlplane.kind import KINDS, Kind, decode, text_of
+from controlplane.propagation.definitions import as_defined
 from controlplane.settings import MemberSettings
 from controlplane.wire.conversion import ConversionFailed, converted, renamed, review_of
 from controlplane.wire.field_versions import Version, Versions, with_metadata
@@ -30,52 +31,71 @@ _AT_ONCE: Final = 500  # objects in one request
 
 
 def in_version(kind: Kind, documents: Sequence[Document]) -> list[Document]:
-    """Return objects in the version of a kind. Raises StatusError if the conversion webhook does not convert them."""
+    """Return objects in the version of a kind, and as its definition shows them now.
+
+    Raises StatusError if the conversion webhook does not convert them.
+    """
     api_version = kind.resource.api_version
-    waiting = [index for index, document in enumerate(documents) if document.get("apiVersion") != api_version]
-    made = list(documents)
+    made = _as_defined(kind, documents)
+    waiting = [index for index, document in enumerate(made) if document.get("apiVersion") != api_version]
     if not waiting:
         return made
     home = KINDS[kind.key]
     if home.convert is not None:
         for index in waiting:
-            made[index] = home.convert(documents[index], api_version)
+            made[index] = home.convert(made[index], api_version)
         return made
     conversion = home.conversion
     if conversion is None:
         for index in waiting:
-            made[index] = renamed(documents[index], api_version, kind.schema())
+            made[index] = renamed(made[index], api_version, kind.schema())
         return made
     by_version: dict[str, list[int]] = {}
     for index in waiting:
-        by_version.setdefault(str(documents[index].get("apiVersion")), []).append(index)
+        by_version.setdefault(str(made[index].get("apiVersion")), []).append(index)
     for version, places in by_version.items():
         for start in range(0, len(places), _AT_ONCE):
             part = places[start : start + _AT_ONCE]
-            asked = _asked(kind, conversion, [documents[index] for index in part], version)
+            asked = _asked(kind, conversion, [made[index] for index in part], version)
             for index, document in zip(part, asked, strict=True):
                 made[index] = prune(document, kind.schema())
     return made
 
 
+def _as_defined(kind: Kind, documents: Sequence[Document]) -> list[Document]:
+    """Return stored objects as the definition of their kind shows them now: a write before its last change did not.
+
+    As with a kube-apiserver, the version in which an object is stored decides, before the object is converted.
+    """
+    if not kind.is_edited:
+        return list(documents)
+    home = KINDS.get(kind.key) or kind
+    known = {one.resource.api_version: one for one in (*home.versions, home)}
+    found = (known.get(str(document.get("apiVersion"))) for document in documents)
+    return [
+        document if one is None else as_defined(one, document) for one, document in zip(found, documents, strict=True)
+    ]
+
+
 def selects_converted(kind: Kind, choice: Choice) -> bool:
-    """Test whether a selector compares fields that only the conversion webhook of a kind makes.
+    """Test whether a selector compares fields that only the conversion webhook or a changed definition of a kind makes.
 
     Its objects are converted before they are selected. Other conversions keep the names of fields that can be selected,
     or the selector has the stored ones (`Resource.stored_fields`).
     """
-    if not kind.converts or not choice.selects_content:
+    if kind.is_shown_as_stored or not choice.selects_content:
         return False
     home = KINDS.get(kind.key)
-    return home is not None and home.conversion is not None
+    return kind.is_edited or (home is not None and home.conversion is not None)
 
 
 def texts_in_version(kind: Kind, texts: Sequence[bytes]) -> Sequence[bytes]:
-    """Return encoded objects in the version of a kind. Kinds with one version cost nothing."""
-    if not kind.converts:
+    """Return encoded objects in the version of a kind. Kinds with one version and an unchanged definition cost
+    nothing."""
+    if kind.is_shown_as_stored:
         return texts
     head = b'{"apiVersion":"%b"' % kind.resource.api_version.encode()
-    waiting = [index for index, text in enumerate(texts) if not text.startswith(head)]
+    waiting = [index for index, text in enumerate(texts) if kind.is_edited or not text.startswith(head)]
     if not waiting:
         return texts
     made = list(texts)
@@ -87,11 +107,12 @@ def texts_in_version(kind: Kind, texts: Sequence[bytes]) -> Sequence[bytes]:
 
 
 def object_in_version(kind: Kind, obj: Any) -> Any:
-    """Return an object in the version of a kind."""
-    if not kind.converts or obj.api_version == kind.resource.api_version:
+    """Return an object in the version of a kind; the same object if it is stored as it is shown."""
+    if not kind.is_edited and (not kind.converts or obj.api_version == kind.resource.api_version):
         return obj
-    (document,) = in_version(kind, [orjson.loads(text_of(obj))])
-    return decode(kind, orjson.dumps(document))
+    stored = orjson.loads(text_of(obj))
+    (document,) = in_version(kind, [stored])
+    return obj if same(document, stored) else decode(kind, orjson.dumps(document))
 
 
 def stored_version(kind: Kind, obj: Object, old: Any = None) -> Any:

@@ -45,7 +45,6 @@ from controlplane.kinds.work import Work
 from controlplane.propagation import definitions, works
 from controlplane.settings import Settings
 from controlplane.wire import document_check
-from controlplane.wire.prune import prune
 
 Document = dict[str, Any]
 STATUS = "status"
@@ -219,9 +218,8 @@ def _decoded(kind: Kind, doc: Document, old: Any, *, settings: Settings, now: da
 
 
 def _as_read(kind: Kind, stored: Any) -> Document:
-    """Return a stored object as its present definition shows it: with its defaults, and without unknown fields."""
-    schema, document = kind.schema(), orjson.loads(text_of(stored))
-    return kind.fill(prune(document_check.without_nulls(document, schema), schema))
+    """Return the document of a stored object as its present definition shows it."""
+    return definitions.as_defined(kind, orjson.loads(text_of(stored)))
 
 
 def _converted(kind: Kind, doc: Document) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -12,9 +13,13 @@ from controlplane.kinds import NAMESPACE
 from controlplane.kinds.template import Template
 from controlplane.kinds.template.claim_column import with_policy
 from controlplane.wire import definition
+from controlplane.wire.document_check import without_nulls
+from controlplane.wire.prune import prune
 from controlplane.wire.resource import Resource
 from controlplane.wire.schema import Schema
 from controlplane.wire.structural import filled
+
+Document = dict[str, Any]
 
 
 def kinds_of(definitions: Iterable[Template]) -> Iterator[Kind]:
@@ -34,7 +39,7 @@ def kind_of(crd: Template) -> Kind | None:
     """Return the kind of a definition. None: its names are taken, it serves no version, or it cannot be read."""
     if is_refused(crd):
         return None
-    is_ending = crd.metadata.deletion_timestamp is not None
+    is_ending, is_edited = crd.metadata.deletion_timestamp is not None, crd.metadata.generation > 1
     try:
         stored, served = definition.stored(crd.content), definition.served(crd.content)
         webhook, names = definition.conversion_webhook(crd.content), crd.content["spec"]["versions"]
@@ -43,7 +48,7 @@ def kind_of(crd: Template) -> Kind | None:
     if not served:
         return None
     converts = len(names) > 1
-    kinds = [_kind(*one, is_ending=is_ending, converts=converts) for one in (stored, *served)]
+    kinds = [_kind(*one, is_ending=is_ending, is_edited=is_edited, converts=converts) for one in (stored, *served)]
     home, others = kinds[0], tuple(one for one in kinds[1:] if one.resource.version != kinds[0].resource.version)
     is_served = len(others) < len(served)
     return replace(home, versions=others, is_served=is_served, conversion=webhook)
@@ -54,7 +59,7 @@ def is_refused(crd: Template) -> bool:
     return definition.is_refused({"status": crd.status})
 
 
-def _kind(resource: Resource, schema: Schema, *, is_ending: bool, converts: bool) -> Kind:
+def _kind(resource: Resource, schema: Schema, *, is_ending: bool, is_edited: bool, converts: bool) -> Kind:
     """Return the kind of a resource. Its objects are templates."""
     return Kind(
         resource=with_policy(resource),
@@ -64,8 +69,15 @@ def _kind(resource: Resource, schema: Schema, *, is_ending: bool, converts: bool
         indexes=KINDS[NAMESPACE].indexes,  # the indexes of every template
         has_status="status" in resource.subresources,
         is_ending=is_ending,
+        is_edited=is_edited,
         converts=converts,
     )
+
+
+def as_defined(kind: Kind, document: Document) -> Document:
+    """Return a stored object as its present definition shows it: with its defaults, and without unknown fields."""
+    schema = kind.schema()
+    return kind.fill(prune(without_nulls(document, schema), schema))
 
 
 def settled(crd: Template, taken: Iterable[Resource], *, now: datetime) -> Template:
