@@ -32,7 +32,7 @@ from apps.api.pod_commands import check_pods
 from apps.api.query import Listing, dry_run, listing_of, writing_of
 from apps.api.streams import watch_response
 from apps.api.target import Target, target_of
-from apps.api.writing import REASON, RemovedAnswer, RequestWriter
+from apps.api.writing import REASON, RemovedAnswer, RequestWriter, WrittenAnswer
 from apps.objects.configuration import configuration
 from apps.objects.decision_log import log_refusal
 from apps.objects.encryption import Opening, legible
@@ -218,7 +218,7 @@ class ObjectView(TargetView):
         writer = self._writer(request)
         body = bodies.decode(request.content_type, request.body)
         if self.target.subresource == "scale":
-            return self._scaled(writer, lambda current: body.document)
+            return self._scaled(writer.scale(lambda current: body.document))
         return self._written(writer.update(body))
 
     def patch(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -226,13 +226,16 @@ class ObjectView(TargetView):
         self._need_verb("PATCH")
         writer = self._writer(request)
         content_type, raw = request.content_type, request.body
-        if media_type_of(content_type) == APPLY_PATCH and not request.query_params.get("fieldManager"):
+        is_applied = media_type_of(content_type) == APPLY_PATCH
+        if is_applied and not request.query_params.get("fieldManager"):
             raise Invalid.of("PatchOptions", "", [required("fieldManager", "is required for apply patch")])
-        if self.target.subresource == "scale":
+        is_scale = self.target.subresource == "scale"
+        if is_scale and not is_applied:
             scale.check_patch_type(content_type)
-            return self._scaled(writer, lambda current: scale.patched(content_type, current, raw))
+            return self._scaled(writer.scale(lambda current: scale.patched(content_type, current, raw)))
         creation = self.attributes(request)._replace(verb="create")
-        return self._written(writer.patch(content_type, raw, check_creation=lambda: check(creation)))
+        written = writer.patch(content_type, raw, check_creation=lambda: check(creation))
+        return self._scaled(written) if is_scale else self._written(written)
 
     def delete(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if self.target.subresource:
@@ -282,8 +285,7 @@ class ObjectView(TargetView):
         response = _response(ObjectAnswer(self.target.resource, written.text), status=201 if written.created else 200)
         return warning(response, written.warnings)
 
-    def _scaled(self, writer: RequestWriter, wanted: Any) -> Response:
-        written = writer.scale(wanted)
+    def _scaled(self, written: WrittenAnswer) -> Response:
         return warning(_response(_scale_of(self.target.resource, written.text)), written.warnings)
 
 

@@ -35,6 +35,7 @@ from controlplane.wire.managed_fields import server_side_apply
 from controlplane.wire.negotiate import media_type_of
 from controlplane.wire.patch import APPLY_PATCH, JSON_PATCH, apply_patch, patch_type_of
 from controlplane.wire.prune import prune, validate_fields
+from controlplane.wire.request import complete_from_url
 
 Document = dict[str, Any]
 
@@ -156,9 +157,7 @@ class RequestWriter:
 
     def apply(self, raw: bytes, check_creation: Callable[[], None]) -> WrittenAnswer:
         """Apply server-side: the fields in the body belong to the field manager afterwards."""
-        duplicates: list[str] = []
-        intent = bodies.about(self.target, decode_body(APPLY_PATCH, raw, duplicates=duplicates))
-        intent, warnings = self._known(intent, duplicates)
+        intent, warnings = self._intent(raw)
         subresource = self.target.subresource
         resets = ("status",) if "status" in self.resource.subresources and subresource != "status" else ()
         options = {
@@ -170,6 +169,8 @@ class RequestWriter:
 
         def applied(live: Document) -> Document:
             made = server_side_apply(live, intent, **options)
+            if subresource == "scale":
+                made = scale.with_replicas_of(made, live, self.resource)
             return {**made, "metadata": {**made["metadata"], **basis}} if basis else made
 
         for _ in range(writer.ATTEMPTS):
@@ -189,6 +190,17 @@ class RequestWriter:
                     raise
                 # another request deleted the object meanwhile: create it again
         raise self._conflict()
+
+    def _intent(self, raw: bytes) -> tuple[Document, list[str]]:
+        """Return the fields that a body applies, as fields of the object, and warnings about them."""
+        duplicates: list[str] = []
+        sent = decode_body(APPLY_PATCH, raw, duplicates=duplicates)
+        if self.target.subresource != "scale":
+            return self._known(bodies.about(self.target, sent), duplicates)
+        wanted = complete_from_url(sent, scale.RESOURCE, namespace=self.target.namespace, name=self.target.name)
+        unknown = [] if self.writing.validation == "Ignore" else validate_fields(wanted, scale.schema())
+        warnings = bodies.complaints_or_warnings(scale.RESOURCE, [*duplicates, *unknown], self.writing)
+        return scale.intent_of(wanted, self.resource), warnings
 
     def delete(self, options: Document) -> WrittenAnswer | RemovedAnswer:
         """Delete one object. The object stays, with a deletionTimestamp, while finalizers keep it.
