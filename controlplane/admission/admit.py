@@ -345,6 +345,7 @@ def _apply_rules(kind: Kind, obj: Any, old: Any, *, settings: Settings, now: dat
     obj, warnings, causes = _completed(kind, obj, old, settings=settings, now=now)
     causes += metadata_rules.metadata_causes(kind.resource, obj.metadata)
     causes += _new_finalizers(obj, old)
+    causes += _second_controller(obj, old)
     causes += kind.validate(obj, old, settings)
     causes += storage_limits.index_entry_causes(kind, obj)
     return _RuleResult(obj, warnings, causes)
@@ -357,6 +358,20 @@ def _new_finalizers(obj: Object, old: Object | None) -> list[Cause]:
     added = sorted(set(obj.metadata.finalizers) - set(old.metadata.finalizers))
     rule = "no new finalizers can be added if the object is being deleted, found new finalizers "
     return [forbidden("metadata.finalizers", f"{rule}{', '.join(added)}")] if added else []
+
+
+def _second_controller(obj: Object, old: Object | None) -> list[Cause]:
+    """Return the cause against a second owner that is the controller; []: at most one is, or the edit adds none."""
+    controllers, before = (
+        [owner for owner in side.metadata.owner_references if owner.controller] if side is not None else []
+        for side in (obj, old)
+    )
+    if len(controllers) < 2 or all(owner in before for owner in controllers):
+        return []
+    first, second = (f"{owner.kind}/{owner.name}" for owner in controllers[:2])
+    rule = "Only one reference can have Controller set to true. Found \"true\" in references for "
+    owners = [msgspec.to_builtins(owner) for owner in obj.metadata.owner_references]
+    return [invalid("metadata.ownerReferences", owners, f"{rule}{first} and {second}")]
 
 
 def _completed(

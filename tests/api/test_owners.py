@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.api.controllers import work
-from tests.api.server import Client, Server
+from tests.api.server import Answer, Client, Server
 from tests.builders.documents import config_map, config_maps, deployment, deployments
 from tests.processes import until
 
@@ -126,3 +126,24 @@ def test_in_the_foreground_a_workload_goes_after_its_binding(server: Server, api
     work(server, "owners")
     assert api.get(binding).status == 404
     assert api.get(deployments(namespace, "web")).status == 404
+
+
+def test_only_one_owner_is_the_controller(api: Client, namespace: str) -> None:
+    """An object that was stored with two of them can still be edited."""
+
+    def owner(name: str, **more: Any) -> dict[str, Any]:
+        return {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": f"uid-{name}", **more}
+
+    def made(name: str, *owners: dict[str, Any]) -> Answer:
+        body = config_map(name)
+        body["metadata"]["ownerReferences"] = list(owners)
+        return api.post(config_maps(namespace), body, dryRun="All")
+
+    refused = made("two", owner("one", controller=True), owner("other", controller=True))
+
+    assert (refused.status, refused.document["details"]["causes"][0]["field"]) == (422, "metadata.ownerReferences")
+    assert (
+        "Only one reference can have Controller set to true. "
+        'Found "true" in references for ConfigMap/one and ConfigMap/other'
+    ) in refused.document["message"]
+    assert made("one", owner("one", controller=True), owner("other", controller=False), owner("third")).status == 201

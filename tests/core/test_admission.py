@@ -10,6 +10,7 @@ import pytest
 
 from controlplane.admission.admit import admit_create
 from controlplane.apimachinery.errors import BadRequest, Conflict
+from controlplane.apimachinery.meta import OwnerReference
 from controlplane.kind import KINDS
 from controlplane.kinds.template import Template
 from controlplane.kube.rules import sign
@@ -214,6 +215,20 @@ def test_nothing_may_begin_to_hold_an_object_that_is_going() -> None:
 
     assert "metadata.finalizers" in fields(with_metadata(finalizers=["a/b", "c/d"]), old=old)
     assert updated(with_metadata(), old).object.metadata.finalizers == ()
+
+
+def test_an_object_that_was_stored_with_two_controllers_can_be_edited_and_gets_no_third() -> None:
+    def owner(name: str, *, controller: bool = True) -> Document:
+        return {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": name, "controller": controller}
+
+    one, two, three = (owner(name) for name in ("one", "two", "three"))
+    before = [OwnerReference("v1", "ConfigMap", name, name, controller=True) for name in ("one", "two")]
+    old = created(with_metadata()).object.with_meta(owner_references=tuple(before))
+
+    for kept in ([one, two], [one], [owner("three", controller=False), two, one], []):
+        assert updated(with_metadata(ownerReferences=kept), old)
+    assert fields(with_metadata(ownerReferences=[one, two, three]), old=old) == {"metadata.ownerReferences"}
+    assert fields(with_metadata(ownerReferences=[three, one]), old=old) == {"metadata.ownerReferences"}
 
 
 def test_what_rules_forbid_is_said_together_with_what_types_forbid() -> None:
