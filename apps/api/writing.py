@@ -21,7 +21,7 @@ from apps.objects.store import DjangoStore
 from apps.objects.versions import object_in_version, stored_version, texts_in_version
 from apps.objects.writer import Author, Change, document_of
 from controlplane.admission.admit import without_status
-from controlplane.apimachinery.causes import invalid
+from controlplane.apimachinery.causes import immutable, invalid
 from controlplane.apimachinery.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound, StorageReadError
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine.decision import Put
@@ -146,8 +146,9 @@ class RequestWriter:
         warnings: list[str] = []
 
         def patched(live: Document) -> Document:
-            made = bodies.about(self.target, apply_patch(content_type, live, raw, schema))
-            document, warnings[:] = self._known(made, [])
+            made = apply_patch(content_type, live, raw, schema)
+            self._check_has_name(made)
+            document, warnings[:] = self._known(bodies.about(self.target, made), [])
             return document
 
         # Operations of a JSON Patch may test or copy any part of the object, also one that they do not change.
@@ -305,6 +306,16 @@ class RequestWriter:
         unknown = validate_fields(document, schema)
         complaints = bodies.complaints_or_warnings(self.resource, [*duplicates, *unknown], self.writing)
         return prune(document, schema) if unknown else document, [*warnings, *complaints]
+
+    def _check_has_name(self, patched: Document) -> None:
+        """Raise Invalid for a patch that removes the name.
+
+        `metadata:` without a value in its file is null, and would remove all labels and finalizers as well.
+        """
+        metadata = patched.get("metadata")
+        if metadata is None or (isinstance(metadata, dict) and not metadata.get("name")):
+            causes, resource = [immutable("metadata.name", "")], self.resource
+            raise Invalid.of(resource.kind, self.target.name, causes, group=resource.group)
 
     def _check_names_no_other(self, intent: Document) -> None:
         """Raise Conflict if an object that does not exist is applied with the uid of another, which is gone."""

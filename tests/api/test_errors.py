@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -253,3 +254,31 @@ def test_a_form_of_answer_that_is_not_served_names_those_that_are(api: Client) -
 
     assert answer.status == 406
     assert "application/json" in answer.document["message"]
+
+
+@pytest.mark.parametrize(
+    ("type", "patch"),
+    [
+        ("merge-patch+json", {"metadata": None, "data": {"a": "2"}}),
+        ("strategic-merge-patch+json", {"metadata": None}),
+        ("strategic-merge-patch+json", {"$patch": "replace", "data": {}}),
+        ("json-patch+json", [{"op": "remove", "path": "/metadata"}]),
+        ("json-patch+json", [{"op": "replace", "path": "", "value": {"data": {}}}]),
+        ("merge-patch+json", {"metadata": {"name": None, "labels": {"a": "c"}}}),
+    ],
+)
+def test_a_patch_that_removes_the_name_is_refused_and_takes_no_finalizer_along(
+    api: Client, namespace: str, type: str, patch: Any
+) -> None:
+    """`metadata:` without a value in the file of a patch is null."""
+    held = {"name": "held", "labels": {"a": "b"}, "finalizers": ["example.org/hold"]}
+    api.post(config_maps(namespace), {"metadata": held, "data": {"a": "1"}})
+
+    refused = api.patch(config_maps(namespace, "held"), patch, f"application/{type}")
+    left = api.get(config_maps(namespace, "held")).document
+
+    assert (refused.status, refused.document["details"]["causes"]) == (
+        422,
+        [{"reason": "FieldValueInvalid", "message": 'Invalid value: "": field is immutable', "field": "metadata.name"}],
+    )
+    assert (left["data"], left["metadata"]["finalizers"]) == ({"a": "1"}, ["example.org/hold"])
