@@ -114,7 +114,7 @@ class DjangoState:
             rows = _near(cursor, last.kind, wanted, last[1:], limit, "kind, namespace, name, doc") if after else []
             if len(rows) < limit:
                 rows = cursor.run(query, (texts(kinds), wanted, *last, limit)).fetchall()
-            return [self._read(kind, namespace, name, doc) for kind, namespace, name, doc in rows]
+            return [self._read(*row, unopened=True) for row in rows]
 
     def count_by_index(self, kind: str, index: str, value: str, *, after: tuple[str, str] = START) -> int:
         _declared(kind, index)

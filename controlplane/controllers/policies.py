@@ -281,7 +281,7 @@ class Policies(Controller):
         if is_rules(origin):
             found, cursor = bindings_of_kind(state, origin, after=after, limit=limit)
             refs = [bindings.template_ref(binding) for binding in found]
-            existing = state.get(refs)  # `lifeboat import` writes bindings before their templates
+            existing = state.get(refs, unopened=True)  # `lifeboat import` writes bindings before their templates
             return [ref for ref in refs if ref in existing], cursor
         return templates_of(state, origin, after=after, limit=limit)
 

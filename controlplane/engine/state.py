@@ -110,7 +110,8 @@ class State(Protocol):
     ) -> Sequence[Any]:
         """Return one page of the objects of several kinds under any of the index values, after the reference `after`.
 
-        Fan-outs that must read the objects use this. All the kinds must be stored in the same table.
+        Fan-outs that must read the objects use this. All the kinds must be stored in the same table. Values of Secrets
+        that cannot be decrypted are `Unopened` values.
         """
 
     def count_by_index(self, kind: str, index: str, value: str, *, after: tuple[str, str] = ("", "")) -> int:

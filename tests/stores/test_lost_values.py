@@ -28,6 +28,7 @@ from controlplane.controllers.evictions import Evictions
 from controlplane.controllers.execution import Execution
 from controlplane.controllers.garbage import EVERYTHING, Garbage
 from controlplane.controllers.namespace_content import NamespaceContent
+from controlplane.controllers.policies import Policies
 from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.unjoin import Unjoin
 from controlplane.controllers.work_status import WorkStatus
@@ -35,9 +36,12 @@ from controlplane.controllers.works import Works
 from controlplane.engine.decision import Put, Save, deleting
 from controlplane.engine.run import World, run_batch
 from controlplane.engine.state import Unreadable
-from controlplane.kinds import RESOURCE_BINDING, WORK
+from controlplane.kinds import INTERPRETER_CUSTOMIZATION, RESOURCE_BINDING, WORK
 from controlplane.kinds.binding import ObjectReference, ResourceBindingSpec, TargetCluster
 from controlplane.kinds.cluster import SecretReference
+from controlplane.kinds.interpreter_webhook import ALL
+from controlplane.kinds.policy import ResourceSelector
+from controlplane.propagation import matching
 from controlplane.settings import Settings
 from tests.builders import objects, templates
 from tests.builders.bare import START, cluster
@@ -250,3 +254,37 @@ def test_a_cluster_is_unjoined_although_the_key_of_its_credentials_is_lost(setti
 
     assert not report.failures, report.failures[0].error
     assert store.get([leaving.ref, credentials.ref], unopened=True) == {}
+
+
+SELECTED = {
+    "all of its kind": ResourceSelector("v1", "Secret"),
+    "by name": ResourceSelector("v1", "Secret", "shop", "login"),
+}
+
+
+@pytest.mark.parametrize("which", SELECTED)
+def test_a_policy_that_selects_such_a_secret_is_applied_to_all_other_objects(store: DjangoStore, which: str) -> None:
+    """A fan-out over what a policy selects stopped at the Secret, before anything was placed."""
+    web = templates.deployment("web", namespace="shop")
+    create(store, web, objects.policy("all", SELECTED[which], objects.DEPLOYMENTS, namespace="shop"))
+    policy = objects.policy("all", namespace="shop").ref
+
+    assert Policies().expand(store, policy, after="", limit=100) == ([SECRET, web.ref], None)
+
+
+def test_a_deleted_policy_lets_all_other_objects_go(store: DjangoStore) -> None:
+    policy = objects.policy("all", objects.DEPLOYMENTS, namespace="shop")
+    labels, annotations = matching.claim(policy)
+    web = templates.deployment("web", namespace="shop").with_meta(labels=labels, annotations=annotations)
+    secret = store.get([SECRET], unopened=True)[SECRET]
+    write(store, Put(secret.with_meta(labels=labels, annotations=annotations), secret))
+    create(store, web)
+
+    assert Policies().expand(store, policy.ref, after="", limit=100) == ([SECRET, web.ref], None)
+
+
+@pytest.mark.parametrize("kind", ["Secret", ALL])
+def test_a_changed_rule_concerns_all_other_objects(store: DjangoStore, kind: str) -> None:
+    origin = Ref(INTERPRETER_CUSTOMIZATION, "", kind)
+
+    assert Policies().expand(store, origin, after="", limit=100)[0] == [SECRET]

@@ -37,14 +37,15 @@ class Search(NamedTuple):
         return Ref(self.kind, self.namespace, self.name) if is_single else None
 
     def objects(self, state: State, *, after: Ref | None, limit: int) -> Sequence[Any]:
-        """Return the next objects behind an object. None: the first ones."""
+        """Return the next objects behind an object. None: the first ones. Values of a Secret whose key is lost are not
+        needed."""
         if not self.kind:
             return state.page_by_index(tuple(PropagatedKinds()), "policy", [self.claim], after=after, limit=limit)
         begin = (after.namespace, after.name) if after else ("", "")
         if not self.claim:
-            return state.list(self.kind, namespace=self.namespace, after=begin, limit=limit)
+            return state.list(self.kind, namespace=self.namespace, after=begin, limit=limit, unopened=True)
         refs = state.refs_by_index(self.kind, "policy", self.claim, after=begin, limit=limit)
-        stored = state.get(refs)
+        stored = state.get(refs, unopened=True)
         return [stored[ref] for ref in refs if ref in stored]
 
 
@@ -62,7 +63,7 @@ def templates_of(state: State, origin: Ref, *, after: str, limit: int) -> tuple[
         searches = searches[: -len(kinds.BINDINGS)]
     step, mark, cursor = after.partition("#")
     index, found = int(step) if mark else 0, list[Ref]()
-    existing = state.get([ref for search in searches[index:] if (ref := search.ref) is not None])
+    existing = state.get([ref for search in searches[index:] if (ref := search.ref) is not None], unopened=True)
     while index < len(searches):
         if len(found) >= limit:
             return found, f"{index}#"
