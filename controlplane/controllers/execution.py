@@ -415,13 +415,24 @@ def _replicas_held(snapshot: ExecutionSnapshot, *, now: datetime) -> Decision | 
     work = snapshot.subject
     late = None if _is_applied(work) or snapshot.is_early(now) else snapshot.late
     keeps = 0 if late is None else late.keeps
-    again = now + _retry_delay(work, now=now) if keeps else None
-    if not keeps and (delay := _agent_delay(snapshot, now=now)) is not None:
-        again = now + delay
+    delay = _kept_delay(snapshot, now=now) if keeps else _agent_delay(snapshot, now=now)
+    again = None if delay is None else now + delay
     if keeps == replicas_held(work):
         return None if again is None else Decision(wake_at=again)
     held = with_replicas_held(work, keeps)
     return Decision(changes=(Put(held, work),), reason="ReplicasHeld" if keeps else "ReplicasReleased", wake_at=again)
+
+
+def _kept_delay(snapshot: ExecutionSnapshot, *, now: datetime) -> timedelta:
+    """Return how long to wait before the next look at replicas that an agent keeps: as long as it has kept them, from
+    RETRY to LONGEST_RETRY.
+
+    While its cluster is not Ready it keeps them in any case. Only their number may change, with the workload.
+    """
+    since = leftovers.left_to_agent(snapshot.subject, snapshot.cluster) if snapshot.alive else None
+    if since is None:
+        return _retry_delay(snapshot.subject, now=now) if snapshot.alive else LONGEST_RETRY
+    return min(max(now - since, RETRY), LONGEST_RETRY)
 
 
 def _agent_delay(snapshot: ExecutionSnapshot, *, now: datetime) -> timedelta | None:

@@ -211,6 +211,24 @@ def test_replicas_that_an_agent_does_not_take_are_looked_at_more_and_more_rarely
     assert (decision.changes, decision.wake_at) == ((), story.now + timedelta(seconds=wait))
 
 
+@pytest.mark.parametrize("ready", ["Unknown", "True"])
+def test_replicas_that_an_agent_keeps_are_looked_at_more_and_more_rarely(ready: str) -> None:
+    """They were looked at every 2 s until the others were healthy, also while the cluster was away for days."""
+    story = Shrinking()
+    story.member1("Unknown")
+    story.report("member2", "Unhealthy", readyReplicas=1)
+    story.member1(ready)
+    assert story.held == "3"
+    story.now += timedelta(seconds=3600)
+    execution = Execution()
+    (snapshot,) = execution.load(story.store, [story.works()["member1"].ref])
+    assert snapshot is not None
+
+    decision = execution.decide(snapshot, story.settings, now=story.now)
+
+    assert (decision.changes, decision.wake_at) == ((), story.now + timedelta(seconds=60))
+
+
 def test_replicas_stay_while_their_cluster_is_away_and_until_the_others_are_healthy() -> None:
     story = Shrinking()
     assert story.held is None
