@@ -52,6 +52,7 @@ PAGE = 500  # bindings read at once
 SHOWN = 10  # entries of status.cannotReturn
 PLANS_SHOWN = 100  # entries of status.planned
 CHECK_EVERY = timedelta(seconds=5)
+UNSTORED = "its return was not stored, because something that it rests on changed meanwhile; it is made again"
 
 
 class FailbackSnapshot(msgspec.Struct, frozen=True):
@@ -77,6 +78,20 @@ class FailbackFindings(NamedTuple):
     staying: tuple[Staying, ...]
     after: str  # the last binding that was checked; "": the round is over
     unchecked: int  # bindings of the page that were not checked, because no more may move now
+
+
+class Moves(NamedTuple):
+    """What has become of the bindings on their way back: how many have arrived, those that have not, and the first
+    failure.
+
+    `unstored`: those whose move lost against another write. They are behind the present round: the next one moves them.
+    A binding that a user took off the cluster meanwhile is in none of them.
+    """
+
+    arrived: int
+    returning: tuple[Returning, ...]
+    failed: Staying | None
+    unstored: tuple[Staying, ...]
 
 
 class Failbacks(Controller):
@@ -136,8 +151,8 @@ class Failbacks(Controller):
             return NOTHING
         if not spec.stop and (status.phase == FAILED or (status.phase == PLANNED and spec.dry_run)):
             return NOTHING
-        arrived, returning, failed = _check_returning(snapshot, settings, now=now)
-        returned = status.returned + arrived
+        moves = _check_returning(snapshot, settings, now=now)
+        returning, failed, returned = moves.returning, moves.failed, status.returned + moves.arrived
         counts = {"returned": returned, "returning": returning}
         if spec.stop:
             return _with_phase(subject, STOPPED, "spec.stop is set", now=now, failed=None, after="", **counts)
@@ -153,8 +168,9 @@ class Failbacks(Controller):
             return _dry_run(snapshot, settings, returning, now=now)
         pause = unfit or _pause_reason(snapshot, settings, now=now)
         if pause:
-            return _with_phase(subject, PAUSED, pause, now=now, tokens=0.0, counted_at=now, **counts)
-        return _move_next(snapshot, settings, returned, returning, now=now)
+            after = "" if moves.unstored else status.after
+            return _with_phase(subject, PAUSED, pause, now=now, tokens=0.0, counted_at=now, after=after, **counts)
+        return _move_next(snapshot, settings, returned, moves, now=now)
 
 
 def _page(state: State, subject: Failback) -> tuple[tuple[Ref, ...], int]:
@@ -177,15 +193,9 @@ def _pause_reason(snapshot: FailbackSnapshot, settings: Settings, *, now: dateti
     )
 
 
-def _check_returning(
-    snapshot: FailbackSnapshot, settings: Settings, *, now: datetime
-) -> tuple[int, tuple[Returning, ...], Staying | None]:
-    """Check the bindings on their way back. Return how many have arrived, those that have not, and the first failure.
-
-    If a stopped Failback is resumed, the time limit of each of them starts again. A binding that a user took off the
-    cluster meanwhile is in none of the three.
-    """
-    arrived, returning, failed = 0, list[Returning](), None
+def _check_returning(snapshot: FailbackSnapshot, settings: Settings, *, now: datetime) -> Moves:
+    """Check the bindings on their way back. If a stopped Failback is resumed, the time limit of each starts again."""
+    arrived, returning, failed, unstored = 0, list[Returning](), None, list[Staying]()
     resumed = snapshot.subject.status.phase == STOPPED and not snapshot.subject.spec.stop
     for recorded in snapshot.subject.status.returning:
         move = replace(recorded, since=to_seconds(now)) if resumed else recorded
@@ -195,7 +205,9 @@ def _check_returning(
         home = origin.origin_of(binding)
         left_at = None if home is None else home.left.get(move.cluster)
         if left_at is not None and left_at <= move.since:  # whole seconds
-            continue  # the write of the move lost against another write of the binding; the next round tries again
+            if snapshot.subject.status.after:  # else the round begins now, and gets to it
+                unstored.append(Staying(move.binding, UNSTORED, move.cluster))
+            continue
         if left_at is None and binding.spec.target(move.cluster) is None:
             continue  # no failover took it away: a user has scaled, placed or edited the workload
         failure = _failure(binding, move, snapshot.clusters, settings, now=now)
@@ -206,7 +218,7 @@ def _check_returning(
             returning.append(move)
         else:
             arrived += 1
-    return arrived, tuple(returning), failed
+    return Moves(arrived, tuple(returning), failed, tuple(unstored))
 
 
 def _failure(
@@ -260,22 +272,22 @@ def _failback_tasks(binding: Binding) -> tuple[GracefulEvictionTask, ...]:
 
 
 def _move_next(
-    snapshot: FailbackSnapshot, settings: Settings, returned: int, returning: tuple[Returning, ...], *, now: datetime
+    snapshot: FailbackSnapshot, settings: Settings, returned: int, moves: Moves, *, now: datetime
 ) -> Decision:
     """Move the next bindings back: as many as the bucket has tokens for, and no more than spec.atOnce at a time."""
     subject, status, spec = snapshot.subject, snapshot.subject.status, snapshot.subject.spec
     bucket = None if status.counted_at is None else rate.Bucket(status.tokens, spec.rate, status.counted_at.timestamp())
     tokens = rate.take_tokens(bucket, 0, rate=spec.rate, at=now.timestamp()).bucket.tokens
-    free = spec.at_once - len(returning)
-    found = _check_page(snapshot, settings, returning, most=min(int(tokens + 1e-9), free), now=now)
+    free = spec.at_once - len(moves.returning)
+    found = _check_page(snapshot, settings, moves.returning, most=min(int(tokens + 1e-9), free), now=now)
     taken = rate.take_tokens(bucket, len(found.plans), rate=spec.rate, at=now.timestamp())
     checked = found.unchecked < len(snapshot.page) or not snapshot.page
-    blocked_so_far = (status.blocked if status.after else 0) + len(found.staying)
+    blocked_so_far = (status.blocked if status.after else 0) + len(moves.unstored) + len(found.staying)
     round_goes_on = bool(status.after) or not checked  # what earlier pages of the round have found counts
-    staying = (*(status.cannot_return if round_goes_on else ()), *found.staying)
-    blocked = blocked_so_far if checked else status.blocked
+    staying = (*(status.cannot_return if round_goes_on else ()), *moves.unstored, *found.staying)
+    blocked = blocked_so_far if checked else status.blocked + len(moves.unstored)
     started = tuple(Returning(str(binding.ref), plan.cluster, to_seconds(now)) for binding, plan in found.plans)
-    returning = (*returning, *started)
+    returning = (*moves.returning, *started)
     progress = {"returned": returned, "returning": returning, "after": found.after, "blocked": blocked}
     if not found.after and not found.unchecked and not blocked and not returning:
         message = "all bindings are back"

@@ -22,6 +22,7 @@ from controlplane.kinds.binding import (
     TargetCluster,
     origin,
 )
+from controlplane.kinds.cluster import Taint
 from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.failback import FAILBACK, Failback, FailbackSpec, FailbackStatus
 from controlplane.kinds.maintenance_window import MaintenanceWindow
@@ -145,6 +146,50 @@ def test_a_return_that_was_not_stored_is_made_again_and_not_reported_as_done(aft
 
     status, stored = asked_for(store), store.get([one.ref])[one.ref]
     assert (status.phase, [each.binding for each in status.returning]) == ("Running", [str(one.ref)])
+    assert stored.spec.target("home") is not None
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_return_that_was_not_stored_is_made_in_the_next_round_if_the_present_one_has_passed_it(paused: bool) -> None:
+    """What is behind it does not go back: it was edited since it left. So the round ended with nothing to do."""
+    now = START + timedelta(hours=1)
+    store = MemoryStore(controllers=[Failbacks()], clock=lambda: now)
+    home, one = cluster("home"), away("a")
+    edited = away("b").with_spec(placement=duplicated("home", "spare", "other", least=1, most=1))
+    asked = Failback(API_VERSION, "Failback", ObjectMeta(name="back"), FailbackSpec("home", rate=1))
+    store.create(home, cluster("spare"), one, edited, asked)
+
+    def edit(**spec: Any) -> None:
+        live: Any = store.get([home.ref])[home.ref]
+        store.put(live.with_spec(**spec), live)
+
+    def lost() -> list[bool]:
+        """What is not stored of a decision, because somebody edits the cluster first."""
+        (snapshot,) = Failbacks().load(store, [ASKED])
+        assert snapshot is not None
+        decision = Failbacks().decide(snapshot, Settings(), now=now)
+        edit(region=f"{now}")
+        made = [(None, each) for each in (decision, *decision.separate_decisions)]
+        return [bool(each.lost) for each in store.apply(made, by=Actor("failbacks"))]
+
+    assert lost() == [False]  # there is no token yet
+    now += timedelta(seconds=1)
+    assert lost() == [False, True]
+    assert asked_for(store).after == str(one.ref)
+    if paused:
+        edit(taints=(Taint("disk", "NoExecute"),))
+        now += timedelta(seconds=6)
+        run.run_until_idle([Failbacks()], store, Settings(), world=run.World())
+        assert asked_for(store).phase == "Paused"
+        edit(taints=())
+
+    for _ in range(4):
+        now += timedelta(seconds=6)
+        run.run_until_idle([Failbacks()], store, Settings(), world=run.World())
+        healthy(store, one.ref)
+
+    status, stored = asked_for(store), store.get([one.ref])[one.ref]
+    assert (status.phase, status.returned) == ("Finished", 1)
     assert stored.spec.target("home") is not None
 
 
