@@ -92,8 +92,8 @@ class SchedulerDryRun:
         eviction of the same binding finds the same refuge. Clusters where copies or replicas would not start are
         avoided, as far as others have room and the scheduler takes these with a hint. `lost`: the clusters are lost, so
         they do not keep its workload affinity group either; False for a Drain and for application failover, which avoid
-        clusters that are cordoned as well: these may be emptied too. `unhealthy`: its other targets that take
-        no replicas. `now`: see `Applications.seen_by`.
+        clusters that are cordoned as well, also those that the binding is on: these may be emptied too. `unhealthy`:
+        its other targets that take no replicas. `now`: see `Applications.seen_by`.
         Raises ValueError if the request of the binding cannot be read.
         """
         if binding.spec.placement is None:
@@ -101,7 +101,7 @@ class SchedulerDryRun:
         if binding.spec.other_scheduler:
             return DryRunResult(other=binding.spec.other_scheduler)
         key = frozenset(leaving)
-        idle = self._idle_targets(binding, key, unhealthy)
+        idle = self._idle_targets(binding, key, unhealthy if lost else self._cordoned.union(unhealthy))
         result = self._place(binding, key, key, idle, lost=lost, now=now)
         avoided = self._without_start(binding)
         if not lost and self._cordoned:
@@ -172,9 +172,10 @@ class SchedulerDryRun:
         away = self._out_of_reach | _not_sent_to(binding)
         return away.difference([target.name for target in binding.spec.clusters]) if away else away
 
-    def _idle_targets(self, binding: Binding, leaving: Collection[str], unhealthy: Collection[str]) -> tuple[str, ...]:
-        """Return the targets that stay and on which more replicas would not start now (`refuge_from`)."""
-        spec, away = binding.spec, self._out_of_reach.union(unhealthy) if unhealthy else self._out_of_reach
+    def _idle_targets(self, binding: Binding, leaving: Collection[str], others: Collection[str]) -> tuple[str, ...]:
+        """Return the targets that stay and on which more replicas would not start now (`refuge_from`), and those among
+        `others`, which are to get none for another reason."""
+        spec, away = binding.spec, self._out_of_reach.union(others) if others else self._out_of_reach
         if not away and spec.suspension is None:
             return ()
         idle = [item.name for item in spec.clusters if item.name in away or spec.dispatching_suspended(item.name)]

@@ -222,3 +222,25 @@ def test_replicas_go_to_a_cluster_with_room_and_not_to_a_copy_that_cannot_be_rea
 
     (found,) = site.store.list(RESOURCE_BINDING)
     assert {target.name: target.replicas for target in found.spec.clusters} == {"away": 2, "spare1": 1, "spare2": 1}
+
+
+def test_replicas_do_not_go_to_a_copy_on_another_cluster_that_is_emptied() -> None:
+    """The scheduler adds replicas on a cordoned cluster that the workload is on: they would move twice."""
+    one = binding("web", by_room(), on={"full": 2, "emptied": 2}, replicas=4, cpu="1")
+    spare = (cluster(f"spare{number}") for number in (1, 2))
+    site = Site(cluster("emptied", taints=[CORDON]), *spare, one, rate=10, followed=True)
+
+    site.pass_seconds(10)
+
+    (found,) = site.store.list(RESOURCE_BINDING)
+    assert {target.name: target.replicas for target in found.spec.clusters} == {"emptied": 2, "spare1": 1, "spare2": 1}
+
+
+def test_replicas_go_to_a_copy_on_another_cluster_that_is_emptied_if_no_other_has_room() -> None:
+    one = binding("web", by_room(), on={"full": 2, "emptied": 2}, replicas=4, cpu="1")
+    site = Site(cluster("emptied", taints=[CORDON]), one, rate=10, followed=True)
+
+    site.pass_seconds(10)
+
+    (found,) = site.store.list(RESOURCE_BINDING)
+    assert {target.name: target.replicas for target in found.spec.clusters} == {"emptied": 4}
