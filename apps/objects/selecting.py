@@ -45,6 +45,18 @@ def label_conditions(selector: LabelSelector) -> Sequence[tuple[str, Any]]:
     return conditions
 
 
+def any_labels(selectors: Sequence[LabelSelector]) -> tuple[str, list[Any]]:
+    """Return the SQL condition that one of some selectors is met, as far as `label_conditions` says it, and its
+    values."""
+    parts: list[str] = []
+    values: list[Any] = []
+    for selector in selectors:
+        conditions = label_conditions(selector)
+        parts.append(" AND ".join([condition for condition, _ in conditions]) or "true")
+        values += [value for _, value in conditions]
+    return f"({' OR '.join(f'({part})' for part in parts)})", values
+
+
 _COLUMNS = {"metadata.name": "name", "metadata.namespace": "namespace"}
 
 

@@ -12,7 +12,7 @@ from apps.objects import change_log, decoded_clusters, encryption, leases
 from apps.objects.apply import binary_cursor
 from apps.objects.arrays import Array, BinaryCursor, texts
 from apps.objects.lookup import known, load, quota_query, used_from
-from apps.objects.selecting import START, field_conditions, label_conditions, place_conditions
+from apps.objects.selecting import START, any_labels, field_conditions, label_conditions, place_conditions
 from apps.objects.tables import object_table, row_table
 from controlplane.apimachinery.errors import Expired
 from controlplane.apimachinery.meta import Ref
@@ -59,6 +59,30 @@ class DjangoState:
         if kind == CLUSTER and not limit and after == START:
             return decoded_clusters.listed((item.name, item.text) for item in found)
         return [self._read(kind, item.namespace, item.name, item.text, unopened=unopened) for item in found]
+
+    def refs(
+        self,
+        kind: str,
+        *,
+        namespace: str = "",
+        name: str = "",
+        any_of: Sequence[LabelSelector] = (),
+        after: tuple[str, str] = START,
+        limit: int,
+    ) -> Sequence[Ref]:
+        conditions, params = place_conditions(kind, namespace, after)
+        if name:
+            conditions.append("name = %s")
+            params.append(name)
+        if any_of:
+            condition, values = any_labels(any_of)
+            conditions.append(condition)
+            params += values
+        query = f"""
+            SELECT namespace, name FROM {object_table(kind).name}
+            WHERE {" AND ".join(conditions)} ORDER BY namespace, name LIMIT %s"""
+        with binary_cursor() as cursor:
+            return [Ref(kind, *place) for place in cursor.run(query, (*params, limit))]
 
     def by_index(self, kind: str, index: str, values: Collection[str], *, limit: int = 0) -> dict[str, Sequence[Any]]:
         _declared(kind, index)

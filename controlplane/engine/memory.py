@@ -5,12 +5,14 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Object, Ref
+from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.engine.capacity_conflicts import NewReservations, ReservationNumbers, overcommitted_cluster
 from controlplane.engine.controller import Controller
 from controlplane.engine.decision import EVERY, ROW_CHANGES, Decision, Drop, Event, Put, Save, author, newest
@@ -100,6 +102,24 @@ class MemoryStore(MemoryRows):
     def _list_all(self, kind: str) -> Sequence[Any]:
         found = self._listed[kind] = tuple([self.objects[ref] for ref in self._of_kind.get(kind, ())])
         return found
+
+    def refs(
+        self,
+        kind: str,
+        *,
+        namespace: str = "",
+        name: str = "",
+        any_of: Sequence[LabelSelector] = (),
+        after: tuple[str, str] = START,
+        limit: int,
+    ) -> Sequence[Ref]:
+        refs = self._of_kind.get(kind, [])
+        refs = refs[bisect_right(refs, Ref(kind, *after)) :]
+        chosen = (ref for ref in refs if namespace in ("", ref.namespace) and name in ("", ref.name))
+        if any_of:
+            labels = {ref: self.objects[ref].metadata.labels for ref in refs}
+            chosen = (ref for ref in chosen if any(selector.matches(labels[ref]) for selector in any_of))
+        return list(islice(chosen, limit))
 
     def by_index(self, kind: str, index: str, values: Collection[str], *, limit: int = 0) -> dict[str, Sequence[Any]]:
         return {

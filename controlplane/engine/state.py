@@ -85,6 +85,22 @@ class State(Protocol):
         `Unopened` values, for those who need none of them; otherwise raises Unreadable.
         """
 
+    def refs(
+        self,
+        kind: str,
+        *,
+        namespace: str = "",
+        name: str = "",
+        any_of: Sequence[LabelSelector] = (),
+        after: tuple[str, str] = START,
+        limit: int,
+    ) -> Sequence[Ref]:
+        """Return one page of the references of a kind after (namespace, name) `after`, in that order.
+
+        namespace, name "": all. any_of: only objects whose labels one of these selectors matches. Of Gt and Lt only the
+        existence of the label counts. No document is read.
+        """
+
     def by_index(self, kind: str, index: str, values: Collection[str], *, limit: int = 0) -> dict[str, Sequence[Any]]:
         """Return the objects under each value of a declared index, in (namespace, name) order.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
@@ -18,11 +18,19 @@ from tests.builders.objects import START, policy
 from tests.builders.templates import deployment
 
 NAMES = tuple(f"web-{number}" for number in range(5))
-KIND = ResourceSelector("apps/v1", "Deployment")
+KIND, KEY = ResourceSelector("apps/v1", "Deployment"), "apps/Deployment"
 
 
 class Counted(MemoryStore):
+    """A store that counts queries by reference, and the objects that are read otherwise."""
+
     reads = 0
+    listed = 0
+
+    def list(self, kind: str, **where: Any) -> Sequence[Any]:
+        found = super().list(kind, **where)
+        self.listed += len(found)
+        return found
 
     def get(self, refs: Collection[Ref], *, unopened: bool = False) -> dict[Ref, Any]:
         self.reads += 1
@@ -104,6 +112,26 @@ def test_a_policy_reaches_only_templates_that_it_selects_or_has_claimed(limit: i
 
     assert max(map(len, found)) <= limit
     assert sorted(ref.name for chunk in found for ref in chunk) == ["claimed", "selected"]
+
+
+def test_a_policy_that_selects_by_labels_does_not_read_what_it_does_not_select() -> None:
+    """Each change of such a policy read every object of the kind in the fleet."""
+    blue, red = (replace(KIND, label_selector=LabelSelector({"colour": colour})) for colour in ("blue", "red"))
+    store, origin = stored(blue, red)
+    store.create(*(deployment(colour).with_meta(labels={"colour": colour}) for colour in ("blue", "red", "green")))
+
+    found = chunks(store, origin, limit=100)
+
+    assert [ref.name for chunk in found for ref in chunk] == ["blue", "red"]
+    assert store.listed == 0
+
+
+def test_a_name_beats_the_labels_of_its_selector() -> None:
+    store, origin = stored(replace(KIND, name="web-1", label_selector=LabelSelector({"colour": "blue"})))
+
+    found = chunks(store, origin, limit=100)
+
+    assert [str(ref) for chunk in found for ref in chunk] == [f"{KEY}:{place}/web-1" for place in ("blue", "green")]
 
 
 def test_a_cursor_that_an_earlier_version_wrote_begins_the_fan_out_again() -> None:

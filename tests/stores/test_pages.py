@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref
+from controlplane.apimachinery.selectors import LabelSelector, LabelSelectorRequirement
 from controlplane.kinds import BINDINGS, RESOURCE_BINDING
-from tests.builders.bare import binding, meta
+from tests.builders.bare import binding, meta, template
 from tests.stores.grounds import create
 
 
@@ -34,3 +35,52 @@ def test_all_pages_together_are_what_has_the_value(store: Any, limit: int) -> No
     assert [name for page in pages for name in page] == expected
     assert max(map(len, pages)) <= limit
     assert [f"{ref.namespace}/{ref.name}" for ref in refs] == expected[1:]
+
+
+BLUE, RED = LabelSelector({"colour": "blue"}), LabelSelector({"colour": "red"})
+BIG = LabelSelector({"colour": "blue"}, (LabelSelectorRequirement("size", "In", ("l", "xl")),))
+UNSIZED = LabelSelector(match_expressions=(LabelSelectorRequirement("size", "DoesNotExist"),))
+
+
+@pytest.mark.parametrize("limit", [1, 2, 100])
+@pytest.mark.parametrize(
+    ("chosen", "names"),
+    [
+        ({}, ["a/b-l", "a/b-s", "a/none", "z/b-l", "z/r"]),
+        ({"namespace": "a"}, ["a/b-l", "a/b-s", "a/none"]),
+        ({"name": "b-l"}, ["a/b-l", "z/b-l"]),
+        ({"any_of": (BLUE,)}, ["a/b-l", "a/b-s", "z/b-l"]),
+        ({"any_of": (BLUE, RED)}, ["a/b-l", "a/b-s", "z/b-l", "z/r"]),
+        ({"any_of": (BIG, RED), "namespace": "z"}, ["z/b-l", "z/r"]),
+        ({"any_of": (UNSIZED,)}, ["a/none", "z/r"]),
+        ({"any_of": (BIG, LabelSelector())}, ["a/b-l", "a/b-s", "a/none", "z/b-l", "z/r"]),
+        ({"any_of": (LabelSelector({"colour": "green"}),)}, []),
+    ],
+)
+def test_references_are_chosen_by_place_and_labels(
+    store: Any, chosen: dict[str, Any], names: list[str], limit: int
+) -> None:
+    labels = {
+        "a/b-l": {"colour": "blue", "size": "l"},
+        "a/b-s": {"colour": "blue", "size": "s"},
+        "a/none": {},
+        "z/b-l": {"colour": "blue", "size": "l"},
+        "z/r": {"colour": "red"},
+    }
+    places = {place: place.partition("/") for place in labels}
+    create(
+        store,
+        *(
+            template(name, uid=f"u-{place}", namespace=namespace, labels=labels[place])
+            for place, (namespace, _, name) in places.items()
+        ),
+        template("b-l", uid="u-other", namespace="a", kind="Secret", labels={"colour": "blue"}),
+    )
+    (kind,) = {one.ref.kind for one in [template("x", uid="u")]}
+
+    found, after = list[Ref](), ("", "")
+    while page := store.refs(kind, after=after, limit=limit, **chosen):
+        after = page[-1][1:]
+        found += page
+
+    assert [f"{ref.namespace}/{ref.name}" for ref in found] == names

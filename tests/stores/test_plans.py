@@ -40,6 +40,11 @@ FILLED = (
 READS: dict[str, Callable[[DjangoStore], Any]] = {
     "get": lambda store: store.get([Ref(RESOURCE_BINDING, f"ns{n % 50}", f"b{n}") for n in range(500)]),
     "list": lambda store: store.list(RESOURCE_BINDING, after=("ns3", "b5"), limit=100),
+    "refs": lambda store: store.refs(RESOURCE_BINDING, after=("ns3", "b5"), limit=100),
+    "refs of a name": lambda store: store.refs(RESOURCE_BINDING, name="b77", limit=100),
+    "refs by labels": lambda store: store.refs(
+        RESOURCE_BINDING, any_of=[LabelSelector({"app": f"a{n}"}) for n in range(3)], after=("ns3", "b5"), limit=100
+    ),
     "list of a namespace": lambda store: store.documents(RESOURCE_BINDING, namespace="ns7", limit=100),
     "label selector": lambda store: store.documents(RESOURCE_BINDING, labels=parse_label_selector("app=a7")),
     "by_index": lambda store: store.by_index(RESOURCE_BINDING, "placed", ["member1", "member2"]),

@@ -115,9 +115,8 @@ def bindings_of(state: State, origin: Ref, *, after: str, limit: int) -> tuple[l
     if (ref := search.ref) is not None:
         return [bindings.binding_ref(ref)], None
     last = Ref(kind, *cursor_after(after)) if after else None
-    found = search.objects(state, after=last, limit=limit)
-    templates, cursor = page([template.ref for template in found], limit=limit)
-    return [bindings.binding_ref(ref) for ref in templates if origin.name in ("", ref.name)], cursor
+    templates, cursor = page(search.selected(state, after=last, limit=limit), limit=limit)
+    return [bindings.binding_ref(ref) for ref in templates], cursor
 
 
 def concerns_namespaces(origin: Ref) -> bool:
@@ -130,8 +129,8 @@ def _all_bindings(state: State, namespace: str, *, after: str, limit: int) -> tu
     step, _, cursor = after.partition("|")
     number = int(step or 0)
     listed = (kinds.RESOURCE_BINDING,) if namespace else kinds.BINDINGS
-    found = state.list(listed[number], namespace=namespace, after=cursor_after(cursor), limit=limit)
-    refs, following = page([binding.ref for binding in found], limit=limit)
+    found = state.refs(listed[number], namespace=namespace, after=cursor_after(cursor), limit=limit)
+    refs, following = page(found, limit=limit)
     if following is not None:
         return refs, f"{number}|{following}"
     return refs, f"{number + 1}|" if number + 1 < len(listed) else None

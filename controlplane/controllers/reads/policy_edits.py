@@ -66,9 +66,9 @@ def _selected(state: State, policy: Policy) -> Iterator[Ref]:
             yield ref
             continue
         after: Ref | None = None
-        while page := search.objects(state, after=after, limit=PAGE):
-            yield from (item.ref for item in page if policy_precision(policy, item))
-            after = page[-1].ref
+        while page := search.selected(state, after=after, limit=PAGE):
+            yield from (ref for ref, item in state.get(page, unopened=True).items() if policy_precision(policy, item))
+            after = page[-1]
             if len(page) < PAGE:
                 break
 

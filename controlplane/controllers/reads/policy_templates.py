@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref, kind_key
+from controlplane.apimachinery.selectors import EVERYTHING, LabelSelector
 from controlplane.controllers.reads.propagated_kinds import PropagatedKinds
 from controlplane.engine.state import State
 from controlplane.kind import KINDS
-from controlplane.kinds.policy import Policy
-from controlplane.propagation import bindings, matching
+from controlplane.kinds.policy import Policy, ResourceSelector
+from controlplane.propagation import bindings
 
 
 class Search(NamedTuple):
     """Where a fan-out from a policy looks for templates: objects that a selector selects, or objects with a claim.
 
-    `name` "": all objects of the kind in the namespace. `claim`: the policy as text, "" for a selector. `kind` "": all
-    kinds that can be propagated, which only a claim has.
+    `name` "": all objects of the kind in the namespace. `any_of`: only those that one of these selectors matches;
+    empty: all. `claim`: the policy as text, "" for a selector. `kind` "": all kinds that can be propagated, which only
+    a claim has.
     """
 
     kind: str
     namespace: str = ""
     name: str = ""
     claim: str = ""
+    any_of: tuple[LabelSelector, ...] = ()
 
     @property
     def ref(self) -> Ref | None:
@@ -36,17 +39,17 @@ class Search(NamedTuple):
         is_single = self.name and (self.namespace or (kind is not None and not kind.resource.namespaced))
         return Ref(self.kind, self.namespace, self.name) if is_single else None
 
-    def objects(self, state: State, *, after: Ref | None, limit: int) -> Sequence[Any]:
-        """Return the next objects behind an object. None: the first ones. Values of a Secret whose key is lost are not
-        needed."""
-        if not self.kind:
-            return state.page_by_index(tuple(PropagatedKinds()), "policy", [self.claim], after=after, limit=limit)
+    def selected(self, state: State, *, after: Ref | None, limit: int) -> Sequence[Ref]:
+        """Return the next objects that a selector selects, behind an object. None: the first ones."""
         begin = (after.namespace, after.name) if after else ("", "")
-        if not self.claim:
-            return state.list(self.kind, namespace=self.namespace, after=begin, limit=limit, unopened=True)
-        refs = state.refs_by_index(self.kind, "policy", self.claim, after=begin, limit=limit)
-        stored = state.get(refs, unopened=True)
-        return [stored[ref] for ref in refs if ref in stored]
+        return state.refs(
+            self.kind, namespace=self.namespace, name=self.name, any_of=self.any_of, after=begin, limit=limit
+        )
+
+    def claimed(self, state: State, *, after: Ref | None, limit: int) -> Sequence[Any]:
+        """Return the next objects with the claim, behind an object. None: the first ones."""
+        listed = (self.kind,) if self.kind else tuple(PropagatedKinds())
+        return state.page_by_index(listed, "policy", [self.claim], after=after, limit=limit)
 
 
 def templates_of(state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
@@ -72,10 +75,10 @@ def templates_of(state: State, origin: Ref, *, after: str, limit: int) -> tuple[
             found += [ref] if ref in existing else []
         else:
             room = limit - len(found)
-            page = search.objects(state, after=Ref.parse(cursor) if cursor else None, limit=room)
-            found += _concerned(search, page, policy)
+            page, templates = _next(search, state, after=Ref.parse(cursor) if cursor else None, limit=room)
+            found += templates
             if len(page) >= room:
-                return found, f"{index}#{page[-1].ref}"
+                return found, f"{index}#{page[-1]}"
         index, cursor = index + 1, ""
     return found, None
 
@@ -104,25 +107,35 @@ def templates_awaiting(state: State, origins: Sequence[Ref], *, after: str, limi
 
 
 def selections(policy: Policy | None) -> list[Search]:
-    """Return where to look for the templates that the selectors of a policy may select, without duplicates."""
-    if policy is None:
-        return []
-    found: dict[Search, None] = {}
-    for selector in policy.spec.resource_selectors:
-        kind = kind_key(selector.api_version, selector.kind)
-        if kind in PropagatedKinds():
-            found[Search(kind, policy.metadata.namespace or selector.namespace, selector.name)] = None
-    return list(found)
+    """Return where to look for the templates that the selectors of a policy may select, without duplicates.
 
-
-def _concerned(search: Search, page: Iterable[Any], policy: Policy | None) -> list[Ref]:
-    """Return the templates among the objects of a search.
-
-    A listed object that the policy does not select is left out, because nothing changes for it: if the policy selected
-    it before, and it belongs to the policy, then it has the claim, and the search for claims finds it.
+    Selectors that differ in labels only are one search, so that its number in a cursor does not depend on labels.
     """
-    if search.kind in kinds.BINDINGS:
-        return [ref for binding in page if (ref := bindings.template_ref(binding)).kind in PropagatedKinds()]
-    if search.claim or policy is None:
-        return [item.ref for item in page]
-    return [item.ref for item in page if matching.policy_precision(policy, item)]
+    found: dict[Search, dict[LabelSelector, None]] = {}
+    for selector in () if policy is None else policy.spec.resource_selectors:
+        kind = kind_key(selector.api_version, selector.kind)
+        if policy is not None and kind in PropagatedKinds():
+            place = Search(kind, policy.metadata.namespace or selector.namespace, selector.name)
+            found.setdefault(place, {})[_labels(selector)] = None
+    return [place if EVERYTHING in labels else place._replace(any_of=tuple(labels)) for place, labels in found.items()]
+
+
+def _labels(selector: ResourceSelector) -> LabelSelector:
+    """Return the labels by which a selector selects. A name beats a labelSelector (`matching.precision`)."""
+    return EVERYTHING if selector.name or selector.label_selector is None else selector.label_selector
+
+
+def _next(search: Search, state: State, *, after: Ref | None, limit: int) -> tuple[Sequence[Ref], Sequence[Ref]]:
+    """Return the next objects of a search, and the templates that they stand for.
+
+    An object that the policy does not select is left out, because nothing changes for it: if the policy selected it
+    before, and it belongs to the policy, then it has the claim, and the search for claims finds it.
+    """
+    if not search.claim:
+        selected = search.selected(state, after=after, limit=limit)
+        return selected, selected
+    claimed = search.claimed(state, after=after, limit=limit)
+    refs = [item.ref for item in claimed]
+    if search.kind not in kinds.BINDINGS:
+        return refs, refs
+    return refs, [ref for item in claimed if (ref := bindings.template_ref(item)).kind in PropagatedKinds()]
