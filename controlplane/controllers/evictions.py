@@ -32,7 +32,7 @@ from controlplane.controllers.reads.queued_bindings import queued_bindings
 from controlplane.engine.controller import Controller, Inquiry, Ownership
 from controlplane.engine.decision import Decision, Drop, Event, Guard, Put, Save
 from controlplane.engine.state import ReservedCapacity, State, Watch
-from controlplane.eviction import eviction_plan, queue_stops, rate
+from controlplane.eviction import eviction_plan, queue_stops, rate, tokens
 from controlplane.eviction.capacity_digest import CapacityDigest, digest
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.pending import with_eviction_pending
@@ -190,30 +190,28 @@ class Evictions(Controller):
     def ask(self, snapshots: Sequence[EvictionsSnapshot], settings: Settings, *, now: datetime) -> Inquiry:
         """Return how many tokens the evictions that could happen now need, and the plan that `decide` carries out.
 
-        Some buckets are asked even if nothing waits (`_buckets_to_ask`).
+        Some buckets are asked even if nothing waits (`tokens.buckets_to_ask`), and while the gate Failover is off.
         """
-        if not snapshots or not settings.gate("Failover"):
+        if not snapshots:
             return Inquiry(snapshots)
         snapshot = snapshots[0]
+        if not settings.gate("Failover"):
+            buckets = tokens.buckets_to_ask(snapshot.heads, snapshot.clusters, 0.0, settings)
+            return Inquiry(snapshots, tokens.question((), buckets, 0.0, settings))
         tier = tier_of(snapshot, settings, now=now)
         plan = self._plan(snapshot, tier, settings, now=now)
-        wanted = Counter(dict.fromkeys(_buckets_to_ask(snapshot, tier, settings), 0))
-        wanted.update(rate.bucket_of(move.row.cluster, settings.eviction.bucket_scope) for move in plan.moves)
-        question = rate.TakeTokens(dict(wanted), tier.rate) if wanted else None
+        buckets = tokens.buckets_to_ask(snapshot.heads, snapshot.clusters, tier.rate, settings)
+        question = tokens.question(plan.moves, buckets, tier.rate, settings)
         return Inquiry([replace(snapshot, plan=plan), *snapshots[1:]], question)
 
     def decide(
         self, snapshot: EvictionsSnapshot, settings: Settings, *, now: datetime, answer: rate.Tokens | None = None
     ) -> Decision:
         if not settings.gate("Failover"):
-            return Decision(
-                changes=tuple(Drop(row) for row in snapshot.heads),
-                wake_at=now if snapshot.heads else None,
-                reason="GateFailoverOff",
-            )
+            return _while_gate_is_off(snapshot, answer, now=now)
         tier = tier_of(snapshot, settings, now=now)
         plan = snapshot.plan or self._plan(snapshot, tier, settings, now=now)
-        granted, short = _granted(plan.moves, answer, settings)
+        granted, short = tokens.granted(plan.moves, answer, settings)
         problem = answer.problem if answer is not None and snapshot.heads else ""
         unobserved, moves = () if plan.moves else plan.unobserved, bool(plan.moves)
         stops = queue_stops.stops_after(
@@ -240,20 +238,18 @@ def heads_at_once(settings: Settings) -> int:
     return max(HEADS, min(MOST_HEADS, rate.capacity(settings.resource_eviction_rate)))
 
 
-def _buckets_to_ask(snapshot: EvictionsSnapshot, tier: eviction_tier.Tier, settings: Settings) -> Iterable[str]:
-    """Yield the token buckets that are asked at this look.
+def _while_gate_is_off(snapshot: EvictionsSnapshot, answer: rate.Tokens | None, *, now: datetime) -> Decision:
+    """Return the decision that drops what is queued, until nothing is [failover-gate].
 
-    The bucket of the fleet is asked at each look. So it is there, and holds tokens, before the first eviction is
-    queued, and it learns a lower rate at once [bounded-rate]. The bucket of a cluster is asked while the cluster has
-    queued evictions, or is faulty and the rate is lowered.
+    The buckets learn that their rate is 0, so that they do not fill meanwhile. If they cannot be reached, they are
+    asked again.
     """
-    if (scope := settings.eviction.bucket_scope) == "Fleet":
-        yield rate.FLEET_BUCKET
-        return
-    yield from (rate.bucket_of(row.cluster, scope) for row in snapshot.heads)
-    if tier.rate < settings.resource_eviction_rate:
-        faulty = (cluster.metadata.name for cluster in snapshot.clusters if eviction_tier.faulty(cluster))
-        yield from (rate.bucket_of(name, scope) for name in faulty)
+    unasked = now + IDLE_LOOK if answer is not None and answer.problem else None
+    return Decision(
+        changes=tuple(Drop(row) for row in snapshot.heads),
+        wake_at=now if snapshot.heads else unasked,
+        reason="GateFailoverOff",
+    )
 
 
 def tier_of(snapshot: EvictionsSnapshot, settings: Settings, *, now: datetime) -> eviction_tier.Tier:
@@ -313,20 +309,6 @@ def plan_of(
     return eviction_plan.plan_evictions(
         queue, settings, tokens_for=tokens_for, dry_run=place_without, reserve=reserve, now=now
     )
-
-
-def _granted(
-    moves: Sequence[eviction_plan.Move], answer: rate.Tokens | None, settings: Settings
-) -> tuple[list[eviction_plan.Move], bool]:
-    """Return the moves that get a token, in order, and whether any move got none."""
-    left = Counter({} if answer is None else answer.granted)
-    granted = []
-    for move in moves:
-        bucket = rate.bucket_of(move.row.cluster, settings.eviction.bucket_scope)
-        if left[bucket] > 0:
-            left[bucket] -= 1
-            granted.append(move)
-    return granted, len(granted) < len(moves)
 
 
 def _eviction_decisions(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 from msgspec.structs import replace
 
-from controlplane.controllers.reads.fleet_state import QUEUE_ROW, fleet_states
+from controlplane.controllers.reads.fleet_state import FLEET, QUEUE_ROW, fleet_states
+from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.policy import (
     Toleration,
 )
-from controlplane.settings import EvictionSettings
-from tests.builders.objects import binding, cluster, no_execute
+from controlplane.settings import GATES, EvictionSettings
+from tests.builders.objects import binding, cluster, meta, no_execute
+from tests.builders.steering import API
 from tests.core.eviction_fleet import ANYWHERE, CLUSTERS, fleet, gone, tolerating
 from tests.core.fleet_story import FAILOVER, Story
 
@@ -25,6 +29,40 @@ def test_rate_half_a_resource_a_second_means_one_every_two_seconds_from_an_empty
         counts.append(len(gone(story)))
 
     assert counts == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5]
+
+
+def switch(story: Story, *, on: bool) -> None:
+    """Let a user switch the gate Failover on or off."""
+    story.settings = replace(story.settings, feature_gates={**GATES, "Failover": on})
+    old: FailoverConfiguration | None = story.store.get([FLEET]).get(FLEET)
+    said = meta(FLEET.name) if old is None else replace(old.metadata, generation=old.metadata.generation + 1)
+    new = FailoverConfiguration(API, "FailoverConfiguration", said, {"featureGates": {"Failover": on}})
+    assert not story.store.put(new, old).lost
+    story.work()
+
+
+@pytest.mark.parametrize("scope", ["Fleet", "Cluster"])
+@pytest.mark.parametrize("redis_away", [False, True])
+def test_no_token_is_made_while_the_gate_is_off(scope: Literal["Fleet", "Cluster"], redis_away: bool) -> None:
+    settings = replace(FAILOVER, eviction=EvictionSettings(bucket_scope=scope))
+    story = fleet(*(binding(f"web{n}", ANYWHERE, on={"member1": 2}) for n in range(6)), settings=settings)
+    story.taint("member1", no_execute())
+    story.pass_seconds(2)
+    assert len(gone(story)) == 1
+
+    story.redis_away = redis_away
+    switch(story, on=False)
+    story.pass_seconds(0.9)
+    story.redis_away = False
+    story.pass_seconds(300)
+    switch(story, on=True)
+    counts = []
+    for _ in range(4):
+        story.pass_seconds(1)
+        counts.append(len(gone(story)))
+
+    assert counts[0] == 1
+    assert counts[3] - counts[0] in (1, 2)
 
 
 @pytest.mark.parametrize(
