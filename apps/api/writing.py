@@ -21,6 +21,7 @@ from apps.objects.store import DjangoStore
 from apps.objects.versions import object_in_version, stored_version, texts_in_version
 from apps.objects.writer import Author, Change, document_of
 from controlplane.admission.admit import without_status
+from controlplane.admission.last_applied import with_last_applied
 from controlplane.apimachinery.causes import immutable, invalid
 from controlplane.apimachinery.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound, StorageReadError
 from controlplane.apimachinery.meta import Object, Ref
@@ -172,6 +173,8 @@ class RequestWriter:
             made = server_side_apply(live, intent, **options)
             if subresource == "scale":
                 made = scale.with_replicas_of(made, live, self.resource)
+            elif not subresource:
+                made = with_last_applied(made, intent, manager=options["manager"])
             return {**made, "metadata": {**made["metadata"], **basis}} if basis else made
 
         for _ in range(writer.ATTEMPTS):

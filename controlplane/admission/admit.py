@@ -369,7 +369,7 @@ def _second_controller(obj: Object, old: Object | None) -> list[Cause]:
     if len(controllers) < 2 or all(owner in before for owner in controllers):
         return []
     first, second = (f"{owner.kind}/{owner.name}" for owner in controllers[:2])
-    rule = "Only one reference can have Controller set to true. Found \"true\" in references for "
+    rule = 'Only one reference can have Controller set to true. Found "true" in references for '
     owners = [msgspec.to_builtins(owner) for owner in obj.metadata.owner_references]
     return [invalid("metadata.ownerReferences", owners, f"{rule}{first} and {second}")]
 

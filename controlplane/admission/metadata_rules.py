@@ -66,11 +66,16 @@ def _annotations(annotations: dict[str, str]) -> Iterator[Cause]:
     for key in annotations:
         for rule in label_key_errors(key.lower()):
             yield invalid("metadata.annotations", key, rule)
-    size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+    size = size_of(annotations)
     if size > MAX_ANNOTATIONS:
         yield invalid(
             "metadata.annotations", size, f"all annotations together must have at most {MAX_ANNOTATIONS} bytes"
         )
+
+
+def size_of(annotations: dict[str, str]) -> int:
+    """Return how many bytes annotations have together."""
+    return sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
 
 
 def _name(resource: Resource, metadata: ObjectMeta) -> Iterator[Cause]:

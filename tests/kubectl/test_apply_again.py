@@ -92,3 +92,19 @@ def test_a_default_in_an_item_of_a_list_prints_configured_and_stores_nothing(k: 
     )
     assert policy["metadata"]["name"] not in k("get", "--raw", events)
     k("delete", "-f", file)
+
+
+def test_a_client_side_apply_compares_with_what_was_applied_server_side(k: Kubectl, api: Client) -> None:
+    """So it removes what is gone from the manifest since, and leaves what another one has set since."""
+
+    def config(**data: str) -> str:
+        return k.file({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "both"}, "data": data})
+
+    k("apply", "-f", config(a="1", left="mine"))
+    k("apply", "--server-side", "-f", config(a="1", more="2"))
+    k("patch", "configmap", "both", "-p", '{"data": {"left": "other"}}')
+
+    said = k("apply", "-f", config(a="1"))
+
+    assert said.strip() == "configmap/both configured"
+    assert api.get(f"/api/v1/namespaces/{k.namespace}/configmaps/both").document["data"] == {"a": "1", "left": "other"}
