@@ -207,6 +207,8 @@ class Dependencies(Controller):
             raise snapshot.error
         parent = snapshot.parent
         alive = parent is not None and parent.metadata.deletion_timestamp is None
+        if alive and snapshot.template is None:
+            return NOTHING  # `lifeboat import` writes bindings first: what the workload needs is not known yet
         follows = alive and parent is not None and parent.spec.propagate_deps and settings.gate("PropagateDeps")
         changes: list[Put | Delete] = []
         events: list[Event] = []

@@ -377,3 +377,25 @@ def test_those_that_agree_get_no_message() -> None:
     assert attached is not None
     assert attached.spec.conflict_resolution == "Overwrite"
     assert conflicts(story) == []
+
+
+def test_an_attached_binding_that_an_import_has_written_waits_for_its_workload() -> None:
+    """`lifeboat import` writes all bindings first: until its template is there, it is not known what a workload needs.
+
+    The attached binding was deleted, and made again later without its permanent id.
+    """
+    before = story_of(needing(), config_map("settings"))
+    before.place(needing(), member1=1)
+    parent, attached = of_binding(before, needing()), of_binding(before, config_map("settings"))
+    assert placed(before, config_map("settings")) == {"web-deployment": {"member1"}}
+
+    story = Story(*MEMBERS, parent, attached)
+    waiting = of_binding(story, config_map("settings"))
+    story.add(policy("all", propagate_deps=True), config_map("settings"), needing())
+    later = of_binding(story, config_map("settings"))
+
+    assert [one.spec.required_by for one in (waiting, later)] == [attached.spec.required_by] * 2
+    assert waiting.metadata.labels == attached.metadata.labels
+    assert later.metadata.uid == attached.metadata.uid
+    story.delete(needing())
+    assert story.binding(config_map("settings")) is None
