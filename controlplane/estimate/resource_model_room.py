@@ -103,7 +103,8 @@ class Grades:
         return fitting
 
     def _place_sets(self, bundle: Bundle, counts: Counts, most: int) -> int:
-        """Return how many sets the nodes of one cluster hold, at most `most`, by placing them on simulated nodes.
+        """Return how many sets the nodes of one cluster hold, at most `most`, by placing them on simulated nodes. A
+        cluster that holds more than MOST_SETS counts as one that holds these.
 
         Sets are placed one after the other and components in their order. Each replica goes to the first node with
         enough free capacity; nodes are tried by ascending grade.
@@ -115,13 +116,10 @@ class Grades:
             Run(int(counts[grade]), (NODE_PODS, *(self._minima[name][grade] for name in names)))
             for grade in range(self._size)
         )
-        demands = [
+        parts = [
             (replicas, [1, *(request.of(name) for name in names)]) for replicas, request in bundle.parts if replicas
         ]
-        placed = 0
-        while placed < most and all(nodes.place(replicas, demand) for replicas, demand in demands):
-            placed += 1
-        return placed
+        return nodes.place_sets(parts, most)
 
 
 LARGEST: Final = 2**31 - 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.estimate.simulated_nodes import Run, SimulatedNodes
+from controlplane.estimate.simulated_nodes import MOST_SETS, Run, SimulatedNodes
 
 amounts = st.integers(0, 6)
 runs = st.lists(st.tuples(st.integers(0, 4), st.tuples(amounts, amounts)), max_size=4)
@@ -44,3 +44,26 @@ def test_a_cluster_of_very_many_nodes_takes_no_more_room_than_one_of_few() -> No
     assert all(nodes.place(3, (1, 1500)) for _ in range(1000))
 
     assert nodes._runs == [Run(1500, (108, 1000)), Run(2**62 - 1500, (110, 4000))]
+
+
+sets = st.lists(st.tuples(st.integers(1, 3), st.tuples(st.integers(1, 2), st.integers(0, 3))), min_size=1, max_size=3)
+
+
+@given(runs=runs, parts=sets, most=st.integers(0, 20))
+def test_as_many_sets_fit_as_first_fit_places(
+    runs: list[tuple[int, tuple[int, int]]], parts: list[tuple[int, tuple[int, int]]], most: int
+) -> None:
+    nodes = SimulatedNodes(Run(count, free) for count, free in runs)
+    each, placed = [list(free) for count, free in runs for _ in range(count)], 0
+    while placed < most and all(first_fit(each, replicas, demand) for replicas, demand in parts):
+        placed += 1
+
+    assert nodes.place_sets(parts, most) == placed
+
+
+def test_the_sets_on_a_cluster_of_very_many_nodes_are_counted_in_short_time() -> None:
+    """One bug: each set was placed, for hours, and looked at all nodes that were full before."""
+    nodes = SimulatedNodes([Run(2**62, (110, 4000))])
+
+    assert nodes.place_sets([(1, (1, 1000)), (3, (1, 2000))], 2**62) == MOST_SETS
+    assert len(nodes._runs) < 5
