@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from apps.command import exit_codes, manifests
+from apps.command import exit_codes, manifests, side_by_side
 from apps.command.errors import CommandError, usage
 from apps.command.shapes import Field, check
 
@@ -106,7 +106,7 @@ def read(file: Path | None, context: str) -> Access:
     if not str(configuration.host).startswith(SCHEMES):
         raise usage(f'kubeconfig {place}: the server of the cluster is "{configuration.host}"; write https://HOST:PORT')
     namespace = chosen["context"].get("namespace") or "default"
-    pool = RESTClientObject(configuration).pool_manager
+    pool = RESTClientObject(configuration, maxsize=side_by_side.AT_ONCE).pool_manager
     return Access(configuration.host, namespace, pool, lambda: _header(configuration, failing))
 
 

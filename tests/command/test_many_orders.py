@@ -107,3 +107,17 @@ def test_what_cannot_have_the_order_is_named_in_the_order_in_which_it_was_asked_
     given = [one["metadata"]["name"] for one in json.loads(done.stdout)["items"]]
     assert given == [name for name in NAMES if name != GONE]
     assert server.asked == {"try": 8, "order": 7}
+
+
+def test_requests_use_the_same_connections_also_on_a_machine_with_one_core(
+    lifeboat: Lifeboat, api: tuple[Api, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client kept five connections for each core, and gave up the others with a line on stderr for each."""
+    server, kubeconfig = api
+    server.met = threading.Barrier(8, timeout=20)
+    monkeypatch.setattr("multiprocessing.cpu_count", lambda: 1)
+
+    done = lifeboat("hold", *(f"web-{number}.member2" for number in range(24)), *DO, "--kubeconfig", kubeconfig)
+
+    assert done.exit_code == 0, done.stderr
+    assert "pool is full" not in caplog.text
