@@ -18,6 +18,7 @@ from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.override_policy import OverridePolicy, Overriders
 from controlplane.kinds.policy.affinity import chooses
 from controlplane.kinds.template import Template
+from controlplane.propagation import override_bounds
 from controlplane.propagation.matching import EVERYTHING, MISMATCH, precision
 from controlplane.propagation.overriders import OverrideError, overridden
 
@@ -67,9 +68,12 @@ def apply(policies: Sequence[OverridePolicy], manifest: Document, cluster: Clust
         scope = [policy for policy in policies if policy.cluster_scoped is cluster_scoped]
         for policy, overriders in _rules(scope, manifest, cluster) if scope else ():
             try:
-                manifest = overridden(manifest, overriders)
+                changed = overridden(manifest, overriders)
+                if not cluster_scoped:
+                    override_bounds.check(manifest, changed)
             except OverrideError as error:
                 raise OverrideFailed(Failure(policy, cluster.metadata.name, str(error))) from None
+            manifest = changed
             applied.append((policy, overriders))
     return Overridden(manifest, tuple(applied))
 

@@ -1,0 +1,95 @@
+"""An OverridePolicy stays within its namespace: members get its result with the rights of the control plane."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controlplane.apimachinery.meta import condition
+from controlplane.kinds.binding import OVERRIDES_APPLIED
+from controlplane.propagation.overrides import OverrideFailed
+from tests.builders.objects import policy as propagation
+from tests.builders.templates import deployment
+from tests.core.propagation_story import MEMBERS, Story
+from tests.core.test_overrides import config_map, policy, result
+
+RBAC = "rbac.authorization.k8s.io/v1"
+Document = dict[str, Any]
+
+
+def replace(path: str, value: Any) -> Document:
+    return {"operator": "replace", "path": path, "value": value}
+
+
+BINDING_OF_THE_CLUSTER = [
+    replace("/apiVersion", RBAC),
+    replace("/kind", "ClusterRoleBinding"),
+    {"operator": "remove", "path": "/metadata/namespace"},
+    {"operator": "add", "path": "/roleRef", "value": {"kind": "ClusterRole", "name": "cluster-admin"}},
+]
+ELSEWHERE = {"component": "Repository", "operator": "replace", "value": "kube-system"}
+
+
+@pytest.mark.parametrize(
+    ("overriders", "named"),
+    [
+        ({"plaintext": BINDING_OF_THE_CLUSTER}, "the API group, kind, metadata.namespace"),
+        ({"plaintext": [replace("/kind", "Secret")]}, "kind"),
+        ({"plaintext": [replace("/metadata/namespace", "kube-system")]}, "metadata.namespace"),
+        ({"plaintext": [replace("", {**config_map(), "metadata": {"name": "c"}})]}, "metadata.namespace"),
+        ({"imageOverrider": [{**ELSEWHERE, "predicate": {"path": "/metadata/namespace"}}]}, "metadata.namespace"),
+    ],
+)
+def test_a_policy_of_a_namespace_makes_no_object_of_another_kind_or_place(overriders: Document, named: str) -> None:
+    with pytest.raises(OverrideFailed, match=f"^{named}: an OverridePolicy cannot change this"):
+        result(config_map(), policy(**overriders))
+
+    assert result(config_map(), policy(namespace="", **overriders)) != config_map()  # of an administrator
+
+
+def test_a_policy_of_a_namespace_may_write_another_version_and_another_name() -> None:
+    changes = [replace("/apiVersion", "apps/v1beta1"), replace("/metadata/name", "web-north")]
+    app = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"}}
+
+    made = result(app, policy(plaintext=changes))
+
+    assert (made["apiVersion"], made["metadata"]) == ("apps/v1beta1", {"name": "web-north", "namespace": "default"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "field", "value"),
+    [
+        ("Role", {"rules": []}, "rules", [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]),
+        (
+            "RoleBinding",
+            {"roleRef": {"kind": "Role", "name": "own"}},
+            "roleRef",
+            {"kind": "ClusterRole", "name": "admin"},
+        ),
+    ],
+)
+def test_a_policy_of_a_namespace_grants_nothing(kind: str, content: Document, field: str, value: Any) -> None:
+    role = {"apiVersion": RBAC, "kind": kind, "metadata": {"name": "r", "namespace": "default"}, **content}
+
+    with pytest.raises(OverrideFailed, match=f"^{field}: "):
+        result(role, policy(plaintext=[replace(f"/{field}", value)]))
+
+    labelled = policy(labelsOverrider=[{"operator": "add", "value": {"by": "me"}}])
+    assert result(role, labelled)["metadata"]["labels"] == {"by": "me"}
+
+
+def test_a_copy_stays_as_it_is_while_such_a_policy_exists_and_the_binding_says_why() -> None:
+    web = deployment()
+    story = Story(*MEMBERS, propagation("all"), web)
+    story.place(web, member1=3)
+    story.add(policy("wide", plaintext=[replace("/metadata/namespace", "kube-system")]))
+    story.edit(story.template(web).with_meta(labels={**story.template(web).metadata.labels, "by": "template"}))
+
+    manifest = story.works()["member1"].manifest
+    assert (manifest["metadata"]["namespace"], manifest["metadata"]["labels"].get("by")) == ("default", None)
+    found = story.binding(web)
+    assert found is not None
+    said = condition(found.status.conditions, OVERRIDES_APPLIED)
+    assert said is not None
+    assert "OverridePolicy default/wide cannot be applied: metadata.namespace: an OverridePolicy" in said.message
