@@ -25,7 +25,7 @@ _MAX_PATH: Final = 255
 
 
 class ImageError(ValueError):
-    """The text is no reference to an image. The message names the text."""
+    """The text is no reference to an image. The message says what is wrong, and does not contain the text."""
 
 
 class ImageReference(Struct, frozen=True):
@@ -45,10 +45,10 @@ class ImageReference(Struct, frozen=True):
         """
         match = _REFERENCE.fullmatch(text)
         if match is None or not _is_digest(match["digest"] or ""):
-            raise ImageError(f'"{text}" is not an image such as registry.example/team/app:v1')
+            raise ImageError("is not an image such as registry.example/team/app:v1")
         name = _NAME.fullmatch(match["name"])
         if name is None or len(name["path"]) > _MAX_PATH:
-            raise ImageError(f'the repository of the image "{text}" is longer than {_MAX_PATH} characters')
+            raise ImageError(f"has a repository of more than {_MAX_PATH} characters")
         registry, slash, repository = match["name"].partition("/")
         if not slash or not _is_registry(registry):
             registry, repository = "", match["name"]

@@ -120,21 +120,26 @@ def _with_image(manifest: Document, overrider: ImageOverrider) -> Document:
     operations: list[Document] = []
     if overrider.predicate is not None:
         path = overrider.predicate.path
-        operations.append(_operation(REPLACE, path, _image(_image_at(manifest, path), overrider)))
+        operations.append(_operation(REPLACE, path, _changed(_image_at(manifest, path), overrider)))
     elif manifest.get("kind") in _WORKLOADS:
         prefix, containers = _typed_containers(manifest)
         for index, container in enumerate(containers):
-            changed = _image(container.get("image") or "", overrider)
+            text = container.get("image") or ""
+            changed = _changed(_parsed(text, f'"{text}"'), overrider)
             operations.append(_operation(REPLACE if "image" in container else ADD, f"{prefix}/{index}/image", changed))
     return _patched(manifest, operations, lambda item: item, "imageOverrider") if operations else manifest
 
 
-def _image(text: str, overrider: ImageOverrider) -> str:
-    """Return an image after the change. The result is not checked, as Karmada does not check it."""
+def _parsed(text: str, shown: str) -> ImageReference:
+    """Return the reference in a text. `shown`: what an error calls the text. Raises OverrideError."""
     try:
-        image = ImageReference.parse(text)
+        return ImageReference.parse(text)
     except ImageError as error:
-        raise OverrideError(f"imageOverrider: {error}") from None
+        raise OverrideError(f"imageOverrider: {shown} {error}") from None
+
+
+def _changed(image: ImageReference, overrider: ImageOverrider) -> str:
+    """Return an image after the change. The result is not checked, as Karmada does not check it."""
     match overrider.component, overrider.operator:
         case (component, str(operator)) if component in (REGISTRY, REPOSITORY):
             old = image.registry if component == REGISTRY else image.repository
@@ -150,8 +155,11 @@ def _image(text: str, overrider: ImageOverrider) -> str:
     return str(image)
 
 
-def _image_at(manifest: Document, path: str) -> str:
-    """Return the text at the path of a predicate. Raises OverrideError if there is no text."""
+def _image_at(manifest: Document, path: str) -> ImageReference:
+    """Return the image at the path of a predicate. Raises OverrideError if there is none.
+
+    The error does not contain the text, which may be a value of a Secret: more users may read the error.
+    """
     value: Any = manifest
     for token in path.strip("/").split("/"):
         if isinstance(value, dict):
@@ -162,7 +170,7 @@ def _image_at(manifest: Document, path: str) -> str:
             value = None
     if not isinstance(value, str):
         raise OverrideError(f"imageOverrider: predicate.path {path} does not lead to a text in the object")
-    return value
+    return _parsed(value, f"the text at {path}")
 
 
 def _typed_containers(manifest: Document) -> tuple[str, Sequence[Document]]:

@@ -48,6 +48,37 @@ def test_a_small_question_is_answered_at_once_and_nothing_is_stored(api: Client,
     assert api.get(WHATIFS).status == 405
 
 
+def test_a_question_about_an_override_policy_does_not_show_the_values_of_a_secret(
+    api: Client, server: Server, placed: str, namespace: str
+) -> None:
+    """The viewer of the fleet may ask, and may not read Secrets."""
+    viewer = user(server, f"{namespace}-viewer")
+    bind(api, f"{namespace}-viewer", to={"kind": "User", "name": f"{namespace}-viewer"}, roles=["lifeboat:viewer"])
+    wait_until_allowed(viewer, "create", "whatifs", group=OURS)
+    secret = {"metadata": {"name": "keys"}, "data": {"password": "aHVudGVyMg=="}}
+    assert api.post(f"/api/v1/namespaces/{namespace}/secrets", secret).status == 201
+    resource = {"apiVersion": "v1", "kind": "Secret", "name": "keys", "namespace": namespace}
+    spec = {"resource": resource, "clusters": [{"name": placed}]}
+    assert api.post(BINDINGS.format(namespace), {"metadata": {"name": "keys-secret"}, "spec": spec}).status == 201
+    image = {"component": "Tag", "operator": "replace", "value": "2", "predicate": {"path": "/data/password"}}
+    policy = {
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "ClusterOverridePolicy",
+        "metadata": {"name": f"{namespace}-p"},
+        "spec": {
+            "resourceSelectors": [resource],
+            "overrideRules": [{"overriders": {"imageOverrider": [image]}}],
+        },
+    }
+
+    answer = ask(viewer, {"type": "PolicyEdited", "policy": policy})
+
+    assert answer.status == 201, answer.body
+    (changed,) = answer.document["status"]["effects"]["overridden"]
+    assert "the text at /data/password is not an image such as registry.example/team/app:v1" in changed["message"]
+    assert b"aHVudGVyMg" not in answer.body
+
+
 def test_a_user_who_reads_another_namespace_sees_numbers_and_no_names(
     api: Client, server: Server, placed: str, namespace: str
 ) -> None:
