@@ -239,8 +239,9 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
         if kind not in (accepted := kinds_in(self.model)):
             names = ", ".join(item.resource.kind for item in accepted)
             raise BadRequest(f"this page adds objects of the kinds {names}, and not {kind.resource.kind}")
-        namespace = str(document.get("metadata", {}).get("namespace") or "")
-        if not may(request.user, "create", kind, namespace=namespace):
+        # The namespace that a manifest of a cluster-scoped kind names is left out, so rights there do not count.
+        named = str(document.get("metadata", {}).get("namespace") or "") if kind.resource.namespaced else ""
+        if not may(request.user, "create", kind, namespace=named):
             raise PermissionDenied
         return edits.create(document, by)
 
