@@ -10,14 +10,8 @@ import msgspec
 
 from controlplane.apimachinery.quantities import Quantity, parse
 from controlplane.estimate.request import CPU, scaled
-from controlplane.kinds.cluster import NO_EXECUTE, NO_SCHEDULE, NodePool, NodeRoom, NodeTaint
+from controlplane.kinds.cluster import MAX_POOLS, MAX_ROOMS, NO_EXECUTE, NO_SCHEDULE, NodePool, NodeRoom, NodeTaint
 
-MAX_POOLS: Final = 64
-"""How many pools a cluster reports. If there are more, the label with the most values is left out, and so on. If taints
-alone make more, the pools with the fewest nodes are left out."""
-MAX_ROOMS: Final = 256
-"""How many different free amounts a cluster reports. If there are more, amounts are rounded down. If that is not
-enough, those of the fewest nodes are left out."""
 HOSTNAME: Final = "kubernetes.io/hostname"
 _DIGITS: Final = 8  # the significant binary digits with which rounding begins
 
@@ -39,7 +33,9 @@ class PoolRoom(msgspec.Struct, frozen=True):
 def pools_of(nodes: Iterable[tuple[Document, Amounts]]) -> tuple[tuple[NodePool, ...], tuple[str, ...]]:
     """Return the pools of nodes with what each node has free, and the names of the labels that were left out.
 
-    The label with the name of the node is always left out.
+    The label with the name of the node is always left out. If there are more than MAX_POOLS pools, so is the label with
+    the most values, and so on; if taints alone make more, the pools with the fewest nodes. If there are more than
+    MAX_ROOMS free amounts, they are rounded down; if that is not enough, those of the fewest nodes are left out.
     """
     listed = [(_kind(node), _numbers(free)) for node, free in nodes]
     unlisted = _unlisted([labels for (labels, _), _ in listed], [taints for (_, taints), _ in listed])

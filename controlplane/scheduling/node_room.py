@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -33,7 +34,9 @@ class NodeRooms:
         "_counts",
         "_free",
         "_kinds",
+        "_listed",
         "_matched",
+        "_names",
         "_pool_clusters",
         "_pools",
         "reported",
@@ -56,8 +59,9 @@ class NodeRooms:
         self._clusters = np.array([pools[index][0] for index, _ in rooms], dtype=np.intp)
         self._pools = np.array([numbers[index] for index, _ in rooms], dtype=np.intp)
         self._counts: Counts = np.array([pools[index][1].counts[room] for index, room in rooms], dtype=np.int64)
-        names = {name for _, pool in pools for name in pool.free}
-        self._free = {name: _column(name, pools, rooms) for name in names}
+        self._listed = [pool for _, pool in pools]
+        self._names = frozenset(name for pool in self._listed for name in pool.free)
+        self._free: dict[str, Counts] = {}  # of the resources that were asked for; members may report many more
         self._matched: dict[NodeTerms, Mask] = {}
         self._apart: dict[tuple[NodeTerms, NodeTerms], Mask] = {}
 
@@ -74,14 +78,23 @@ class NodeRooms:
     def _replicas(self, request: Request, terms: NodeTerms) -> Counts:
         """Return for each cluster the sum of what fits on each of its nodes that match."""
         nothing = np.zeros(len(self._counts), dtype=np.int64)
-        per_node = np.maximum(self._free.get(PODS, nothing), 0)
+        per_node = np.maximum(self._of(PODS, nothing), 0)
         for name, amount in request.amounts:
-            per_node = np.minimum(per_node, self._free.get(name, nothing) // amount)
+            per_node = np.minimum(per_node, self._of(name, nothing) // amount)
         per_node[~self._matches(terms)] = 0
         rooms = np.minimum(per_node, UNLIMITED) * np.minimum(self._counts, UNLIMITED)
         found: Counts = np.where(self.reported, 0, UNLIMITED)
         np.add.at(found, self._clusters, np.minimum(rooms, UNLIMITED))  # so that the sum stays within 64 bits
         return found
+
+    def _of(self, name: str, nothing: Counts) -> Counts:
+        """Return what each room has free of a resource; `nothing` if no room has any."""
+        if name not in self._names:
+            return nothing
+        known = self._free.get(name)
+        if known is None:
+            known = self._free[name] = _column(name, self._listed)
+        return known
 
     def _matches(self, terms: NodeTerms) -> Mask:
         """Return which rooms are on nodes that these terms select."""
@@ -116,10 +129,10 @@ class NodeRooms:
         return mask
 
 
-def _column(name: str, pools: Sequence[tuple[int, PoolRoom]], rooms: Sequence[tuple[int, int]]) -> Counts:
+def _column(name: str, pools: Sequence[PoolRoom]) -> Counts:
     """Return what each room has free of a resource."""
-    free = [pool.free.get(name) or (0,) * len(pool.counts) for _, pool in pools]
-    return np.array([free[index][room] for index, room in rooms], dtype=np.int64)
+    free = (pool.free.get(name) or (0,) * len(pool.counts) for pool in pools)
+    return np.fromiter(chain.from_iterable(free), dtype=np.int64)
 
 
 def matches(terms: NodeTerms, pool: PoolRoom, unlisted: frozenset[str]) -> bool:

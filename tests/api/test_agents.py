@@ -97,6 +97,18 @@ def test_an_agent_does_what_agents_are_for(agent: Client, team: str) -> None:
         assert stream.status == 200
 
 
+def test_an_agent_reports_no_more_than_the_scheduler_can_count_with(agent: Client, team: str) -> None:
+    """A number is kept for each resource of each entry: these are ten million."""
+    nodes = [{"count": 1, "free": {f"r{number}": "1" for number in range(3000)}}, *[{"count": 1}] * 3000]
+    summary = {"nodePools": [{"nodes": nodes}]}
+
+    answer = agent.patch(f"{CLUSTERS}/{team}-a/status", {"status": {"resourceSummary": summary}})
+
+    assert answer.status == 422, answer.body
+    (cause,) = answer.document["details"]["causes"]
+    assert (cause["field"], "at most 256 entries" in cause["message"]) == ("status.resourceSummary.nodePools", True)
+
+
 @pytest.mark.parametrize(
     ("patch", "field"),
     [

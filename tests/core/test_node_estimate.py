@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,14 @@ from msgspec.structs import replace
 
 from controlplane.clusters.questions import Collect
 from controlplane.controllers.collection import Collection, CollectionSnapshot
-from controlplane.estimate.node_pools import MAX_POOLS, MAX_ROOMS
 from controlplane.estimate.request import Bundle, NodeRequirement, NodeTerms, Request, decoded, encoded
 from controlplane.estimate.summary import summarise
 from controlplane.eviction.scheduler_dry_run import SchedulerDryRun
 from controlplane.insight.readiness_row import relevant_change
 from controlplane.interpret.requirements import of_pod
 from controlplane.kinds.binding import Component, NodeClaim, ReplicaRequirements, ResourceBindingStatus
-from controlplane.kinds.cluster import Cluster, NodePool, NodeRoom, ResourceSummary
-from controlplane.kinds.cluster.status_rules import validate_status
+from controlplane.kinds.cluster import MAX_POOLS, MAX_ROOMS, Cluster, NodePool, NodeRoom, ResourceSummary
+from controlplane.kinds.cluster.status_rules import MAX_RESOURCES, validate_status
 from controlplane.kinds.policy import Toleration
 from controlplane.scheduling.batch import Batch, Item
 from controlplane.scheduling.cluster_arrays import Fleet
@@ -294,6 +294,45 @@ def test_a_report_of_many_nodes_is_limited_and_never_says_more_than_is_free() ->
     assert room(pod_spec(cpu="4", nodeSelector={"zone": "b"}), large) == [500]
     assert room(pod_spec(cpu="4", nodeSelector={"instance": "i-1"}), large) == [1000]
     assert 400 <= room(pod_spec(cpu="4100m"), large)[0] <= 900
+
+
+@pytest.mark.parametrize(
+    ("summary", "field"),
+    [
+        (ResourceSummary(node_pools=(NodePool(nodes=(NodeRoom(1),) * (MAX_ROOMS + 1)),)), "nodePools"),
+        (ResourceSummary(node_pools=(NodePool(nodes=(NodeRoom(1),)),) * (MAX_POOLS + 1)), "nodePools"),
+        (
+            ResourceSummary(
+                allocatable={"cpu": "1"},
+                node_pools=(NodePool(nodes=(NodeRoom(1, {f"r{n}": "1" for n in range(MAX_RESOURCES)}),)),),
+            ),
+            "",
+        ),
+    ],
+)
+def test_a_report_that_is_larger_than_those_of_agents_is_refused(summary: ResourceSummary, field: str) -> None:
+    causes = validate_status(cluster("a", summary=summary))
+
+    assert [cause.field for cause in causes] == [".".join(filter(None, ("status.resourceSummary", field)))]
+    assert "must have at most" in causes[0].message
+
+
+def test_resources_that_no_workload_asks_for_cost_nothing_for_each_node() -> None:
+    """A member that names many of them would otherwise take memory for the nodes of all members."""
+    names = {f"r{n}": "1" for n in range(MAX_RESOURCES - 2)}
+    odd = NodePool(nodes=(NodeRoom(1, {**names, "cpu": "4", "pods": "9"}),))
+    others = NodePool(nodes=tuple(NodeRoom(1, {"cpu": f"{n}", "pods": "9"}) for n in range(MAX_ROOMS)))
+    summaries = [ResourceSummary({"cpu": "1k", "pods": "1k"}, node_pools=(pool,)) for pool in (odd, *[others] * 20)]
+    fleet = [cluster(f"c{n}", summary=summary) for n, summary in enumerate(summaries)]
+
+    tracemalloc.start()
+    try:
+        assert room(pod_spec(cpu="2"), *fleet)[0] == 2
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert most < 40 * 2**20
 
 
 def test_a_report_has_a_limit_also_if_every_node_has_a_taint_and_free_amounts_of_its_own() -> None:

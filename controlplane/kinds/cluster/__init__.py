@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from msgspec import Meta, field
 
@@ -49,6 +49,11 @@ ACCESS_REFUSED, CERTIFICATE_EXPIRED, CERTIFICATE_REFUSED = "AccessRefused", "Cer
 MISCONFIGURED = "Misconfigured"
 # Reasons of AccessLost: the member answers with a redirect, which is never followed; its address must not be called.
 REDIRECTED, ADDRESS_REFUSED = "Redirected", "AddressRefused"
+
+MAX_POOLS: Final = 64
+"""How many pools of nodes a cluster reports [node-estimate]."""
+MAX_ROOMS: Final = 256
+"""How many different free amounts of nodes a cluster reports, in all of its pools together [node-estimate]."""
 
 PULL, PUSH = "Pull", "Push"  # an agent in the member calls the control plane; the control plane calls the member
 

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
+from typing import Final
 
 from controlplane.apimachinery import quantities
 from controlplane.apimachinery.causes import duplicate, invalid, repeated, required
 from controlplane.apimachinery.errors import Cause
-from controlplane.kinds.cluster import Cluster, NodePool, NodeSummary, ResourceSummary
+from controlplane.kinds.cluster import MAX_POOLS, MAX_ROOMS, Cluster, NodePool, NodeSummary, ResourceSummary
 
+MAX_RESOURCES: Final = 4_000
+"""Different names of resources in one report. Of a Push member up to 1,000 are read of its nodes, as many of its pods,
+and as many of its quotas."""
 NEGATIVE = "must be greater than or equal to 0; leave the field out if the number is unknown"
 
 
 def validate_status(new: Cluster) -> list[Cause]:
     """Return every cause to refuse a reported status."""
     status = new.status
+    if status.resource_summary is not None and (too_many := list(_sizes(status.resource_summary))):
+        return too_many
     return [
         *(() if status.node_summary is None else _nodes(status.node_summary)),
         *(() if status.resource_summary is None else _resources(status.resource_summary)),
@@ -30,6 +37,24 @@ def _nodes(reported: NodeSummary) -> Iterator[Cause]:
     if not negative and reported.ready_num > reported.total_num:
         rule = f"must not exceed totalNum ({reported.total_num}): ready nodes are part of all nodes"
         yield invalid(f"{path}.readyNum", reported.ready_num, rule)
+
+
+def _sizes(reported: ResourceSummary) -> Iterator[Cause]:
+    """Yield the causes to refuse a report that is too large to count with.
+
+    The scheduler has a number for each resource of each free amount of nodes. An agent that is hostile, or wrong, would
+    take all memory of the control plane with a document of a megabyte.
+    """
+    path, pools = "status.resourceSummary", reported.node_pools
+    free = (*(quota.free for quota in reported.namespace_quotas), *(room.free for pool in pools for room in pool.nodes))
+    names = set(chain(reported.allocatable, reported.allocating, reported.allocated, *free))
+    for field, what, number, most in (
+        (path, "names of resources", len(names), MAX_RESOURCES),
+        (f"{path}.nodePools", "pools", len(pools), MAX_POOLS),
+        (f"{path}.nodePools", "entries in nodes of all pools", sum(len(pool.nodes) for pool in pools), MAX_ROOMS),
+    ):
+        if number > most:
+            yield invalid(field, number, f"must have at most {most} {what}")
 
 
 def _resources(reported: ResourceSummary) -> Iterator[Cause]:
