@@ -29,7 +29,7 @@ from apps.clusters.answers import (
     untrusted,
 )
 from apps.clusters.connection import Connections, connector, credentials, through
-from apps.clusters.object_urls import Unservable, object_path, object_path_by
+from apps.clusters.object_urls import NoName, Unservable, object_path, object_path_by
 from apps.clusters.ownership import belongs_to, not_ours
 from apps.clusters.releasing import MERGE, has_left_copies, release
 from apps.clusters.response_reader import PROBE_BYTES, Account, TooMuch, lines, whole
@@ -39,6 +39,7 @@ from controlplane.clusters.comparing import comparison
 from controlplane.clusters.conditional_apply import conditional, is_outdated
 from controlplane.clusters.questions import (
     FIELD_MANAGER,
+    NOT_FOUND,
     REMOVING,
     Answer,
     Collect,
@@ -487,6 +488,8 @@ class MemberClient:
         """
         try:
             return object_path(question.manifest)
+        except NoName as error:  # no member has such an object
+            return Answer(404, problem=str(error), reason=NOT_FOUND)
         except Unservable:
             plural = await discovery.plural_of(partial(self._read, question.target), question.manifest)
             return plural if isinstance(plural, Answer) else object_path_by(plural, question.manifest)

@@ -13,8 +13,12 @@ class Unservable(Exception):
     """The kind of a manifest is unknown, so its URL is unknown as well."""
 
 
+class NoName(Unservable):
+    """An object has a name or a namespace that no member can have: in a URL it would lead to something else."""
+
+
 def collection_path(api_version: str, kind: str, namespace: str = "") -> str:
-    """Return the URL path of the objects of a kind. `namespace` "": all namespaces. Raises Unservable."""
+    """Return the URL path of the objects of a kind. `namespace` "": all namespaces. Raises Unservable, and NoName."""
     known = KINDS.get(kind_key(api_version, kind))
     if known is None:
         raise Unservable(
@@ -24,20 +28,31 @@ def collection_path(api_version: str, kind: str, namespace: str = "") -> str:
 
 
 def object_path(manifest: dict[str, Any]) -> str:
-    """Return the URL path of an object. Raises Unservable."""
+    """Return the URL path of an object. Raises Unservable, and NoName."""
     metadata = manifest.get("metadata", {})
     place = collection_path(manifest.get("apiVersion", ""), manifest.get("kind", ""), metadata.get("namespace", ""))
-    return f"{place}/{metadata.get('name', '')}"
+    return f"{place}/{_segment(metadata.get('name', ''))}"
 
 
 def object_path_by(plural: str, manifest: dict[str, Any]) -> str:
-    """Return the URL path of an object of a kind whose plural name the member has reported."""
+    """Return the URL path of an object of a kind whose plural name the member has reported. Raises NoName."""
     metadata = manifest.get("metadata", {})
     place = _collection(manifest.get("apiVersion", ""), quote(plural, safe=""), metadata.get("namespace", ""))
-    return f"{place}/{metadata.get('name', '')}"
+    return f"{place}/{_segment(metadata.get('name', ''))}"
 
 
 def _collection(api_version: str, plural: str, namespace: str) -> str:
-    root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-    middle = f"/namespaces/{namespace}" if namespace else ""
+    version = quote(api_version, safe="/")
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    middle = f"/namespaces/{_segment(namespace)}" if namespace else ""
     return f"{root}{middle}/{plural}"
+
+
+def _segment(name: str) -> str:
+    """Return a name as a part of a path. Raises NoName.
+
+    Names of most kinds need no quoting. Roles, for example, may be named `web?old`; no kind has a name with / or %.
+    """
+    if name in ("", ".", "..") or "/" in name or "%" in name:
+        raise NoName(f'"{name}" cannot be the name of an object')
+    return quote(name, safe=":")
