@@ -75,10 +75,15 @@ class OriginUnknown(Unusable):
 
 
 class Remembered(NamedTuple):
-    """What is known about an installation outside of its database."""
+    """What is known about an installation outside of its database.
+
+    `beyond`: the newest version of any of its copies, also of those that were restored and not confirmed. It says
+    nothing about this database, but clients may have seen it, so a raise goes beyond it.
+    """
 
     newest: VersionMark | None  # None: nothing
     redis_away: bool = False  # Redis did not answer, so it may know a newer version
+    beyond: int = 0
 
 
 class State(NamedTuple):
@@ -106,14 +111,14 @@ def state() -> State:
     return _state(stored, Origin(system, timeline, database))
 
 
-def look(remembered: Callable[[str], Remembered]) -> Look:
+def look(remembered: Callable[[State], Remembered]) -> Look:
     """Find out whether the database was restored or moved; if so, raise the counter and pause writes to members.
 
-    `remembered` returns what is known about an installation outside of the database. Raises OriginUnknown if that is
-    not enough to tell.
+    `remembered` returns what is known outside of the database about the installation of a state. Raises OriginUnknown
+    if that is not enough to tell.
     """
     now = state()
-    seen = remembered(now.installation) if now.installation else Remembered(None)
+    seen = remembered(now) if now.installation else Remembered(None)
     finding = _judged(now, seen)
     if finding.verdict == "Same" and now.kept is not None:
         return Look(finding, now)
@@ -124,7 +129,7 @@ def look(remembered: Callable[[str], Remembered]) -> Look:
         finding = _judged(again, seen)
         if finding.verdict != "Same":
             newest = 0 if seen.newest is None else seen.newest.version
-            _go_beyond(cursor, max(again.version, newest), again.found, finding.why)
+            _go_beyond(cursor, max(again.version, newest, seen.beyond), again.found, finding.why)
         return Look(finding, _read(cursor, now.found))
 
 

@@ -138,6 +138,123 @@ def test_a_person_declares_a_restore_while_redis_is_away(
     assert "a person ran" in held.why
 
 
+class Copies:
+    """Databases of one dump: their rows about the origin take turns in the database of the test."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[object, ...]] = {}
+        self._shown = ""
+
+    def show(self, name: str, *, restored_from: str = "") -> None:
+        """Be this database from now on. `restored_from`: make it from a dump of another one, on another server."""
+        self._keep()
+        version, *row = self._kept[restored_from or name]
+        self._shown = name
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE objects_counter SET version = %s", [version])
+            cursor.execute("DELETE FROM objects_origin")
+            cursor.execute(f"INSERT INTO objects_origin (id, {_ORIGIN_COLUMNS}) VALUES (1, {_PLACES})", row)
+        if restored_from:
+            sql("UPDATE objects_origin SET system = 'of ' || system, held_since = NULL, held_for = ''")
+
+    def begin(self, name: str) -> None:
+        """Call the database as it is now by this name."""
+        self._shown = name
+        self._keep()
+
+    def _keep(self) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT (SELECT version FROM objects_counter), {_ORIGIN_COLUMNS} FROM objects_origin")
+            self._kept[self._shown] = cursor.fetchone()
+
+
+_ORIGIN_COLUMNS = "installation, system, timeline, database, floor, held_since, held_for, confirmed"
+_PLACES = ", ".join(["%s"] * 8)
+
+
+def test_a_copy_that_is_started_beside_the_live_installation_stops_only_itself(
+    store: DjangoStore, redis_client: redis.Redis
+) -> None:
+    create(store, *(template(f"t{number}") for number in range(20)))
+    live, copies = restored.RestoreDetector(redis_client), Copies()
+    assert live.check() is None
+    copies.begin("live")
+    copies.show("copy", restored_from="live")
+    sql("UPDATE objects_counter SET version = 12")
+
+    copy = restored.RestoreDetector(redis_client)
+    assert copy.check() is not None
+    raised = store.current_version()
+    copies.show("live")
+
+    assert live.check() is None
+    assert restored.RestoreDetector(redis_client).check() is None, "nor does a process stop that starts now"
+    assert store.current_version() == 20
+    copies.show("copy")
+    assert copy.check() is not None
+    assert store.current_version() == raised, "the two do not go beyond each other again and again"
+
+
+def test_a_copy_that_is_confirmed_stops_the_installation_that_it_replaces(
+    store: DjangoStore, redis_client: redis.Redis
+) -> None:
+    create(store, template("a"), template("b"))
+    live, copies = restored.RestoreDetector(redis_client), Copies()
+    live.check()
+    copies.begin("live")
+    copies.show("copy", restored_from="live")
+    sql("UPDATE objects_counter SET version = 1")
+    copy = restored.RestoreDetector(redis_client)
+    held = copy.check()
+    assert held is not None
+    origin.confirm()
+    assert origin.release(held)
+    assert copy.check() is None
+    raised = store.current_version()
+
+    copies.show("live")
+
+    assert live.check() is not None
+    assert store.current_version() > raised
+
+
+def test_a_second_restore_goes_beyond_the_versions_of_one_that_nobody_confirmed(
+    store: DjangoStore, redis_client: redis.Redis
+) -> None:
+    create(store, template("a"), template("b"))
+    copies = Copies()
+    restored.RestoreDetector(redis_client).check()
+    copies.begin("live")
+    copies.show("first", restored_from="live")
+    sql("UPDATE objects_counter SET version = 1")
+    restored.RestoreDetector(redis_client).check()
+    first = store.current_version()
+
+    copies.show("second", restored_from="live")
+    sql("UPDATE objects_counter SET version = 1")
+    restored.RestoreDetector(redis_client).check()
+
+    assert store.current_version() > first
+
+
+def test_a_held_database_that_lost_versions_is_restored_once_more(
+    store: DjangoStore, redis_client: redis.Redis
+) -> None:
+    create(store, template("a"))
+    restored.RestoreDetector(redis_client).check()
+    origin.declare_restored("a test")
+    restored.RestoreDetector(redis_client).check()
+    before = store.current_version()
+    create(store, template("b"))
+    restored.RestoreDetector(redis_client).check()
+    sql(f"UPDATE objects_counter SET version = {before}")
+
+    held = restored.RestoreDetector(redis_client).check()
+
+    assert held is not None
+    assert f"was at {before + 1}" in held.why
+
+
 def test_of_several_processes_that_notice_one_raises(store: DjangoStore) -> None:
     create(store, template("a"))
     origin.look(lambda installation: origin.Remembered(None))
