@@ -12,9 +12,10 @@ from apps.worker.groups import tick_names
 from apps.worker.kept_memory import FEW, MOST_KEPT, QUIET, SLOWLY, YOUNGEST, KeptMemory, own_memory
 from apps.worker.tick_times import MASS_COPIES, MASS_SECONDS, TickTimes
 from controlplane import kinds
+from tests import forked
 from tests.api.server import free_ports
 from tests.apps.stack import WITHIN, Stack, deployment, policy, stack
-from tests.processes import Process, family, until
+from tests.processes import CELERY, Process, family, until
 
 
 @pytest.fixture
@@ -141,6 +142,31 @@ def test_processes_are_replaced_between_turns_and_work_and_metrics_go_on(
         log = (running.processes.folder / "worker-0.log").read_text()
     assert "Traceback" not in log, log
     assert log.count("this process ends") >= len(first)
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_a_second_worker_with_the_same_port_ends_and_the_first_one_goes_on(
+    tmp_path: Path, redis_url: str, redis_client: object
+) -> None:
+    (port,) = free_ports(1)
+    with stack(tmp_path, redis_url, lease_seconds="6", controllers="policies") as running:
+        running.create(policy("member1"))
+        running.processes.environment["LIFEBOAT_METRICS_PORT"] = str(port)
+        worker = running.processes.worker(application="tests.apps.replaced")
+
+        second = forked.python([*CELERY, "config", "worker"], env=running.processes.environment)
+
+        assert second.returncode != 0
+        assert f"LIFEBOAT_METRICS_PORT={port}" in second.stdout + second.stderr
+        first = children(worker)
+        del running.processes.environment["LIFEBOAT_METRICS_PORT"]
+        running.processes.beat()
+        until(lambda: first.isdisjoint(children(worker)) and len(children(worker)) == len(first), within=WITHIN)
+        running.create(deployment("web"))
+        until(lambda: bindings(running) == {"web-deployment"}, within=WITHIN)
+        log = (running.processes.folder / "worker-0.log").read_text()
+    assert "Traceback" not in log, log
 
 
 def children(worker: Process) -> set[int]:
