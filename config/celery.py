@@ -28,7 +28,7 @@ app = Celery("lifeboat")
 # Celery's own clock looks for ambiguous times of day, also in UTC, which was a fifth of what beat did.
 _EACH_INTERVAL = schedule(INTERVAL_SECONDS, nowfun=partial(datetime.now, UTC))
 app.conf.update(
-    broker_url=env.text("REDIS_URL", default="redis://127.0.0.1:6379/0"),
+    broker_url=env.redis("REDIS_URL", default="redis://127.0.0.1:6379/0"),
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,  # None: try for ever; workers also run without the broker
     broker_channel_error_retry=True,  # also if the broker answers and refuses: READONLY, NOREPLICAS, MISCONF, OOM

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from ipaddress import ip_network
 from typing import Final, NamedTuple
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
@@ -206,6 +206,37 @@ def address(name: str) -> str:
     if value and (parts.scheme not in ("http", "https") or not parts.hostname):
         raise EnvironmentInvalid(f"{name}: not an http or https URL; e.g. {name}=https://hooks.example.com/lifeboat")
     return value
+
+
+def redis(name: str, default: str) -> str:
+    """Return the URL of a Redis: redis://user:password@host:6379/0, with rediss:// over TLS.
+
+    It means the same to Celery and to redis-py: over TLS the certificate is checked, unless the URL says otherwise.
+    The message of an error never has the URL, which may contain a password.
+    """
+    url = _text(name).strip() or default
+    example = f"e.g. {name}=redis://user:password@host:6379/0, with a password in URL escapes"
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises for one that is no number
+        options = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query)))
+    except ValueError:
+        raise EnvironmentInvalid(f"{name}: the port or what follows it cannot be read; {example}") from None
+    if parts.scheme not in ("redis", "rediss") or not parts.hostname or not _NUMBERED.fullmatch(parts.path):
+        raise EnvironmentInvalid(f"{name}: not the URL of a Redis with the number of a database; {example}")
+    known = _OF_TLS if parts.scheme == "rediss" else ()
+    if unknown := sorted(options.keys() - set(known)):
+        has = f"rediss:// has {', '.join(_OF_TLS)}" if known else "redis:// has none"
+        raise EnvironmentInvalid(f"{name}: unknown option {unknown[0]}; {has}")
+    checked = options.setdefault("ssl_cert_reqs", "required")
+    if checked not in _CHECKS:
+        raise EnvironmentInvalid(f"{name}: ssl_cert_reqs is none of {', '.join(_CHECKS)}; {example}")
+    return parts._replace(query=urlencode(options)).geturl() if known else url
+
+
+_NUMBERED = re.compile("(/[0-9]*)?")  # "": database 0
+_OF_TLS = ("ssl_cert_reqs", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_check_hostname")
+_CHECKS = ("required", "optional", "none")
 
 
 def database(name: str, default: str) -> dict[str, object]:

@@ -130,7 +130,7 @@ DATABASES = {
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LIFEBOAT_HOME = Path(env.text("LIFEBOAT_HOME", default=str(BASE_DIR / ".lifeboat")))
-REDIS_URL = env.text("REDIS_URL", default="redis://127.0.0.1:6379/0")
+REDIS_URL = env.redis("REDIS_URL", default="redis://127.0.0.1:6379/0")
 
 # Bounds of the duration of requests, in seconds.
 PROMETHEUS_LATENCY_BUCKETS = (0.005, 0.025, 0.1, 0.3, 1, 3, 10, 30, float("inf"))

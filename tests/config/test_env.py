@@ -271,3 +271,55 @@ def test_addresses_for_notices_without_a_mail_server_stop_the_start() -> None:
 
     assert done.returncode != 0
     assert "LIFEBOAT_NOTIFY_SMTP=smtp://" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "read"),
+    [
+        ("redis://host", "redis://host"),
+        ("redis://:p%2Fw@host:6379/2", "redis://:p%2Fw@host:6379/2"),
+        ("rediss://host:6379/0", "rediss://host:6379/0?ssl_cert_reqs=required"),
+        ("rediss://host/?ssl_cert_reqs=none", "rediss://host/?ssl_cert_reqs=none"),
+        ("rediss://host/0?ssl_ca_certs=/a/b", "rediss://host/0?ssl_ca_certs=%2Fa%2Fb&ssl_cert_reqs=required"),
+        ("", "redis://other"),
+    ],
+)
+def test_a_redis_is_a_url_and_over_tls_its_certificate_is_checked(
+    monkeypatch: pytest.MonkeyPatch, url: str, read: str
+) -> None:
+    monkeypatch.setenv(NAME, url)
+
+    assert env.redis(NAME, default="redis://other") == read
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "valkey:6379",
+        "http://host:6379",
+        "unix:///run/redis.sock",
+        "redis://host:port/0",
+        "redis://host:6379/lifeboat",
+        "redis://:hidden/w@host:6379/0",
+        "redis://:hidden@host:6379/0?protocol=3",
+        "redis://:hidden@host:6379/0?ssl_cert_reqs=none",
+        "rediss://:hidden@host:6379/0?ssl_cert_reqs=CERT_NONE",
+        "rediss://:hidden@host:6379/0?db",
+    ],
+)
+def test_a_url_that_celery_or_the_buckets_cannot_use_is_refused_without_showing_it(
+    monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv(NAME, url)
+
+    with pytest.raises(env.EnvironmentInvalid, match=f"^{NAME}: ") as caught:
+        env.redis(NAME, default="redis://other")
+
+    assert "hidden" not in str(caught.value)
+
+
+def test_nothing_starts_with_a_redis_url_that_is_none() -> None:
+    done = settings_read(REDIS_URL="valkey:6379")
+
+    assert done.returncode != 0
+    assert "REDIS_URL: not the URL of a Redis" in done.stderr
