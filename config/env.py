@@ -254,9 +254,10 @@ def database(name: str, default: str) -> dict[str, object]:
     options: dict[str, object] = dict(parse_qsl(parts.query))
     try:
         port = str(options.pop("port", parts.port or ""))
-    except ValueError as error:
+    except ValueError:  # its text has a part of a password with a slash
         raise EnvironmentInvalid(
-            f"{name}: {error}; e.g. {name}=postgresql://user:password@host:5432/lifeboat"
+            f"{name}: the port is not a number, or the password is not in URL escapes (%2F for a slash); "
+            f"e.g. {name}=postgresql://user:password@host:5432/lifeboat"
         ) from None
     return {
         "ENGINE": "apps.objects.database",

@@ -71,7 +71,7 @@ def _claim(folder: Path) -> None:
     except OSError as error:
         claim.close()
         raise env.EnvironmentInvalid(
-            f"LIFEBOAT_METRICS_PORT={folder.name}: a worker that runs on this host uses it; give each process of a host "
-            "a port of its own, or 0 for none"
+            f"LIFEBOAT_METRICS_PORT={folder.name}: a worker that runs on this host uses it; give each process of a "
+            "host a port of its own, or 0 for none"
         ) from error
     _claims.append(claim)

@@ -68,6 +68,16 @@ def test_a_url_that_names_no_postgresql_database_is_refused_with_an_example(
         env.database(NAME, default="postgresql:///other")
 
 
+def test_a_password_that_is_not_in_url_escapes_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`openssl rand -base64` makes passwords with a slash, and compose.yaml puts them into a URL."""
+    monkeypatch.setenv(NAME, "postgresql://lifeboat:hidden/w+x@postgres:5432/lifeboat")
+
+    with pytest.raises(env.EnvironmentInvalid, match="URL escapes") as caught:
+        env.database(NAME, default="postgresql:///other")
+
+    assert "hidden" not in str(caught.value)
+
+
 @pytest.mark.parametrize(("value", "expected"), [("true", True), ("1", True), ("Off", False), ("", None)])
 def test_a_switch_is_read_in_the_usual_spellings(
     monkeypatch: pytest.MonkeyPatch, value: str, expected: bool | None
