@@ -6,6 +6,7 @@ No resourceVersion changes and no watcher is notified, because the documents tha
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 from django.conf import settings
@@ -29,36 +30,51 @@ class Rotated(NamedTuple):
 def rotate() -> Rotated:
     """Encrypt every Secret with the first key, in the tables and in the change log.
 
-    Other writers wait for at most one batch. The rotation may be interrupted and started again at any time. A document
-    that cannot be decrypted stays as it is, and keeps no other from being encrypted. Raises SealError without keys.
+    Other writers wait for at most one batch of a table, and never for the log. The rotation may be interrupted and
+    started again at any time. A document that cannot be decrypted stays as it is, and keeps no other from being
+    encrypted. Raises SealError without keys.
     """
     encryption.keys(settings.ENCRYPTION_KEYS)
     lost: list[str] = []
-    changed = 0
-    for table, key in ((name, "id") for name in sorted({object_table(kind).name for kind in encryption.KINDS})):
-        changed += sum(_passes(table, key, ("doc",), lost))
-    changed += sum(_passes(change_log.TABLE, "version", ("doc", "old_doc"), lost))
+    tables = [Rotation(name, "id", ("doc",)) for name in sorted({object_table(kind).name for kind in encryption.KINDS})]
+    changed = sum(chain.from_iterable(_passes(each, lost) for each in (*tables, _LOG)))
     return Rotated(changed, tuple(lost))
 
 
-def _passes(table: str, key: str, columns: tuple[str, ...], lost: list[str]) -> Iterator[int]:
+class Rotation(NamedTuple):
+    """A table with encrypted documents. `is_written`: rows that exist are written by others as well."""
+
+    table: str
+    key: str
+    columns: tuple[str, ...]
+    is_written: bool = True
+
+
+_LOG = Rotation(change_log.TABLE, "version", ("doc", "old_doc"), is_written=False)
+
+
+def _passes(one: Rotation, lost: list[str]) -> Iterator[int]:
     """Encrypt a table in batches; yield how many rows each batch changed. Errors of documents are added to `lost`."""
     after = -1
-    while True:
+    while numbers := _next(one, after):
         with transaction.atomic(durable=True), binary_cursor() as cursor:
-            cursor.run(due.WRITE_LOCK)  # so that no other process writes a row after it was read here
-            rows = _read(cursor, table, key, columns, after)
-            yield _write(cursor, table, key, columns, rows, lost)
-        if len(rows) < BATCH:
-            return
-        after = rows[-1][0]
+            if one.is_written:
+                cursor.run(due.WRITE_LOCK)  # so that no other process writes a row after it was read here
+            yield _write(cursor, one, _read(cursor, one, numbers), lost)
+        after = numbers[-1]
 
 
-def _read(cursor: BinaryCursor, table: str, key: str, columns: tuple[str, ...], after: int) -> list[Any]:
-    query = f"""
-        SELECT {key}, {", ".join(columns)} FROM {table}
-        WHERE {key} > %s AND kind = ANY(%s) ORDER BY {key} LIMIT %s"""
-    return list(cursor.run(query, (after, texts(sorted(encryption.KINDS)), BATCH)))
+def _next(one: Rotation, after: int) -> list[int]:
+    """Return the next rows by their keys. Between two of them there may be millions of others, and no writer waits."""
+    query = f"SELECT {one.key} FROM {one.table} WHERE {one.key} > %s AND kind = ANY(%s) ORDER BY {one.key} LIMIT %s"
+    with transaction.atomic(durable=True), binary_cursor() as cursor:
+        cursor.execute("SET LOCAL statement_timeout = 0")
+        return [key for (key,) in cursor.run(query, (after, texts(sorted(encryption.KINDS)), BATCH))]
+
+
+def _read(cursor: BinaryCursor, one: Rotation, numbers: list[int]) -> list[Any]:
+    query = f"SELECT {one.key}, {', '.join(one.columns)} FROM {one.table} WHERE {one.key} = ANY(%s)"
+    return list(cursor.run(query, (bigints(numbers),)))
 
 
 def _rotated(text: str, lost: list[str]) -> str:
@@ -69,17 +85,16 @@ def _rotated(text: str, lost: list[str]) -> str:
         return text
 
 
-def _write(
-    cursor: BinaryCursor, table: str, key: str, columns: tuple[str, ...], rows: list[Any], lost: list[str]
-) -> int:
+def _write(cursor: BinaryCursor, one: Rotation, rows: list[Any], lost: list[str]) -> int:
     written: set[int] = set()
-    for place, column in enumerate(columns, start=1):
+    for place, column in enumerate(one.columns, start=1):
         documents = [(row[0], row[place], _rotated(row[place], lost)) for row in rows if row[place] is not None]
         new = [(number, after) for number, before, after in documents if after != before]
         if not new:
             continue
         statement = f"""
-            UPDATE {table} t SET {column} = w.doc FROM unnest(%s, %s) AS w(number, doc) WHERE t.{key} = w.number"""
+            UPDATE {one.table} t SET {column} = w.doc FROM unnest(%s, %s) AS w(number, doc)
+            WHERE t.{one.key} = w.number"""
         cursor.run(statement, (bigints([number for number, _ in new]), texts([doc for _, doc in new])))
         written.update(number for number, _ in new)
     return len(written)

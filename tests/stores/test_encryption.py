@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from time import thread_time
 
+import psycopg
 import pytest
 from cryptography.fernet import Fernet
 from django.core.management import CommandError, call_command
@@ -18,6 +20,7 @@ from apps.objects.apply import binary_cursor
 from apps.objects.encryption import SealError, keys, opened
 from apps.objects.history import timeline
 from apps.objects.listing import page, read_changes, text_of
+from apps.objects.rotation import Rotated, rotate
 from apps.objects.store import DjangoStore
 from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.engine.decision import Put
@@ -27,6 +30,7 @@ from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
 from tests.builders.bare import START, template
 from tests.builders.objects import work
+from tests.processes import until
 from tests.stores.grounds import create, stored, write
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -166,6 +170,33 @@ def test_rotating_twice_changes_nothing_the_second_time(
 
     assert capsys.readouterr().out == "0 documents were encrypted with the first key\n"
     assert dict.fromkeys(every_row()) == rows
+
+
+WITHIN = 30.0
+WAITS = "SELECT 1 FROM pg_locks WHERE relation = 'objects_changelog'::regclass AND NOT granted"
+
+
+def test_rotating_lets_others_write_while_it_looks_for_secrets_in_the_log(
+    filled: DjangoStore, settings: Settings
+) -> None:
+    """Between two changes of Secrets the log may have millions of others. Here another session delays the reading."""
+    settings.ENCRYPTION_KEYS = f"{Fernet.generate_key().decode()},{settings.ENCRYPTION_KEYS}"
+
+    def rotated() -> Rotated:
+        try:
+            return rotate()
+        finally:
+            connection.close()
+
+    with psycopg.connect(**connection.get_connection_params()) as holder, ThreadPoolExecutor(1) as executor:
+        holder.execute("LOCK TABLE objects_changelog IN ACCESS EXCLUSIVE MODE")
+        rotating = executor.submit(rotated)
+        until(lambda: holder.execute(WAITS).fetchone() is not None, within=WITHIN)
+
+        holder.execute("SELECT 1 FROM objects_counter WHERE id = 1 FOR UPDATE NOWAIT")
+
+        holder.rollback()
+        assert rotating.result(WITHIN).changed
 
 
 def test_rotating_with_a_key_missing_encrypts_the_others_and_fails(filled: DjangoStore, settings: Settings) -> None:
