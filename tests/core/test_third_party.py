@@ -125,6 +125,16 @@ def test_a_condition_that_says_the_same_keeps_its_time() -> None:
     assert again == first
 
 
+@pytest.mark.parametrize(
+    ("reason", "healthy"), [("ContainerCreating", True), ("ImagePullBackOff", False), ("CrashLoopBackOff", False)]
+)
+def test_a_notebook_that_waits_is_healthy_only_while_its_container_is_created(reason: str, healthy: bool) -> None:
+    judge = knows("Notebook").healthy
+    assert judge is not None
+
+    assert judge({"status": {"containerState": {"waiting": {"reason": reason}}}}) is healthy
+
+
 def test_a_broadcast_job_is_not_complete_while_a_member_still_runs() -> None:
     rule = knows("BroadcastJob").aggregate
     assert rule is not None

@@ -30,12 +30,17 @@ _COUNTS = ("active", "failed", "succeeded")
 
 
 def notebook_healthy(doc: Document) -> bool:
-    """Test whether the container runs, waits, or ended without an error."""
+    """Test whether the container runs, is being created, or ended without an error.
+
+    One that waits for another reason, such as an image that cannot be pulled, may never run.
+    """
     state = at(doc, "status", "containerState")
     if not isinstance(state, dict):
         return False
-    if state.get("running") is not None or state.get("waiting") is not None:
+    if state.get("running") is not None:
         return True
+    if state.get("waiting") is not None:
+        return bool(at(state, "waiting", "reason") == "ContainerCreating")
     ending = state.get("terminated")
     if ending is None:
         return False
