@@ -22,6 +22,7 @@ from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.engine.decision import Decision, Put
 from controlplane.eviction.failback import ready_long_enough_at
+from controlplane.kinds import LEASE
 from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.rows import EVICTED, HELD, QUEUED, Eviction, FleetState
 from controlplane.settings import Settings
@@ -32,6 +33,7 @@ from tests.simulation.audit import Audit
 from tests.simulation.eviction_watch import EvictionWatch
 from tests.simulation.manifests import ANYWHERE, DIVIDED, DUPLICATED, NGINX, admitted
 from tests.simulation.member import DOWN, UP
+from tests.simulation.settled import unsettled
 from tests.simulation.stories import EACH_SECOND, again, in_service
 from tests.simulation.taint_watch import TaintWatch
 from tests.simulation.timeline import reported
@@ -44,6 +46,7 @@ FIRST = 2.0  # seconds within which those begin that go through several stages
 HEADSTART = 8.0  # seconds they have before others begin
 HEALS = 74.0  # seconds: then everything that is still broken is mended
 AT_REST = 3.0  # seconds in which nothing changes any more: the end
+CALMS = 130.0  # seconds: then clusters do not flap any more, and reports of their room have been read again
 QUIET_AT = 400.0  # seconds: by then everything has to be healed
 PER_SEED = 7  # faults
 SHARED = 0.7  # share of those that need an outage and make do with one there is
@@ -55,13 +58,16 @@ Predicate = Callable[[], bool]
 
 
 class Chaos:
-    """One seeded run. `fired` counts the faults that really happened, not only those that were ordered."""
+    """One seeded run. `fired` counts the faults that really happened, not only those that were ordered. `uncleaned`:
+    members that were left with what runs there, because a user wanted that or they were out of reach."""
 
     settings = SETTINGS
+    rest = 0.0  # seconds for which a run goes on when all has healed
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.fired: Counter[str] = Counter()
+        self.uncleaned: set[str] = set()
         self.world = again(self._fleet(), seed=seed)
         self.watch = EvictionWatch()
         self.watch.attach(self.world)
@@ -102,8 +108,21 @@ class Chaos:
             moment, version = moment + AT_REST, self._changes()
             self.world.run(moment)
         assert not (problem := self.left_over()), f"not healed: {problem}"
+        self._rests(moment)
         Audit().whole(self.world)
         return self.world
+
+    def _rests(self, since: float) -> None:
+        """Assert that nothing is written any more, and that all is as it has to be in the end."""
+        if not self.rest:
+            return
+        self.world.run(since + CALMS)
+        before = len(self.world.store.log)
+        self.world.run(since + CALMS + self.rest)
+        late = [change for change in self.world.store.log[before:] if change.ref.kind != LEASE]
+        told = [f"{change.actor} {change.reason} {change.ref} at {change.at}" for change in late]
+        assert not told, f"not at rest: {told[:6]}"
+        assert not (problem := self.left_over() or unsettled(self.world, self.uncleaned)), f"not settled: {problem}"
 
     def _changes(self) -> int:
         """Return how much was written so far. A run ends when it stays the same."""

@@ -37,12 +37,10 @@ STANDS_IN_THE_WAY = ("EvictionStuck", "DirectlyWaiting", "EvictionPending")
 
 
 class Crowd(Chaos):
-    """One seeded run. `takers`: policies that took a workload from its own; `uncleaned`: members that were left with
-    what runs there, because a user wanted that or they were out of reach."""
+    """One seeded run. `takers`: policies that took a workload from its own; `going`: clusters that are unjoined."""
 
     def __init__(self, seed: int) -> None:
         self.takers: list[Ref] = []
-        self.uncleaned: set[str] = set()
         self.going: set[str] = set()
         self.policies: dict[str, str] = {}
         self.made = 0

@@ -10,6 +10,7 @@ from typing import Any
 from controlplane.clusters.questions import Answer, Collect, Discard, Ensure, Observe, Probe, Question
 
 UP, DOWN, UNAUTHORIZED, NEVER_READY = "none", "down", "unauthorized", "notready"
+UNHEARD = "unheard"  # it does what it is asked, and its answer to that is lost
 UNREAD = "unread"  # it answers, and runs what it is sent, but what it has takes longer to tell than anybody waits
 
 FLINK, DEFINITION = "FlinkDeployment", "CustomResourceDefinition"
@@ -23,6 +24,7 @@ APIS: tuple[dict[str, Any], ...] = (  # what every member serves
         "groupVersion": "apiextensions.k8s.io/v1",
         "resources": [{"name": "customresourcedefinitions", "kind": DEFINITION}],
     },
+    {"groupVersion": "storage.k8s.io/v1", "resources": [{"name": "storageclasses", "kind": "StorageClass"}]},
     {
         "groupVersion": "v1",
         "resources": [
@@ -80,6 +82,11 @@ class Member:
 
     def answer(self, question: Question, *, now: datetime) -> Answer:
         """Return what the cluster says, or fails to say."""
+        answer = self._answer(question, now=now)
+        lost = self.fault == UNHEARD and isinstance(question, Ensure | Discard)
+        return Answer(0, problem="timed out") if lost else answer
+
+    def _answer(self, question: Question, *, now: datetime) -> Answer:
         if self.fault == DOWN:
             return Answer(0, problem="connection refused")
         if self.fault == UNAUTHORIZED:

@@ -237,6 +237,12 @@ class Throng(Crowd):
         said = condition(binding.status.conditions, OVERRIDES_APPLIED)
         if said is not None and said.status == "False":
             return f"{name} still says {said}"
+        return self._needed(name)
+
+    def _needed(self, name: str) -> str:
+        """Return what is wrong about the place of what a workload needs."""
+        binding = self.binding(name)
+        assert binding is not None
         placed = {target.name for target in binding.spec.clusters}
         needs = placed if binding.spec.propagate_deps else set()
         config = ("v1", "ConfigMap", "default", f"{name}-needed")

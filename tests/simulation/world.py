@@ -77,6 +77,7 @@ class Simulation:
         self.taken: list[Callable[[Simulation, str, Serving, Serving], None]] = []
         self.losses = 0  # how often the database lost its last commits
         self.stalled_until = START  # no worker runs before
+        self.unwatched: set[str] = set()  # members whose watch is late: it reports nothing for now
         self.history: deque[Kept] | None = None  # what the database was before the last turns, where a test asked
         self._outside = World(self._answer, self.failures.append)
         self._turns = 0
@@ -343,7 +344,7 @@ class Simulation:
     def _mark_statuses(self, name: str) -> None:
         """Play the watch stream of a member: every Work whose object changed there is looked at again."""
         member, store = self.members[name], self._watching(name)
-        if store is None or member.fault in (DOWN, UNAUTHORIZED):
+        if store is None or name in self.unwatched or member.fault in (DOWN, UNAUTHORIZED):
             return
         for work in store.by_index(kinds.WORK, "cluster", [name]).get(name, ()):
             held = member.objects.get(place_of(work.manifest)) if work.manifest else None
