@@ -28,6 +28,7 @@ from controlplane.engine.controller import Controller, Ownership, cursor_after, 
 from controlplane.engine.decision import NOTHING, Decision, Delete, Event, Guard, Put, deleting
 from controlplane.engine.state import State, Watch
 from controlplane.eviction import directly, leftovers, replacements
+from controlplane.eviction.last_copy import may_be_last
 from controlplane.eviction.purge import is_eviction, purge_mode
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
@@ -266,7 +267,9 @@ def _orphans(snapshot: WorksSnapshot, *, prevented: bool, now: datetime) -> tupl
             changes += _mark_leftover(work)
         elif name in snapshot.needed:
             waits.append(QUICK_CHECK)
-        elif not _may_be_last(work, snapshot) or leftovers.may_be_removed(binding, name, snapshot.clusters):
+        elif not may_be_last(binding, work, snapshot.clusters) or leftovers.may_be_removed(
+            binding, name, snapshot.clusters
+        ):
             changes += _removal(work, now=now)
         elif cluster.terminating:
             waits.append(QUICK_CHECK)
@@ -291,31 +294,6 @@ def _mark_leftover(work: Work) -> list[Put]:
     """Return the write that marks a Work as a leftover; empty if it is one already."""
     marked = leftovers.as_leftover(work)
     return [Put(marked, work)] if marked is not work else []
-
-
-def _may_be_last(work: Work, snapshot: WorksSnapshot) -> bool:
-    """Test whether an unwanted copy has to wait until others are healthy [no-healthy-copy-lost].
-
-    That is so if no eviction has checked it before: the copy is a leftover [returning-copies], its cluster is being
-    unjoined [unjoin-and-drain], or its cluster was given up when copies on others were evicted. It is so as well if a
-    cluster of another copy does not answer any more, or if dispatching to it is suspended.
-    """
-    own, clusters, spec = snapshot.clusters.get(_cluster_of(work)), snapshot.clusters, snapshot.subject.spec
-    if leftovers.is_leftover(work) or (own is not None and own.terminating):
-        return True
-    if _given_up_for_others(snapshot.subject, _cluster_of(work)):
-        return True
-    if any(spec.dispatching_suspended(target.name) for target in works.targets(snapshot.subject)):
-        return True
-    others = (clusters.get(name) for name in snapshot.subject.clusters_kept())
-    return any(cluster is None or not cluster.answers for cluster in others)
-
-
-def _given_up_for_others(binding: Binding, cluster: str) -> bool:
-    """Test whether a cluster may have been given up because copies on others are evicted gracefully, for example the
-    second cluster of an affinity group when the first one is lost."""
-    tasks = binding.spec.graceful_eviction_tasks
-    return any(task.purge_mode != DIRECTLY for task in tasks) and binding.spec.task(cluster) is None
 
 
 def _needs_no_wait(cluster: Cluster) -> bool:

@@ -1,0 +1,52 @@
+"""Whether a copy that is not wanted any more may be the last healthy one [no-healthy-copy-lost]."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from controlplane.eviction import leftovers
+from controlplane.kinds.binding import HEALTHY, Binding
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.policy import DIRECTLY
+from controlplane.kinds.policy.affinity import affinities, chooses
+from controlplane.kinds.work import Work
+from controlplane.propagation import works
+
+
+def may_be_last(binding: Binding, work: Work, clusters: Mapping[str, Cluster]) -> bool:
+    """Test whether an unwanted copy has to wait until others are healthy.
+
+    That is so if no eviction has checked it before: the copy is a leftover [returning-copies], its cluster is being
+    unjoined [unjoin-and-drain], or its cluster was given up, because copies on others were evicted or because the
+    scheduler has chosen others. It is so as well if a cluster of another copy does not answer any more, or if
+    dispatching to it is suspended.
+    """
+    own, spec = clusters.get(work.cluster), binding.spec
+    if leftovers.is_leftover(work) or (own is not None and own.terminating):
+        return True
+    if _given_up_for_others(binding, work.cluster) or (own is not None and _others_were_chosen(binding, work, own)):
+        return True
+    if any(spec.dispatching_suspended(target.name) for target in works.targets(binding)):
+        return True
+    others = (clusters.get(name) for name in binding.clusters_kept())
+    return any(cluster is None or not cluster.answers for cluster in others)
+
+
+def _given_up_for_others(binding: Binding, cluster: str) -> bool:
+    """Test whether a cluster may have been given up because copies on others are evicted gracefully, for example the
+    second cluster of an affinity group when the first one is lost."""
+    tasks = binding.spec.graceful_eviction_tasks
+    return any(task.purge_mode != DIRECTLY for task in tasks) and binding.spec.task(cluster) is None
+
+
+def _others_were_chosen(binding: Binding, work: Work, cluster: Cluster) -> bool:
+    """Test whether the scheduler has chosen other clusters instead of one whose copy runs and that the policy allows.
+
+    It chooses again when a cluster recovers, if replicas are duplicated. Then spread constraints may prefer another
+    region, for example. Divided replicas stay where they are until a user asks for something else.
+    """
+    placement, task = binding.spec.placement, binding.spec.task(cluster.metadata.name)
+    if placement is None or task is not None or works.is_divided(binding):
+        return False
+    runs = any(one.health == HEALTHY for one in work.status.manifest_statuses)
+    return runs and any(chooses(affinity, cluster) for affinity in affinities(placement))
