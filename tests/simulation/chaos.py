@@ -120,8 +120,8 @@ class Chaos:
         before = len(self.world.store.log)
         self.world.run(since + CALMS + self.rest)
         late = [change for change in self.world.store.log[before:] if change.ref.kind != LEASE]
-        told = [f"{change.actor} {change.reason} {change.ref} at {change.at}" for change in late]
-        assert not told, f"not at rest: {told[:6]}"
+        written = [f"{change.actor} {change.reason} {change.ref} at {change.at}" for change in late]
+        assert not written, f"not at rest: {written[:6]}"
         assert not (problem := self.left_over() or unsettled(self.world, self.uncleaned)), f"not settled: {problem}"
 
     def _changes(self) -> int:

@@ -88,7 +88,7 @@ def lazy(run: Motley) -> None:
     run.changes(name, activation_preference=LAZY)
     run.later(1, 15, lambda: _replaced_lazily(run, name))
     if run.chance.random() < 0.7:
-        run.later(10, 35, lambda: _edited(run, name))
+        run.later(10, 35, lambda: _released(run, name))
     run.outage(14, 30)
 
 
@@ -103,12 +103,17 @@ def _edited(run: Motley, name: str) -> None:
     old = run.deployment(name)
     if old is None or old.metadata.deletion_timestamp is not None:
         return
-    run.excuse(name)
     pod = old.spec["template"]
     image = f"nginx:{run.world.store.version}"
     containers = [{**one, "image": image} for one in pod["spec"]["containers"]]
     spec = {**old.spec, "template": {**pod, "spec": {**pod["spec"], "containers": containers}}}
     edits.put(run.world, old.with_content({**old.content, "spec": spec}), old)
+
+
+def _released(run: Motley, name: str) -> None:
+    """Release a new version, with which the edits of a Lazy policy come into force."""
+    run.excuse(name)
+    _edited(run, name)
 
 
 def rolled(run: Motley) -> None:
@@ -132,7 +137,6 @@ def schedules(run: Motley, name: str, *, suspended: bool | None) -> None:
     old = run.binding(name)
     if old is None or old.metadata.deletion_timestamp is not None or old.spec.scheduling_suspended == bool(suspended):
         return
-    run.excuse(name)
     new = replace(old.spec.suspension or BindingSuspension(), scheduling=suspended)
     edits.put(run.world, old.with_spec(suspension=new), old)
 
@@ -152,8 +156,6 @@ def located(run: Motley, member: str, region: str) -> None:
     """Say in which region a cluster is."""
     old = run.cluster(member)
     if old.metadata.uid and old.spec.region != region:
-        for name in run.policies:
-            run.excuse(name)
         edits.put(run.world, old.with_spec(region=region), old)
 
 
@@ -171,7 +173,6 @@ def claimed_itself(run: Motley) -> None:
     where = ", ".join(run.chance.sample(sorted(run.world.members), run.chance.choice((1, 2))))
     policy = OWN % (f"own-{run.world.store.version}", where)
     ref = run.makes(run.admitted(policy, name))
-    run.excuse(name)
     run.later(8, 40, lambda: run.deletes(run.world.store.object(ref)))
     run.outage(14, 30)
 

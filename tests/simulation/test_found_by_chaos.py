@@ -6,9 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane import kinds
+from controlplane.apimachinery.meta import ObjectMeta
+from controlplane.controllers.reads.fleet_state import FLEET
+from controlplane.engine.decision import Decision, Put
 from controlplane.eviction.rate import Bucket
 from controlplane.kinds.binding import GracefulEvictionTask
+from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.policy import Toleration
+from tests.simulation import edits
 from tests.simulation.invariants import Watchman
 from tests.simulation.manifests import ANYWHERE, DIVIDED, DUPLICATED, NGINX, NOT_READY_MEANS_LEAVE
 from tests.simulation.member import Member
@@ -132,6 +137,24 @@ def test_i2_a_stop_makes_no_tokens_also_where_nothing_waits(seed: int) -> None:
 
     found = world.buckets["fleet"]
     assert (found.tokens, found.rate) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_i2_a_gate_that_is_off_makes_no_tokens(seed: int) -> None:
+    """A bucket is empty when a user stops everything, and still is when it goes on a minute later."""
+    world = serving("member1", "member2", "member3", seed=seed)
+    world.buckets["fleet"] = Bucket(0.0, world.settings.resource_eviction_rate, world.now.timestamp())
+    for is_on in (False, True):
+        gates = {**world.settings.feature_gates, "Failover": is_on}
+        world.settings = replace(world.settings, feature_gates=gates)
+        old = world.store.object(FLEET)
+        meta = ObjectMeta(name=FLEET.name, uid="uid-settings", generation=1 + is_on)
+        meta = meta if old is None else replace(old.metadata, generation=2)
+        new = FailoverConfiguration(edits.API_VERSION, "FailoverConfiguration", meta, {"featureGates": gates})
+        assert not world.store.apply([(None, Decision(changes=(Put(new, old),)))], by=edits.PERSON)[0].lost
+        wait(world, 0 if is_on else 60)
+
+    assert world.buckets["fleet"].tokens == 0.0
 
 
 @pytest.mark.parametrize("seed", SEEDS)
