@@ -29,9 +29,8 @@ from apps.command.import_plan import (
     removable,
     targets,
 )
-from apps.command.kubectl import Attempt
+from apps.command.kubectl import FIELD_MANAGER, Attempt
 from apps.command.options import command
-from apps.command.repeated import existing
 from apps.command.run import Run
 from apps.command.source import ControlPlane, Discovery, Files, Identity, Source
 from controlplane.apimachinery.names import OBSERVE_ANNOTATION, UNJOIN_ANNOTATION
@@ -41,6 +40,7 @@ PANEL: Final = "Taking over"
 WORKS: Final = "/apis/work.karmada.io/v1alpha1/works"
 WORKS_OF: Final = "karmada-es-"  # and the name of the cluster: the namespace of its Works
 LOOK_SECONDS: Final = 1.0
+IMPORTER: Final = "lifeboat-import"  # field manager of what an import creates, by which an undo knows it
 MOST_LINES: Final = 20
 # How the message of a compared Work begins, and the column that counts it.
 SAME, MARKS, OTHER, MISSING, UNKNOWN = "Same", "Marks only", "Different", "Missing", "Not compared"
@@ -86,7 +86,7 @@ def import_(
     for item in items:
         if item.left_out:
             run.remark(f"left out: {item.title}: {item.left_out}")
-    same = ["repeat the command with --dry-run -o yaml, and pipe it to kubectl create -f -"]
+    same = [f"repeat the command with --dry-run -o yaml, and pipe it to kubectl create --field-manager={IMPORTER} -f -"]
     written_to = _written_to(run, items)
     for name in written_to:
         run.remark(f"{name} is not observed: what is imported for it is written to it at once", style="yellow")
@@ -178,7 +178,7 @@ def _created(run: Run, served: Discovery, item: Item) -> str:
     path = served.path(item.identity[0], item.kind, item.identity[2])
     if path is None:
         return f"Lifeboat does not serve {item.kind} of {item.identity[0]}"
-    run.api.post(path, item.document)
+    run.api.post(path, item.document, fieldManager=IMPORTER)
     return ""
 
 
@@ -209,7 +209,7 @@ def _undo(run: Run, items: list[Item], *, seconds: float) -> None:
     Then wait until they and their bindings have gone: an import that finds one of them does not write it.
     """
     served, removed = Discovery(run.api), 0
-    going = [item for item in removable(items) if not _was_here(run, served, item)]
+    going = _imported(run, served, removable(items))
     for name in dict.fromkeys((*_names(items), *_clusters_with(run, {item.identity for item in going}))):
         try:
             found = run.api.get(paths.cluster(name))
@@ -240,7 +240,7 @@ def _undo(run: Run, items: list[Item], *, seconds: float) -> None:
                 raise
     until = time.monotonic() + seconds
     left = {item.identity for item in going} | bindings_of(going, items)
-    while left := _still_there(run, served, left):
+    while left := left & _here(run, served, left).keys():
         if time.monotonic() > until:
             run.remark(f"{len(left)} objects are still there: wait until they have gone before you import again")
             break
@@ -250,16 +250,27 @@ def _undo(run: Run, items: list[Item], *, seconds: float) -> None:
     )
 
 
-def _was_here(run: Run, served: Discovery, item: Item) -> bool:
-    """Test whether a policy is another one than that of the source: a policy that is imported keeps its id."""
-    label = IDS.get(item.kind, "")
+def _imported(run: Run, served: Discovery, items: list[Item]) -> list[Item]:
+    """Return these items without those that were here before under the same name: an import leaves them as they are."""
+    here = _here(run, served, {item.identity for item in items})
+    going = [item for item in items if item.identity not in here or _is_imported(item, here[item.identity])]
+    for item in items:
+        if item not in going:
+            run.remark(f"left: {item.title} was here before the import")
+    return going
+
+
+def _is_imported(item: Item, held: Document) -> bool:
+    """Test whether an import has created an object: it is among its field managers, or a policy has the source's id.
+
+    An import of a release before this one has the name of the command, which also changes clusters.
+    """
+    label, metadata = IDS.get(item.kind, ""), held["metadata"]
     given = item.document["metadata"].get("labels", {}).get(label)
-    path = served.path(*item.identity) if given else None
-    held = None if path is None else existing(run, path)
-    if held is None or (held["metadata"].get("labels") or {}).get(label) == given:
-        return False
-    run.remark(f"left: {item.title} was here before the import")
-    return True
+    if given and (metadata.get("labels") or {}).get(label) == given:
+        return True
+    managers = {one.get("manager") for one in metadata.get("managedFields") or ()}
+    return IMPORTER in managers or (FIELD_MANAGER in managers and item.identity[:2] != CLUSTER)
 
 
 def _clusters_with(run: Run, templates: set[Identity]) -> list[str]:
@@ -286,14 +297,14 @@ def _carried(work: Document) -> set[Identity]:
     return found
 
 
-def _still_there(run: Run, served: Discovery, objects: set[Identity]) -> set[Identity]:
-    """Return which of these objects Lifeboat has."""
-    found = set()
+def _here(run: Run, served: Discovery, objects: set[Identity]) -> dict[Identity, Document]:
+    """Return the objects that Lifeboat has, of the kinds of these objects."""
+    found = {}
     for kind in {identity[:2] for identity in objects}:
         path = served.path(*kind)
-        listed = [] if path is None else run.api.items(path).get("items") or []
-        found |= {(*kind, one["metadata"].get("namespace", ""), one["metadata"]["name"]) for one in listed}
-    return objects & found
+        for one in [] if path is None else run.api.items(path).get("items") or []:
+            found[(*kind, one["metadata"].get("namespace", ""), one["metadata"]["name"])] = one
+    return found
 
 
 @command(app, panel=PANEL)

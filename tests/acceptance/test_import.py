@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from apps.command.importing import IMPORTER
 from apps.command.program import app
 from tests.acceptance.live import CLUSTERS, Live
 from tests.acceptance.manifests import on, policy, workload
@@ -48,6 +49,13 @@ def exported(fleet: Live, ns: str, folder: Path) -> None:
         (folder / f"{name}.yaml").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": shown}))
 
 
+def as_imported(fleet: Live, *paths: str) -> None:
+    """Give objects the field manager of those that an import has created. A policy is known by its permanent id."""
+    for path in paths:
+        mark = {"metadata": {"annotations": {"example.io/exported": "yes"}}}
+        assert fleet.ask("PATCH", path, mark, type="application/merge-patch+json", fieldManager=IMPORTER).status == 200
+
+
 def secret_of(fleet: Live, name: str) -> dict[str, Any]:
     ref = fleet.get(f"{CLUSTERS}/{name}")["spec"]["secretRef"]
     return fleet.get(f"/api/v1/namespaces/{ref['namespace']}/secrets/{ref['name']}")
@@ -72,6 +80,7 @@ def test_clusters_are_taken_over_and_given_back_without_a_write_until_the_word(
     assert "cluster member4 is not observed" in refused
 
     lifeboat(fleet, "observe", *MEMBERS)
+    as_imported(fleet, WHERE.format(ns), *(f"{CLUSTERS}/{name}" for name in MEMBERS))
     lifeboat(fleet, "import", *source, "--undo")
     assert not fleet.items(f"/apis/work.karmada.io/v1alpha2/namespaces/{ns}/resourcebindings")
     fleet.until(lambda: fleet.ask("GET", f"{CLUSTERS}/member4").status == 404)

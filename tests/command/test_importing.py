@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from apps.command.importing import IMPORTER
 from tests.api.server import Client, Server
 from tests.api.test_failback import join
 from tests.builders.documents import CLUSTERS, deployment, policy
@@ -43,7 +44,7 @@ def test_an_undo_removes_no_template_that_is_on_a_cluster_which_is_written_to(
     """The source need not have that cluster: the file was cut off, or the cluster came later."""
     cluster, template = join(api, server, f"{namespace}-a"), deployment("web")
     deployments = f"/apis/apps/v1/namespaces/{namespace}/deployments"
-    created = api.post(deployments, template)
+    created = api.post(deployments, template, fieldManager=IMPORTER)
     assert created.status == 201, created.body
     template["metadata"]["namespace"] = namespace
     file = exported(api, cluster, template, template, tmp_path)
@@ -71,7 +72,7 @@ def test_an_undo_knows_a_template_that_its_file_has_in_another_version(
         for version in ("v1", "v2")
     )
     autoscalers = f"/apis/autoscaling/v1/namespaces/{namespace}/horizontalpodautoscalers"
-    created = api.post(autoscalers, template)
+    created = api.post(autoscalers, template, fieldManager=IMPORTER)
     assert created.status == 201, created.body
     file = exported(api, cluster, template, stored, tmp_path)
 
@@ -139,10 +140,10 @@ def test_an_undo_says_that_a_cluster_is_still_there_which_the_next_import_would_
 ) -> None:
     """The next import found it, wrote nothing, and then it was gone, and the bindings went to other clusters."""
     name = join(api, server, f"{namespace}-a")
-    api.patch(f"{CLUSTERS}/{name}", {"metadata": {"annotations": {OBSERVE: "true"}}})
+    api.patch(f"{CLUSTERS}/{name}", {"metadata": {"annotations": {OBSERVE: "true"}}}, fieldManager=IMPORTER)
     held = {**deployment("web"), "kind": "Deployment"}
     held["metadata"] |= {"namespace": namespace, "finalizers": ["example.io/held"]}
-    assert api.post(f"/apis/apps/v1/namespaces/{namespace}/deployments", held).status == 201
+    assert api.post(f"/apis/apps/v1/namespaces/{namespace}/deployments", held, fieldManager=IMPORTER).status == 201
     file = exported(api, name, held, held, tmp_path)
     file.write_text(yaml.safe_dump_all([*yaml.safe_load_all(file.read_text()), cluster_of(name)]))
 
@@ -176,3 +177,38 @@ def test_an_undo_leaves_a_policy_that_was_here_before_the_import(
     assert f"left: PropagationPolicy {namespace}/default was here before the import" in undone.stderr
     found = [api.get(f"{policies}/{name}").document["metadata"] for name in ("default", "new")]
     assert ["deletionTimestamp" in one for one in found] == [False, True]
+
+
+@pytest.mark.parametrize("writer", [IMPORTER, "lifeboat", "kubectl"])
+@pytest.mark.parametrize("kind", ["ConfigMap", "OverridePolicy", "FederatedResourceQuota"])
+def test_an_undo_leaves_what_was_here_before_the_import_under_the_same_name(
+    lifeboat: Lifeboat, api: Client, namespace: str, tmp_path: Path, kind: str, writer: str
+) -> None:
+    """Imports of older releases have written as "lifeboat"."""
+    version, spec = "policy.karmada.io/v1alpha1", {"overrideRules": []}
+    if kind == "ConfigMap":
+        version, spec = "v1", {}
+    elif kind == "FederatedResourceQuota":
+        spec = {"overall": {"cpu": "1"}}
+    one = {"apiVersion": version, "kind": kind, "metadata": {"name": "same", "namespace": namespace}}
+    one |= {"data": {"a": "b"}} if kind == "ConfigMap" else {"spec": spec}
+    plural = {"ConfigMap": "configmaps", "OverridePolicy": "overridepolicies"}.get(kind, "federatedresourcequotas")
+    path = f"/{'api' if version == 'v1' else 'apis'}/{version}/namespaces/{namespace}/{plural}"
+    made = api.post(path, one, fieldManager=writer)
+    assert made.status == 201, made.body
+    about = {"apiVersion": version, "kind": kind, "namespace": namespace, "name": "same"}
+    bound = {
+        "apiVersion": "work.karmada.io/v1alpha2",
+        "kind": "ResourceBinding",
+        "metadata": {"name": "same-configmap", "namespace": namespace},
+        "spec": {"resource": about},
+    }
+    file = tmp_path / "karmada.yaml"
+    file.write_text(yaml.safe_dump_all([one, bound] if kind == "ConfigMap" else [one]))
+
+    undone = lifeboat("import", "--file", str(file), "--undo", "--timeout", "1s", *DO)
+
+    was_here = writer == "kubectl"
+    assert undone.exit_code == 0, undone.stderr
+    assert (f"left: {kind} {namespace}/same was here before the import" in undone.stderr) is was_here
+    assert (api.get(f"{path}/same").status == 200) is was_here
