@@ -20,6 +20,9 @@ class LegibleDjangoState(DjangoState):
     def __init__(self) -> None:
         self.unread: dict[Ref, Unreadable] = {}
 
+    def legible(self) -> LegibleDjangoState:
+        return self
+
     def _read(self, kind: str, namespace: str, name: str, doc: str, *, unopened: bool = False) -> Any:
         try:
             return read(kind, doc, unopened=True)

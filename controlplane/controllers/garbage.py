@@ -119,10 +119,11 @@ class Garbage(Controller):
     def _pages(self, state: State, refs: Sequence[Ref]) -> dict[Ref, GarbageSnapshot]:
         """Return the next page of each kind that is checked in rounds. There are at most three of them."""
         sweeps = state.rows(Sweep, "key", [ref.kind for ref in refs])
+        legible = state.legible()  # one that cannot be read stays, and keeps no other
         found = {}
         for ref in refs:
             sweep = next(iter(sweeps.get(ref.kind, ())), Sweep(key=ref.kind))
-            page = state.list(ref.kind, after=(sweep.after_namespace, sweep.after_name), limit=PAGE)
+            page = legible.list(ref.kind, after=(sweep.after_namespace, sweep.after_name), limit=PAGE)
             alive: frozenset[Ref] = frozenset()
             if ref.kind in kinds.BINDINGS:
                 alive = frozenset(state.get([bindings.template_ref(binding) for binding in page], unopened=True))

@@ -19,7 +19,7 @@ from controlplane.controllers.reads.paging import remaining_kinds
 from controlplane.controllers.reads.readiness_state import situation_of
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Save
-from controlplane.engine.state import State, Watch
+from controlplane.engine.state import State, Unreadable, Watch
 from controlplane.eviction.purge import is_eviction
 from controlplane.eviction.state_preservation import has_preservation_rules
 from controlplane.insight.failure_outlook import FailureOutlook, Situation
@@ -70,6 +70,7 @@ class RoundSnapshot(msgspec.Struct, frozen=True):
     situation: Situation
     next_eviction: datetime | None = None  # due time of the first queued eviction; None: the queue is empty
     page: tuple[ReadinessSnapshot, ...] = ()
+    unread: Mapping[Ref, Unreadable] = {}  # bindings of the page, and others, that cannot be read
 
 
 class GroupsSnapshot(msgspec.Struct, frozen=True):
@@ -149,6 +150,19 @@ class Readiness(Controller):
         self._fleet: Fleet | None = None  # a cache: unchanged clusters are not read into arrays again
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Any]:
+        """Return the snapshots. A round goes on although a binding cannot be read, but not without a cluster."""
+        try:
+            return self._load(state, refs, {})
+        except Unreadable:
+            if list(refs) != [FLEET]:
+                raise
+            legible = state.legible()
+            found = self._load(legible, refs, legible.unread)
+            if any(ref.kind == CLUSTER for ref in legible.unread):
+                raise
+            return found
+
+    def _load(self, state: State, refs: Sequence[Ref], unread: Mapping[Ref, Unreadable]) -> Sequence[Any]:
         rounds: dict[str, ReadinessRound] = _rounds(state) if FLEET in refs else {}
         page: Sequence[Binding] = ()
         round_ = rounds.get(ROUND, ReadinessRound(ROUND))
@@ -165,7 +179,7 @@ class Readiness(Controller):
         changed_at = rounds[CHANGED_GROUPS].began_at if CHANGED_GROUPS in rounds else None
         due = state.next_eviction() if page else None
         checked = tuple(found[binding.ref] for binding in page)
-        found[FLEET] = RoundSnapshot(round_, changed_at, situation, due, checked)
+        found[FLEET] = RoundSnapshot(round_, changed_at, situation, due, checked, unread)
         found[GROUPS] = GroupsSnapshot()
         return [found.get(ref) for ref in refs]
 
@@ -190,7 +204,8 @@ class Readiness(Controller):
             return self._beginning(snapshot, digest, now=now)
         changes: list[Any] = []
         for one in snapshot.page:
-            decided = self.decide_or_error(one, settings, now=now, answer=None)
+            ref = one.subject.ref
+            decided = snapshot.unread.get(ref) or self.decide_or_error(one, settings, now=now, answer=None)
             if isinstance(decided, Exception):
                 decided = _stored(failed_row(one.subject, decided), one.stored, now=now)
             changes += decided.changes

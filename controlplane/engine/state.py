@@ -67,6 +67,9 @@ class ReservedCapacity(msgspec.Struct, frozen=True):
 class State(Protocol):
     """Reading. Each call makes a constant number of queries, whatever the number of references or values."""
 
+    def legible(self) -> LegibleState:
+        """Return what is stored as far as it can be read. What is decided about an object must not rest on this."""
+
     def get(self, refs: Collection[Ref], *, unopened: bool = False) -> dict[Ref, Any]:
         """Return the objects that exist, by reference. References without an object are left out.
 
@@ -276,9 +279,6 @@ class Store(State, Protocol):
 
     def now(self) -> datetime:
         """Return the time of the store's clock, in UTC with a timezone."""
-
-    def legible(self) -> LegibleState:
-        """Return what is stored as far as it can be read. What is decided about an object must not rest on this."""
 
     def claim(self, controller: str, *, shard: int, shards: int, limit: int, lease_seconds: float) -> Claims:
         """Return up to `limit` due objects of a shard as claims, the longest due first.

@@ -16,8 +16,8 @@ from controlplane.engine.cascade import followers
 from controlplane.engine.run import World, run_batch
 from controlplane.eviction.rate import Tokens
 from controlplane.kinds import KINDS, RESOURCE_BINDING
-from controlplane.kinds.rows import EVICTED, HELD, UNREADABLE, Eviction
-from tests.builders.objects import binding, cluster
+from controlplane.kinds.rows import EVICTED, HELD, UNREADABLE, BindingReadiness, Eviction
+from tests.builders.objects import START, binding, cluster
 from tests.core.eviction_fleet import ANYWHERE, FAST
 from tests.stores.grounds import create
 from tests.stores.test_evicting_cascade import queued
@@ -76,6 +76,37 @@ def test_a_damaged_binding_keeps_no_other_from_hearing_of_a_cluster() -> None:
     claims = store.claim("scheduler", shard=0, shards=1, limit=9, lease_seconds=0).claims
     assert sorted(one.ref.name for one in claims) == ["a-deployment", "z-deployment"]
     assert [one.ref.name for one in report.failures] == ["bad-deployment"]
+
+
+def test_a_damaged_binding_keeps_no_other_from_being_found_without_a_template() -> None:
+    store = DjangoStore(controllers=[garbage := BY_NAME["garbage"]])
+    create(store, *(binding(name, ANYWHERE).with_meta(creation_timestamp=START) for name in ("a", "bad", "z")))
+    damage(Ref(RESOURCE_BINDING, "default", "bad-deployment"))
+    store.mark("garbage", garbage.due_at_start)
+
+    run_batch(garbage, store, FAST, world=WORLD)
+
+    left = {one.metadata.name for one in store.legible().list(RESOURCE_BINDING)}
+    assert left == {"bad-deployment"}
+
+
+def test_the_readiness_of_all_others_is_assessed() -> None:
+    store = DjangoStore(controllers=[one := BY_NAME["readiness"]])
+    create(store, cluster("member1"), cluster("member2"))
+    create(store, *(binding(name, ANYWHERE, on={"member1": 1}) for name in ("a", "bad", "z")))
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM objects_due")
+    damage(Ref(RESOURCE_BINDING, "default", "bad-deployment"))
+    store.mark("readiness", one.due_at_start)
+
+    while run_batch(one, store, FAST, world=WORLD).claimed:
+        pass
+
+    refs = {name: str(Ref(RESOURCE_BINDING, "default", f"{name}-deployment")) for name in ("a", "bad", "z")}
+    rows = store.rows(BindingReadiness, "key", refs.values())
+    assert {name: ref in rows for name, ref in refs.items()} == {"a": True, "bad": True, "z": True}
+    (bad,) = rows[refs["bad"]]
+    assert "default/bad-deployment is no document of its kind" in str(bad)
 
 
 @pytest.mark.parametrize("kind", [*(kind.key for kind in KINDS), "Gadget", "example.io/Gadget"])
