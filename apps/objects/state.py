@@ -67,6 +67,7 @@ class DjangoState:
         namespace: str = "",
         name: str = "",
         any_of: Sequence[LabelSelector] = (),
+        undeleted: bool = False,
         after: tuple[str, str] = START,
         limit: int,
     ) -> Sequence[Ref]:
@@ -74,6 +75,8 @@ class DjangoState:
         if name:
             conditions.append("name = %s")
             params.append(name)
+        if undeleted:
+            conditions.append("deletion_timestamp IS NULL")
         if any_of:
             condition, values = any_labels(any_of)
             conditions.append(condition)

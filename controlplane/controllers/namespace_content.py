@@ -24,7 +24,7 @@ from controlplane.settings import Settings
 PAGE = 200  # objects of one kind read at once
 CHANGES = 500  # deletions of one decision; they are one transaction, which otherwise takes about 400 objects
 LOOK_AGAIN = timedelta(seconds=1)  # while finalizers keep objects in the Namespace
-LOOK_AT_MANY = timedelta(seconds=10)  # while they keep a page or more, because all of them are read
+LOOK_AT_MANY = timedelta(seconds=10)  # while they keep a page or more
 REPORT_AFTER = timedelta(seconds=10)  # then a condition names the objects that remain
 REMAINING = "NamespaceContentRemaining"  # a condition type of Kubernetes
 SHOWN = 5

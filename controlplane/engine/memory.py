@@ -110,15 +110,18 @@ class MemoryStore(MemoryRows):
         namespace: str = "",
         name: str = "",
         any_of: Sequence[LabelSelector] = (),
+        undeleted: bool = False,
         after: tuple[str, str] = START,
         limit: int,
     ) -> Sequence[Ref]:
         refs = self._of_kind.get(kind, [])
         refs = refs[bisect_right(refs, Ref(kind, *after)) :]
         chosen = (ref for ref in refs if namespace in ("", ref.namespace) and name in ("", ref.name))
+        if undeleted:
+            chosen = (ref for ref in chosen if self.objects[ref].metadata.deletion_timestamp is None)
         if any_of:
-            labels = {ref: self.objects[ref].metadata.labels for ref in refs}
-            chosen = (ref for ref in chosen if any(selector.matches(labels[ref]) for selector in any_of))
+            labels = {ref: self.objects[ref].metadata.labels for ref in chosen}
+            chosen = (ref for ref, own in labels.items() if any(selector.matches(own) for selector in any_of))
         return list(islice(chosen, limit))
 
     def by_index(self, kind: str, index: str, values: Collection[str], *, limit: int = 0) -> dict[str, Sequence[Any]]:

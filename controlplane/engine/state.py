@@ -95,13 +95,14 @@ class State(Protocol):
         namespace: str = "",
         name: str = "",
         any_of: Sequence[LabelSelector] = (),
+        undeleted: bool = False,
         after: tuple[str, str] = START,
         limit: int,
     ) -> Sequence[Ref]:
         """Return one page of the references of a kind after (namespace, name) `after`, in that order.
 
         namespace, name "": all. any_of: only objects whose labels one of these selectors matches. Of Gt and Lt only the
-        existence of the label counts. No document is read.
+        existence of the label counts. undeleted: only objects that are not being deleted. No document is read.
         """
 
     def by_index(self, kind: str, index: str, values: Collection[str], *, limit: int = 0) -> dict[str, Sequence[Any]]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.names import DELETION_PROTECTED_LABEL, NAMESPACE_CONTENT_FINALIZER
-from controlplane.controllers.namespace_content import PAGE, NamespaceContent
+from controlplane.controllers.namespace_content import PAGE, NamespaceContent, _goes
+from controlplane.controllers.reads.still_to_delete import still_to_delete
 from controlplane.engine.decision import Decision, Put
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.run import World, run_until_idle
@@ -43,6 +46,39 @@ class Story:
     def pass_time(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
         run_until_idle(self.controllers, self.store, Settings(), world=World())
+
+
+class Reading(MemoryStore):
+    """A store that counts the objects that are read."""
+
+    read = 0
+
+    def get(self, refs: Collection[Ref], *, unopened: bool = False) -> dict[Ref, Any]:
+        found = super().get(refs, unopened=unopened)
+        self.read += len(found)
+        return found
+
+    def list(self, kind: str, **where: Any) -> Sequence[Any]:
+        found = super().list(kind, **where)
+        self.read += len(found)
+        return found
+
+
+def test_a_look_reads_as_few_objects_that_are_being_deleted_of_thousands_as_of_hundreds() -> None:
+    """All of them were read at each look, again and again, until a Namespace of 20,000 objects was gone."""
+    going = {"deletion_timestamp": NOW, "finalizers": ("example.org/hold",), "namespace": "doomed"}
+    read = []
+    for count in (2 * PAGE, 8 * PAGE):
+        store = Reading(controllers=[], clock=lambda: NOW)
+        store.create(*(config_map(f"a-{n:04}").with_meta(**going) for n in range(count)))
+        store.create(config_map("last", namespace="doomed"))
+
+        found = still_to_delete(store, "ConfigMap", goes=_goes, limit=PAGE, namespace="doomed")
+
+        assert found[-1].metadata.name == "last"
+        read.append(store.read)
+
+    assert read == [PAGE + 1, PAGE + 1]
 
 
 def test_everything_in_a_deleted_namespace_goes_and_then_the_namespace() -> None:

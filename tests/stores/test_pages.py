@@ -9,9 +9,11 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.selectors import LabelSelector, LabelSelectorRequirement
+from controlplane.engine.decision import Put
 from controlplane.kinds import BINDINGS, RESOURCE_BINDING
 from tests.builders.bare import binding, meta, template
-from tests.stores.grounds import create
+from tests.builders.objects import START
+from tests.stores.grounds import create, write
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 50])
@@ -55,6 +57,7 @@ UNSIZED = LabelSelector(match_expressions=(LabelSelectorRequirement("size", "Doe
         ({"any_of": (UNSIZED,)}, ["a/none", "z/r"]),
         ({"any_of": (BIG, LabelSelector())}, ["a/b-l", "a/b-s", "a/none", "z/b-l", "z/r"]),
         ({"any_of": (LabelSelector({"colour": "green"}),)}, []),
+        ({"undeleted": True, "any_of": (BLUE,)}, ["a/b-s", "z/b-l"]),
     ],
 )
 def test_references_are_chosen_by_place_and_labels(
@@ -76,7 +79,9 @@ def test_references_are_chosen_by_place_and_labels(
         ),
         template("b-l", uid="u-other", namespace="a", kind="Secret", labels={"colour": "blue"}),
     )
-    (kind,) = {one.ref.kind for one in [template("x", uid="u")]}
+    kind = template("x", uid="u").ref.kind
+    (going,) = store.list(kind, namespace="a", limit=1)
+    write(store, Put(going.with_meta(deletion_timestamp=START, finalizers=("example.io/hold",)), going))
 
     found, after = list[Ref](), ("", "")
     while page := store.refs(kind, after=after, limit=limit, **chosen):

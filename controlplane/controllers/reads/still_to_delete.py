@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from controlplane.engine.state import State
+from controlplane.engine.state import START, State
 
 
 def still_to_delete(
@@ -13,10 +13,17 @@ def still_to_delete(
 ) -> Sequence[Any]:
     """Return the first objects of a kind, and, if `limit` of them are held, also the next ones that can be deleted.
 
+    Those that are being deleted already are not read to find these: there may be thousands, and each look would read
+    them again.
+
     `goes(object)`: whether an object can be deleted now. namespace "": all namespaces.
     """
-    first = page = state.list(kind, namespace=namespace, limit=limit, unopened=True)
-    while len(page) == limit and not any(map(goes, page)):
-        last = page[-1].metadata
-        page = state.list(kind, namespace=namespace, after=(last.namespace, last.name), limit=limit, unopened=True)
-    return first if page is first else [*first, *filter(goes, page)]
+    first = state.list(kind, namespace=namespace, limit=limit, unopened=True)
+    if len(first) < limit or any(map(goes, first)):
+        return first
+    after = START
+    while refs := state.refs(kind, namespace=namespace, undeleted=True, after=after, limit=limit):
+        if found := list(filter(goes, state.get(refs, unopened=True).values())):
+            return [*first, *found]
+        after = refs[-1].namespace, refs[-1].name
+    return first
