@@ -16,9 +16,8 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Ref, to_seconds
 from controlplane.apimachinery.names import UNSCHEDULABLE_TAINT
 from controlplane.controllers.reads import paging
-from controlplane.controllers.reads.binding_groups import applications, workload_groups
 from controlplane.controllers.reads.fleet_state import fleet_state, reason_to_pause
-from controlplane.controllers.reads.workload_labels import workload_labels
+from controlplane.controllers.reads.queued_bindings import queued_bindings
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Event, Guard, Put, Save
 from controlplane.engine.state import ReservedCapacity, State, Watch
@@ -62,6 +61,7 @@ class DrainSnapshot(msgspec.Struct, frozen=True):
     reserved_capacity: ReservedCapacity
     applications: Mapping[str, Sequence[Binding]]  # by application: the bindings that are parts of it
     groups: Groups  # the workload affinity groups of these bindings
+    unread: Mapping[Ref, str]  # by binding that cannot be read: why
 
 
 class Departure(NamedTuple):
@@ -106,11 +106,10 @@ class Drains(Controller):
         name = drain.spec.cluster
         page = paging.next_bindings(state, "placed", name, after=drain.status.after, limit=PAGE)
         departing = tuple(map(Ref.parse, drain.status.departing))
-        found: dict[Ref, Binding] = state.get((*page, *departing))
-        bindings = {ref: found[ref] for ref in page if ref in found}
         holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)))
-        if holds.needs_labels():
-            holds = replace(holds, labels=workload_labels(state, bindings.values()))
+        read = queued_bindings(state, list(dict.fromkeys((*page, *departing))), with_labels=holds.needs_labels())
+        found = read.bindings
+        bindings = {ref: found[ref] for ref in page if ref in found}
         return DrainSnapshot(
             drain,
             page,
@@ -121,10 +120,11 @@ class Drains(Controller):
             {cluster.metadata.name: cluster for cluster in state.list(CLUSTER)},
             state.next_eviction(),
             fleet_state(state),
-            holds,
+            replace(holds, labels=read.labels),
             state.reserved_capacity(within=RESERVATION_EXPIRY),
-            applications(state, bindings.values()),
-            workload_groups(state, bindings.values()),
+            read.applications,
+            read.groups,
+            read.unread,
         )
 
     def decide(self, snapshot: DrainSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
@@ -217,6 +217,8 @@ def _check_page(
     dry_run = dry_run_of(situation, settings)
     departures, staying, last = list[Departure](), list[Remaining](), snapshot.subject.status.after
     for ref in snapshot.page:
+        if ref in snapshot.unread:
+            staying.append(Remaining(str(ref), snapshot.unread[ref]))
         binding = snapshot.bindings.get(ref)
         if binding is not None and binding.spec.target(name) is not None:
             if len(departures) >= most:

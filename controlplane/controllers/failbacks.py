@@ -19,7 +19,7 @@ from controlplane.clusters import health
 from controlplane.controllers.reads import paging
 from controlplane.controllers.reads.fleet_state import fleet_state, reason_to_pause
 from controlplane.controllers.reads.namespace_quotas import NO_QUOTAS, NamespaceQuotas, Room, namespace_quotas
-from controlplane.controllers.reads.workload_labels import workload_labels
+from controlplane.controllers.reads.queued_bindings import queued_bindings
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Event, Guard, Put, QuotaGuard, Save
 from controlplane.engine.state import ReservedCapacity, State, Watch
@@ -69,6 +69,7 @@ class FailbackSnapshot(msgspec.Struct, frozen=True):
     reserved_capacity: ReservedCapacity
     left_in_round: int  # bindings left in the present round, the page included
     quotas: NamespaceQuotas  # of the namespaces of these bindings
+    unread: Mapping[Ref, str] = {}  # by binding that cannot be read: why
 
 
 class FailbackFindings(NamedTuple):
@@ -126,23 +127,22 @@ class Failbacks(Controller):
         clusters: dict[str, Cluster] = {cluster.metadata.name: cluster for cluster in state.list(CLUSTER)}
         page, left_in_round = _page(state, subject)
         returning = (Ref.parse(move.binding) for move in subject.status.returning)
-        bindings: dict[Ref, Binding] = state.get({*page, *returning})
         holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)))
-        labels: dict[Ref, dict[str, str]] = {}
-        if subject.spec.selector is not None or holds.needs_labels():
-            labels = workload_labels(state, bindings.values())
+        with_labels = subject.spec.selector is not None or holds.needs_labels()
+        read = queued_bindings(state, list(dict.fromkeys((*page, *returning))), with_labels=with_labels)
         return FailbackSnapshot(
             subject,
             page,
-            bindings,
-            labels,
+            read.bindings,
+            read.labels,
             clusters,
             state.next_eviction(),
             fleet_state(state),
-            replace(holds, labels=labels),
+            replace(holds, labels=read.labels),
             state.reserved_capacity(within=RESERVATION_EXPIRY),
             left_in_round,
-            namespace_quotas(state, bindings),
+            namespace_quotas(state, read.bindings),
+            read.unread,
         )
 
     def decide(self, snapshot: FailbackSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
@@ -199,7 +199,11 @@ def _check_returning(snapshot: FailbackSnapshot, settings: Settings, *, now: dat
     resumed = snapshot.subject.status.phase == STOPPED and not snapshot.subject.spec.stop
     for recorded in snapshot.subject.status.returning:
         move = replace(recorded, since=to_seconds(now)) if resumed else recorded
-        binding = snapshot.bindings.get(Ref.parse(move.binding))
+        ref = Ref.parse(move.binding)
+        if ref in snapshot.unread:
+            returning.append(move)
+            continue
+        binding = snapshot.bindings.get(ref)
         if binding is None or binding.metadata.deletion_timestamp is not None:
             continue
         home = origin.origin_of(binding)
@@ -346,6 +350,8 @@ def _check_page(
     for checked, ref in enumerate(snapshot.page):
         if len(plans) >= most:
             return FailbackFindings(tuple(plans), tuple(staying), last, len(snapshot.page) - checked)
+        if ref in snapshot.unread and str(ref) not in on_their_way:
+            staying.append(Staying(str(ref), snapshot.unread[ref], snapshot.subject.spec.cluster))
         binding = snapshot.bindings.get(ref)
         if binding is not None and str(ref) not in on_their_way:
             for found in _plans(snapshot, binding, planner, room, now=now):

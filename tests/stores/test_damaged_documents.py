@@ -10,15 +10,18 @@ from django.db import connection
 from apps.objects.legible_state import empty
 from apps.objects.store import DjangoStore
 from apps.objects.tables import object_table
-from controlplane.apimachinery.meta import Ref
+from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.controllers import CONTROLLERS
 from controlplane.engine.cascade import followers
 from controlplane.engine.run import World, run_batch
 from controlplane.eviction.rate import Tokens
 from controlplane.kinds import KINDS, RESOURCE_BINDING
+from controlplane.kinds.drain import DRAIN, Drain, DrainSpec
+from controlplane.kinds.failback import FAILBACK, Failback, FailbackSpec
 from controlplane.kinds.rows import EVICTED, HELD, UNREADABLE, BindingReadiness, Eviction
 from tests.builders.objects import START, binding, cluster
 from tests.core.eviction_fleet import ANYWHERE, FAST
+from tests.core.test_failbacks import API_VERSION, away
 from tests.stores.grounds import create
 from tests.stores.test_evicting_cascade import queued
 
@@ -107,6 +110,45 @@ def test_the_readiness_of_all_others_is_assessed() -> None:
     assert {name: ref in rows for name, ref in refs.items()} == {"a": True, "bad": True, "z": True}
     (bad,) = rows[refs["bad"]]
     assert "default/bad-deployment is no document of its kind" in str(bad)
+
+
+def test_a_damaged_binding_keeps_no_other_from_being_drained() -> None:
+    """The Drain stood still, before it had moved anything."""
+    store = DjangoStore(controllers=[drains := BY_NAME["drains"]])
+    create(store, *(cluster(name) for name in ("full", "member2")))
+    create(store, *(binding(name, ANYWHERE, on={"full": 1}) for name in ("a", "bad", "z")))
+    damage(bad := Ref(RESOURCE_BINDING, "default", "bad-deployment"))
+    create(store, Drain(API_VERSION, "Drain", ObjectMeta(name="upgrade"), DrainSpec("full", 10_000.0)))
+
+    for _ in range(5):
+        assert run_batch(drains, store, FAST, world=WORLD).failures == ()
+        store.mark("drains", [Ref(DRAIN, "", "upgrade")])
+
+    left = [one for one in store.legible().list(RESOURCE_BINDING) if one.spec.graceful_eviction_tasks]
+    assert [one.metadata.name for one in left] == ["a-deployment", "z-deployment"]
+    (drain,) = store.list(DRAIN)
+    (remaining,) = drain.status.cannot_leave
+    assert (remaining.binding, drain.status.remaining) == (str(bad), 1)
+    assert "default/bad-deployment is no document of its kind" in remaining.message
+
+
+def test_a_damaged_binding_keeps_no_other_from_going_back() -> None:
+    store = DjangoStore(controllers=[failbacks := BY_NAME["failbacks"]])
+    create(store, *(cluster(name) for name in ("home", "spare")))
+    create(store, *map(away, ("a", "bad", "z")))
+    damage(bad := Ref(RESOURCE_BINDING, "default", "bad-deployment"))
+    create(
+        store, Failback(API_VERSION, "Failback", ObjectMeta(name="back"), FailbackSpec("home", rate=100.0, at_once=9))
+    )
+
+    for _ in range(5):
+        assert run_batch(failbacks, store, FAST, world=WORLD).failures == ()
+        store.mark("failbacks", [Ref(FAILBACK, "", "back")])
+
+    back = [one for one in store.legible().list(RESOURCE_BINDING) if one.spec.target("home")]
+    assert [one.metadata.name for one in back] == ["a-deployment", "z-deployment"]
+    (failback,) = store.list(FAILBACK)
+    assert [one.binding for one in failback.status.cannot_return] == [str(bad)]
 
 
 @pytest.mark.parametrize("kind", [*(kind.key for kind in KINDS), "Gadget", "example.io/Gadget"])

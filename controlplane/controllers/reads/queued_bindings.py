@@ -1,5 +1,5 @@
-"""The bindings in the eviction queue, with what else decides whether they can be evicted. A document that cannot be
-read keeps only what depends on it from being evicted."""
+"""The bindings that are to leave or return next, with what else decides whether they can. A document that cannot be
+read keeps only what depends on it from moving."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from controlplane.scheduling.question import Groups
 
 
 class QueuedBindings(msgspec.Struct, frozen=True):
-    """Bindings of the first rows of the queue.
+    """Bindings of the first rows of the eviction queue, or of a page of a Drain or Failback.
 
     labels: of their workloads; empty if nothing selects by labels.
     applications: by application, the bindings that are parts of it.
