@@ -21,15 +21,16 @@ _VERSION_OF = re.compile(rb'"resourceVersion":"\d+"')
 
 
 class Event:
-    """One change, shared by all streams. It is decoded at most once, and encoded once for each form."""
+    """One change, shared by all streams. It is decoded at most once, and encoded once for each form and version."""
 
-    __slots__ = ("_frames", "_new", "_old", "change")
+    __slots__ = ("_frames", "_new", "_old", "_versions", "change")
 
     def __init__(self, change: Logged) -> None:
         self.change = change
         self._new: Any = None
         self._old: Any = None
         self._frames: dict[tuple[str, str, str, bool], bytes] = {}
+        self._versions: dict[int, asyncio.Future[Event]] = {}  # by the identity of the kind, which streams hold
 
     def type_for(self, stream: Stream, *, converted: bool = False) -> str:
         """Return the type of the event for a stream. "": the stream does not select the object.
@@ -68,6 +69,13 @@ class Event:
             line = self._frames[key] = shown(stream, event, self._document(event), definitions=definitions)
         return line
 
+    def in_version(self, pool: Executor, kind: Kind) -> asyncio.Future[Event]:
+        """Return the event as a kind shows its object, made once for all streams. It outlives a stream that ends."""
+        if (found := self._versions.get(id(kind))) is None:
+            found = asyncio.get_running_loop().run_in_executor(pool, _event_in_version, kind, self)
+            self._versions[id(kind)] = found
+        return asyncio.shield(found)
+
     def _document(self, event: str) -> bytes:
         """Return the object of the event. An object that no longer matches is shown as before, at this version."""
         change = self.change
@@ -83,7 +91,7 @@ async def in_version(pool: Executor, stream: Stream, event: Event) -> Event:
     """
     if stream.served is None:
         return event
-    return await asyncio.get_running_loop().run_in_executor(pool, _event_in_version, stream.served, event)
+    return await event.in_version(pool, stream.served)
 
 
 def _event_in_version(kind: Kind, event: Event) -> Event:

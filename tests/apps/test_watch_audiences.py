@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from django.contrib.auth.models import User
+from msgspec.structs import replace
 
 from apps.api.authorization import Attributes
 from apps.api.streams import Stream
-from apps.api.watch_events import Event
+from apps.api.watch_events import Event, in_version
 from apps.api.watch_hub import Audience, Watcher, audience_of
 from apps.objects.listing import Logged
 from controlplane.apimachinery.selectors import EVERYTHING
 from controlplane.kind import KINDS
+from controlplane.propagation.definitions import kind_of
 from controlplane.wire.request import Choice
+from tests.builders import templates
 
 ALLOWED = Attributes(User(username="u"), "watch", resource="configmaps")
 
@@ -109,3 +113,26 @@ def test_watches_with_another_selection_or_form_are_another_audience() -> None:
     found = [stream(), stream(name="one"), stream(convert="Table"), stream(convert="PartialObjectMetadata")]
     assert len({audience_of(each) for each in found}) == 4
     assert audience_of(stream(since=3)) == audience_of(stream(since=4))
+
+
+async def _of_an_edited_definition() -> None:
+    default = {"type": "object", "default": {"seats": 2}, "properties": {"seats": {"type": "integer"}}}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": default}}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    kind = kind_of(templates.definition(versions=[version], generation=2))
+    assert kind is not None
+    text = b'{"apiVersion":"example.io/v1","kind":"Boat","metadata":{"resourceVersion":"5","name":"one"}}'
+    event = Event(Logged(5, "example.io/Boat", "default", "one", "MODIFIED", text, None))
+    stream_ = replace(stream(), served=kind)
+    with ThreadPoolExecutor(2) as pool:
+        ended = asyncio.ensure_future(in_version(pool, stream_, event))
+        shown = asyncio.gather(*(in_version(pool, stream_, event) for _ in range(3)))
+        await asyncio.sleep(0)
+        ended.cancel()
+        first, *others = await shown
+    assert json.loads(first.change.document)["spec"] == {"seats": 2}
+    assert all(other is first for other in others)
+
+
+def test_a_change_is_shown_as_the_definition_says_once_for_all_watches_also_if_one_of_them_ends() -> None:
+    asyncio.run(_of_an_edited_definition())
