@@ -22,7 +22,7 @@ from controlplane.wire.unchanged import Unchanged
 
 Document = dict[str, Any]
 _Kind = jsonschema_rs.ValidationErrorKind
-_EXACT = 2**53
+_LEAST = -(2**63)  # integer of JSON
 _LARGEST = 1e250  # a quantity that is written as a number
 
 
@@ -52,8 +52,8 @@ def _pruned(value: Any, schema: Schema | None) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """Return a float as an integer if it is one, up to the size to which floats are exact."""
-    is_whole = isinstance(value, float) and abs(value) <= _EXACT and value.is_integer()
+    """Return a float as an integer if it is one of 64 bits. A client in Go reads no integer with an exponent."""
+    is_whole = isinstance(value, float) and _LEAST <= value < -_LEAST and value.is_integer()
     return int(value) if is_whole else value
 
 

@@ -110,6 +110,8 @@ def json_schema(node: Node) -> dict[str, Any]:
             made[exclusive] = made.pop(bound)
     if node.get(_INT_OR_STRING) is True:
         made["type"] = ["integer", "string"]
+    if "integer" in made.get("type", ()):
+        made |= _bounds_of(made, bits=32 if node.get("format") == "int32" else 64)
     if isinstance(node.get("properties"), Mapping):
         made["properties"] = {name: json_schema(inner) for name, inner in node["properties"].items()}
     for key in ("items", "additionalProperties", "not"):
@@ -123,6 +125,15 @@ def json_schema(node: Node) -> dict[str, Any]:
         own = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
         made["properties"] = {**own, **made.get("properties", {})}
     return _with_null(made) if node.get("nullable") is True else made
+
+
+def _bounds_of(made: dict[str, Any], *, bits: int) -> dict[str, int]:
+    """Return the bounds of an integer with its bits, within those that it has already.
+
+    As in Kubernetes, because a client in Go that cannot read the number of one object cannot read the whole list.
+    """
+    lowest, highest = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    return {"minimum": max(made.get("minimum", lowest), lowest), "maximum": min(made.get("maximum", highest), highest)}
 
 
 def _with_null(made: dict[str, Any]) -> dict[str, Any]:

@@ -389,7 +389,11 @@ def test_a_number_without_a_fraction_is_an_integer() -> None:
     sent = {"spec": {"replicas": 2.0, "strategy": {"rollingUpdate": {"maxSurge": 1.0, "maxUnavailable": 1e99}}}}
 
     made = document_check.without_nulls(sent, schema)
+    large = document_check.without_nulls({"spec": {"replicas": 1e18, "revisionHistoryLimit": -(2.0**63)}}, schema)
+    whole = document_check.without_nulls({"spec": {"replicas": 2.0**63, "revisionHistoryLimit": 0.5}}, schema)
 
+    assert [json.dumps(value) for value in large["spec"].values()] == ["1000000000000000000", "-9223372036854775808"]
+    assert [json.dumps(value) for value in whole["spec"].values()] == ["9.223372036854776e+18", "0.5"]
     assert json.dumps(made["spec"]["replicas"]) == "2"
     assert json.dumps(made["spec"]["strategy"]["rollingUpdate"]["maxSurge"]) == "1"
     assert "less than or equal to 2147483647" in str(document_check.faults(made, schema))
