@@ -5,7 +5,7 @@ Granular maps merge field by field, lists of type map and set merge by key or va
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.errors import BadRequest
@@ -200,7 +200,7 @@ def prune(value: Any, lost: Fields, kept: list[Fields], schema: Schema) -> Any:
                 continue
             if result is None:
                 result = dict(value)
-            if new is None:
+            if new is _REMOVED:
                 del result[key]
             else:
                 result[key] = new
@@ -212,10 +212,13 @@ def prune(value: Any, lost: Fields, kept: list[Fields], schema: Schema) -> Any:
             element = element_of(item, schema)
             node = lost.get(element)
             new = item if node is None else _pruned(item, node, element, kept, items, is_named=False)
-            if new is not None:
+            if new is not _REMOVED:
                 pruned.append(new)
         return value if len(pruned) == len(value) and all(map(_is, pruned, value)) else pruned
     return value
+
+
+_REMOVED: Final = object()
 
 
 def _is(left: Any, right: Any) -> bool:
@@ -223,16 +226,16 @@ def _is(left: Any, right: Any) -> bool:
 
 
 def _pruned(value: Any, node: Fields, element: str, kept: list[Fields], schema: Schema, *, is_named: bool) -> Any:
-    """Return the pruned value at a path; None: it is removed.
+    """Return the pruned value at a path; _REMOVED: it is removed. None is the value null.
 
     is_named: it is a field of the schema, which stays while a manager owns anything in it. An item of a list or an
     entry of a map stays only while a manager owns the item itself: what others set in it does not keep it.
     """
     owners = [fields[element] for fields in kept if element in fields]
     if is_member(node) and not (owners if is_named else any(map(is_member, owners))):
-        return None
+        return _REMOVED
     if not node:
         return value
     new = prune(value, node, owners, schema)
     emptied = isinstance(new, dict | list) and not new and bool(value)
-    return None if emptied and not any(map(is_member, owners)) else new
+    return _REMOVED if emptied and not any(map(is_member, owners)) else new

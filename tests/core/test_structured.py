@@ -121,6 +121,10 @@ def test_a_value_of_another_type_is_a_change_and_removes_only_what_was_below_it(
         ({"": 1}, {".": {}}, Schema.OPEN, {"": 1}),
         (["a", "b"], {'v:"a"': {}}, SET, ["b"]),
         (["a", "b"], {'v:"a"': {}}, Schema.OPEN, ["a", "b"]),  # a list that is replaced as a whole
+        ({"a": None, "b": None}, {"f:a": {}}, Schema.OPEN, {"b": None}),  # null is a value of its own
+        ({"a": {"b": None}}, {"f:a": {"f:b": {}}}, Schema.OPEN, {}),
+        (["a", None], {'v:"a"': {}}, SET, [None]),
+        (["a", None], {"v:null": {}}, SET, ["a"]),
         ("a", {'v:"a"': {}}, SET, "a"),  # no list, although its schema describes one
     ],
 )
