@@ -26,8 +26,8 @@ class Reading(MemoryStore):
 
     read = 0
 
-    def get(self, refs: Collection[Ref]) -> dict[Ref, Any]:
-        found = super().get(refs)
+    def get(self, refs: Collection[Ref], *, unopened: bool = False) -> dict[Ref, Any]:
+        found = super().get(refs, unopened=unopened)
         self.read += len(found)
         return found
 

@@ -33,8 +33,8 @@ class Reading(MemoryStore):
 
     works = 0
 
-    def get(self, refs: Collection[Ref]) -> dict[Ref, Any]:
-        found = super().get(refs)
+    def get(self, refs: Collection[Ref], *, unopened: bool = False) -> dict[Ref, Any]:
+        found = super().get(refs, unopened=unopened)
         self.works += sum(ref.kind == WORK for ref in found)
         return found
 

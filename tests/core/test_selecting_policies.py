@@ -25,8 +25,8 @@ class Reading(MemoryStore):
 
     policies = 0
 
-    def get(self, refs: Collection[Ref]) -> dict[Ref, Any]:
-        found = super().get(refs)
+    def get(self, refs: Collection[Ref], *, unopened: bool = False) -> dict[Ref, Any]:
+        found = super().get(refs, unopened=unopened)
         self.policies += sum(ref.kind in POLICIES for ref in found)
         return found
 

@@ -13,6 +13,7 @@ from apps.objects.encryption import SealError
 from apps.objects.listing import page
 from apps.objects.namespaces import make_namespaces
 from apps.objects.store import DjangoStore
+from apps.objects.what_if import effects_of
 from controlplane.apimachinery.meta import Condition, OwnerReference, Ref
 from controlplane.apimachinery.names import (
     CLUSTER_FINALIZER,
@@ -36,6 +37,7 @@ from controlplane.controllers.works import Works
 from controlplane.engine.decision import Put, Save, deleting
 from controlplane.engine.run import World, run_batch
 from controlplane.engine.state import Unreadable
+from controlplane.insight.changes import PolicyEdited
 from controlplane.kinds import INTERPRETER_CUSTOMIZATION, RESOURCE_BINDING, WORK
 from controlplane.kinds.binding import ObjectReference, ResourceBindingSpec, TargetCluster
 from controlplane.kinds.cluster import SecretReference
@@ -288,3 +290,23 @@ def test_a_changed_rule_concerns_all_other_objects(store: DjangoStore, kind: str
     origin = Ref(INTERPRETER_CUSTOMIZATION, "", kind)
 
     assert Policies().expand(store, origin, after="", limit=100)[0] == [SECRET]
+
+
+POLICIES = {
+    "PropagationPolicy": {"placement": {"clusterAffinity": {"clusterNames": ["member2"]}}},
+    "OverridePolicy": {
+        "overrideRules": [{"overriders": {"labelsOverrider": [{"operator": "add", "value": {"a": "b"}}]}}]
+    },
+}
+
+
+@pytest.mark.parametrize("kind", POLICIES)
+def test_what_an_edit_of_such_a_policy_would_do_is_known(store: DjangoStore, kind: str) -> None:
+    create(store, cluster("member2"))
+    spec = {"resourceSelectors": [{"apiVersion": "v1", "kind": "Secret"}], **POLICIES[kind]}
+    head = {"apiVersion": "policy.karmada.io/v1alpha1", "kind": kind, "metadata": {"name": "all", "namespace": "shop"}}
+
+    effects = effects_of(store, [PolicyEdited({**head, "spec": spec})])
+
+    without_place = "moves nothing, 1 without a place, 1 namespace"  # member2 is not Ready
+    assert effects.sentence == {"PropagationPolicy": without_place, "OverridePolicy": "changes 1 copy"}[kind]

@@ -28,7 +28,7 @@ def override_edits(state: State, edited: Mapping[Ref, Any], deleted: Collection[
     if not refs:
         return ()
     found = {ref: one for ref, one in sorted(state.get(refs).items()) if one.metadata.deletion_timestamp is None}
-    templates: dict[Ref, Template] = state.get([template_ref(binding) for binding in found.values()])
+    templates: dict[Ref, Template] = state.get([template_ref(one) for one in found.values()], unopened=True)
     policies = policies_of(state, templates.values())
     return tuple(
         Copies(binding, templates[source], policies.get(source, ()))

@@ -51,7 +51,7 @@ def policy_edits(state: State, edited: Mapping[Ref, Policy], deleted: Collection
     names = {template_ref(binding) for binding in found.values()}
     for policy in edited.values():
         names.update(_selected(state, policy))
-    templates: dict[Ref, Template] = state.get(sorted(names))
+    templates: dict[Ref, Template] = state.get(sorted(names), unopened=True)
     others = [ref for name in templates if (ref := bindings.binding_ref(name)) not in found]
     found |= state.get(others)
     policies = _selecting(state, templates.values())
