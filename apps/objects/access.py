@@ -124,9 +124,10 @@ def check_grant(user: Any, kind: Kind, new: Any, old: Any) -> None:
     """Raise Forbidden if a user writes a role or binding that grants more than the user has [no-escalation].
 
     The user who registers agents may write their roles [agent-roles]. Raises Forbidden as well for a
-    CertificateSigningRequest of another user, and for a Cluster to which credentials are sent that the user may not
-    read [credentials-of-members].
+    CertificateSigningRequest of another user, for a Cluster to which credentials are sent that the user may not read
+    [credentials-of-members], and for the Cluster or heartbeat of another cluster than that of an agent.
     """
+    agent_roles.check_own(caller_of(user), kind.resource, new.metadata.namespace, new.metadata.name)
     if kind.key == CLUSTER:
         check_cluster(access().policy(), caller_of(user), new, old)
     if kind.key == signing_request.KEY and old is None:

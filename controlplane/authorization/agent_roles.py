@@ -1,12 +1,16 @@
-"""The roles of an agent that registers itself, and who may write them [agent-roles]."""
+"""The roles of an agent that registers itself, who may write them, and what roles cannot say [agent-roles]."""
 
 from __future__ import annotations
 
 import re
 from typing import Any, Final
 
+from controlplane.apimachinery.errors import Forbidden, qualified
 from controlplane.apimachinery.names import CLUSTER_NAMESPACE, execution_namespace
+from controlplane.authorization.attributes import Caller
 from controlplane.authorization.rules import rules_in, uncovered
+from controlplane.kinds import CLUSTER, LEASE
+from controlplane.wire.resource import Resource
 
 Document = dict[str, Any]
 
@@ -36,6 +40,27 @@ def is_agents(document: Document) -> bool:
     return (role.get("kind"), role.get("name")) == (expected, metadata["name"]) and subjects == [
         ("User", AGENT_PREFIX + cluster)
     ]
+
+
+def check_own(caller: Caller, resource: Resource, namespace: str, name: str) -> None:
+    """Raise Forbidden if an agent of Karmada writes the Cluster or heartbeat of another cluster [foreign-heartbeat].
+
+    Its roles cannot say this: they allow to create every Cluster, and to renew every Lease. Replicas of an agent choose
+    their leader by a Lease beside that of its cluster.
+    """
+    cluster = caller.name.removeprefix(AGENT_PREFIX)
+    is_heartbeat = resource.key == LEASE and namespace == CLUSTER_NAMESPACE
+    if cluster == caller.name or not (is_heartbeat or resource.key == CLUSTER):
+        return
+    if name == cluster or (is_heartbeat and name == f"karmada-agent-{cluster}"):
+        return
+    raise Forbidden(
+        f'{qualified(resource.plural, resource.group)} "{name}" is forbidden: the agent of {cluster} may write for '
+        "this cluster only",
+        kind=resource.plural,
+        group=resource.group,
+        name=name,
+    )
 
 
 def allowed(cluster: str, namespace: str) -> list[Document]:
