@@ -79,6 +79,42 @@ def test_a_question_about_an_override_policy_does_not_show_the_values_of_a_secre
     assert b"aHVudGVyMg" not in answer.body
 
 
+def test_a_question_shows_what_changes_in_a_workload_to_those_who_may_read_the_workload(
+    api: Client, server: Server, placed: str, namespace: str
+) -> None:
+    """Otherwise the viewer of the fleet would read any field, by asking what another value would change."""
+    name = f"{namespace}-viewer"
+    viewer, subject = user(server, name), {"kind": "User", "name": name}
+    bind(api, name, to=subject, roles=["lifeboat:viewer"])
+    wait_until_allowed(viewer, "create", "whatifs", group=OURS)
+    pod = {"containers": [{"name": "web", "image": "web:1", "args": ["--password=hunter2"]}]}
+    labels = {"app": "web"}
+    spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
+    deployments = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+    assert api.post(deployments, {"metadata": {"name": "web"}, "spec": spec}).status == 201
+    path = "/spec/template/spec/containers/0/args/0"
+    policy = {
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "ClusterOverridePolicy",
+        "metadata": {"name": f"{namespace}-p"},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "namespace": namespace}],
+            "overrideRules": [{"overriders": {"plaintext": [{"path": path, "operator": "replace", "value": "x"}]}}],
+        },
+    }
+    question = {"type": "PolicyEdited", "policy": policy}
+
+    blind = ask(viewer, question)
+    bind(api, f"{name}-view", to=subject, roles=["view"], namespace=namespace)
+    wait_until_allowed(viewer, "get", "deployments", group="apps", namespace=namespace)
+    seeing = ask(viewer, question)
+
+    assert b"hunter2" not in blind.body
+    (changed,) = blind.document["status"]["effects"]["overridden"]
+    assert changed["message"] == f"{placed}: it gets another content, which users see who may get the workload"
+    assert b"instead of --password=hunter2" in seeing.body
+
+
 def test_a_user_who_reads_another_namespace_sees_numbers_and_no_names(
     api: Client, server: Server, placed: str, namespace: str
 ) -> None:

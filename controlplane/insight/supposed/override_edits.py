@@ -6,7 +6,7 @@ follows from the edit. Copies are compared where they are placed now.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from controlplane.propagation.override_run import FAILED, OverrideRun
 from controlplane.propagation.overrides import OverrideFailed
 
 CHANGED: Final = "CopyChanged"
+_HIDDEN: Final = "it gets another content, which users see who may get the workload"
 _LISTS: Final = (MANAGED_ANNOTATIONS_ANNOTATION, MANAGED_LABELS_ANNOTATION)  # they follow from other changes
 _NAMESPACE: Final = "v1/Namespace"
 
@@ -60,6 +61,14 @@ def overridden(
         if not same(after, one.policies):
             found += _changed(one, after, clusters, now=now)
     return tuple(found)
+
+
+def without_fields(found: Sequence[Affected], may_get: Callable[[Affected], bool]) -> tuple[Affected, ...]:
+    """Return changed copies without what changes in them, for a reader who may not get their workloads."""
+    return tuple(
+        one if one.reason != CHANGED or may_get(one) else replace(one, message=f"{', '.join(one.to)}: {_HIDDEN}")
+        for one in found
+    )
 
 
 def remarks(edited: Mapping[Ref, Any]) -> tuple[str, ...]:
