@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from django.conf import settings
 from django.http import HttpRequest
 
-from apps.api import bootstrap_tokens, oidc, service_accounts, tokens
+from apps.api import bootstrap_tokens, oidc, oidc_users, service_accounts, tokens
 from apps.api.clock import ticks
 from apps.api.login_throttle import MAX_COUNTED, Attempts, address_of
 from controlplane.apimachinery.errors import TooManyRequests
@@ -34,7 +34,9 @@ def credential_of(secret: str, request: HttpRequest) -> Credential | None:
         return None if user is None else Credential(user, bootstrap_tokens.key_of(secret))
     if oidc.is_one(secret):
         found = oidc.PROVIDER.find(secret)
-        return None if found is None else Credential(*found)
+        if found is None or oidc_users.is_deactivated(found.user.caller.uid):
+            return None
+        return Credential(*found)
     user = service_accounts.find(secret) if secret.startswith(service_accounts.PREFIX) else tokens.find(secret)
     return None if user is None else Credential(user, tokens.digest_of(secret))
 

@@ -15,7 +15,7 @@ from django.contrib.sessions.models import Session
 from django.db.models.functions import Now
 from rest_framework.request import Request
 
-from apps.api import bearer
+from apps.api import bearer, oidc_users
 from apps.api.client_certificates import lasts
 
 LOGIN_USER = "lifeboat.login_user"  # key of the WSGI environment: the user of the login, if another is impersonated
@@ -46,7 +46,9 @@ def ended(logins: Collection[Login]) -> set[Login]:
     """Return the logins that are no longer valid. The number of queries is constant. Raises django.db.Error."""
     sessions = {login.key for login in logins if login.session_hash}
     by_token = bearer.valid({login.key for login in logins if not login.session_hash})
-    by_token |= {login.key: login.is_superuser for login in logins if lasts(login.key)}
+    lasting = {login.key: login.is_superuser for login in logins if lasts(login.key)}
+    deactivated = oidc_users.ended(lasting)
+    by_token |= {key: is_superuser for key, is_superuser in lasting.items() if key not in deactivated}
     alive, users = set[str](), dict[int, Any]()
     if sessions:
         current = Session.objects.filter(session_key__in=sessions, expire_date__gt=Now())

@@ -40,7 +40,7 @@ RESERVED: Final = "system:"  # no name or group of a provider begins with this
 
 
 class TokenUser(NamedTuple):
-    """The user of a token, and the key of the login for streams."""
+    """The user of a token, and the key of the login for streams, which ends with the digest of the user's subject."""
 
     user: Identity
     key: str
@@ -141,7 +141,8 @@ def _login(claims: Mapping[str, Any], token: str) -> TokenUser | None:
     caller = caller_of_claims(claims)
     if caller is None:
         return None
-    return TokenUser(Identity(caller), f"{UNTIL}{int(claims['exp'])}:{hashlib.sha256(token.encode()).hexdigest()}")
+    digests = (hashlib.sha256(text.encode()).hexdigest() for text in (token, caller.uid))
+    return TokenUser(Identity(caller), ":".join((f"{UNTIL}{int(claims['exp'])}", *digests)))
 
 
 def caller_of_claims(claims: Mapping[str, Any]) -> Caller | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Collection
 from typing import Any
 
 from django.conf import settings
@@ -13,6 +15,7 @@ from apps.api.models import ProviderUser
 from controlplane.authorization.attributes import AUTHENTICATED, Caller
 
 LONGEST = 150  # characters of a name of Django's users and groups
+_COLONS = 3  # in the key of a login with a token of the provider: until:SECONDS:TOKEN:SUBJECT
 
 
 class NotAllowed(Exception):
@@ -38,6 +41,27 @@ def user_of(caller: Caller) -> Any:
     if not user.is_active:
         raise NotAllowed(f"the user {caller.name} is deactivated here")
     return user
+
+
+def is_deactivated(subject: str) -> bool:
+    """Test whether a user of the provider is known here and was deactivated: also a token is no login then."""
+    return _deactivated().filter(subject=subject).exists()
+
+
+def ended(keys: Collection[str]) -> set[str]:
+    """Return which of these keys of logins with tokens are of users who were deactivated. One query; none for no keys.
+
+    Keys of other logins are ignored.
+    """
+    subjects = {key: key.rpartition(":")[2] for key in keys if key.count(":") == _COLONS}
+    if not subjects:
+        return set()
+    gone = {hashlib.sha256(one.encode()).hexdigest() for one in _deactivated().values_list("subject", flat=True)}
+    return {key for key, subject in subjects.items() if subject in gone}
+
+
+def _deactivated() -> Any:
+    return ProviderUser.objects.filter(issuer=settings.OIDC_ISSUER, user__is_active=False)
 
 
 def _stored(caller: Caller) -> Any:

@@ -15,7 +15,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from tests.api.roles import bind
+from tests.api.roles import bind, wait_until_allowed
 from tests.api.server import Client, Server
 from tests.api.test_logins import ends
 from tests.builders.documents import config_maps
@@ -168,6 +168,29 @@ def test_a_watch_ends_when_its_token_expires(trusting: Server, provider: Provide
     with short.watch(path, fieldSelector="metadata.name=none") as stream:
         assert stream.status == 200
         assert ends(stream)
+
+
+def test_a_user_who_is_deactivated_here_has_no_login_with_a_token_either(trusting: Server, provider: Provider) -> None:
+    """The subject of the provider is known here since a login by browser."""
+    token, other = provider.token(sub="leaver", name="lea"), provider.token(sub="stayer", name="sten")
+    trusting.sql(
+        """INSERT INTO auth_user (username, password, is_superuser, is_staff, is_active, date_joined,
+             first_name, last_name, email) VALUES ('oidc:lea', '!', false, true, true, now(), '', '', '')"""
+    )
+    trusting.sql(
+        f"""INSERT INTO api_provideruser (issuer, subject, user_id)
+            SELECT '{provider.issuer}', 'leaver', id FROM auth_user WHERE username = 'oidc:lea'"""
+    )
+    bind(trusting.client(), "oidc-lea", to={"kind": "User", "name": "oidc:lea"}, roles=["cluster-admin"])
+    client = trusting.client(token)
+    wait_until_allowed(client, "list", "namespaces")
+    with client.watch("/api/v1/namespaces", fieldSelector="metadata.name=none") as stream:
+        assert stream.status == 200
+        trusting.sql("UPDATE auth_user SET is_active = false WHERE username = 'oidc:lea'")
+
+        until(lambda: client.get("/api/v1/namespaces").status == 401, within=5)
+        assert ends(stream)
+    assert me(trusting, other)["username"] == "oidc:sten"
 
 
 def test_a_new_key_of_the_provider_is_found_and_an_old_one_forgotten(trusting: Server, provider: Provider) -> None:
