@@ -239,8 +239,10 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
         if kind not in (accepted := kinds_in(self.model)):
             names = ", ".join(item.resource.kind for item in accepted)
             raise BadRequest(f"this page adds objects of the kinds {names}, and not {kind.resource.kind}")
+        if not isinstance(metadata := document.get("metadata", {}), dict):
+            raise BadRequest("metadata must be an object with a name")
         # The namespace that a manifest of a cluster-scoped kind names is left out, so rights there do not count.
-        named = str(document.get("metadata", {}).get("namespace") or "") if kind.resource.namespaced else ""
+        named = str(metadata.get("namespace") or "") if kind.resource.namespaced else ""
         if not may(request.user, "create", kind, namespace=named):
             raise PermissionDenied
         return edits.create(document, by)

@@ -71,3 +71,11 @@ def test_an_administrator_adds_objects_of_the_cluster(root: Client) -> None:
 
     assert add(root, manifest).status_code == 200
     assert found(Ref(CLASS, "", "all")) is not None
+
+
+@pytest.mark.parametrize("metadata", ["null", "[1]", "shop"])
+def test_a_new_object_whose_metadata_is_no_object_is_an_error_of_the_form(root: Client, metadata: str) -> None:
+    answer = add(root, f"{{apiVersion: v1, kind: ConfigMap, metadata: {metadata}}}")
+
+    assert answer.status_code == 200
+    assert "metadata must be an object with a name" in answer.content.decode()
