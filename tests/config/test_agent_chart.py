@@ -24,7 +24,7 @@ FULL: Mapping[str, Any] = {
     **USUAL,
     "image": {"digest": f"sha256:{'0a' * 32}", "pullSecrets": [{"name": "r"}]},
     "authority": {"name": "authority", "key": "ca.crt"},
-    "settings": {"cluster_lease_duration": 20, "members.compare_seconds": "600"},
+    "settings": {"cluster_lease_duration": 20, "members.compare_seconds": "600", "members.answer_bytes": 16777216},
     "extraEnv": [{"name": "LIFEBOAT_LOG_LEVEL", "value": "WARNING"}],
     "rbac": {"rules": [{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["*"]}]},
     "persistence": {"storageClassName": "ssd", "size": "2Gi"},
@@ -164,6 +164,7 @@ def test_settings_become_variables_and_the_policy_selects_the_pod(helm: Any) -> 
 
     assert environment["LIFEBOAT_CLUSTER_LEASE_DURATION"] == "20"
     assert environment["LIFEBOAT_MEMBERS_COMPARE_SECONDS"] == "600"
+    assert environment["LIFEBOAT_MEMBERS_ANSWER_BYTES"] == "16777216", "Helm reads numbers of YAML as floats"
     assert environment["LIFEBOAT_LOG_LEVEL"] == "WARNING"
     assert policy["podSelector"]["matchLabels"].items() <= labels.items()
     assert policy["policyTypes"] == ["Ingress", "Egress"]

@@ -27,7 +27,13 @@ FULL: Mapping[str, Any] = {
         "digest": f"sha256:{'0a' * 32}",
         "pullSecrets": [{"name": "r"}],
     },
-    "settings": {"resource_eviction_rate": "0.5", "eviction.ageing_seconds": 300},
+    "settings": {
+        "resource_eviction_rate": 0.5,
+        "eviction.ageing_seconds": 300,
+        "change_log.keep_versions": 5_000_000,
+        "change_log.keep_bytes": "100000000000",
+        "compat.terminating_taint": True,
+    },
     "extraEnv": [{"name": "LIFEBOAT_LOG_LEVEL", "value": "WARNING"}],
     "ingress": {"enabled": True, "className": "nginx", "annotations": {"a": "b"}, "tlsSecretName": "tls"},
     "metrics": {
@@ -157,6 +163,9 @@ def test_settings_become_variables(helm: Any) -> None:
 
     assert environment["LIFEBOAT_RESOURCE_EVICTION_RATE"] == "0.5"
     assert environment["LIFEBOAT_EVICTION_AGEING_SECONDS"] == "300"
+    assert environment["LIFEBOAT_CHANGE_LOG_KEEP_VERSIONS"] == "5000000", "Helm reads numbers of YAML as floats"
+    assert environment["LIFEBOAT_CHANGE_LOG_KEEP_BYTES"] == "100000000000"
+    assert environment["LIFEBOAT_COMPAT_TERMINATING_TAINT"] == "true"
     assert environment["LIFEBOAT_LOG_LEVEL"] == "WARNING"
     assert environment["LIFEBOAT_METRICS_PORT"] == "9464"
 

@@ -15,6 +15,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
+{{/* A setting as text. Helm reads numbers of YAML as floats, and would write a million as 1e+06. */}}
+{{- define "agent.setting" -}}
+{{ if and (kindIs "float64" .) (eq (floor .) .) }}{{ printf "%.0f" . }}{{ else }}{{ toString . }}{{ end }}
+{{- end }}
+
 {{/* Fields of both containers, behind their names and arguments. */}}
 {{- define "agent.container" -}}
 {{- with .Values.image }}
@@ -28,7 +33,7 @@ securityContext:
 env:
   - {name: LIFEBOAT_HOME, value: /tmp/lifeboat}
   {{- range $name, $value := .Values.settings }}
-  - {name: LIFEBOAT_{{ $name | upper | replace "." "_" }}, value: {{ $value | toString | quote }}}
+  - {name: LIFEBOAT_{{ $name | upper | replace "." "_" }}, value: {{ include "agent.setting" $value | quote }}}
   {{- end }}
   {{- with .Values.extraEnv }}
   {{- toYaml . | nindent 2 }}

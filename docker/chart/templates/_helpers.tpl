@@ -27,6 +27,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   valueFrom: {secretKeyRef: {name: {{ .from.name | quote }}, key: {{ .from.key | quote }}}}
 {{- end }}
 
+{{/* A setting as text. Helm reads numbers of YAML as floats, and would write a million as 1e+06. */}}
+{{- define "lifeboat.setting" -}}
+{{ if and (kindIs "float64" .) (eq (floor .) .) }}{{ printf "%.0f" . }}{{ else }}{{ toString . }}{{ end }}
+{{- end }}
+
 {{- define "lifeboat.environment" -}}
 {{ include "lifeboat.fromSecret" (dict "name" "DATABASE_URL" "from" .Values.secrets.database) }}
 {{ include "lifeboat.fromSecret" (dict "name" "REDIS_URL" "from" .Values.secrets.redis) }}
@@ -40,7 +45,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 - {name: LIFEBOAT_METRICS_HOST, value: "0.0.0.0"}
 - {name: LIFEBOAT_METRICS_PORT, value: {{ .Values.metrics.port | quote }}}
 {{- range $name, $value := .Values.settings }}
-- {name: LIFEBOAT_{{ $name | upper | replace "." "_" }}, value: {{ $value | toString | quote }}}
+- {name: LIFEBOAT_{{ $name | upper | replace "." "_" }}, value: {{ include "lifeboat.setting" $value | quote }}}
 {{- end }}
 {{- with .Values.extraEnv }}
 {{ toYaml . }}
