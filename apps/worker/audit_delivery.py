@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 BATCH: Final = 400  # events in one request
 REMOVED: Final = 1000  # events that are removed at once
+MORE_SECONDS: Final = 0.5  # until the next are removed: other writers wait for each removal
 SENDING_SECONDS: Final = LEASE_SECONDS / 2  # for so long requests are sent under one lease
 FIRST_RETRY_SECONDS: Final = 2.0
 LONGEST_RETRY_SECONDS: Final = 300.0
@@ -40,16 +41,33 @@ class AuditDelivery(LeasedThread):
     name = "audit"
     subject = "audit events"
     _failures = 0  # in a row
+    _send_at = 0.0  # when to send again, on the monotonic clock
 
     def work(self) -> float:
-        """Send the events that wait, a batch at a time, and remove events that are too old.
+        """Remove events that are too old, and send the events that wait.
 
-        Returns after how many seconds to work again. With each failure in a row this becomes longer. 0: more wait, and
-        the lease has to be renewed first. Otherwise another process would send the same events.
+        Returns after how many seconds to work again. 0: more wait, and the lease has to be renewed first. Otherwise
+        another process would send the same events.
         """
-        now, ends = self.store.now(), monotonic_seconds() + SENDING_SECONDS
-        if old := _read(Stored.objects.filter(at__lt=now - timedelta(days=settings.AUDIT_DAYS))[:REMOVED]):
+        is_all_removed = self._remove()
+        if (wait := self._send_at - monotonic_seconds()) <= 0:
+            wait = self._send()
+            self._send_at = monotonic_seconds() + wait
+        return wait if is_all_removed else min(wait, MORE_SECONDS)
+
+    def _remove(self) -> bool:
+        """Remove events that are too old. Return whether none are left."""
+        too_old = self.store.now() - timedelta(days=settings.AUDIT_DAYS)
+        if old := _read(Stored.objects.filter(at__lt=too_old)[:REMOVED]):
             self.store.apply([(None, Decision(changes=tuple(map(Drop, old))))], by=BY)
+        return len(old) < REMOVED
+
+    def _send(self) -> float:
+        """Send the events that wait, a batch at a time. Return after how many seconds to send again.
+
+        With each failure in a row this becomes longer.
+        """
+        ends = monotonic_seconds() + SENDING_SECONDS
         waiting = Stored.objects.filter(unsent=True).order_by("at")
         while settings.AUDIT_WEBHOOK and not self.stopping.is_set() and (due := _read(waiting[:BATCH])):
             try:

@@ -20,8 +20,8 @@ from apps.objects.models import AuditEvent as Stored
 from apps.objects.store import store
 from apps.objects.writer import Author, Change, Writer
 from apps.worker import audit_delivery
-from apps.worker.audit_delivery import AuditDelivery
-from apps.worker.leased_thread import LEASE_SECONDS
+from apps.worker.audit_delivery import MORE_SECONDS, AuditDelivery
+from apps.worker.leased_thread import LEASE_SECONDS, LOOK_SECONDS, SELDOM_SECONDS
 from controlplane.engine.decision import Decision, Put, Save
 from controlplane.engine.state import Actor
 from controlplane.kind import KINDS
@@ -86,16 +86,20 @@ def test_events_are_posted_as_an_event_list_and_marked(hook: Hook) -> None:
     assert len(hook.received) == 1
 
 
-def test_events_that_the_webhook_refuses_are_sent_again(hook: Hook, caplog: pytest.LogCaptureFixture) -> None:
+def test_events_that_the_webhook_refuses_are_sent_again(
+    hook: Hook, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write()
-    hook.status = 500
-
+    clock = [1000.0]
+    monkeypatch.setattr(audit_delivery, "monotonic_seconds", lambda: clock[0])
     sender = delivery()
-    waits = [sender.work(), sender.work()]
-    hook.status = 200
-    sender.work()
+    waits = []
+    for status in (500, 500, 200):
+        hook.status = status
+        waits.append(sender.work())
+        clock[0] += waits[-1]
 
-    assert waits == [4, 8]  # seconds
+    assert waits == [4, 8, LOOK_SECONDS]
     assert len(hook.received) == 3
     assert not Stored.objects.filter(unsent=True).exists()
     assert TOKEN not in caplog.text
@@ -128,6 +132,47 @@ def test_events_are_removed_after_their_days(settings: Any) -> None:
     delivery().work()
 
     assert [row.name for row in Stored.objects.all()] == ["shop"]
+
+
+def old_events(count: int) -> None:
+    at = store().now() - timedelta(days=31)
+    rows = tuple(Save(AuditEvent(f"old{number}", at=at, document="{}")) for number in range(count))
+    store().apply([(None, Decision(changes=rows))], by=Actor("test"))
+
+
+def test_a_backlog_of_old_events_is_removed_at_once(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The days were made fewer because the disk is nearly full, or more is written than one batch in 20 s removes."""
+    settings.AUDIT_DAYS = 30
+    monkeypatch.setattr(audit_delivery, "REMOVED", 2)
+    old_events(5)
+    remover = delivery()
+
+    waits = [remover.work() for _ in range(3)]
+
+    assert not Stored.objects.exists()
+    assert waits == [MORE_SECONDS, MORE_SECONDS, pytest.approx(SELDOM_SECONDS, abs=5)]
+
+
+def test_a_backlog_of_old_events_is_removed_while_the_webhook_is_away(
+    settings: Any, hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.AUDIT_DAYS = 30
+    monkeypatch.setattr(audit_delivery, "REMOVED", 2)
+    clock = [1000.0]
+    monkeypatch.setattr(audit_delivery, "monotonic_seconds", lambda: clock[0])
+    write()
+    old_events(5)
+    hook.status = 500
+    sender = delivery()
+
+    waits = [sender.work() for _ in range(3)]
+    tried = len(hook.received)
+    clock[0] += waits[-1]
+    sender.work()
+
+    assert [row.name for row in Stored.objects.all()] == ["shop"]
+    assert waits == [MORE_SECONDS, MORE_SECONDS, 4]
+    assert (tried, len(hook.received)) == (1, 2), "the webhook is asked no more often for that"
 
 
 def test_events_are_lines_of_a_file(tmp_path: Path) -> None:
