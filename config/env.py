@@ -9,6 +9,7 @@ from ipaddress import ip_network
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
+LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
@@ -114,8 +115,8 @@ def flag(name: str, default: bool) -> bool:
     return value in TRUE
 
 
-def number(name: str, default: int, *, at_least: int) -> int:
-    """Return a variable that is a whole number of `at_least` or more."""
+def number(name: str, default: int, *, at_least: int, at_most: int | None = None) -> int:
+    """Return a variable that is a whole number of `at_least` or more, and of `at_most` or less."""
     value = _text(name).strip()
     if not value:
         return default
@@ -125,6 +126,8 @@ def number(name: str, default: int, *, at_least: int) -> int:
         raise EnvironmentInvalid(f'{name}: "{value}" is not a whole number; e.g. {name}={default}') from None
     if found < at_least:
         raise EnvironmentInvalid(f"{name}: {found} is less than {at_least}; e.g. {name}={default}")
+    if at_most is not None and found > at_most:
+        raise EnvironmentInvalid(f"{name}: {found} is more than {at_most}; e.g. {name}={default}")
     return found
 
 
@@ -134,6 +137,29 @@ def choice(name: str, default: str, *, of: Collection[str]) -> str:
     if value not in of:
         raise EnvironmentInvalid(f'{name}: "{value}" is not one of {", ".join(of)}; e.g. {name}={default}')
     return value
+
+
+def log_level(name: str, default: str) -> str:
+    """Return a level of Python's logging, in capitals."""
+    given = _text(name).strip()
+    level = (given or default).upper()
+    if level not in LEVELS:
+        raise EnvironmentInvalid(f'{name}: "{given}" is not one of {", ".join(LEVELS)}; e.g. {name}={default}')
+    return level
+
+
+def appended_file(name: str) -> str:
+    """Return a variable that names a file to append to; "": none, "-": standard output. The file is created."""
+    path = _text(name)
+    if path and path != "-":
+        try:
+            with open(path, "a"):
+                pass
+        except OSError as error:
+            raise EnvironmentInvalid(
+                f'{name}: "{path}" cannot be written: {error.strerror}; "-" is standard output'
+            ) from error
+    return path
 
 
 def words(name: str, default: list[str]) -> list[str]:

@@ -38,7 +38,7 @@ def prepare_metrics_folder() -> None:
     It is below LIFEBOAT_HOME and has the name of the port, so that a worker that was killed leaves nothing behind that
     grows. Other processes have no pool and need no folder. Raises EnvironmentInvalid if another worker uses it.
     """
-    port = env.number("LIFEBOAT_METRICS_PORT", default=0, at_least=0)
+    port = env.number("LIFEBOAT_METRICS_PORT", default=0, at_least=0, at_most=65_535)
     if not port or "worker" not in sys.argv:
         return
     home = env.text("LIFEBOAT_HOME", "") or str(Path(__file__).resolve().parents[1] / ".lifeboat")

@@ -44,9 +44,9 @@ _BOTH: Final[Mapping[str, Any]] = {
 def main(arguments: list[str] | None = None) -> int:
     """Run the command of the command line and return the exit code. Arguments of karmada-agent run the agent."""
     given = sys.argv[1:] if arguments is None else arguments
-    level = env.text("LIFEBOAT_LOG_LEVEL", "INFO")
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
+        level = env.log_level("LIFEBOAT_LOG_LEVEL", "INFO")
+        logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
         found = translated(given, own=(*_RUN, *_BOTH)) if is_karmada(given) else Translated(given, {}, {})
         asked = _parser().parse_args(found.arguments)
         return _register(asked) if asked.command == "register" else _run(asked, found)

@@ -73,7 +73,7 @@ TEMPLATES = [
 WSGI_APPLICATION = "config.wsgi.application"
 
 # How long the lease of a killed worker stays valid, and how soon the writes of a paused one are refused.
-LEASE_SECONDS = env.number("LIFEBOAT_LEASE_SECONDS", default=15, at_least=1)
+LEASE_SECONDS = env.number("LIFEBOAT_LEASE_SECONDS", default=15, at_least=1, at_most=3600)
 # Our statements are few, set-based and prepared. Each needs one index lookup per row, whatever the statistics say about
 # a table that was empty a minute ago.
 _PLANS = {
@@ -89,8 +89,8 @@ _MEMORY = {"work_mem": "32MB", "max_parallel_workers_per_gather": "0"}
 # A process that is paused inside a transaction, or whose host is lost, keeps the write lock no longer than its lease.
 # The limits for waiting and running keep reads and health checks working while another session holds the write lock,
 # and let a request end with an error that names the cause.
-DATABASE_LOCK_SECONDS = env.number("LIFEBOAT_DATABASE_LOCK_SECONDS", default=10, at_least=1)
-DATABASE_STATEMENT_SECONDS = env.number("LIFEBOAT_DATABASE_STATEMENT_SECONDS", default=60, at_least=1)
+DATABASE_LOCK_SECONDS = env.number("LIFEBOAT_DATABASE_LOCK_SECONDS", default=10, at_least=1, at_most=86_400)
+DATABASE_STATEMENT_SECONDS = env.number("LIFEBOAT_DATABASE_STATEMENT_SECONDS", default=60, at_least=1, at_most=86_400)
 _LIMITS = {
     "idle_in_transaction_session_timeout": f"{LEASE_SECONDS}s",
     "lock_timeout": f"{DATABASE_LOCK_SECONDS}s",
@@ -135,7 +135,7 @@ REDIS_URL = env.redis("REDIS_URL", default="redis://127.0.0.1:6379/0")
 # Bounds of the duration of requests, in seconds.
 PROMETHEUS_LATENCY_BUCKETS = (0.005, 0.025, 0.1, 0.3, 1, 3, 10, 30, float("inf"))
 # Where Prometheus scrapes this process; port 0: nowhere. Figures of the fleet are at /metrics of the API.
-METRICS_PORT = env.number("LIFEBOAT_METRICS_PORT", default=0, at_least=0)
+METRICS_PORT = env.number("LIFEBOAT_METRICS_PORT", default=0, at_least=0, at_most=65_535)
 METRICS_HOST = env.text("LIFEBOAT_METRICS_HOST", default="127.0.0.1")
 
 # Notices without Alertmanager: a webhook, and e-mail. Empty: that channel is off.
@@ -150,12 +150,13 @@ if NOTIFY_EMAIL and NOTIFY_SMTP is None:
         "e.g. LIFEBOAT_NOTIFY_SMTP=smtp://user:password@mail.example.com:587?starttls=true"
     )
 
+_DAYS = 36_500  # a hundred years: a time that is much further away cannot be computed with
 # Audit events: a policy of audit.k8s.io/v1, and copies of the events in a file and to a webhook. Empty: off.
 AUDIT_POLICY = env.text("LIFEBOAT_AUDIT_POLICY", default="")
-AUDIT_FILE = env.text("LIFEBOAT_AUDIT_FILE", default="")
+AUDIT_FILE = env.appended_file("LIFEBOAT_AUDIT_FILE")
 AUDIT_WEBHOOK = env.address("LIFEBOAT_AUDIT_WEBHOOK")
 AUDIT_WEBHOOK_TOKEN = env.text("LIFEBOAT_AUDIT_WEBHOOK_TOKEN", default="")
-AUDIT_DAYS = env.number("LIFEBOAT_AUDIT_DAYS", default=30, at_least=1)
+AUDIT_DAYS = env.number("LIFEBOAT_AUDIT_DAYS", default=30, at_least=1, at_most=_DAYS)
 
 # PEM file of the authority that signed the certificate under which clients reach the API; "": a public authority.
 _development_authority = str(LIFEBOAT_HOME / "tls" / "ca.crt") if DEVELOPMENT else ""
@@ -194,7 +195,7 @@ OIDC_CA_FILE = env.text("LIFEBOAT_OIDC_CA_FILE", default="")
 OIDC_CLIENT_ID = env.text("LIFEBOAT_OIDC_CLIENT_ID", default="")
 OIDC_CLIENT_SECRET = env.text("LIFEBOAT_OIDC_CLIENT_SECRET", default="")
 OIDC_SCOPES = env.text("LIFEBOAT_OIDC_SCOPES", default="openid profile email")
-OIDC_SESSION_HOURS = env.number("LIFEBOAT_OIDC_SESSION_HOURS", default=8, at_least=1)
+OIDC_SESSION_HOURS = env.number("LIFEBOAT_OIDC_SESSION_HOURS", default=8, at_least=1, at_most=87_600)
 if OIDC_CLIENT_ID and not OIDC_ISSUER:
     raise env.EnvironmentInvalid(
         "LIFEBOAT_OIDC_CLIENT_ID is set, but no provider; e.g. LIFEBOAT_OIDC_ISSUER=https://login.example.com"
@@ -212,7 +213,8 @@ if OIDC_CA_FILE and not Path(OIDC_CA_FILE).is_file():
         f'LIFEBOAT_OIDC_CA_FILE: there is no file "{OIDC_CA_FILE}"; e.g. LIFEBOAT_OIDC_CA_FILE=/etc/lifeboat/login.crt'
     )
 
-TOKEN_DAYS = env.number("LIFEBOAT_TOKEN_DAYS", default=90, at_least=1)  # validity of a new token without --days
+# Validity of a new token without --days.
+TOKEN_DAYS = env.number("LIFEBOAT_TOKEN_DAYS", default=90, at_least=1, at_most=_DAYS)
 
 # Processes of one `manage.py serve`. Each has its own threads, database connections and limits.
 API_PROCESSES = env.number("LIFEBOAT_API_PROCESSES", default=1, at_least=1)
@@ -274,7 +276,7 @@ LOGGING: dict[str, Any] = {
     "filters": {"seldom": {"()": "config.logging.Seldom", "seconds": 30}},
     "formatters": {"json": {"()": "config.logging.LineFormatter"}, "text": {"()": "config.logging.TextFormatter"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": _log_format}},
-    "root": {"handlers": ["stderr"], "level": env.text("LIFEBOAT_LOG_LEVEL", default="INFO").upper()},
+    "root": {"handlers": ["stderr"], "level": env.log_level("LIFEBOAT_LOG_LEVEL", default="INFO")},
     "loggers": {
         "django": {"handlers": [], "level": "INFO", "propagate": True},
         "django.request": {"handlers": [], "level": "ERROR", "propagate": True},  # a 404 is an answer, not an event

@@ -104,6 +104,40 @@ def test_a_number_below_its_least_value_is_refused(monkeypatch: pytest.MonkeyPat
         env.number(NAME, 8, at_least=1)
 
 
+def test_a_number_beyond_its_largest_value_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NAME, "11")
+
+    assert env.number(NAME, 8, at_least=1, at_most=11) == 11
+    with pytest.raises(env.EnvironmentInvalid, match=f"{NAME}: 11 is more than 10; e.g. {NAME}=8"):
+        env.number(NAME, 8, at_least=1, at_most=10)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("LIFEBOAT_AUDIT_DAYS", "999999", "999999 is more than 36500"),  # no time is so long ago
+        ("LIFEBOAT_TOKEN_DAYS", "9999999", "9999999 is more than 36500"),
+        ("LIFEBOAT_OIDC_SESSION_HOURS", "99999999", "99999999 is more than 87600"),
+        ("LIFEBOAT_LEASE_SECONDS", "9999999999", "9999999999 is more than 3600"),  # PostgreSQL refuses every session
+        ("LIFEBOAT_DATABASE_STATEMENT_SECONDS", "9999999", "9999999 is more than 86400"),
+        ("LIFEBOAT_DATABASE_LOCK_SECONDS", "9999999", "9999999 is more than 86400"),
+        ("LIFEBOAT_METRICS_PORT", "99999", "99999 is more than 65535"),
+        ("LIFEBOAT_LOG_LEVEL", "verbose", '"verbose" is not one of DEBUG, INFO, WARNING, ERROR, CRITICAL'),
+        ("LIFEBOAT_AUDIT_FILE", "/nowhere/audit.log", "cannot be written: No such file or directory"),
+    ],
+)
+def test_nothing_starts_with_a_value_that_fails_only_later(variable: str, value: str, said: str) -> None:
+    done = settings_read(**{variable: value})
+
+    assert done.returncode != 0
+    assert f"EnvironmentInvalid: {variable}: " in done.stderr
+    assert said in done.stderr
+
+
+def test_a_log_level_may_be_written_small() -> None:
+    assert settings_read(LIFEBOAT_LOG_LEVEL="debug").returncode == 0
+
+
 def test_what_has_no_default_must_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(NAME, raising=False)
 
