@@ -1,4 +1,4 @@
-"""Celery's connection to Redis over TLS, to a server whose certificate nobody has vouched for."""
+"""Celery's connection to Redis over TLS, to a server whose certificate is of an unknown authority."""
 
 from __future__ import annotations
 

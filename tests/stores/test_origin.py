@@ -218,7 +218,7 @@ def test_a_copy_that_is_confirmed_stops_the_installation_that_it_replaces(
     assert store.current_version() > raised
 
 
-def test_a_second_restore_goes_beyond_the_versions_of_one_that_nobody_confirmed(
+def test_a_second_restore_goes_beyond_the_versions_of_one_that_was_never_confirmed(
     store: DjangoStore, redis_client: redis.Redis
 ) -> None:
     create(store, template("a"), template("b"))
