@@ -101,9 +101,41 @@ def test_a_cluster_whose_address_must_not_be_called_is_refused(spec: dict[str, A
     assert said in cause.message
 
 
-@pytest.mark.parametrize("endpoint", ["https://10.0.0.1:6443", "https://member1.example.com", "https://[2001:db8::1]"])
+@pytest.mark.parametrize(
+    "place", ["m.example:port", "m.example:65536", "m.example:1:2", "[2001:db8::1", "a b", "m\n.example"]
+)
+@pytest.mark.parametrize(("field", "scheme"), [("apiEndpoint", "https"), ("proxyURL", "socks5")])
+def test_an_address_that_no_client_can_call_is_refused(field: str, scheme: str, place: str) -> None:
+    assert fields(cluster(**{field: f"{scheme}://{place}"})) == {f"spec.{field}"}
+
+
+def test_a_cluster_stored_with_an_address_that_no_client_can_call_can_still_be_edited() -> None:
+    stored = created(cluster(apiEndpoint="https://m.example:6443"), namespace="").object
+    unusable = stored.with_spec(api_endpoint="https://m.example:port")
+
+    assert updated(cluster(apiEndpoint="https://m.example:port", region="eu"), unusable).object.spec.region == "eu"
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        *(
+            "https://10.0.0.1:6443",
+            "https://member1.example.com",
+            "https://[2001:db8::1]",
+            "https://[2001:db8::1]:6443",
+        ),
+        *("https://member1:65535/k8s/clusters/c-1", "https://member_1.example"),
+    ],
+)
 def test_other_addresses_are_accepted(endpoint: str) -> None:
     assert created(cluster(apiEndpoint=endpoint), namespace="").object.spec.api_endpoint == endpoint
+
+
+def test_a_proxy_may_have_a_user_and_a_port() -> None:
+    proxy = "http://team:p%40ss@proxy.example:3128"
+
+    assert created(cluster(proxyURL=proxy), namespace="").object.spec.proxy_url == proxy
 
 
 def test_a_setting_that_is_no_network_stops_the_start() -> None:

@@ -27,6 +27,9 @@ _URL = re.compile(r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://)?(?P<rest>.*)", re
 _ENDPOINT = re.compile(
     r"(?P<user>[^/?#]*@)?(?P<host>[^/?#]*)(?P<path>/[^?#]*)?(?P<query>\?[^#]*)?(?P<fragment>#.*)?", re.DOTALL
 )
+_PLACE = re.compile(r"(?P<host>\[[^\[\]]+\]|[^\[\]:]+)(?::(?P<port>[0-9]{0,5}))?")
+_NEVER_IN_HOST = re.compile(r"""[\x00-\x20\x7f"<>\\^`{|}]""")
+_HIGHEST_PORT = 65535
 
 
 def validate(new: Cluster, old: Cluster | None, settings: Settings) -> list[Cause]:
@@ -120,8 +123,12 @@ def _address(url: str, field: str, settings: Settings) -> Iterator[Cause]:
     place = _ENDPOINT.fullmatch(parts["rest"]) if parts is not None else None
     if place is None or not place["host"]:
         return
-    host = place["host"]
-    host = host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
+    called = _PLACE.fullmatch(place["host"])
+    if called is None or _NEVER_IN_HOST.search(called["host"]) or int(called["port"] or 0) > _HIGHEST_PORT:
+        form = f"host, host:port or [IPv6 address]:port, with a port of at most {_HIGHEST_PORT}"
+        yield invalid(field, url, f'"{place["host"]}" cannot be called; desired format: {form}')
+        return
+    host = called["host"]
     try:
         address = addresses.literal(host)
     except ValueError as error:
