@@ -171,6 +171,16 @@ def test_components_replace_replicas_on_a_binding_where_the_gate_is_on() -> None
     assert without.components == ()
 
 
+def test_a_condition_of_a_volcano_job_without_a_time_is_older_than_one_with_a_time() -> None:
+    dated = {"status": "Running", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    combine = knows("Job").aggregate
+    assert combine is not None
+
+    for first, second in (({"status": "Running"}, dated), (dated, {"status": "Running"})):
+        items = [item("a", conditions=[first]), item("b", conditions=[second])]
+        assert combine({}, items, NOW) == {"conditions": [dated]}
+
+
 def test_a_member_keeps_a_finished_volcano_job_so_that_it_does_not_run_again() -> None:
     """A member deletes the job after its time to live. Then it would be created once more."""
     template = Template.fold(

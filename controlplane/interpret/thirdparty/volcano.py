@@ -91,7 +91,10 @@ def _tasks(items: Items) -> Document:
 
 
 def _conditions(items: Items) -> list[Document]:
-    """Return the conditions of the first member that failed, else the newest condition with each status."""
+    """Return the conditions of the first member that failed, else the newest condition with each status.
+
+    A condition without a time is the oldest.
+    """
     newest: dict[Any, Document] = {}
     for report in reports(items):
         conditions = listed(report.get("conditions"))
@@ -99,9 +102,13 @@ def _conditions(items: Items) -> list[Document]:
             return conditions
         for condition in conditions:
             known = newest.get(condition.get("status"))
-            if known is None or str(condition.get("lastTransitionTime")) > str(known.get("lastTransitionTime")):
+            if known is None or _changed(condition) > _changed(known):
                 newest[condition.get("status")] = condition
     return list(newest.values())
+
+
+def _changed(condition: Document) -> str:
+    return str(condition.get("lastTransitionTime") or "")
 
 
 def _state(doc: Document, items: Items, *, now: datetime) -> Document:
