@@ -143,6 +143,10 @@ IMPORTED_ID_ANNOTATION: Final = "policy.lifeboat.io/imported-id"
 """On a new policy: the permanent id that it has in the control plane from which it is imported. Admission makes it the
 permanent id here and removes the annotation (controlplane/kinds/policy/rules.py)."""
 
+WANTED_AGAIN_ANNOTATION: Final = "work.lifeboat.io/wanted-again"
+"""On a Work that is being deleted: the binding that wants a copy there again, so that the deletion is looked at at once
+(controlplane/eviction/leftovers.py)."""
+
 REDUCED_ANNOTATION: Final = "work.lifeboat.io/reduced-at"
 """On a Work of a Divided workload: when its replicas were last reduced (controlplane/eviction/leftovers.py)."""
 

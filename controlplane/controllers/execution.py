@@ -15,6 +15,7 @@ from controlplane.apimachinery.names import (
     DRIFT_ANNOTATION,
     HELD_ANNOTATION,
     REPLICAS_HELD_ANNOTATION,
+    WANTED_AGAIN_ANNOTATION,
     WORK_FINALIZER,
     cluster_of_execution_namespace,
 )
@@ -139,7 +140,7 @@ def _work_changed(old: Work | None, new: Work | None) -> Iterator[Ref]:
 
 
 def _asked(work: Work) -> tuple[str | None, ...]:
-    names = (DRIFT_ANNOTATION, HELD_ANNOTATION, REPLICAS_HELD_ANNOTATION)
+    names = (DRIFT_ANNOTATION, HELD_ANNOTATION, REPLICAS_HELD_ANNOTATION, WANTED_AGAIN_ANNOTATION)
     return tuple(work.metadata.annotations.get(name) for name in names)
 
 

@@ -344,6 +344,8 @@ def _work_updates(
                 work, accepted, replicas=applied.replicas, revise=common.revise
             )
         if stored is not None and stored.metadata.deletion_timestamp is not None:
+            marked = leftovers.as_wanted_again(stored, binding)
+            changes += [Put(marked, stored)] if marked is not stored else []
             continue  # the binding is due again once the Work is removed
         if stored is None:
             changes.append(Put(work, None))

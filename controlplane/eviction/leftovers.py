@@ -18,7 +18,12 @@ from typing import NamedTuple
 
 from controlplane import interpret
 from controlplane.apimachinery.meta import condition, to_seconds
-from controlplane.apimachinery.names import LEFTOVER_ANNOTATION, REDUCED_ANNOTATION, TEMPLATE_UID_ANNOTATION
+from controlplane.apimachinery.names import (
+    LEFTOVER_ANNOTATION,
+    REDUCED_ANNOTATION,
+    TEMPLATE_UID_ANNOTATION,
+    WANTED_AGAIN_ANNOTATION,
+)
 from controlplane.engine.decision import Guard
 from controlplane.eviction.directly import DIRECTLY_WAITING
 from controlplane.eviction.graceful import is_scheduled, unhealthy_reason
@@ -49,6 +54,15 @@ def without_leftover_mark(work: Work) -> Work:
     return work.with_meta(
         annotations={key: value for key, value in work.metadata.annotations.items() if key != LEFTOVER_ANNOTATION}
     )
+
+
+def as_wanted_again(work: Work, binding: Binding) -> Work:
+    """Return a Work that is being deleted with the mark that the binding, as it is now, wants a copy there.
+
+    The deletion is looked at at once because of it: the copy gets its new content without waiting for the next try.
+    """
+    mark = f"{binding.metadata.uid}/{binding.metadata.generation}"
+    return work.with_meta(annotations={**work.metadata.annotations, WANTED_AGAIN_ANNOTATION: mark})
 
 
 def with_reduction_time(renewed: Work, *, before: int | None, after: int | None, now: datetime) -> Work:

@@ -97,8 +97,9 @@ def test_a_copy_that_is_wanted_again_when_its_cluster_is_back_is_not_removed() -
     story = Returning()
     story.member1("Unknown")
 
-    story.place(story.web, member1=3)
     assert story.is_held
+    story.place(story.web, member1=3)
+    assert story.works()["member1"].metadata.deletion_timestamp is None, "it does not wait until the cluster is back"
     story.member1("True")
 
     again = story.works()["member1"]

@@ -205,7 +205,6 @@ def switched(run: Motley) -> None:
     chosen: dict[str, Any] = run.chance.choice(
         (
             {"featureGates": {"Failover": False}},
-            {"featureGates": {"FederatedQuotaEnforcement": False}},
             {"noExecuteTaintEvictionPurgeMode": "Directly"},
             {"eviction": {"partialRefuge": False}},
             {"eviction": {"requireFullReplacement": True}},

@@ -83,6 +83,27 @@ def test_where_it_is_wanted_on_the_lost_cluster_again_that_takes_its_copy_over(s
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_a_copy_gets_its_new_content_as_soon_as_it_is_placed_on_the_cluster_that_is_back(seed: int) -> None:
+    """The next try to remove the old copy would be half a minute later: the outage was that long."""
+    world = serving("member1", "member2", seed=seed)
+    for name in ("member1", "member2"):
+        world.fault(name, DOWN)
+        wait_until_not_ready(world, name)
+    recreate(world)
+    wait(world, 30)
+    assert placed(world) == {}
+
+    for name in ("member1", "member2"):
+        world.fault(name, UP)
+    while not placed(world):
+        wait(world, 0.5)
+    wait(world, 1)
+    place = ("apps/v1", "Deployment", "default", "nginx")
+    asked = {name: member.objects[place].wanted for name, member in world.members.items()}
+    assert all(asked[name] >= replicas for name, replicas in placed(world).items())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_with_directly_it_waits_until_the_cluster_is_confirmed_down(seed: int) -> None:
     world = lost(seed, DIRECTLY)
 
