@@ -15,8 +15,9 @@ from controlplane.propagation.overriders import OverrideError
 
 Document = Mapping[str, Any]
 
-GRANTING = ("rules", "aggregationRule", "roleRef")
-"""What decides which rights a role or a binding gives. The template was checked when it was written [no-escalation]."""
+GRANTING = ("rules", "aggregationRule", "roleRef", "subjects")
+"""What decides which rights a role or a binding gives, and to whom. The template was checked when it was written
+[no-escalation]."""
 
 
 def check(before: Document, after: Document) -> None:

@@ -67,6 +67,12 @@ def test_a_policy_of_a_namespace_may_write_another_version_and_another_name() ->
             "roleRef",
             {"kind": "ClusterRole", "name": "admin"},
         ),
+        (
+            "RoleBinding",
+            {"roleRef": {"kind": "ClusterRole", "name": "admin"}, "subjects": []},
+            "subjects",
+            [{"kind": "User", "name": "me"}],
+        ),
     ],
 )
 def test_a_policy_of_a_namespace_grants_nothing(kind: str, content: Document, field: str, value: Any) -> None:
