@@ -118,7 +118,7 @@ class Planner:
         """
         ref, cluster = Ref.parse(row.binding), self._queue.clusters.get(row.cluster)
         if ref in self._queue.unread:
-            self._hold_unread(row, self._queue.unread[ref])
+            self._hold_unread(row, cluster, self._queue.unread[ref])
             return
         binding = self._queue.bindings.get(ref)
         checked = recheck(row, binding, cluster, clocks_from=self._queue.clocks_from, now=self._now)
@@ -180,12 +180,18 @@ class Planner:
             return Obstacle(STATE_MISSING, state.problem)
         return refuge, state
 
-    def _hold_unread(self, row: Eviction, why: str) -> None:
-        """Hold a row whose binding cannot be read, so that it keeps no other row from its turn.
+    def _hold_unread(self, row: Eviction, cluster: Cluster | None, why: str) -> None:
+        """Hold a row whose binding cannot be read while one of its taints is there, so that it keeps no other row from
+        its turn.
 
         It stays in the queue, also if its copy is gone, until the binding can be read. There is no binding for an
         Event, so only the row says why.
         """
+        present = () if cluster is None else cluster.spec.taints
+        judged = {(judgement.key, judgement.effect, judgement.time_added) for judgement in row.judged}
+        if judged.isdisjoint([(taint.key, taint.effect, taint.time_added) for taint in present]):
+            self.dropped.append(row)
+            return
         waiting = replace(row, state=HELD, reason=UNREADABLE, message=why)
         if waiting != row:
             self.saved.append(waiting)

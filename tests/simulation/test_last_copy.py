@@ -294,12 +294,12 @@ def test_a_copy_goes_when_its_cluster_is_back_if_a_part_of_its_replicas_runs_els
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("late", ["nobody", "scheduler", "graceful_eviction"])
+@pytest.mark.parametrize("late", ["none", "scheduler", "graceful_eviction"])
 @pytest.mark.parametrize("room", [2, 3])
 def test_a_copy_gets_its_replicas_back_if_its_cluster_returns_before_any_has_started_elsewhere(
     seed: int, late: str, room: int
 ) -> None:
-    """member2 has room for a part, which waits for the old copy. Nobody has fenced member1."""
+    """member2 has room for a part, which waits for the old copy. member1 is not fenced."""
     world = joined("member1", "member2", "member3", seed=seed)
     world.members["member2"].pods = room
     wait(world, 60)
@@ -322,7 +322,7 @@ def test_a_copy_gets_its_replicas_back_if_its_cluster_returns_before_any_has_sta
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("late", ["nobody", "scheduler", "graceful_eviction"])
+@pytest.mark.parametrize("late", ["none", "scheduler", "graceful_eviction"])
 def test_replicas_that_a_returned_cluster_does_not_get_back_stay_until_the_others_are_ready(
     seed: int, late: str
 ) -> None:
