@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from apps.objects import change_log, decoded_clusters, encryption, leases
 from apps.objects.apply import binary_cursor
-from apps.objects.arrays import Array, BinaryCursor, texts
+from apps.objects.arrays import texts
+from apps.objects.index_pages import index_page
 from apps.objects.lookup import known, load, quota_query, used_from
 from apps.objects.selecting import START, any_labels, field_conditions, label_conditions, place_conditions
 from apps.objects.tables import object_table, row_table
@@ -25,7 +26,6 @@ from controlplane.kinds.rows import HELD, QUEUED, CapacityReservation, Eviction,
 # An expression, so that no query plan walks through all objects of a kind instead of looking up keys. PostgreSQL would
 # keep such a plan if it was made while the table was small.
 _OF_KIND = "(kind || '') = %s"
-NEAR = 4  # times a page: so many objects are looked at one by one before all under an index value are read again
 
 
 class Document(NamedTuple):
@@ -112,15 +112,15 @@ class DjangoState:
     ) -> Sequence[Ref]:
         _declared(kind, index)
         values = (value,) if isinstance(value, str) else value
-        query = f"""
-            SELECT namespace, name FROM {object_table(kind).name}
-            WHERE {_OF_KIND} AND keys && %s AND (namespace, name) > (%s, %s) ORDER BY namespace, name LIMIT %s"""
-        wanted = texts([f"{index}={item}" for item in values])
+        wanted, last, table = texts([f"{index}={item}" for item in values]), Ref(kind, *after), object_table(kind).name
+        far = f"""
+            SELECT kind, namespace, name FROM {table}
+            WHERE {_OF_KIND} AND keys && %s AND (namespace, name) > (%s, %s) {{rarely}}
+            ORDER BY namespace, name LIMIT %s"""
         with binary_cursor() as cursor:
-            rows = _near(cursor, kind, wanted, after, limit, "namespace, name")
-            if len(rows) < limit:
-                rows = cursor.run(query, (kind, wanted, *after, limit)).fetchall()
-            return [Ref(kind, namespace, name) for namespace, name in rows]
+            return [
+                Ref(*row) for row in index_page(cursor, table, "", far, (kind, wanted, *after), last, wanted, limit)
+            ]
 
     def page_by_index(
         self, kinds: Sequence[str], index: str, values: Collection[str], *, after: Ref | None = None, limit: int = 1000
@@ -128,19 +128,15 @@ class DjangoState:
         (table,) = {object_table(kind).name for kind in kinds}
         for kind in kinds:
             _declared(kind, index)
-        query = f"""
+        far = f"""
             SELECT o.kind, o.namespace, o.name, o.doc FROM (
                 SELECT id, (kind || '') AS of, namespace, name FROM {table}
                 WHERE (kind || '') = ANY(%s) AND keys && %s AND ((kind || ''), namespace, name) > (%s, %s, %s)
-                ORDER BY (kind || ''), namespace, name LIMIT %s
-            ) AS page JOIN {table} o ON o.id = page.id
-            ORDER BY page.of, page.namespace, page.name"""  # without documents, so that what is sorted fits in memory
-        wanted = texts([f"{index}={value}" for value in values])
-        last = after or Ref("", *START)
+                {{rarely}} ORDER BY (kind || ''), namespace, name LIMIT %s
+            ) AS page JOIN {table} o ON o.id = page.id"""  # without documents, so that what is sorted fits in memory
+        wanted, last = texts([f"{index}={value}" for value in values]), after or Ref("", *START)
         with binary_cursor() as cursor:
-            rows = _near(cursor, last.kind, wanted, last[1:], limit, "kind, namespace, name, doc") if after else []
-            if len(rows) < limit:
-                rows = cursor.run(query, (texts(kinds), wanted, *last, limit)).fetchall()
+            rows = index_page(cursor, table, ", doc", far, (texts(kinds), wanted, *last), last, wanted, limit)
             return [self._read(*row, unopened=True) for row in rows]
 
     def count_by_index(self, kind: str, index: str, value: str, *, after: tuple[str, str] = START) -> int:
@@ -430,24 +426,6 @@ def _opened(
         return documents
     texts = encryption.all_opened(kind, (document.text for document in documents), opening=opening)
     return [document._replace(text=text) for document, text in zip(documents, texts, strict=True)]
-
-
-def _near(
-    cursor: BinaryCursor, kind: str, wanted: Array, after: tuple[str, ...], limit: int, columns: str
-) -> list[Sequence[Any]]:
-    """Return the next page of the objects of a kind under index keys, or fewer rows if it is not near.
-
-    The index finds all objects under the keys, and each page would read and sort all of them again. Where many objects
-    of the kind have the keys, the next ones are among those that follow in the order of their names.
-    """
-    if after == START:
-        return []
-    query = f"""
-        SELECT {columns} FROM (
-            SELECT {columns}, keys FROM {object_table(kind).name}
-            WHERE kind = %s AND (namespace, name) > (%s, %s) ORDER BY namespace, name LIMIT %s
-        ) AS near WHERE keys && %s ORDER BY namespace, name LIMIT %s"""
-    return cursor.run(query, (kind, *after, NEAR * limit, wanted, limit)).fetchall()
 
 
 def _scalar(row: Sequence[Any] | None) -> Any:
