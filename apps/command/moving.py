@@ -8,7 +8,7 @@ import typer
 
 from apps.command import exit_codes, output, paths
 from apps.command.completing import clusters
-from apps.command.errors import CommandError, Document, usage
+from apps.command.errors import CommandError, Document, Refused, usage
 from apps.command.kubectl import Attempt
 from apps.command.options import command
 from apps.command.preview import preview
@@ -53,7 +53,7 @@ def drain(
     if resume:
         one = next((one for one in live if one["spec"].get("stop")), live[0])
         name = one["metadata"]["name"]
-        changed = _with_stop(run, cluster, [one], stop=False)
+        (changed,) = _with_stop(run, cluster, [one], stop=False)
         if not wait:
             run.done(f"drain {name} continues", changed, watch=f"kubectl get drain {name} -w")
             return
@@ -79,29 +79,43 @@ def drain(
 def _stopped(run: Run, cluster: str, live: list[Document]) -> None:
     """Stop all open drains of a cluster: drills, the console and other users may have created some as well."""
     running = [one for one in live if not one["spec"].get("stop")]
-    watch = f"kubectl get drain {' '.join(one['metadata']['name'] for one in running or live)}"
-    watch += "" if len(running or live) > 1 else " -w"  # kubectl watches one object, or all
     if not running:
-        whole = live[0] if len(live) == 1 else _list(live)
-        run.done(f"drain {_names(live)} is stopped already: nothing to do", whole, watch=watch)
+        run.done(f"drain {_names(live)} is stopped already: nothing to do", _whole(live), watch=_watch(live))
         return
     changed = _with_stop(run, cluster, running, stop=True)
-    run.done(f"drain {_names(running)} stopped; what is moving continues", changed, watch=watch)
+    did = f"drain {_names(changed)} stopped" if changed else "all drains are gone"
+    run.done(f"{did}; what is moving continues", _whole(changed), watch=_watch(changed))
 
 
-def _with_stop(run: Run, cluster: str, drains: list[Document], *, stop: bool) -> Document:
-    """Stop drains, or let them continue, after a dry run of each; return them."""
+def _watch(drains: list[Document]) -> str:
+    names = " ".join(one["metadata"]["name"] for one in drains)
+    return f"kubectl get drain {names}" + ("" if len(drains) > 1 else " -w")  # kubectl watches one object, or all
+
+
+def _with_stop(run: Run, cluster: str, drains: list[Document], *, stop: bool) -> list[Document]:
+    """Stop drains, or let them continue, after a dry run of each; return them.
+
+    One that was deleted meanwhile, as with its drill, is named and left out: the others must stop all the same.
+    """
     places = [paths.failover("drains", one["metadata"]["name"]) for one in drains]
     patch = {"spec": {"stop": stop}}
     for place in places:
         run.api.patch(place, patch, dry_run=True)
     run.confirm(f"{'Stop' if stop else 'Continue'} drain {_names(drains)}?", subject=cluster, back=True)
-    changed = [run.api.patch(place, patch) for place in places]
-    return changed[0] if len(changed) == 1 else _list(changed)
+    changed = list[Document]()
+    for one, place in zip(drains, places, strict=True):
+        try:
+            changed.append(run.api.patch(place, patch))
+        except Refused as error:
+            if error.http != 404 or not stop:
+                raise
+            run.remark(f"drain {_names([one])} does not exist any more")
+    return changed
 
 
-def _list(items: list[Document]) -> Document:
-    return {"apiVersion": "v1", "kind": "List", "items": items}
+def _whole(items: list[Document]) -> Document:
+    """Return the only object, or all of them as a list."""
+    return items[0] if len(items) == 1 else {"apiVersion": "v1", "kind": "List", "items": items}
 
 
 def _names(drains: list[Document]) -> str:
