@@ -124,7 +124,11 @@ def _merge_list(old: Any, patch: list[Any], around: Document, key: str, schema: 
 def _merge_items(
     old: list[Any], patch: list[Any], schema: Schema, identity: Callable[[Any], Any], path: str
 ) -> list[Any]:
-    """Return the old items after the patch is merged into them, item by item."""
+    """Return the old items after the patch is merged into them, item by item.
+
+    Of old items with the same name, the first is patched, and all are deleted, as in Kubernetes. To patch all of them
+    would take hours if both lists are long and have one name only.
+    """
     items = schema.items or Schema.OPEN
     merged = list(old)
     places: dict[Any, list[int]] = {}  # of the items of each name; several have it if the old list has duplicates
@@ -136,8 +140,8 @@ def _merge_items(
         if item.get(DIRECTIVE) == "delete":
             gone.update(places.pop(name, ()))
         elif name in places:
-            for place in places[name]:
-                merged[place] = _merge_map(merged[place], item, items, f"{path}[{name}]")
+            place = places[name][0]
+            merged[place] = _merge_map(merged[place], item, items, f"{path}[{name}]")
         else:
             places[name] = [len(merged)]
             merged.append(_merge_map({}, item, items, f"{path}[{name}]"))

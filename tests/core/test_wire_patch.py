@@ -233,6 +233,18 @@ def test_long_lists_merge_in_linear_time() -> None:
     assert made == {"env": changes["env"], "words": changes["words"]}
 
 
+def test_long_lists_with_one_name_only_merge_in_linear_time() -> None:
+    schema = Schema({"type": "object", "properties": {"env": _MERGED}})
+    doc = {"env": [{"name": "a", "value": "1"}] * 30_000}
+    begun = time.thread_time()
+
+    made = strategic_merge_patch(doc, {"env": [{"name": "a", "value": "2"}] * 30_000}, schema)
+
+    assert time.thread_time() - begun < 5  # if each item is merged into all others: an hour
+    assert made["env"][:2] == [{"name": "a", "value": "2"}, {"name": "a", "value": "1"}]  # as a kube-apiserver does
+    assert strategic_merge_patch(doc, {"env": [{"name": "a", "$patch": "delete"}]}, schema) == {"env": []}
+
+
 def test_a_kind_without_merge_keys_takes_no_strategic_patch_and_the_answer_says_what_it_takes() -> None:
     with pytest.raises(UnsupportedMediaType) as caught:
         apply_patch("application/strategic-merge-patch+json", {}, b"{}", None)
