@@ -1,4 +1,4 @@
-"""What an OverridePolicy leaves as it is: which object is written, and where [override-policies].
+"""What an OverridePolicy leaves as it is, and how much work override policies may be [override-policies].
 
 A member gets the result with the rights of the control plane. A user of one namespace writes OverridePolicies, and must
 not reach other namespaces, other kinds or the whole member with them. ClusterOverridePolicies have no such bounds.
@@ -7,10 +7,13 @@ not reach other namespaces, other kinds or the whole member with them. ClusterOv
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from controlplane.apimachinery.equality import same
 from controlplane.authorization.policy import GROUP as RBAC
+from controlplane.kinds.override_policy import Overriders
 from controlplane.propagation.overriders import OverrideError
 
 Document = Mapping[str, Any]
@@ -18,6 +21,33 @@ Document = Mapping[str, Any]
 GRANTING = ("rules", "aggregationRule", "roleRef", "subjects")
 """What decides which rights a role or a binding gives, and to whom. The template was checked when it was written
 [no-escalation]."""
+
+
+MOST_WORK: Final = 32 * 2**20
+"""Bytes that all rules for one copy may go through: 1,600 changes of an object of 20 KB. That takes some seconds."""
+_OF_JSON, _OF_YAML = 4, 16  # to read and write a document in a field takes so many times as long as to copy the object
+
+
+class Work:
+    """What the rules for one copy have cost. They are applied by the process that places the workloads of all teams."""
+
+    def __init__(self) -> None:
+        self._done = 0
+
+    def add(self, manifest: Document, overriders: Overriders) -> None:
+        """Count the work of a rule before it is applied. Raises OverrideError if it is too much."""
+        plain = (
+            *(overriders.image_overrider, overriders.command_overrider, overriders.args_overrider),
+            *(overriders.labels_overrider, overriders.annotations_overrider),
+        )
+        changes = sum(map(len, plain)) + bool(overriders.plaintext)
+        changes += sum(_OF_YAML if field.yaml else _OF_JSON for field in overriders.field_overrider)
+        self._done += changes * len(msgspec.json.encode(manifest))
+        if self._done > MOST_WORK:
+            raise OverrideError(
+                f"the rules for one copy go through more than {MOST_WORK // 2**20} MiB of it; write several changes "
+                "into one plaintext or fieldOverrider, or divide the object"
+            )
 
 
 def check(before: Document, after: Document) -> None:

@@ -64,10 +64,12 @@ def apply(policies: Sequence[OverridePolicy], manifest: Document, cluster: Clust
     OverridePolicies select by the labels that ClusterOverridePolicies have set.
     """
     applied: list[tuple[OverridePolicy, Overriders]] = []
+    work = override_bounds.Work()
     for cluster_scoped in (True, False):
         scope = [policy for policy in policies if policy.cluster_scoped is cluster_scoped]
         for policy, overriders in _rules(scope, manifest, cluster) if scope else ():
             try:
+                work.add(manifest, overriders)
                 changed = overridden(manifest, overriders)
                 if not cluster_scoped:
                     override_bounds.check(manifest, changed)
