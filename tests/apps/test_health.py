@@ -260,3 +260,29 @@ def test_a_process_is_ready_although_the_name_of_redis_is_not_resolved(name_serv
     assert monotonic_seconds() - began < health.WAIT_SECONDS
     assert report.ready
     assert "[-]redis no eviction tokens: it does not answer in time" in map(str, report.lines)
+
+
+@pytest.fixture
+def far_east() -> Iterator[None]:
+    """The database has a time zone of its own."""
+    database = f'ALTER DATABASE "{connection.settings_dict["NAME"]}"'
+    with connection.cursor() as cursor:
+        cursor.execute(f"{database} SET timezone = 'Asia/Tokyo'")
+    yield
+    with connection.cursor() as cursor:
+        cursor.execute(f"{database} RESET timezone")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_time_of_a_restore_is_in_utc_wherever_the_server_is(far_east: None) -> None:
+    """The session of the checks is opened without Django, which would set the time zone."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO objects_origin (id, installation, system, timeline, database, floor, held_since, held_for, "
+            "confirmed) VALUES (1, 'here', '', 0, 0, 0, '2026-03-14 03:12:00Z', 'a test', false)"
+        )
+
+    with health._connect() as own:
+        said = health.restore(own)
+
+    assert "since 2026-03-14 03:12:00 UTC: a test" in said
