@@ -86,8 +86,9 @@ _PLANS = {
 # A batch reads and sorts some thousand documents in memory, without temporary files. No query of ours is large enough
 # for parallel processes.
 _MEMORY = {"work_mem": "32MB", "max_parallel_workers_per_gather": "0"}
-# Sessions that are opened without Django read times as if they were in UTC as well.
-_TIMES = {"timezone": "UTC"}
+# Whatever the server, the database or the login has by default. Sessions that are opened without Django read times as
+# if they were in UTC as well. Writers wait for the write lock, and then have to see what was written before them.
+_DEFAULTS = {"timezone": "UTC", "default_transaction_isolation": r"read\ committed"}
 # A process that is paused inside a transaction, or whose host is lost, keeps the write lock no longer than its lease.
 # The limits for waiting and running keep reads and health checks working while another session holds the write lock,
 # and let a request end with an error that names the cause.
@@ -110,7 +111,7 @@ _database = env.database("DATABASE_URL", default="postgresql:///lifeboat")
 _given: dict[str, object] = _database["OPTIONS"]  # type: ignore[assignment]  # `database` returns values of several types
 _server_options = [
     str(_given.get("options", "")),
-    *(f"-c {name}={value}" for name, value in (_PLANS | _MEMORY | _TIMES | _LIMITS).items()),
+    *(f"-c {name}={value}" for name, value in (_PLANS | _MEMORY | _DEFAULTS | _LIMITS).items()),
 ]
 DATABASES = {
     "default": {
