@@ -140,10 +140,11 @@ def _parsed(text: str, shown: str) -> ImageReference:
 
 def _changed(image: ImageReference, overrider: ImageOverrider) -> str:
     """Return an image after the change. The result is not checked, as Karmada does not check it."""
+    value = str(overrider.value)  # a value that was left out is of a type that documents must not contain
     match overrider.component, overrider.operator:
         case (component, str(operator)) if component in (REGISTRY, REPOSITORY):
             old = image.registry if component == REGISTRY else image.repository
-            new = {ADD: old + overrider.value, REPLACE: overrider.value}.get(operator, "")
+            new = {ADD: old + value, REPLACE: value}.get(operator, "")
             if component == REGISTRY:
                 image = ImageReference(new, image.repository, image.tag, image.digest)
             else:
@@ -151,7 +152,7 @@ def _changed(image: ImageReference, overrider: ImageOverrider) -> str:
         case (_, str(operator)) if operator == REMOVE:
             image = image.without_version()
         case _:
-            image = image.with_version((image.version if overrider.operator == ADD else "") + overrider.value)
+            image = image.with_version((image.version if overrider.operator == ADD else "") + value)
     return str(image)
 
 

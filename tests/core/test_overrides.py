@@ -166,6 +166,15 @@ def test_a_text_that_is_no_image_is_refused(text: str) -> None:
         ImageReference.parse(text)
 
 
+def test_an_image_overrider_without_a_value_says_what_it_makes_of_an_image() -> None:
+    empty = {"component": "Repository", "operator": "replace"}  # the API accepts it, as Karmada does
+    emptied = result(deployment(image="nginx"), policy(imageOverrider=[empty]))
+
+    assert type(emptied["spec"]["template"]["spec"]["containers"][0]["image"]) is str
+    with pytest.raises(OverrideFailed, match='"" is not an image'):
+        result(emptied, policy(imageOverrider=[{"component": "Tag", "operator": "replace", "value": "v1"}]))
+
+
 def test_commands_and_arguments_of_the_named_container_are_changed() -> None:
     add = policy(
         commandOverrider=[{"containerName": "main", "operator": "add", "value": ["run"]}],
