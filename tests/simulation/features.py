@@ -10,6 +10,7 @@ from msgspec.structs import asdict, replace
 
 from controlplane.kinds.binding import BindingSuspension
 from controlplane.kinds.cluster import NO_SCHEDULE
+from controlplane.kinds.drill import DRAIN, Drill, DrillSpec
 from controlplane.propagation.lazy_activation import LAZY
 from tests.simulation import edits, people, wishes
 from tests.simulation.member import UNHEARD
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 REGIONS = {"member1": "north", "member2": "north", "member3": "south", "member4": "south", "member5": "west"}
 NGINX = wishes.NGINX.replace(
     "{configMapRef: {name: nginx-needed}}", "{configMapRef: {name: nginx-needed}}, {configMapRef: {name: common}}"
-)
+).replace("  labels:\n    app: nginx\nspec:", "  labels:\n    app: nginx\n    team: blue\nspec:")
 COMMON = wishes.NEEDED.replace("nginx-needed", "common")
 _HEAD = wishes.ALONE[: wishes.ALONE.index("  placement:")]
 _GRACEFULLY = _HEAD.replace("purgeMode: Directly", "purgeMode: Gracefully")
@@ -55,7 +56,10 @@ STATEFUL = wishes.ALONE.replace(
     "    cluster:\n      statePreservation:\n"
     '        rules: [{aliasLabelName: example.io/replicas, jsonPath: "{ .readyReplicas }"}]\n',
 )
-POLICIES = (*REGIONAL, PACKED, *OVERFLOWING, STATEFUL)
+_OF_TEAM = "  placement:\n    workloadAffinity: {antiAffinity: {groupByLabelKey: team}}\n"
+APART = wishes.ONE.replace("  placement:\n", _OF_TEAM)
+TOGETHER = APART.replace("antiAffinity", "affinity")
+POLICIES = (*REGIONAL, PACKED, *OVERFLOWING, STATEFUL, APART, APART, TOGETHER)
 
 STORAGE = """
 apiVersion: storage.k8s.io/v1
@@ -216,6 +220,14 @@ def switched(run: Motley) -> None:
     run.outage(14, 30)
 
 
+def drilled(run: Motley) -> None:
+    """A cluster is emptied in a drill, while others fail."""
+    spec = DrillSpec(DRAIN, (run.victim(long=True),), rate=8.0, returns=run.chance.random() < 0.5)
+    ref = run.makes(Drill(edits.API_VERSION, "Drill", run.meta("gameday"), spec))
+    run.later(10, 40, lambda: run.deletes(run.world.store.object(ref)))
+    run.later(2, 20, lambda: run.outage(8, 20))
+
+
 FEATURES: dict[str, Callable[[Motley], None]] = {
     one.__name__: one
     for one in (
@@ -228,5 +240,6 @@ FEATURES: dict[str, Callable[[Motley], None]] = {
         unheard,
         unwatched,
         switched,
+        drilled,
     )
 }
