@@ -161,14 +161,15 @@ def decide_late_removal(
 
     `overdue`: the removal comes late, so other copies may have failed since it was decided. `needed`: a workload that
     still has a copy on the cluster needs this object (propagateDeps). A wanted copy keeps its Work while no other
-    Work would take the copy over: without one it could not be removed later [directly-unreachable].
+    Work would take the copy over: without one it could not be removed later [directly-unreachable]. The task of a copy
+    whose cluster is a target again is about to end [recovered-clusters-cancel].
     """
     task = binding.spec.task(cluster)
     if work.metadata.deletion_timestamp is None:
         return LateRemoval(wanted=True, may_go=False, keeps=_replicas_to_keep(binding, work, cluster, clusters))
     if binding.metadata.deletion_timestamp is not None:
         return LateRemoval(wanted=False, may_go=True)
-    if task is not None and task.purge_mode == DIRECTLY:
+    if task is not None and task.purge_mode == DIRECTLY and binding.spec.target(cluster) is None:
         return LateRemoval(wanted=False, may_go=not are_still_prevented(binding, task, clusters))
     stays = task is not None and task.suppress_deletion is True
     wanted = any(target.name == cluster for target in works.targets(binding))  # a task alone creates no Work
