@@ -21,6 +21,7 @@ from apps.objects.store import DjangoStore
 from apps.objects.tables import object_table
 from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref
 from controlplane.clusters.questions import Answer, Question
+from controlplane.controllers.policies import Policies
 from controlplane.controllers.probes import Probes
 from controlplane.engine.controller import Controller
 from controlplane.engine.decision import Decision, Put
@@ -30,11 +31,14 @@ from controlplane.engine.state import State
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.cluster import MISCONFIGURED, Cluster, SecretReference
+from controlplane.kinds.policy import ResourceSelector
 from controlplane.kinds.rows import Observation
 from controlplane.kinds.template import Template
+from controlplane.propagation import matching
 from controlplane.settings import Settings
 from tests.builders import objects
 from tests.builders.bare import START, binding, cluster
+from tests.builders.objects import policy
 from tests.stores.grounds import PLACER, Placer, create
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -163,6 +167,28 @@ def test_a_fan_out_that_cannot_be_read_keeps_the_others_from_nothing(settings: A
     assert placed(store) == ["a", "z"]
     assert report.failures == ()
     assert claimed(store) == []
+
+
+@pytest.mark.parametrize("claims", [False, True], ids=["selected", "claimed"])
+def test_a_policy_reaches_all_other_secrets(settings: Any, claims: bool) -> None:
+    """Its fan-out was put off as a whole and for ever: no Secret got the policy, or was released by it."""
+    found = DjangoStore(controllers=[policies := Policies()])
+    everywhere = policy("all", ResourceSelector("v1", "Secret"), namespace="")
+    labels, annotations = matching.claim(everywhere) if claims else ({}, {})
+    secrets = {name: secret(name).with_meta(labels=labels, annotations=annotations) for name in ("a", "bad", "z")}
+    create(found, secrets["a"], secrets["z"])
+    with lost_key(settings):
+        create(found, secrets["bad"])
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM objects_due")
+    if claims:
+        found.mark("policies", [everywhere.ref])
+    else:
+        create(found, everywhere)
+
+    run(policies, found)
+
+    assert {ref.name for ref in waiting("policies")} == {"a", "bad", "z"}
 
 
 def test_a_member_whose_credentials_cannot_be_read_keeps_no_other_from_being_observed_and_watched(
