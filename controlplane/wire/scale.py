@@ -77,7 +77,7 @@ def intent_of(wanted: Document, resource: Resource) -> Document:
 
 
 def with_replicas_of(document: Document, live: Document, resource: Resource) -> Document:
-    """Return an applied workload with the replicas that it had if nobody applies their number any more."""
+    """Return an applied workload with the replicas that it had if no manager applies their number any more."""
     had = at(live, resource.scale.spec)
     if had is None or at(document, resource.scale.spec) is not None:
         return document

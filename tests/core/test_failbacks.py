@@ -164,7 +164,7 @@ def test_a_return_that_was_not_stored_is_made_in_the_next_round_if_the_present_o
         store.put(live.with_spec(**spec), live)
 
     def lost() -> list[bool]:
-        """What is not stored of a decision, because somebody edits the cluster first."""
+        """What is not stored of a decision, because a person edits the cluster first."""
         (snapshot,) = Failbacks().load(store, [ASKED])
         assert snapshot is not None
         decision = Failbacks().decide(snapshot, Settings(), now=now)

@@ -22,7 +22,7 @@ from controlplane.kinds.binding import (
     TargetCluster,
     origin,
 )
-from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, Placement, SuspendClusters, Suspension
+from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, ClusterAffinity, Placement, SuspendClusters, Suspension
 from tests.builders.objects import START, binding, leaving, policy
 from tests.builders.templates import deployment
 from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS, Story
@@ -89,7 +89,7 @@ def test_a_copy_stays_while_dispatching_to_one_that_has_to_start_or_grow_is_susp
 
 
 def test_a_copy_stays_while_one_that_replaces_it_is_still_being_removed_and_will_not_be_sent_again() -> None:
-    story = Leaving(DUPLICATED, member1=3, member2=3)
+    story = Leaving(Placement(cluster_affinity=ClusterAffinity(cluster_names=("member1",))), member1=3, member2=3)
     story.place(story.web, member1=3)
     assert story.works()["member2"].metadata.deletion_timestamp is not None
     story.suspend("member2")
