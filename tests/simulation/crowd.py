@@ -19,6 +19,7 @@ from controlplane.engine import lifecycle
 from controlplane.engine.decision import Decision
 from controlplane.eviction.purge import purge_mode
 from controlplane.kinds.binding import Binding
+from controlplane.kinds.failback import FAILBACK
 from controlplane.kinds.policy import DIRECTLY
 from tests.builders import objects
 from tests.simulation import edits, people, trouble
@@ -64,10 +65,14 @@ class Crowd(Chaos):
         {**trouble.FAULTS, **people.ACTS}[fault](self)
 
     def _bold(self, world: Simulation) -> None:
+        """A Failback moves copies that leave Directly without a task that says so."""
+        for one in world.store.list(kinds.RESOURCE_BINDING) if world.store.list(FAILBACK) else ():
+            self.goes_first(one)
+
+    def goes_first(self, binding: Binding) -> None:
         """With purge mode Directly copies go first, as was asked."""
-        for one in world.store.list(kinds.RESOURCE_BINDING):
-            if purge_mode(one, world.settings) == DIRECTLY:
-                self.excuse(one.spec.resource.name)
+        if purge_mode(binding, self.world.settings) == DIRECTLY:
+            self.excuse(binding.spec.resource.name)
 
     # What people work with
 

@@ -198,6 +198,7 @@ def _revert(crowd: Crowd) -> None:
         found = {target.name: crowd.cluster(target.name) for target in before.spec.clusters}
         clusters = {name: one for name, one in found.items() if one.metadata.uid}
         if not list(revert.revert_obstacles(old, before, clusters, world.settings)):
+            crowd.goes_first(old)
             edits.put(world, revert.reverted_binding(old, before, world.settings, by="ana", now=world.now), old)
 
 

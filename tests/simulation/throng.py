@@ -174,6 +174,8 @@ class Throng(Crowd):
                 waits = source in held and source in last and binding.spec.target(source) is None
                 if task.purge_mode != DIRECTLY or not waits or since is None or since + LATELY > world.now:
                     continue
+                if source in self.uncleaned:
+                    continue  # the copy is one that a user has left there, of which nothing is known any more
                 running = held[source] + sum(min(held.get(one.name, 0), one.replicas) for one in binding.spec.clusters)
                 assert running <= wanted(binding), (
                     f"[directly-unreachable] {name} is on {held}, was on {last}, and leaves {source}, at {world.now}"
