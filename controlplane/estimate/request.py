@@ -73,12 +73,12 @@ class Bundle(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> Request:
-        """The sum of the requests of the whole set."""
+        """The sum of the requests of the whole set, limited to 64 bits as each request is."""
         sums: dict[str, int] = {}
         for replicas, request in self.parts:
             for name, amount in request.amounts:
                 sums[name] = sums.get(name, 0) + replicas * amount
-        return Request(tuple(sorted((name, amount) for name, amount in sums.items() if amount > 0)))
+        return Request(tuple(sorted((name, min(amount, MAX_INT64)) for name, amount in sums.items() if amount > 0)))
 
 
 Asked = Request | Bundle

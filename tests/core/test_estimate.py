@@ -10,6 +10,7 @@ import pytest
 from controlplane.apimachinery.quantities import parse
 from controlplane.estimate.capacity import Capacity, free_capacity
 from controlplane.estimate.request import bundle_of, request_from, request_of
+from controlplane.estimate.resource_model_room import SIMULATE
 from controlplane.estimate.resource_models import DEFAULT_MODELS, grade_of, standardise, violations, warnings
 from controlplane.estimate.summary import count_nodes, summarise
 from controlplane.kinds.binding import Component, ReplicaRequirements
@@ -246,3 +247,12 @@ def test_other_resources_than_four_are_accepted_with_a_warning() -> None:
 
     assert not violations(models)
     assert any("nvidia.com/gpu" in one for one in warnings(models))
+
+
+def test_a_set_of_components_that_asks_for_more_than_64_bits_fits_nowhere() -> None:
+    member = objects.cluster("member1").with_status(
+        resource_summary=Summary(allocatable={"pods": "110", "cpu": "64", "memory": "512Gi"})
+    )
+    part = Component("worker", 3, ReplicaRequirements(resource_request={"memory": "7E"}))
+
+    assert Capacity([free_capacity(member)], SIMULATE, graded=True).bundles(bundle_of((part,))).tolist() == [0]
