@@ -18,12 +18,12 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.clusters import eviction_tier, taint_policies
-from controlplane.controllers import drains, evictions, failbacks
+from controlplane.controllers import drains, failbacks
 from controlplane.controllers.cluster_taints import ClusterTaints
 from controlplane.controllers.evictions import Evictions
 from controlplane.engine.controller import Inquiry
 from controlplane.engine.decision import Save
-from controlplane.eviction import eligibility, eviction_plan, graceful, queue, rate
+from controlplane.eviction import eligibility, eviction_plan, graceful, queue, rate, tokens
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.refuge import Refuge
 from tests.simulation import chaos
@@ -50,7 +50,7 @@ def takes_tokens_before_the_recheck(patch: pytest.MonkeyPatch) -> None:
 
 
 def evicts_without_token(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(evictions, "_granted", lambda moves, answer, settings: (list(moves), False))
+    patch.setattr(tokens, "granted", lambda moves, answer, settings: (list(moves), False))
 
 
 def purges_on_empty_targets(patch: pytest.MonkeyPatch) -> None:
