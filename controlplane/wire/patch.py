@@ -96,7 +96,7 @@ def merge_diff(old: Document, new: Document) -> Document:
             inner = merge_diff(old[key], value)
             if inner:
                 patch[key] = inner
-        elif value != old[key] or type(value) is not type(old[key]):
+        elif type(value) is not type(old[key]) or not same(value, old[key]):
             patch[key] = value
     return patch
 

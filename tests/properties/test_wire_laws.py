@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import jsonpatch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from controlplane.apimachinery.equality import same
@@ -78,6 +78,7 @@ steps = st.lists(st.tuples(managers, intents, st.booleans()), min_size=1, max_si
 
 
 @given(documents, documents)
+@example({"a": [{"b": False}]}, {"a": [{"b": 0}]})
 def test_a_merge_patch_made_by_diff_gives_the_target(old: dict[str, Any], new: dict[str, Any]) -> None:
     target = merge_patch({}, new)  # a target without nulls, which merge patches cannot say
 
