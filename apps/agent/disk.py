@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ _TABLE = "CREATE TABLE IF NOT EXISTS objects (ref TEXT PRIMARY KEY, document BLO
 
 
 class Disk:
-    """Objects by their references. To be used in one thread at a time.
+    """Objects by their references. To be used in one thread at a time; another may close it meanwhile.
 
     If the file cannot be read or written, it is removed: half of a state would make an agent that starts while the
     control plane is away apply what is out of date. A damaged file is replaced at the start. After a failed read or
@@ -36,6 +37,7 @@ class Disk:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
         self._folder = folder
+        self._in_use = threading.Lock()  # a connection that is closed while it runs a statement ends the process
         self._connection = self._opened() or self._opened()
 
     def _opened(self) -> sqlite3.Connection | None:
@@ -70,21 +72,23 @@ class Disk:
         self._run("DELETE FROM objects WHERE ref = ?", (str(ref),))
 
     def close(self) -> None:
-        """Close the file."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        """Close the file after the statement that runs. What is written later is not kept."""
+        with self._in_use:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
 
     def _run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a statement. Empty after a failure."""
-        if self._connection is None:
-            return []
-        try:
-            return self._connection.execute(statement, values).fetchall()
-        except sqlite3.Error as error:
-            self._remove(self._connection, error)
-            self._connection = None
-            return []
+        with self._in_use:
+            if self._connection is None:
+                return []
+            try:
+                return self._connection.execute(statement, values).fetchall()
+            except sqlite3.Error as error:
+                self._remove(self._connection, error)
+                self._connection = None
+                return []
 
     def _remove(self, connection: sqlite3.Connection, error: sqlite3.Error) -> None:
         connection.close()
