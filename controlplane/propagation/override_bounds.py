@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from controlplane.apimachinery.as_written import plain
 from controlplane.apimachinery.equality import same
 from controlplane.authorization.policy import GROUP as RBAC
 from controlplane.kinds.override_policy import Overriders
@@ -36,13 +37,13 @@ class Work:
 
     def add(self, manifest: Document, overriders: Overriders) -> None:
         """Count the work of a rule before it is applied. Raises OverrideError if it is too much."""
-        plain = (
+        lists = (
             *(overriders.image_overrider, overriders.command_overrider, overriders.args_overrider),
             *(overriders.labels_overrider, overriders.annotations_overrider),
         )
-        changes = sum(map(len, plain)) + bool(overriders.plaintext)
+        changes = sum(map(len, lists)) + bool(overriders.plaintext)
         changes += sum(_OF_YAML if field.yaml else _OF_JSON for field in overriders.field_overrider)
-        self._done += changes * len(msgspec.json.encode(manifest))
+        self._done += changes * len(msgspec.json.encode(manifest, enc_hook=plain))
         if self._done > MOST_WORK:
             raise OverrideError(
                 f"the rules for one copy go through more than {MOST_WORK // 2**20} MiB of it; write several changes "
