@@ -42,11 +42,11 @@ def _given_up_for_others(binding: Binding, cluster: str) -> bool:
 def _others_were_chosen(binding: Binding, work: Work, cluster: Cluster) -> bool:
     """Test whether the scheduler has chosen other clusters instead of one whose copy runs and that the policy allows.
 
-    It chooses again when a cluster recovers, if replicas are duplicated. Then spread constraints may prefer another
-    region, for example. Divided replicas stay where they are until a user asks for something else.
+    It chooses again when a cluster recovers, if replicas are duplicated: spread constraints may prefer another region,
+    for example. Divided replicas go to another affinity group if their own has no room for more of them.
     """
     placement, task = binding.spec.placement, binding.spec.task(cluster.metadata.name)
-    if placement is None or task is not None or works.is_divided(binding):
+    if placement is None or task is not None:
         return False
     runs = any(one.health == HEALTHY for one in work.status.manifest_statuses)
     return runs and any(chooses(affinity, cluster) for affinity in affinities(placement))
