@@ -209,7 +209,9 @@ class Dependencies(Controller):
         alive = parent is not None and parent.metadata.deletion_timestamp is None
         if alive and snapshot.template is None:
             return NOTHING  # `lifeboat import` writes bindings first: what the workload needs is not known yet
-        follows = alive and parent is not None and parent.spec.propagate_deps and settings.gate("PropagateDeps")
+        follows = alive and parent is not None and parent.spec.propagate_deps
+        if follows and not settings.gate("PropagateDeps"):
+            return NOTHING  # what runs still needs what it has
         changes: list[Put | Delete] = []
         events: list[Event] = []
         if parent is not None and alive:

@@ -152,6 +152,20 @@ def test_with_the_gate_off_nothing_follows() -> None:
     assert placed(story, settings) == {}
 
 
+def test_when_the_gate_is_switched_off_running_workloads_keep_what_they_have() -> None:
+    web, db, settings = needing("web"), needing("db"), config_map()
+    story = story_of(web, db, settings)
+    story.place(web, member1=3)
+    story.place(db, member2=3)
+
+    story.settings = Settings(feature_gates={**GATES, "PropagateDeps": False})
+    story.place(web, member1=4)
+    assert placed(story, settings) == {"web-deployment": {"member1"}, "db-deployment": {"member2"}}
+
+    story.delete(web)
+    assert placed(story, settings) == {"db-deployment": {"member2"}}, "nothing needs it on member1 any more"
+
+
 def test_running_again_changes_nothing() -> None:
     web = needing()
     story = story_of(web, config_map())
