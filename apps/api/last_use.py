@@ -68,6 +68,7 @@ class LastUses:
                     cursor.execute(statement, [list(tokens), list(tokens.values())])
             if sessions:
                 cursor.execute(_SESSIONS_USED, [list(column) for column in zip(*sessions.values(), strict=True)])
+                cursor.execute(_END_EXPIRED, [wall_now()])
                 cursor.execute(_FORGET)
         with self._lock:
             for key in tokens:
@@ -125,6 +126,8 @@ _SESSIONS_USED = """
     JOIN django_session d ON d.session_key = w.key JOIN auth_user u ON u.id = w.user_id
     ON CONFLICT (session_key) DO UPDATE SET last_used = excluded.last_used, address = excluded.address,
         agent = excluded.agent, user_id = excluded.user_id"""
+# Nothing else removes sessions whose users have not logged out. A use is noted seldom, and the column has an index.
+_END_EXPIRED = "DELETE FROM django_session WHERE expire_date < %s"
 _FORGET = """
     DELETE FROM api_loginsession s
     WHERE NOT EXISTS (SELECT 1 FROM django_session d WHERE d.session_key = s.session_key)"""

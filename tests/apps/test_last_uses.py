@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.sessions.backends.db import SessionStore
+from django.contrib.sessions.models import Session
 
 from apps.api.clock import wall_now
 from apps.api.last_use import LastUses, SessionUse
@@ -34,3 +37,18 @@ def test_a_user_who_is_deleted_after_a_use_keeps_no_other_use_from_being_written
     uses.flush()
 
     assert [row.session_key for row in LoginSession.objects.all()] == [kept.key]
+
+
+def test_sessions_that_have_expired_are_removed_when_another_one_is_used() -> None:
+    erin = get_user_model().objects.create_user("erin")
+    uses = LastUses()
+    old, new = used(erin.pk), used(erin.pk)
+    uses.note_session(old)
+    uses.flush()
+    Session.objects.filter(pk=old.key).update(expire_date=wall_now() - timedelta(seconds=1))
+
+    uses.note_session(new)
+    uses.flush()
+
+    assert [row.session_key for row in Session.objects.all()] == [new.key]
+    assert [row.session_key for row in LoginSession.objects.all()] == [new.key]
