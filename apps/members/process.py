@@ -76,11 +76,17 @@ class Members:
         mark_due_at_start([pump.controller for pump in self.pumps.values()], self.store)
 
     async def _leave(self) -> None:
-        """Return the presence lease. Does not wait long for a database that is away."""
+        """Return the claims and the presence lease. Does not wait long for a database that is away."""
         try:
-            await asyncio.wait_for(self.core.in_thread(self.presence.leave), AWAY_SECONDS)
-        except TimeoutError:
-            pass  # the lease expires soon
+            async with asyncio.timeout(AWAY_SECONDS):
+                await self.core.in_thread(self._give_back)
+                await self.core.in_thread(self.presence.leave)
+        except (TimeoutError, OperationalError):
+            pass  # they expire soon
+
+    def _give_back(self) -> None:
+        for pump in self.pumps.values():
+            pump.give_back()
 
     async def _keep_presence(self) -> None:
         """Renew the presence lease again and again."""

@@ -94,6 +94,7 @@ class Pump:
         self._in_flight: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._open: set[Asked] = set()  # questions that are not answered yet
+        self._held: set[Asked] = set()  # what is claimed, and neither written nor given back
 
     async def run(self) -> None:
         """Claim objects and write decisions until cancelled."""
@@ -142,7 +143,9 @@ class Pump:
             left = LONGEST_WAIT if due is None else (due - claimed.now).total_seconds()
             return [], min(max(left, 0.001), LONGEST_WAIT)
         try:
-            return self._asked(claimed, settings), 0.0
+            asked = self._asked(claimed, settings)
+            self._held.update(asked)
+            return asked, 0.0
         except self.host.away:
             raise
         except Exception:  # an error of this controller must not stop the others
@@ -202,14 +205,14 @@ class Pump:
 
     async def _send(self, asked: Sequence[Asked], *, claimed_until: float) -> None:
         """Send the questions of claimed objects. `claimed_until`: the time of the event loop when their claims end."""
-        crowded: list[Claim] = []
+        crowded: list[Asked] = []
         for item in asked:
             if item.question is None:
                 self._answered.put_nowait(item)
                 continue
             member = member_of(item.question)
             if self._in_flight.get(member, 0) >= IN_FLIGHT_PER_MEMBER:
-                crowded.append(item.claim)
+                crowded.append(item)
                 continue
             self._in_flight[member] = self._in_flight.get(member, 0) + 1
             task = asyncio.create_task(self._ask(item, item.question, member, claimed_until=claimed_until))
@@ -218,8 +221,18 @@ class Pump:
         if crowded:
             await self._in_thread(self._put_back, crowded)
 
-    def _put_back(self, claims: Sequence[Claim]) -> None:
-        self.store.release(claims, due_at=self.store.now() + CROWDED)
+    def _put_back(self, crowded: Sequence[Asked]) -> None:
+        self.store.release([item.claim for item in crowded], due_at=self.store.now() + CROWDED)
+        self._held.difference_update(crowded)
+
+    def give_back(self) -> None:
+        """Give back what is claimed and not written, when the process ends. Runs in a thread.
+
+        Another process asks about these objects at once, and not when the claims have ended. Those that have ended may
+        be of another process by now, and stay.
+        """
+        now = self.store.now()
+        self.store.release([item.claim for item in list(self._held) if _is_claimed(item, now)])
 
     async def _ask(self, request: Asked, question: Question, member: str, *, claimed_until: float) -> None:
         """Send one question and keep its answer. Nothing is sent once the claim has ended.
@@ -295,6 +308,7 @@ class Pump:
                 len(batch),
             )
             self._put_off([item.claim for item in batch])
+        self._held.difference_update(batch)
 
     def flush(self, batch: Sequence[Asked]) -> None:
         """Decide on a batch of answers and write the decisions. Runs in a thread.

@@ -80,6 +80,43 @@ def test_what_a_process_that_slept_had_heard_counts_for_nothing() -> None:
     assert seen.status == "True"
 
 
+def test_a_process_that_ends_gives_back_what_it_has_claimed() -> None:
+    """Another one asks about it at once, and not when the claim has ended. What is written is not asked again."""
+    store = DjangoStore(controllers=[controller := Probes()])
+    create(store, *(cluster(name).with_spec(api_endpoint=f"http://{name}") for name in ("member1", "member2")))
+    with ThreadPoolExecutor(1) as executor:
+        ending, other = (
+            Pump(controller, DatabaseHost(store, configuration()), _never_answered, executor) for _ in range(2)
+        )
+        asked, _ = ending.claim()
+        written = next(one for one in asked if one.claim.ref.name == "member2")
+        written.answer = Answer(200)
+        ending._flush_or_put_off([written])
+        assert other.claim()[0] == []
+
+        ending.give_back()
+        again, _ = other.claim()
+
+    assert [one.claim.ref.name for one in again] == ["member1"]
+
+
+def test_a_process_that_ends_leaves_alone_what_another_one_has_claimed_since() -> None:
+    store = DjangoStore(controllers=[controller := Probes()])
+    create(store, cluster("member1").with_spec(api_endpoint="http://member1"))
+    with ThreadPoolExecutor(1) as executor:
+        sleeper, other, third = (
+            Pump(controller, DatabaseHost(store, configuration()), _never_answered, executor) for _ in range(3)
+        )
+        for one in sleeper.claim()[0]:
+            one.at -= timedelta(seconds=CLAIM_SECONDS)
+        store.take_over({Probes.name: 1}, shard=0)  # its claim has run out
+        assert len(other.claim()[0]) == 1
+
+        sleeper.give_back()
+
+        assert third.claim()[0] == []
+
+
 def test_a_probe_that_was_not_sent_because_its_claim_came_late_is_no_failed_probe() -> None:
     """The database stood still for longer than a claim lasts. Nothing was found out about the member."""
     store = DjangoStore(controllers=[controller := Probes()])
