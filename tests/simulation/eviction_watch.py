@@ -86,12 +86,13 @@ class EvictionWatch:
 
     def _note_arrivals(self, clusters: Sequence[Cluster], listed: Sequence[Binding]) -> bool:
         """Keep how long a binding tolerated a taint when they met ([judged-once] judged once, and again on a later
-        arrival). Returns
-        whether any has met one."""
+        arrival). A binding that is made again meets them again. Returns whether any has met one."""
         moved, self._clusters = clusters is not self._clusters, clusters
         before_all = self._bindings
         if listed is not self._listed:
             self._listed, self._bindings = listed, {one.ref: one for one in listed}
+            if gone := {str(ref) for ref in before_all.keys() - self._bindings.keys()}:
+                self._bears = {arrival: waited for arrival, waited in self._bears.items() if arrival[0] not in gone}
         tainted = {one.metadata.name: taints for one in clusters if (taints := moving_taints(one))}
         met = False
         for ref, binding in self._bindings.items() if tainted else ():
@@ -99,7 +100,9 @@ class EvictionWatch:
             if before is binding and not moved:
                 continue
             for target in binding.spec.clusters:
-                back = before is not None and before.spec.target(target.name) is None
+                back = before is not None and (
+                    before.spec.target(target.name) is None or before.metadata.uid != binding.metadata.uid
+                )
                 for taint in tainted.get(target.name, ()):
                     key = (str(ref), target.name, taint.key, taint.effect, taint.time_added)
                     if back or key not in self._bears:
