@@ -23,7 +23,7 @@ from controlplane.controllers.cluster_taints import ClusterTaints
 from controlplane.controllers.evictions import Evictions
 from controlplane.engine.controller import Inquiry
 from controlplane.engine.decision import Save
-from controlplane.eviction import eligibility, eviction_plan, graceful, queue, rate, tokens
+from controlplane.eviction import eligibility, eviction_plan, graceful, last_copy, queue, rate, tokens
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.refuge import Refuge
 from tests.simulation import chaos
@@ -58,6 +58,7 @@ def purges_on_empty_targets(patch: pytest.MonkeyPatch) -> None:
         return all(not graceful.unhealthy_reason(binding, one, task, places) for one in binding.spec.clusters)
 
     patch.setitem(graceful.CHECKS, graceful.RESOURCE_HEALTH, healthy)
+    patch.setattr(last_copy, "_others_were_chosen", lambda *_: False)  # a second guard of most of these copies
     patch.setattr(Evictions, "followed_by", ())  # an evicted binding has no targets until the scheduler has its turn
 
 
