@@ -14,15 +14,16 @@ import msgspec
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.reads import paging
-from controlplane.controllers.reads.interpreted_bindings import RULES_CHANGED, bindings_of_kind, is_rules
+from controlplane.controllers.reads.interpreted_bindings import RULES_CHANGED, all_bindings, bindings_of_kind, is_rules
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Delete, Event, Put, deleting
 from controlplane.engine.state import Selection, State, Watch
 from controlplane.interpret import INTERPRETERS, interpreter_for
 from controlplane.interpret.customized import for_each
 from controlplane.interpret.interpreter import Dependency
-from controlplane.kinds import BINDINGS, SELECTED
+from controlplane.kinds import BINDINGS, FAILOVER_CONFIGURATION, SELECTED
 from controlplane.kinds.binding import Binding
+from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.template import Template
 from controlplane.propagation import attached_bindings, bindings
 from controlplane.settings import Settings
@@ -31,6 +32,8 @@ from controlplane.settings import Settings
 NEEDED_KINDS = frozenset({"ConfigMap", "Secret", "ServiceAccount", "PersistentVolumeClaim", "Service", "EndpointSlice"})
 SELECTED_BY_LABEL = frozenset({"EndpointSlice"})  # of those, the kinds that workloads may select by label
 
+
+GATE = "PropagateDeps"
 
 NEEDED = "Needed"
 """The name of the fan-out of all objects that workloads may need."""
@@ -94,6 +97,13 @@ def _needed_object_changed(old: Template | None, new: Template | None) -> Iterab
     return (present.ref,) if relabelled and _may_be(present.kind, SELECTED_BY_LABEL) else ()
 
 
+def _gate_changed(old: FailoverConfiguration | None, new: FailoverConfiguration | None) -> Iterable[Ref]:
+    """All workloads are due when the gate is switched: those that moved while it was off lack what they need."""
+    before, after = (None if side is None else (side.spec.get("featureGates") or {}).get(GATE) for side in (old, new))
+    present = new or old
+    return () if present is None or before == after else (present.ref,)
+
+
 def _may_be(kind: str, named_by_built_in_rules: frozenset[str]) -> bool:
     """Test whether rules may name objects of a kind: any kind while there is a rule of a user for dependencies."""
     return kind in named_by_built_in_rules or INTERPRETERS.any_for_dependencies
@@ -116,6 +126,7 @@ class Dependencies(Controller):
         *(Watch(kind, _binding_changed) for kind in BINDINGS),
         Watch("*", _workload_changed),
         Watch("*", _needed_object_changed, fan_out=True),
+        Watch(FAILOVER_CONFIGURATION, _gate_changed, fan_out=True),
         *RULES_CHANGED,
     )
     owns = Ownership(
@@ -132,18 +143,22 @@ class Dependencies(Controller):
 
     def fan_out_of(self, origin: Ref) -> str:
         """Objects that may be needed are expanded together: thousands are created at once, and few of them are needed.
-        Rules are not."""
-        return str(origin) if is_rules(origin) else NEEDED
+        Rules and the settings are not."""
+        return str(origin) if is_rules(origin) or origin.kind == FAILOVER_CONFIGURATION else NEEDED
 
     def expand_all(
         self, state: State, origins: Sequence[Ref], *, after: str, limit: int
     ) -> tuple[list[Ref], str | None]:
         """Return the bindings of the workloads that name one of some objects, or that select objects of its kind by
-        label; for changed rules, the bindings of the workloads that they interpret.
+        label; for changed rules, the bindings of the workloads that they interpret; for a gate that was switched, those
+        of all workloads with propagateDeps.
 
         The cursor of objects is a reference. One of an earlier version begins with a number, and the search begins
         again.
         """
+        if origins[0].kind == FAILOVER_CONFIGURATION:
+            found_all, cursor = all_bindings(state, after=after, limit=limit)
+            return [binding.ref for binding in found_all if binding.spec.propagate_deps], cursor
         if is_rules(origins[0]):
             of_kind, cursor = bindings_of_kind(state, origins[0], after=after, limit=limit)
             return [binding.ref for binding in of_kind if binding.spec.propagate_deps], cursor
@@ -210,7 +225,7 @@ class Dependencies(Controller):
         if alive and snapshot.template is None:
             return NOTHING  # `lifeboat import` writes bindings first: what the workload needs is not known yet
         follows = alive and parent is not None and parent.spec.propagate_deps
-        if follows and not settings.gate("PropagateDeps"):
+        if follows and not settings.gate(GATE):
             return NOTHING  # what runs still needs what it has
         changes: list[Put | Delete] = []
         events: list[Event] = []

@@ -12,6 +12,7 @@ from tests.simulation.manifests import HELD, NGINX
 from tests.simulation.member import UP
 from tests.simulation.outages import taint, wait
 from tests.simulation.stories import apply, joined, placed
+from tests.simulation.test_what_if import configure
 from tests.simulation.world import Simulation
 
 SETTINGS = """
@@ -116,3 +117,16 @@ def test_what_two_share_stays_for_the_one_that_stays() -> None:
     assert placed(world) == {home: 2}, "it is held"
     assert holders(world) == {home, *placed(world, other)}
     assert len(holders(world)) == 2
+
+
+def test_what_moved_while_the_gate_was_off_gets_what_it_needs_when_it_is_on_again() -> None:
+    world, home = serving("Gracefully")
+    configure(world, featureGates={"Failover": True, "PropagateDeps": False})
+    taint(world, home)
+    wait(world, 200)
+    assert holders(world) == {home} != set(placed(world)), "nothing follows while the gate is off"
+
+    configure(world, featureGates={"Failover": True, "PropagateDeps": True})
+    wait(world, 60)
+
+    assert holders(world) == set(placed(world)) != {home}

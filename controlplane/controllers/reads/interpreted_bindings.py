@@ -31,7 +31,7 @@ def bindings_of_kind(state: State, origin: Ref, *, after: str, limit: int) -> tu
     A page may have fewer bindings than `limit`.
     """
     if origin.name == ALL:
-        return _all_bindings(state, after=after, limit=limit)
+        return all_bindings(state, after=after, limit=limit)
     begin = after.removeprefix(TEMPLATES) if after.startswith(TEMPLATES) else ""
     templates = state.list(origin.name, after=cursor_after(begin), limit=limit, unopened=True)
     refs, following = page([template.ref for template in templates], limit=limit)
@@ -40,7 +40,7 @@ def bindings_of_kind(state: State, origin: Ref, *, after: str, limit: int) -> tu
     return of_kind, None if following is None else f"{TEMPLATES}{following}"
 
 
-def _all_bindings(state: State, *, after: str, limit: int) -> tuple[list[Binding], str | None]:
+def all_bindings(state: State, *, after: str, limit: int) -> tuple[list[Binding], str | None]:
     """Return one page of all bindings. The cursor is "number of the kind of bindings|namespace/name"."""
     number, _, cursor = after.partition("|")
     position = int(number or 0)
