@@ -17,7 +17,9 @@ from apps.objects.selecting import START, any_labels, field_conditions, label_co
 from apps.objects.tables import object_table, row_table
 from controlplane.apimachinery.errors import Expired
 from controlplane.apimachinery.meta import Ref
+from controlplane.apimachinery.names import DELETION_PROTECTED, DELETION_PROTECTED_LABEL
 from controlplane.apimachinery.selectors import EVERYTHING, FieldSelectorTerm, LabelSelector
+from controlplane.engine.deletion_protection import DELETED, OPEN, PROTECTED, deletion_turn
 from controlplane.engine.state import Change, ReservedCapacity, Selection
 from controlplane.kind import KINDS
 from controlplane.kinds import CLUSTER, OWNER, WORK
@@ -172,20 +174,22 @@ class DjangoState:
             {object_table(kind.key).name for kind in KINDS if any(index.name == OWNER for index in kind.indexes)}
         )
         found: dict[str, list[Any]] = {}
+        turn = f"""CASE WHEN deletion_timestamp IS NOT NULL THEN {DELETED}
+            WHEN '{DELETION_PROTECTED_LABEL}={DELETION_PROTECTED}' = ANY(labels) THEN {PROTECTED} ELSE {OPEN} END"""
         for table in tables:
             query = f"""
                 SELECT w.value, o.kind, o.namespace, o.name, o.doc FROM unnest(%s) AS w(value)
                 CROSS JOIN LATERAL (
-                    SELECT kind, namespace, name, deletion_timestamp, doc FROM {table}
+                    SELECT kind, namespace, name, doc FROM {table}
                     WHERE keys @> ARRAY['{OWNER}=' || w.value]
-                    ORDER BY deletion_timestamp IS NOT NULL, (kind || ''), namespace, name LIMIT %s
-                ) o ORDER BY o.deletion_timestamp IS NOT NULL, o.kind, o.namespace, o.name"""
+                    ORDER BY {turn}, (kind || ''), namespace, name LIMIT %s
+                ) o"""
             with binary_cursor() as cursor:
                 for value, kind, namespace, name, doc in cursor.run(query, (texts(set(owners)), limit)):
                     owned = self._read(kind, namespace, name, doc, unopened=True)
                     found.setdefault(value, []).append(owned)  # they are only deleted
         return {
-            owner: sorted(ones, key=lambda owned: (owned.metadata.deletion_timestamp is not None, owned.ref))[:limit]
+            owner: sorted(ones, key=lambda owned: (deletion_turn(owned), owned.ref))[:limit]
             for owner, ones in found.items()
         }
 

@@ -9,6 +9,16 @@ from controlplane.apimachinery.meta import Object
 from controlplane.apimachinery.names import DELETION_PROTECTED, DELETION_PROTECTED_LABEL
 from controlplane.kind import KINDS
 
+OPEN, PROTECTED, DELETED = 0, 1, 2
+"""In which order dependents are looked at. Those of which many may stay for long come last."""
+
+
+def deletion_turn(obj: Object) -> int:
+    """Return when an object is looked at that may have to be deleted: OPEN, PROTECTED, or DELETED if it is on its way."""
+    if obj.metadata.deletion_timestamp is not None:
+        return DELETED
+    return PROTECTED if is_protected(obj) else OPEN
+
 
 def is_protected(obj: Object) -> bool:
     """Test whether the label of an object protects it from deletion. Only the value Always does."""

@@ -16,6 +16,7 @@ from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.engine.capacity_conflicts import NewReservations, ReservationNumbers, overcommitted_cluster
 from controlplane.engine.controller import Controller
 from controlplane.engine.decision import EVERY, ROW_CHANGES, Decision, Drop, Event, Put, Save, author, newest
+from controlplane.engine.deletion_protection import deletion_turn
 from controlplane.engine.events import counted, event_ref
 from controlplane.engine.memory_leases import MemoryLeases
 from controlplane.engine.memory_rows import MemoryRows
@@ -167,7 +168,7 @@ class MemoryStore(MemoryRows):
                 refs = self._index.get((kind.key, OWNER, value), ())
                 found.setdefault(value, []).extend(self.objects[ref] for ref in refs)
         return {
-            owner: sorted(objects, key=lambda obj: (obj.metadata.deletion_timestamp is not None, obj.ref))[:limit]
+            owner: sorted(objects, key=lambda obj: (deletion_turn(obj), obj.ref))[:limit]
             for owner, objects in found.items()
             if objects
         }

@@ -143,8 +143,9 @@ class State(Protocol):
     def owned(self, owners: Collection[str], *, limit: int) -> dict[str, Sequence[Any]]:
         """Return the dependents of each owner: objects of any kind that name the owner in their ownerReferences.
 
-        `owners` are references as text. Per owner at most `limit` objects are returned: first those that are not
-        being deleted, each in the order of their references.
+        `owners` are references as text. Per owner at most `limit` objects are returned: first those that can be
+        deleted, then those that are protected from it, then those that are being deleted, each in the order of their
+        references.
         """
 
     def rows(

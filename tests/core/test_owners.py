@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controlplane.apimachinery.meta import Object, ObjectMeta, OwnerReference
-from controlplane.controllers.owners import Owners
+from controlplane.controllers.owners import PAGE, Owners
 from controlplane.engine import lifecycle
 from controlplane.engine.decision import Decision, Put
 from controlplane.engine.lifecycle import BACKGROUND, FOREGROUND, ORPHAN
@@ -236,6 +236,22 @@ def test_a_protected_dependent_stays_until_its_label_is_removed(policy: str) -> 
     story.pass_time()
     story.pass_time()
     assert story.there(top, low) == []
+
+
+@pytest.mark.parametrize("policy", [BACKGROUND, FOREGROUND])
+def test_a_page_of_protected_dependents_does_not_keep_the_others(policy: str) -> None:
+    story = Story()
+    top, label = config("top"), {"resourcetemplate.karmada.io/deletion-protected": "Always"}
+    held = [config(f"held-{number}", top, labels=label) for number in range(PAGE)]
+    low = config("low", top)
+    story.create(top, *held, low)
+
+    story.delete(top, policy)
+    story.pass_time()
+    story.pass_time()
+
+    assert len(story.there(*held)) == PAGE
+    assert story.there(low) == []
 
 
 def test_what_a_custom_object_owns_goes_although_its_definition_is_gone_already() -> None:

@@ -28,6 +28,7 @@ from tests.builders.objects import eviction, work
 from tests.stores.grounds import PLACER, USER, create, stored, write
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+PROTECTED = {"resourcetemplate.karmada.io/deletion-protected": "Always"}
 
 
 def names(found: Any) -> list[str]:
@@ -177,13 +178,14 @@ class TestSelected:
 
 
 class TestOwned:
-    def test_dependents_of_any_kind_are_found_those_first_that_stay(self, store: Any) -> None:
+    def test_dependents_of_any_kind_are_found_those_first_that_can_be_deleted(self, store: Any) -> None:
         (owner,) = create(store, template("top"))
         one = OwnerReference(owner.api_version, owner.kind, "top", owner.metadata.uid)
         going = {"deletion_timestamp": NOON, "finalizers": ("example.io/hold",)}
         create(
             store,
             template("a", uid="uid-a").with_meta(owner_references=(one,), **going),
+            template("aa", uid="uid-aa").with_meta(owner_references=(one,), labels=PROTECTED),
             template("b", uid="uid-b").with_meta(owner_references=(one,)),
             template("c", uid="uid-c", kind="Secret").with_meta(owner_references=(one,)),
             template("d", uid="uid-d"),
@@ -191,7 +193,7 @@ class TestOwned:
 
         found = store.owned([str(owner.ref), "ConfigMap:default/other"], limit=10)
 
-        assert [dependent.metadata.name for dependent in found.pop(str(owner.ref))] == ["b", "c", "a"]
+        assert [dependent.metadata.name for dependent in found.pop(str(owner.ref))] == ["b", "c", "aa", "a"]
         assert found == {}
         first = store.owned([str(owner.ref)], limit=1)[str(owner.ref)]
         assert [dependent.metadata.name for dependent in first] == ["b"]
