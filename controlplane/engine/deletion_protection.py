@@ -10,11 +10,11 @@ from controlplane.apimachinery.names import DELETION_PROTECTED, DELETION_PROTECT
 from controlplane.kind import KINDS
 
 OPEN, PROTECTED, DELETED = 0, 1, 2
-"""In which order dependents are looked at. Those of which many may stay for long come last."""
+"""The order in which the dependents of an owner are looked at: those of which many may stay for long come last."""
 
 
 def deletion_turn(obj: Object) -> int:
-    """Return when an object is looked at that may have to be deleted: OPEN, PROTECTED, or DELETED if it is on its way."""
+    """Return the place of an object in that order. DELETED: it is being deleted already."""
     if obj.metadata.deletion_timestamp is not None:
         return DELETED
     return PROTECTED if is_protected(obj) else OPEN

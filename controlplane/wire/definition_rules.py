@@ -6,12 +6,16 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from msgspec.structs import replace
+
 from controlplane.apimachinery.causes import forbidden, immutable, invalid, required, unsupported
 from controlplane.apimachinery.errors import Cause
 from controlplane.apimachinery.selectors import dns1123_label_errors, dns1123_subdomain_errors
 from controlplane.wire import builtin
 from controlplane.wire.client_config import client_causes
+from controlplane.wire.definition_paths import path_faults
 from controlplane.wire.document_check import without_nulls
+from controlplane.wire.list_types import list_flaws
 from controlplane.wire.schema import REF_PREFIX, Components, Schema
 from controlplane.wire.structural import VALIDATIONS, Flaw, flaws, nodes
 
@@ -55,6 +59,7 @@ def faults(new: Document, old: Document | None) -> list[Cause]:
     causes = [*_names(new), *_versions(new)]
     for index, version in enumerate(_stated(new)):
         causes += _schema(version, f"spec.versions[{index}]")
+        causes += _added(version, f"spec.versions[{index}]", old)
     conversion = _spec(new).get("conversion")
     causes += _conversion(conversion if isinstance(conversion, Mapping) else {"strategy": "None"})
     if old is not None:
@@ -163,6 +168,24 @@ def _schema(version: Mapping[str, Any], path: str) -> Iterator[Cause]:
         yield _cause(flaw, f"{path}.{_SCHEMA}")
 
 
+def _added(version: Mapping[str, Any], path: str, old: Document | None) -> Iterator[Cause]:
+    """Yield the causes to refuse lists, columns and paths of a version.
+
+    What a stored definition has already is accepted: it was stored before there were these rules, and its status, its
+    finalizers and its schema are written for as long as it is there.
+    """
+    before = next((one for one in _stated(old or {}) if one.get("name") == version.get("name")), {})
+    known = set(_of_version(before))
+    yield from (replace(cause, field=f"{path}.{cause.field}") for cause in _of_version(version) if cause not in known)
+
+
+def _of_version(version: Mapping[str, Any]) -> Iterator[Cause]:
+    node = _node(version)
+    if node:
+        yield from (_cause(flaw, _SCHEMA) for flaw in list_flaws(node))
+        yield from path_faults(version, node)
+
+
 def _cause(flaw: Flaw, root: str) -> Cause:
     field = root
     quoted = False
@@ -171,6 +194,8 @@ def _cause(flaw: Flaw, root: str) -> Cause:
         quoted = not quoted and part == "properties"
     if flaw.missing:
         return required(field, flaw.rule)
+    if flaw.choices:
+        return unsupported(field, flaw.value, flaw.choices)
     return forbidden(field, flaw.rule) if flaw.value is None else invalid(field, flaw.value, flaw.rule)
 
 

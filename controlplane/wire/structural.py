@@ -61,12 +61,16 @@ class Duplicate(NamedTuple):
 
 
 class Flaw(NamedTuple):
-    """An error in a schema: its path, the value there, and the broken rule. `missing`: a required key is missing."""
+    """An error in a schema: its path, the value there, and the broken rule.
+
+    `missing`: a required key is missing. `choices`: the value has to be one of them.
+    """
 
     path: Path
     value: Any
     rule: str
     missing: bool = False
+    choices: tuple[str, ...] = ()
 
 
 class StructuralSchema(Schema):
@@ -237,7 +241,7 @@ def flaws(root: Node) -> Iterator[Flaw]:
     if root.get("type") != "object":
         yield Flaw(("type",), root.get("type"), 'must be "object" at the root')
         return
-    found = [flaw for path, node in nodes(root) for flaw in (*_shape(path, node), *_bounds(path, node))]
+    found = [flaw for path, node in nodes(root) for flaw in (*_shape(path, node), *_pattern(path, node))]
     yield from found or _whole(root)
 
 
@@ -263,12 +267,10 @@ def _shape(path: Path, node: Node) -> Iterator[Flaw]:
         yield Flaw((*path, "uniqueItems"), True, f"cannot be set to true: use {_LIST_TYPE}: set")
 
 
-def _bounds(path: Path, node: Node) -> Iterator[Flaw]:
-    """Yield the errors in the pattern and the list keys of a node."""
+def _pattern(path: Path, node: Node) -> Iterator[Flaw]:
+    """Yield the error in the pattern of a node."""
     if "pattern" in node and (why := _pattern_fault(str(node["pattern"]))):
         yield Flaw((*path, "pattern"), node["pattern"], f"cannot be enforced: {why}")
-    if node.get(_LIST_TYPE) == "map" and not node.get("x-kubernetes-list-map-keys"):
-        yield Flaw((*path, "x-kubernetes-list-map-keys"), None, f"is needed where {_LIST_TYPE} is map", missing=True)
 
 
 @lru_cache(maxsize=4096)  # definitions repeat their patterns
