@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition, condition
+from controlplane.apimachinery.times import later
 from controlplane.clusters import flapping, probe_history
 from controlplane.clusters.probe_history import noted
 from controlplane.kinds.cluster import (
@@ -129,6 +130,24 @@ def unobserved(row: Observation, settings: Settings, *, since: datetime, now: da
         if spell.status == probe_history.UNOBSERVED
     ]
     return sum((gap for gap in (*gaps, now - max(until, since)) if gap > timedelta(0)), timedelta(0))
+
+
+def ends_observed(
+    since: datetime, seconds: float, row: Observation | None, settings: Settings, *, now: datetime
+) -> datetime:
+    """Return when a time limit that began at `since` ends, as far as is known now.
+
+    Time in which the cluster was not observed does not count, and a report from before such a time is not enough: the
+    watches of the members have to begin again first. A cluster that is not probed counts as observed.
+    """
+    if row is None or row.observed_at is None:
+        return later(since, seconds)
+    wait = holds_for(settings)
+    if observed_until(row, settings, now=now) < now:
+        return now + wait
+    ends = later(since, seconds + unobserved(row, settings, since=since, now=now).total_seconds())
+    resumed_at = row.resumed_at
+    return ends if resumed_at is None or resumed_at <= since else max(ends, resumed_at + wait)
 
 
 def may_have_recovered(cluster: Cluster, row: Observation | None, settings: Settings, *, now: datetime) -> bool:

@@ -17,7 +17,7 @@ from controlplane.apimachinery.meta import Condition, Ref, condition, to_seconds
 from controlplane.apimachinery.selectors import matches
 from controlplane.clusters import health
 from controlplane.controllers.reads import paging
-from controlplane.controllers.reads.fleet_state import fleet_state, reason_to_pause
+from controlplane.controllers.reads.fleet_state import fleet_state, observations_of, reason_to_pause
 from controlplane.controllers.reads.namespace_quotas import NO_QUOTAS, NamespaceQuotas, Room, namespace_quotas
 from controlplane.controllers.reads.queued_bindings import queued_bindings
 from controlplane.engine.controller import Controller, Ownership
@@ -43,7 +43,7 @@ from controlplane.kinds.failback import (
     Staying,
 )
 from controlplane.kinds.federated_quota import ENFORCEMENT_GATE
-from controlplane.kinds.rows import CapacityReservation, FleetState
+from controlplane.kinds.rows import CapacityReservation, FleetState, Observation
 from controlplane.propagation.bindings import template_of
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY
 from controlplane.settings import Settings
@@ -70,6 +70,7 @@ class FailbackSnapshot(msgspec.Struct, frozen=True):
     left_in_round: int  # bindings left in the present round, the page included
     quotas: NamespaceQuotas  # of the namespaces of these bindings
     unread: Mapping[Ref, str] = {}  # by binding that cannot be read: why
+    observations: Mapping[str, Observation] = {}  # of the clusters that bindings are on their way back to
 
 
 class FailbackFindings(NamedTuple):
@@ -143,6 +144,7 @@ class Failbacks(Controller):
             left_in_round,
             namespace_quotas(state, read.bindings),
             read.unread,
+            observations_of(state, sorted({move.cluster for move in subject.status.returning})),
         )
 
     def decide(self, snapshot: FailbackSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
@@ -214,7 +216,7 @@ def _check_returning(snapshot: FailbackSnapshot, settings: Settings, *, now: dat
             continue
         if left_at is None and binding.spec.target(move.cluster) is None:
             continue  # no failover took it away: a user has scaled, placed or edited the workload
-        failure = _failure(binding, move, snapshot.clusters, settings, now=now)
+        failure = _failure(binding, move, snapshot, settings, now=now)
         failed = failed or (Staying(move.binding, failure, move.cluster) if failure else None)
         if binding.spec.target(move.cluster) is None:
             continue
@@ -226,26 +228,26 @@ def _check_returning(snapshot: FailbackSnapshot, settings: Settings, *, now: dat
 
 
 def _failure(
-    binding: Binding, move: Returning, clusters: Mapping[str, Cluster], settings: Settings, *, now: datetime
+    binding: Binding, move: Returning, snapshot: FailbackSnapshot, settings: Settings, *, now: datetime
 ) -> str:
-    """Return why the move of a binding back to a cluster has failed, "" if it has not."""
+    """Return why the move of a binding back to a cluster has failed, "" if it has not [outage-of-our-own]."""
+    clusters, observed = snapshot.clusters, snapshot.observations.get(move.cluster)
     if binding.spec.target(move.cluster) is None:
         return f"the binding has left cluster {move.cluster} again in a failover"
     unfit = failback.unfit_reason(clusters.get(move.cluster), move.cluster, require_ready_time=False, now=now)
     if unfit:
         return unfit
-    limit = timedelta(seconds=settings.graceful_eviction_timeout)
-    if now <= move.since + limit:
+    limit = settings.graceful_eviction_timeout
+    if now <= health.ends_observed(move.since, limit, observed, settings, now=now):
         return ""
     unhealthy, tasks = _unhealthy_reason(binding, move, clusters), _failback_tasks(binding)
     if unhealthy:
-        return f"after {limit.total_seconds():g} s the copy on {move.cluster} is not healthy: {unhealthy}"
+        return f"after {limit:g} s the copy on {move.cluster} is not healthy: {unhealthy}"
     if not tasks:
         return ""
     sources = ", ".join(task.from_cluster for task in tasks)
     return (
-        f"after {limit.total_seconds():g} s the old copy on {sources} cannot be removed: "
-        "see the condition EvictionStuck of the binding"
+        f"after {limit:g} s the old copy on {sources} cannot be removed: see the condition EvictionStuck of the binding"
     )
 
 

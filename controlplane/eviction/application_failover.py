@@ -121,7 +121,7 @@ def decide_application_failover(
         if not _may_leave(binding, item):
             continue
         observed = observations.get(name)
-        ends = _tolerated_until(unhealthy_since.setdefault(name, now), toleration, observed, settings, now=now)
+        ends = health.ends_observed(unhealthy_since.setdefault(name, now), toleration, observed, settings, now=now)
         if now <= ends:
             wakes.append(ends + timedelta(microseconds=1))
         elif name not in outdated and name not in due:
@@ -142,24 +142,6 @@ def _may_leave(binding: Binding, item: AggregatedStatusItem) -> bool:
     name = item.cluster_name
     unhealthy = item.reported_health == UNHEALTHY
     return unhealthy and binding.spec.target(name) is not None and binding.spec.task(name) is None
-
-
-def _tolerated_until(
-    since: datetime, toleration: float, observed: Observation | None, settings: Settings, *, now: datetime
-) -> datetime:
-    """Return until when an unhealthy copy is tolerated, as far as is known now.
-
-    Time in which its cluster was not observed does not count, and a report from before such a time is not enough: the
-    watches of the members have to begin again first.
-    """
-    if observed is None or observed.observed_at is None:
-        return later(since, toleration)
-    wait = health.holds_for(settings)
-    if health.observed_until(observed, settings, now=now) < now:
-        return now + wait
-    ends = later(since, toleration + health.unobserved(observed, settings, since=since, now=now).total_seconds())
-    resumed_at = observed.resumed_at
-    return ends if resumed_at is None or resumed_at <= since else max(ends, resumed_at + wait)
 
 
 def _with_evictions(

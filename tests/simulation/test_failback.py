@@ -247,6 +247,25 @@ def test_it_stops_at_the_first_copy_that_does_not_get_healthy(seed: int) -> None
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_an_outage_of_the_control_plane_itself_does_not_fail_it(seed: int) -> None:
+    world = failed_over(DIVIDED, NGINX % 3, seed=seed)
+    world.run(SEASONED)
+    world.fault("member1", "notready")  # the copy is on its way, and not healthy yet
+    apply(world, HOME % "cluster: member1")
+    world.run(SEASONED + 10)
+    assert failback(world).status.returning
+
+    world.stall(2 * SELDOM.graceful_eviction_timeout)
+    world.run(SEASONED + 11 + 2 * SELDOM.graceful_eviction_timeout)
+    assert failback(world).status.phase == "Running"
+    world.fault("member1", "none")
+    world.run(SEASONED + 60 + 2 * SELDOM.graceful_eviction_timeout)
+
+    assert (failback(world).status.phase, failback(world).status.returned) == ("Finished", 1)
+    assert running(world) == {"member1": 1, "member2": 2}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_it_stops_when_the_origin_fails_again(seed: int) -> None:
     world = failed_over(*apps(6), seed=seed)
     world.run(SEASONED)
