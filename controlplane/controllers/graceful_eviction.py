@@ -14,7 +14,7 @@ import msgspec
 from controlplane.apimachinery.meta import Condition, Ref, condition, with_condition
 from controlplane.clusters.health import heard_at
 from controlplane.controllers.reads.bindings_on_clusters import bindings_on_clusters
-from controlplane.controllers.reads.fleet_state import FLEET
+from controlplane.controllers.reads.fleet_state import FLEET, observations_of
 from controlplane.controllers.reads.namespace_quotas import NO_QUOTAS, NamespaceQuotas, namespace_quotas
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import Decision, Event, Put, QuotaGuard
@@ -207,15 +207,13 @@ def _within_quotas(
 
 def _cluster_states(state: State, clusters: Collection[Cluster]) -> dict[str, graceful.ClusterState]:
     """Return the states of clusters, by name."""
-    observations = state.rows(Observation, "key", sorted(cluster.metadata.name for cluster in clusters))
-    return {
-        cluster.metadata.name: graceful.ClusterState(
-            cluster.answers,
-            cluster.has_taint(*EVICTING_EFFECTS),
-            next((heard_at(cluster, row) for row in observations.get(cluster.metadata.name, ())), None),
-        )
-        for cluster in clusters
-    }
+    observations = observations_of(state, sorted(cluster.metadata.name for cluster in clusters))
+    return {cluster.metadata.name: _state_of(cluster, observations.get(cluster.metadata.name)) for cluster in clusters}
+
+
+def _state_of(cluster: Cluster, row: Observation | None) -> graceful.ClusterState:
+    observed_at = None if row is None else heard_at(cluster, row)
+    return graceful.ClusterState(cluster.answers, cluster.has_taint(*EVICTING_EFFECTS), observed_at, row)
 
 
 def _clusters(binding: Binding) -> Iterable[str]:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import condition, to_seconds
 from controlplane.apimachinery.times import later
+from controlplane.clusters import health
 from controlplane.kinds.binding import (
     APPLICATION_FAILURE,
     HEALTHY,
@@ -29,6 +30,7 @@ from controlplane.kinds.binding import (
     origin,
 )
 from controlplane.kinds.policy import DIRECTLY
+from controlplane.kinds.rows import Observation
 from controlplane.scheduling.unstarted import given_back
 from controlplane.settings import Settings
 
@@ -50,12 +52,13 @@ class ClusterState(msgspec.Struct, frozen=True):
     """The state of a cluster that has a copy, or is being left.
 
     `ready`: the cluster is Ready and access is not lost. `evicting`: it has a taint that evicts workloads, so it has
-    not recovered. `observed_at` None: no probe observes it.
+    not recovered. `observed_at` None: no probe observes it. `observation`: says when it was not observed.
     """
 
     ready: bool
     evicting: bool
     observed_at: datetime | None = None
+    observation: Observation | None = None
 
 
 class ClearedTask(msgspec.Struct, frozen=True):
@@ -115,7 +118,9 @@ def assess_tasks(
             continue
         remaining = () if dependents is None else dependents.get(task.from_cluster, ())
         ends = deadline(task, settings)
-        why = _clear_reason(binding, task, settings, clusters, remaining, is_over=now > ends)
+        purged_at = _purged_at(binding, task, settings, clusters, now=now)
+        is_over = now > (ends if purged_at is None else purged_at)
+        why = _clear_reason(binding, task, settings, clusters, remaining, is_over=is_over)
         if why:
             cleared.append(ClearedTask(task, why))
             for rest in _surplus_of_target(binding, task, why):
@@ -128,6 +133,8 @@ def assess_tasks(
         if now > ends:
             if not _waits_for_nothing(binding, task, clusters):
                 overdue.append(_waiting_task(binding, task, clusters, remaining))
+            if purged_at is not None and now <= purged_at:
+                wakes.append(purged_at + SMALLEST_STEP)
         else:
             wakes.append(ends + SMALLEST_STEP)
             if remaining and _resource_health(binding, task, clusters):
@@ -155,6 +162,27 @@ def deadline(task: GracefulEvictionTask, settings: Settings) -> datetime:
     assert task.creation_timestamp is not None, f"task from {task.from_cluster} is not stamped yet"
     own = task.grace_period_seconds
     return later(task.creation_timestamp, settings.graceful_eviction_timeout if own is None else own)
+
+
+def _purged_at(
+    binding: Binding,
+    task: GracefulEvictionTask,
+    settings: Settings,
+    clusters: Mapping[str, ClusterState] | None,
+    *,
+    now: datetime,
+) -> datetime | None:
+    """Return when on_graceful_timeout Purge clears a task, as far as is known now; None: it does not.
+
+    Time in which a target was not observed, because the control plane was away, does not count [outage-of-our-own].
+    """
+    since = task.creation_timestamp
+    if since is None or task.grace_period_seconds is not None or settings.on_graceful_timeout != "Purge":
+        return None
+    states = [(clusters or {}).get(target.name) for target in binding.spec.clusters]
+    rows = [state.observation for state in states if state is not None]
+    limit = settings.graceful_eviction_timeout
+    return max(health.ends_observed(since, limit, row, settings, now=now) for row in (None, *rows))
 
 
 def overdue_on(binding: Binding, settings: Settings, *, now: datetime) -> tuple[str, ...]:

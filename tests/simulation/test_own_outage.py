@@ -11,7 +11,7 @@ from controlplane.controllers.reads.fleet_state import QUEUE_ROW, fleet_states
 from controlplane.settings import GATES, Settings
 from tests.simulation.manifests import NGINX
 from tests.simulation.outages import wait, without
-from tests.simulation.stories import apply, copies_on, joined
+from tests.simulation.stories import apply, binding, copies_on, joined, placed
 from tests.simulation.world import Simulation
 
 # The times of production, apart from the rate.
@@ -84,3 +84,25 @@ def test_while_the_members_process_is_away_evictions_wait_and_the_reason_is_stor
     assert copies_on(world, "member1") == 0
     (queue,) = fleet_states(world.store, QUEUE_ROW)
     assert queue.stops[-1].until is not None
+
+
+def test_purge_removes_no_old_copy_because_of_our_outage() -> None:
+    world = joined("member1", "member2", "member3", settings=replace(LIVE, on_graceful_timeout="Purge"))
+    world.run(60)
+    apply(world, POLICY % "Gracefully", NGINX % 1)
+    wait(world, 60)
+    (home,) = placed(world)
+    for name in {"member1", "member2", "member3"} - {home}:
+        world.fault(name, "notready")  # the new copy starts, and is not healthy yet
+    world.fault(home, "down")
+    while not binding(world).spec.graceful_eviction_tasks:
+        wait(world, 1)
+    wait(world, 30)
+
+    world.stall(2 * LIVE.graceful_eviction_timeout)
+    wait(world, 2 * LIVE.graceful_eviction_timeout + 60)
+    assert [task.from_cluster for task in binding(world).spec.graceful_eviction_tasks] == [home]
+    wait(world, LIVE.graceful_eviction_timeout)
+
+    assert binding(world).spec.graceful_eviction_tasks == ()
+    assert world.failures == []
