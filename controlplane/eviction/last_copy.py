@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controlplane.eviction import leftovers
-from controlplane.kinds.binding import HEALTHY, Binding
+from controlplane.kinds.binding import HEALTHY, Binding, origin
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.policy.affinity import affinities, chooses
@@ -43,10 +43,11 @@ def _others_were_chosen(binding: Binding, work: Work, cluster: Cluster) -> bool:
     """Test whether the scheduler has chosen other clusters instead of one whose copy runs and that the policy allows.
 
     It chooses again when a cluster recovers, if replicas are duplicated: spread constraints may prefer another region,
-    for example. Divided replicas go to another affinity group if their own has no room for more of them.
+    for example. Divided replicas go to another affinity group if their own has no room for more of them. A copy that
+    was evicted is not meant: its task has ended, healthy copies or not [graceful-timeout].
     """
-    placement, task = binding.spec.placement, binding.spec.task(cluster.metadata.name)
-    if placement is None or task is not None:
+    placement, name = binding.spec.placement, cluster.metadata.name
+    if placement is None or binding.spec.task(name) is not None or name in origin.departures(binding):
         return False
     runs = any(one.health == HEALTHY for one in work.status.manifest_statuses)
     return runs and any(chooses(affinity, cluster) for affinity in affinities(placement))

@@ -38,7 +38,7 @@ def _types(path: Path, node: Node) -> Iterator[Flaw]:
 
 
 def _keys(path: Path, node: Node) -> Iterator[Flaw]:
-    """Yield the flaws of the keys by which the items of a list are told apart."""
+    """Yield the flaws of the keys by which the items of a list are distinguished."""
     keys, list_type = node.get(LIST_MAP_KEYS) or (), node.get(LIST_TYPE)
     if keys and list_type != "map":
         rule = f"must be map if {LIST_MAP_KEYS} is non-empty"

@@ -10,7 +10,7 @@ import pytest
 from controlplane.admission.admit import admit_create
 from controlplane.apimachinery.meta import Object
 from controlplane.kind import KINDS
-from controlplane.kinds.binding import GracefulEvictionTask
+from controlplane.kinds.binding import GracefulEvictionTask, TargetCluster, origin
 from controlplane.kinds.policy import Placement, ResourceSelector
 from controlplane.kinds.template import Template
 from controlplane.settings import Settings
@@ -346,7 +346,10 @@ def test_a_binding_is_healthy_when_each_of_its_clusters_is() -> None:
     runs(story, "member1", 2)
     runs(story, "member2", 1)
     assert judged() == WELL
-    story.place(web, (GracefulEvictionTask("member1", reason="TaintUntolerated"),), member2=3)
+    before: Any = story.binding(web)
+    task = GracefulEvictionTask("member1", reason="TaintUntolerated")
+    moved = before.with_spec(clusters=(TargetCluster("member2", 3),), graceful_eviction_tasks=(task,))
+    story.edit(origin.with_departures(moved, before, now=story.now))
     assert judged() == (PROGRESSING, CURRENT)  # the copy on member1 counts until its task is cleared
     story.place(web, member2=3)
     story.remove_from_member("member1")
