@@ -219,7 +219,8 @@ class ObjectView(TargetView):
         body = bodies.decode(request.content_type, request.body)
         if self.target.subresource == "scale":
             return self._scaled(writer.scale(lambda current: body.document))
-        return self._written(writer.update(body))
+        creation = self.attributes(request)._replace(verb="create")
+        return self._written(writer.update(body, check_creation=lambda: check(creation)))
 
     def patch(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         self._need_name("PATCH")

@@ -25,9 +25,13 @@ from controlplane.admission.last_applied import with_last_applied
 from controlplane.apimachinery.causes import immutable, invalid
 from controlplane.apimachinery.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound, StorageReadError
 from controlplane.apimachinery.meta import Object, Ref
+from controlplane.authorization.escalation import CHECKS
 from controlplane.engine.decision import Put
 from controlplane.engine.state import Outcome
 from controlplane.kind import text_of
+from controlplane.kinds import EVENT
+from controlplane.kinds.template import LEASE
+from controlplane.kinds.template.node_port_index import SERVICE
 from controlplane.settings import Settings
 from controlplane.wire import scale
 from controlplane.wire.body import decode_body
@@ -41,6 +45,8 @@ from controlplane.wire.request import complete_from_url
 Document = dict[str, Any]
 
 REASON = "API"  # of these writes in the change log
+CREATED_BY_UPDATE = frozenset((EVENT, SERVICE, LEASE, "Endpoints", "LimitRange", *CHECKS))
+"""Kinds of which a PUT creates an object that does not exist, as in Kubernetes: CHECKS has those of roles."""
 
 
 class WrittenAnswer(NamedTuple):
@@ -128,12 +134,30 @@ class RequestWriter:
             raise BadRequest("resourceVersion should not be set on objects to be created")
         return document, warnings
 
-    def update(self, body: bodies.DecodedBody) -> WrittenAnswer:
-        """Store a whole new state. Raises Conflict if the body is based on an older version, NotFound, Invalid."""
+    def update(self, body: bodies.DecodedBody, *, check_creation: Callable[[], None]) -> WrittenAnswer:
+        """Store a whole new state. Raises Conflict if the body is based on an older version, NotFound, Invalid.
+
+        An object that does not exist is created, if its kind is one of which Kubernetes does that. `check_creation`
+        raises Forbidden if the user may not create it.
+        """
         document, warnings = self._known(bodies.about(self.target, body.document), body.duplicates)
         exact = bool(document["metadata"].get("resourceVersion"))
         is_whole = self.target.subresource != "status"  # a status is one part, which is replaced on its own
-        return self._served(self._change(lambda live: document, exact=exact, is_whole=is_whole), warnings)
+        for _ in range(writer.ATTEMPTS):
+            is_new = is_whole and self._is_created_by_update()
+            try:
+                if is_new:
+                    check_creation()
+                    self._check_names_no_other(document)
+                    return self._served(self.writer.create(self.kind, _without_version(document)), warnings)
+                return self._served(self._change(lambda live: document, exact=exact, is_whole=is_whole), warnings)
+            except AlreadyExists:
+                pass  # another request created the object meanwhile: update that object
+        raise self._conflict()
+
+    def _is_created_by_update(self) -> bool:
+        """Test whether an update creates the object, because it does not exist."""
+        return self.kind.key in CREATED_BY_UPDATE and not self.store.get([self.target.ref], unopened=True)
 
     def patch(self, content_type: str, raw: bytes, *, check_creation: Callable[[], None]) -> WrittenAnswer:
         """Patch an object: JSON, merge, strategic merge for built-in kinds, or server-side apply.
@@ -354,6 +378,10 @@ class RequestWriter:
     @property
     def _is_builtin(self) -> bool:
         return is_builtin(self.resource.group, self.resource.version, self.resource.kind)
+
+
+def _without_version(document: Document) -> Document:
+    return {**document, "metadata": {**document["metadata"], "resourceVersion": ""}}
 
 
 def _namespace_and_name(text: bytes) -> tuple[str, str]:
