@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
+from django.http import QueryDict
 
 from apps.objects.encryption import opened
 from controlplane.apimachinery.errors import BadRequest, Cause, Invalid
@@ -115,11 +116,17 @@ def writing_of(query: Parameters, *, user_agent: str) -> Writing:
 
 
 def dry_run(query: Parameters, options: Document | None = None) -> bool:
-    """Return whether the write is a dry run. Raises BadRequest for any value but All."""
-    value = query.get("dryRun") or ",".join((options or {}).get("dryRun") or ())
-    if value not in ("", "All"):
-        raise BadRequest(f"dryRun={value!r}: the only value is All")
-    return value == "All"
+    """Return whether the write is a dry run. Raises BadRequest for any value but All.
+
+    The parameter may be there several times, as it is a list in Kubernetes. An empty one alone says nothing.
+    """
+    stated = query.getlist("dryRun") if isinstance(query, QueryDict) else [query.get("dryRun", "")]
+    if not any(stated):
+        stated = list((options or {}).get("dryRun") or ())
+    for value in stated:
+        if value != "All":
+            raise BadRequest(f"dryRun={value!r}: the only value is All")
+    return "All" in stated
 
 
 def number(query: Parameters, name: str) -> int:

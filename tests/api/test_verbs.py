@@ -334,6 +334,12 @@ def test_a_dry_run_answers_like_a_write_and_stores_nothing(api: Client, namespac
     assert api.delete(path, dryRun="All").status == 200
     assert api.get(path).document == made
     assert api.post(config_maps(namespace), config_map("two"), dryRun="Some").status == 400
+    assert api.delete(path, {"dryRun": ["All", "All"]}).status == 200
+    assert api.get(path).status == 200
+    asked = {"All&dryRun=All": 201, "&dryRun=All": 400, "All&dryRun=": 400, "Some&dryRun=All": 400}
+    answers = {query: api.post(f"{config_maps(namespace)}?dryRun={query}", config_map("two")) for query in asked}
+    assert {query: answer.status for query, answer in answers.items()} == asked
+    assert api.get(config_maps(namespace, "two")).status == 404
 
 
 def test_the_status_has_a_door_of_its_own(api: Client, namespace: str) -> None:
