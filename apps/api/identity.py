@@ -22,6 +22,9 @@ class Identity:
         """Whether the user may do everything."""
         return ADMINISTRATORS in self.caller.groups
 
+    def __str__(self) -> str:
+        return self.caller.name
+
     def get_username(self) -> str:
         """Return the user's name."""
         return self.caller.name

@@ -75,6 +75,16 @@ def test_a_browser_gets_a_page_of_the_same_urls(api: Client) -> None:
     assert b"application/yaml" in api.get("/api/v1/namespaces", accept=firefox).body
 
 
+def test_a_page_names_the_user_as_whom_it_was_asked_for(api: Client) -> None:
+    headers = {"Impersonate-User": "grace", "Impersonate-Group": "system:masters", "Accept": "text/html"}
+
+    page = api.send("GET", "/api/v1/namespaces", None, {"Authorization": f"Bearer {api.token}", **headers})
+
+    assert page.status == 200
+    assert b"grace" in page.body
+    assert b"Identity object" not in page.body
+
+
 def test_metrics_and_controllers(api: Client) -> None:
     metrics = api.get("/metrics", accept="application/openmetrics-text;version=1.0.0,text/plain;q=0.5")
     controllers = api.get("/debug/controllers").document["controllers"]
