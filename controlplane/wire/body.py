@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import orjson
@@ -171,8 +172,15 @@ class _Loader(yaml.CSafeLoader):
             for key_node, value_node in node.value
         }
 
+    def construct_yaml_float(self, node: ScalarNode) -> float:
+        value = super().construct_yaml_float(node)
+        if not math.isfinite(value):  # JSON has no such number, and null would be another value
+            raise ConstructorError(None, None, f"{node.value} is no number that an object can have", node.start_mark)
+        return value
+
 
 resolve_as_kubernetes(_Loader)
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
 
 
 def _from_yaml(raw: bytes, duplicates: list[str], max_depth: int) -> Any:

@@ -143,3 +143,9 @@ def test_a_kind_without_schema_has_every_field_but_metadata_is_metadata() -> Non
     document = {"spec": {"x": 1}, "metadata": {"name": "a", "nmae": "b"}}
 
     assert validate_fields(document, Schema.OPEN) == ['unknown field "metadata.nmae"']
+
+
+@pytest.mark.parametrize("number", [".nan", ".inf", "-.Inf", "1e999"])
+def test_a_number_that_json_does_not_have_is_refused_and_does_not_become_null(number: str) -> None:
+    with pytest.raises(BadRequest, match=r"no number that an object can have at line 2, column 9"):
+        decode_body("application/yaml", f"spec:\n  size: {number}\n".encode())
