@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from apps.objects import admission, audit, reviewing
+from apps.objects import admission, audit, reviewing, write_errors
 from apps.objects.confirmation import Confirmation, no_confirmation
 from apps.objects.definitions import definitions
 from apps.objects.encryption import as_shown, with_unopened
@@ -26,14 +26,14 @@ from apps.objects.versions import field_versions, stored_version
 from controlplane.admission import orphan_policy, quota_checks, state_checks
 from controlplane.admission.admit import Admitted
 from controlplane.apimachinery.equality import same
-from controlplane.apimachinery.errors import AlreadyExists, Conflict, Invalid, NotFound
+from controlplane.apimachinery.errors import Conflict, Invalid
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.clusters import unjoin
 from controlplane.engine import deletion_protection, lifecycle
 from controlplane.engine.decision import Decision, Delete, Event, Put, Save
 from controlplane.engine.state import Actor, Outcome
 from controlplane.eviction import hold_events
-from controlplane.kind import KINDS, Kind, text_of
+from controlplane.kind import Kind, text_of
 from controlplane.kinds import DEFINITION
 from controlplane.settings import Settings
 from controlplane.wire.managed_fields import differ_in_times_only, track
@@ -167,8 +167,7 @@ class Writer:
         """Return the newest state of an object. Raises NotFound."""
         found = self._look(ref)
         if found is None:
-            resource = KINDS[ref.kind].resource
-            raise NotFound.of(resource.plural, ref.name, group=resource.group)
+            raise write_errors.missing(ref)
         return found
 
     def create(self, kind: Kind, document: Document, *, tracked: bool = False) -> Written:
@@ -185,7 +184,7 @@ class Writer:
             written = self.attempt(change)
             if written is not None:
                 return written._replace(created=True)
-        raise AlreadyExists.of(kind.resource.plural, _about(change).metadata.name, group=kind.resource.group)
+        raise write_errors.taken(self.store, _about(change).ref)
 
     def _creation(self, kind: Kind, document: Document, *, tracked: bool) -> Change:
         made = self.admit_new(kind, document, tracked=tracked)
@@ -450,8 +449,7 @@ class Writer:
 
     def conflict(self, ref: Ref, why: str = "") -> Conflict:
         """Return the error for a write that lost against other writes."""
-        resource = KINDS[ref.kind].resource
-        return Conflict.of(resource.plural, ref.name, group=resource.group, why=why)
+        return write_errors.conflict(ref, why)
 
 
 def document_of(obj: Object) -> Document:

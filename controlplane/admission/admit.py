@@ -346,6 +346,7 @@ def _apply_rules(kind: Kind, obj: Any, old: Any, *, settings: Settings, now: dat
     causes += metadata_rules.metadata_causes(kind.resource, obj.metadata)
     causes += _new_finalizers(obj, old)
     causes += _second_controller(obj, old)
+    causes += _event_owners(obj, old)
     causes += kind.validate(obj, old, settings)
     causes += storage_limits.index_entry_causes(kind, obj)
     return _RuleResult(obj, warnings, causes)
@@ -372,6 +373,17 @@ def _second_controller(obj: Object, old: Object | None) -> list[Cause]:
     rule = 'Only one reference can have Controller set to true. Found "true" in references for '
     owners = [msgspec.to_builtins(owner) for owner in obj.metadata.owner_references]
     return [invalid("metadata.ownerReferences", owners, f"{rule}{first} and {second}")]
+
+
+def _event_owners(obj: Object, old: Object | None) -> list[Cause]:
+    """Return the causes against new owners that are Events: an Event goes after an hour, and what it owns with it."""
+    owners, before = (side.metadata.owner_references if side is not None else () for side in (obj, old))
+    rule = "/v1, Kind=Event is disallowed from being an owner"
+    return [
+        invalid(f"metadata.ownerReferences[{index}]", msgspec.to_builtins(owner), rule)
+        for index, owner in enumerate(owners)
+        if (owner.api_version, owner.kind) == ("v1", "Event") and owner not in before
+    ]
 
 
 def _completed(

@@ -91,9 +91,13 @@ class AlreadyExists(StatusError):
     code, reason = 409, "AlreadyExists"
 
     @classmethod
-    def of(cls, plural: str, name: str, *, group: str = "") -> AlreadyExists:
-        """Return the error for creating an object when another object has its name."""
-        return cls(f'{qualified(plural, group)} "{name}" already exists', kind=plural, group=group, name=name)
+    def of(cls, plural: str, name: str, *, group: str = "", is_going: bool = False) -> AlreadyExists:
+        """Return the error for creating an object when another object has its name.
+
+        `is_going`: that object is being deleted, so it helps to wait.
+        """
+        why = "object is being deleted: " if is_going else ""
+        return cls(f'{why}{qualified(plural, group)} "{name}" already exists', kind=plural, group=group, name=name)
 
 
 class Conflict(StatusError):

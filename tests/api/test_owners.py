@@ -147,3 +147,28 @@ def test_only_one_owner_is_the_controller(api: Client, namespace: str) -> None:
         'Found "true" in references for ConfigMap/one and ConfigMap/other'
     ) in refused.document["message"]
     assert made("one", owner("one", controller=True), owner("other", controller=False), owner("third")).status == 201
+
+
+def test_an_event_owns_nothing(api: Client, namespace: str) -> None:
+    body = config_map("one")
+    body["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "Event", "name": "seen", "uid": "u"}]
+
+    refused = api.post(config_maps(namespace), body)
+
+    assert refused.status == 422
+    (cause,) = refused.document["details"]["causes"]
+    assert cause["field"] == "metadata.ownerReferences[0]"
+    assert cause["message"].endswith("/v1, Kind=Event is disallowed from being an owner")
+
+
+def test_a_name_of_an_object_that_is_being_deleted_is_taken_for_a_while(api: Client, namespace: str) -> None:
+    body = config_map("one")
+    body["metadata"]["finalizers"] = ["example.io/hold"]
+    assert api.post(config_maps(namespace), body).status == 201
+    assert api.post(config_maps(namespace), body).document["message"] == 'configmaps "one" already exists'
+    assert api.delete(config_maps(namespace, "one")).status == 200
+
+    again = api.post(config_maps(namespace), config_map("one"))
+
+    assert (again.status, again.document["reason"]) == (409, "AlreadyExists")
+    assert again.document["message"] == 'object is being deleted: configmaps "one" already exists'
