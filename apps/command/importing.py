@@ -206,11 +206,13 @@ def _shown(clusters: dict[str, int]) -> str:
 def _undo(run: Run, items: list[Item], *, seconds: float) -> None:
     """Delete templates, policies and clusters that were imported, as long as all their clusters are observed.
 
-    Then wait until they and their bindings have gone: an import that finds one of them does not write it.
+    So are bindings without templates, which an interrupted import has left. Then wait until they and their bindings
+    have gone: an import that finds one of them does not write it.
     """
     served, removed = Discovery(run.api), 0
-    going = _imported(run, served, removable(items))
-    for name in dict.fromkeys((*_names(items), *_clusters_with(run, {item.identity for item in going}))):
+    waiting = _waiting(run, served, items)
+    going = [*waiting.values(), *_imported(run, served, removable(items))]
+    for name in dict.fromkeys((*_names(items), *_clusters_with(run, {item.identity for item in going} | set(waiting)))):
         try:
             found = run.api.get(paths.cluster(name))
         except Refused as error:
@@ -248,6 +250,20 @@ def _undo(run: Run, items: list[Item], *, seconds: float) -> None:
     run.done(
         f"{removed} objects removed; Namespaces, definitions and credentials of clusters are left", {"removed": removed}
     )
+
+
+def _waiting(run: Run, served: Discovery, items: list[Item]) -> dict[Identity, Item]:
+    """Return the imported bindings that wait for their template, which is not here, by this template.
+
+    Without it, nothing deletes them for an hour. When their clusters have gone, they would be scheduled to others, and
+    the next import would send their templates there.
+    """
+    templates = bindings_by_template(items)
+    here = _here(run, served, {*templates, *templates.values()})
+    bindings = {item.identity: item for item in items}
+    waiting = {template: bindings[of] for template, of in templates.items() if template not in here and of in here}
+    imported = _imported(run, served, list(waiting.values()))
+    return {template: item for template, item in waiting.items() if item in imported}
 
 
 def _imported(run: Run, served: Discovery, items: list[Item]) -> list[Item]:

@@ -212,3 +212,28 @@ def test_an_undo_leaves_what_was_here_before_the_import_under_the_same_name(
     assert undone.exit_code == 0, undone.stderr
     assert (f"left: {kind} {namespace}/same was here before the import" in undone.stderr) is was_here
     assert (api.get(f"{path}/same").status == 200) is was_here
+
+
+@pytest.mark.parametrize("writer", [IMPORTER, "kubectl"])
+@pytest.mark.parametrize("in_source", [True, False])
+def test_an_undo_removes_the_bindings_of_an_interrupted_import_which_have_no_template(
+    lifeboat: Lifeboat, api: Client, server: Server, namespace: str, tmp_path: Path, in_source: bool, writer: str
+) -> None:
+    """They stayed for an hour, went to other clusters meanwhile, and the next import sent their templates there."""
+    other, template = join(api, server, f"{namespace}-b"), deployment("web")
+    template["metadata"]["namespace"] = namespace
+    file = exported(api, other, {**template, "metadata": {**template["metadata"], "name": "other"}}, template, tmp_path)
+    _, binding = yaml.safe_load_all(file.read_text())
+    api.patch(f"{CLUSTERS}/{other}", {"metadata": {"annotations": {OBSERVE: "true"}}})
+    bindings = f"/apis/work.karmada.io/v1alpha2/namespaces/{namespace}/resourcebindings"
+    made = api.post(bindings, binding, fieldManager=writer)
+    assert made.status == 201, made.body
+    file.write_text(yaml.safe_dump_all([*([template] if in_source else []), binding]))
+
+    undone = lifeboat("import", "--file", str(file), "--undo", "--timeout", "1s", *DO)
+
+    was_here = writer == "kubectl"
+    assert undone.exit_code == 0, undone.stderr
+    assert (api.get(f"{bindings}/web-deployment").status == 200) is was_here
+    left = f"left: ResourceBinding {namespace}/web-deployment was here before the import"
+    assert (left in undone.stderr) is was_here
