@@ -311,5 +311,5 @@ def _template_of(binding: Document) -> Identity:
 
 
 def targets(binding: Document) -> dict[str, int]:
-    """Return the clusters of a binding, with their replicas."""
-    return {one["name"]: one.get("replicas", 0) for one in binding["spec"].get("clusters") or ()}
+    """Return the clusters of a binding, with their replicas. {} is a binding without clusters."""
+    return {one["name"]: one.get("replicas", 0) for one in binding.get("spec", {}).get("clusters") or ()}

@@ -137,16 +137,22 @@ def _write(run: Run, items: Sequence[Item]) -> dict[Identity, str]:
     served, refused = Discovery(run.api), dict[Identity, str]()
     created, bindings = Counter[str](), bindings_by_template(items)
     joined: set[str] | None = None  # read after the clusters are written
+    were_here: dict[Identity, Item] = {}
     for item in items:
         if item.left_out:
             continue
         if item.identity[:2] in BINDINGS and joined is None:
             joined = _joined(run)
         try:
-            problem = _lacks(item, bindings, refused, joined or set()) or _created(run, served, item)
+            problem = _lacks(item, bindings, refused, joined or set())
+            if not problem and (binding := were_here.get(bindings.get(item.identity, item.identity))):
+                problem = _displaced(run, served, item, binding)
+            problem = problem or _created(run, served, item)
             created[item.kind] += 0 if problem else 1
         except Refused as error:
-            problem = "" if error.status.get("reason") == "AlreadyExists" else error.message
+            is_here = error.status.get("reason") == "AlreadyExists"
+            problem = "" if is_here else error.message
+            were_here |= {item.identity: item} if is_here else {}
         if problem:
             refused[item.identity] = f"{item.title}: {problem}"
         if item.identity[:2] == DEFINITION:
@@ -165,6 +171,18 @@ def _lacks(
         missing = [name for name in targets(item.document) if name not in joined]
         return f"cluster {', '.join(missing)} is not joined here, or is being deleted" if missing else ""
     return "its binding was not written: it would be scheduled again" if bindings.get(item.identity) in refused else ""
+
+
+def _displaced(run: Run, served: Discovery, item: Item, binding: Item) -> str:
+    """Return why a template is not written whose binding was here: it would go to other clusters than in the source.
+
+    "": it would not, or it is here as well. An import that was interrupted leaves bindings without their templates, and
+    the scheduler moves them when their clusters go.
+    """
+    here, there = targets(_found(run, served, binding.identity)), targets(binding.document)
+    if here.keys() == there.keys() or _found(run, served, item.identity):
+        return ""
+    return f"its binding is on {_shown(here)} here, and on {_shown(there)} there: remove it with import --undo"
 
 
 def _joined(run: Run) -> set[str]:
@@ -186,17 +204,21 @@ def _moved(run: Run, items: list[Item]) -> list[str]:
     """Return a line for each binding whose clusters are not those of the source."""
     served, lines = Discovery(run.api), []
     for identity, wanted in placements(items).items():
-        path = served.path(*identity)
-        try:
-            found = {} if path is None else run.api.get(path)
-        except Refused as error:
-            if error.http != 404:
-                raise
-            found = {}
-        now = targets(found) if found else {}
+        now = targets(_found(run, served, identity))
         if now != wanted:
             lines.append(f"{identity[1]} {identity[2]}/{identity[3]}: {_shown(wanted)} there, {_shown(now)} here")
     return lines
+
+
+def _found(run: Run, served: Discovery, identity: Identity) -> Document:
+    """Return an object as it is here. {}: it is not here."""
+    path = served.path(*identity)
+    try:
+        return {} if path is None else run.api.get(path)
+    except Refused as error:
+        if error.http != 404:
+            raise
+        return {}
 
 
 def _shown(clusters: dict[str, int]) -> str:

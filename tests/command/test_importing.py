@@ -237,3 +237,32 @@ def test_an_undo_removes_the_bindings_of_an_interrupted_import_which_have_no_tem
     assert (api.get(f"{bindings}/web-deployment").status == 200) is was_here
     left = f"left: ResourceBinding {namespace}/web-deployment was here before the import"
     assert (left in undone.stderr) is was_here
+
+
+def test_a_template_whose_binding_has_moved_is_not_written_to_the_clusters_where_it_is_now(
+    lifeboat: Lifeboat, api: Client, server: Server, namespace: str, tmp_path: Path
+) -> None:
+    """An interrupted import has left its binding, and the cluster of the binding was removed before the next import."""
+    first, other = (join(api, server, f"{namespace}-{name}") for name in "ab")
+    template = deployment("web")
+    template["metadata"]["namespace"] = namespace
+    file = exported(api, first, template, template, tmp_path)
+    template, binding = yaml.safe_load_all(file.read_text())
+    bindings = f"/apis/work.karmada.io/v1alpha2/namespaces/{namespace}/resourcebindings"
+
+    def on(cluster: str) -> dict[str, Any]:
+        return {**binding, "spec": {**binding["spec"], "replicas": 1, "clusters": [{"name": cluster, "replicas": 1}]}}
+
+    assert api.post(bindings, on(other), fieldManager=IMPORTER).status == 201
+    file.write_text(yaml.safe_dump_all([template, on(first)]))
+
+    done = lifeboat("import", "--file", str(file), "--timeout", "1s", *DO)
+
+    assert done.exit_code != 0
+    assert f"Deployment {namespace}/web: its binding is on {other}: 1 here, and on {first}: 1 there" in done.stderr
+    assert api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/web").status == 404
+    api.delete(f"{bindings}/web-deployment")
+    assert lifeboat("import", "--file", str(file), "--timeout", "1s", *DO).exit_code == 0
+    api.patch(f"{bindings}/web-deployment", {"spec": {"clusters": [{"name": other, "replicas": 1}]}})
+    again = lifeboat("import", "--file", str(file), "--timeout", "1s", *DO)
+    assert "0 objects were refused, 1 bindings have other clusters than in the source" in again.stderr
