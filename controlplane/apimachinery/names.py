@@ -115,6 +115,10 @@ HELD_ANNOTATION: Final = "work.lifeboat.io/removal-held"
 """On a Work of a Pull cluster that is being deleted: its agent waits with the removal
 (controlplane/controllers/execution.py)."""
 
+COMPLETIONS_ANNOTATION: Final = "work.lifeboat.io/completions"
+"""On the Work of a divided Job: the share of completions that its copy was made with
+(controlplane/propagation/job_shares.py)."""
+
 UNREADABLE_ANNOTATION: Final = "work.lifeboat.io/values-unreadable"
 """On a Work as its agent gets it, and not in the database: values of it cannot be decrypted
 (apps/objects/encryption.py)."""

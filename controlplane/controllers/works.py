@@ -37,7 +37,7 @@ from controlplane.kinds.override_policy import OverridePolicy
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
-from controlplane.propagation import bindings, matching, refused_requests, work_replicas, works
+from controlplane.propagation import bindings, job_shares, matching, refused_requests, work_replicas, works
 from controlplane.propagation.concerned_works import concerns_works, named_clusters
 from controlplane.propagation.override_run import OverrideRun, differs
 from controlplane.propagation.overrides import OverrideFailed
@@ -316,7 +316,7 @@ def _work_updates(
     targets = list(works.targets(binding))
     if not targets:
         return changes
-    shares = split(binding, template, targets)
+    shares = split(binding, template, targets, job_shares.begun(snapshot.stored, template))
     common = works.rendering(binding, template)
     are_refused = refused_requests.are_refused(binding, template, snapshot.quotas)
     unsent = work_replicas.kept_for_unsent(binding, snapshot.stored)
@@ -338,6 +338,7 @@ def _work_updates(
             work = works.render(common, applied, completions=shares.get(target.name), override=override, now=now)
         except OverrideFailed:
             continue
+        work = job_shares.noted(work, stored, template, share=shares.get(target.name))
         if are_refused:
             accepted = stored or _copy_elsewhere(snapshot)
             work = refused_requests.with_accepted_content(

@@ -189,11 +189,40 @@ def test_a_divided_jobs_completions_follow_its_replicas() -> None:
 
 
 @pytest.mark.parametrize(
+    ("replicas", "begun", "shares"),
+    [
+        pytest.param((4, 2), {"member1": 3, "member2": 6}, {"member1": 3, "member2": 6}, id="copies keep their shares"),
+        pytest.param((0, 0), {"member1": 3, "member2": 6}, {"member1": 3, "member2": 6}, id="also while it is paused"),
+        pytest.param((3, 3), {"member1": 4}, {"member1": 4, "member2": 5}, id="a new copy gets the rest"),
+        pytest.param((3, 3), {"member1": 9}, {"member1": 9, "member2": 0}, id="a new copy without a rest"),
+        pytest.param((6,), {"member1": 4, "member3": 5}, {"member1": 9}, id="a lost share without a new copy"),
+        pytest.param((6, 3), {"member1": 7, "member2": 5}, {"member1": 6, "member2": 3}, id="fewer of an elastic Job"),
+    ],
+)
+def test_copies_of_a_job_keep_the_completions_that_they_began_with(
+    replicas: tuple[int, ...], begun: dict[str, int], shares: dict[str, int]
+) -> None:
+    template = job(9)
+    binding = bindings.create(template, policy(placement=DIVIDED_WORK), gates={}, now=START)
+    targets = [TargetCluster(f"member{number}", count) for number, count in enumerate(replicas, 1)]
+
+    assert split(binding, template, targets, begun) == shares
+
+
+def test_a_job_that_begins_paused_runs_no_more_completions_than_it_asks_for() -> None:
+    template = job(9, parallelism=0)
+    binding = bindings.create(template, policy(placement=DIVIDED_WORK), gates={}, now=START)
+
+    shares = split(binding, template, [TargetCluster("member1"), TargetCluster("member2")])
+
+    assert sum(shares.values()) == 9
+
+
+@pytest.mark.parametrize(
     ("template", "placement"),
     [
         pytest.param(job(9), Placement(), id="of a duplicated Job"),
         pytest.param(job(None), DIVIDED_WORK, id="of a Job without completions"),
-        pytest.param(job(9, parallelism=0), DIVIDED_WORK, id="of a Job that is paused"),
         pytest.param(job(9, kind="Deployment"), DIVIDED_WORK, id="of a Deployment"),
         pytest.param(job(9, kind="StatefulSet"), DIVIDED_WORK, id="of a StatefulSet"),
     ],

@@ -9,6 +9,7 @@ from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.errors import Cause
 from controlplane.apimachinery.names import (
     BINDING_ANNOTATION,
+    COMPLETIONS_ANNOTATION,
     HELD_ANNOTATION,
     LEFTOVER_ANNOTATION,
     REDUCED_ANNOTATION,
@@ -22,6 +23,7 @@ from controlplane.settings import Settings
 
 _WRITTEN_HERE = (
     BINDING_ANNOTATION,
+    COMPLETIONS_ANNOTATION,
     HELD_ANNOTATION,
     LEFTOVER_ANNOTATION,
     REDUCED_ANNOTATION,
