@@ -16,7 +16,7 @@ def split(
 
     Shares are in proportion to the replicas, so that all clusters finish at about the same time. `begun`: the shares of
     copies that exist. No member lets the completions of a Job change, so these stay, and new copies get the rest. All
-    is divided anew if that does not add up: of an elastic Job, and of one that has lost a copy and gets no new one. For
+    is divided again if that does not add up: of an elastic Job, and of one that has lost a copy and gets no new one. For
     the latter the members refuse it, which says why the Job cannot end.
     """
     spec = binding.spec

@@ -1,4 +1,4 @@
-"""Copies of a divided Job keep the completions that they were made with, as members let nobody change them."""
+"""Copies of a divided Job keep the completions that they were made with, which no member lets change."""
 
 from __future__ import annotations
 
