@@ -141,7 +141,7 @@ def test_a_damaged_binding_keeps_no_other_from_going_back() -> None:
         store, Failback(API_VERSION, "Failback", ObjectMeta(name="back"), FailbackSpec("home", rate=100.0, at_once=9))
     )
 
-    for _ in range(5):
+    for _ in range(20):
         assert run_batch(failbacks, store, FAST, world=WORLD).failures == ()
         store.mark("failbacks", [Ref(FAILBACK, "", "back")])
 
