@@ -13,7 +13,9 @@ from controlplane.kinds.work import Work
 
 
 def begun(stored: Mapping[str, Work], template: Template) -> dict[str, int]:
-    """Return the shares of a template's copies, by cluster. Copies of an earlier template of its name have none."""
+    """Return the shares of the copies of a Job, by cluster. Copies of an earlier Job of its name have none."""
+    if template.kind != "Job":
+        return {}
     shares = {name: _share(work, template) for name, work in stored.items()}
     return {name: share for name, share in shares.items() if share is not None}
 
@@ -33,11 +35,12 @@ def _share(work: Work, template: Template) -> int | None:
     A Work of an earlier version has only its manifest. An override policy may have written anything there.
     """
     manifest = work.manifest
-    annotations = (manifest.get("metadata") or {}).get("annotations") or {}
-    if annotations.get(TEMPLATE_UID_ANNOTATION) != template.metadata.uid:
+    metadata, spec = manifest.get("metadata"), manifest.get("spec")
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    if not isinstance(annotations, dict) or annotations.get(TEMPLATE_UID_ANNOTATION) != template.metadata.uid:
         return None
     note = work.metadata.annotations.get(COMPLETIONS_ANNOTATION, "")
     if note.isdecimal():
         return int(note)
-    written = (manifest.get("spec") or {}).get("completions")
+    written = spec.get("completions") if isinstance(spec, dict) else None
     return written if isinstance(written, int) and not isinstance(written, bool) else None

@@ -15,9 +15,9 @@ def split(
     """Return each cluster's share of the completions of a Job. {}: the completions are not divided.
 
     Shares are in proportion to the replicas, so that all clusters finish at about the same time. `begun`: the shares of
-    copies that exist. No member lets the completions of a Job change, so these stay, and new copies get the rest. All
-    is divided again if that does not add up: of an elastic Job, and of one that has lost a copy and gets no new one. For
-    the latter the members refuse it, which says why the Job cannot end.
+    copies that exist. No member lets the completions of a Job change, so these stay, and new copies get the rest. If
+    that does not add up, all is divided again: of an elastic Job, and of one that has lost a copy and gets no new one.
+    For the latter the members refuse it, which says why the Job cannot end.
     """
     spec = binding.spec
     if template.kind != "Job" or spec.placement is None or not spec.placement.divided:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from controlplane.apimachinery.names import COMPLETIONS_ANNOTATION
 from controlplane.kinds.policy import ResourceSelector
 from controlplane.kinds.template import Template
@@ -89,3 +93,12 @@ def test_copies_of_an_earlier_job_of_the_name_say_nothing_about_shares() -> None
 
     assert job_shares.begun(story.works(), job("uid-again")) == {}
     assert job_shares.begun(story.works(), job()) == {"member1": 3, "member2": 3}
+
+
+@pytest.mark.parametrize("spec", [1, ["x"], {"completions": "three"}])
+def test_a_copy_that_a_policy_has_spoiled_says_nothing_about_its_share(spec: Any) -> None:
+    story, task = begun()
+    stored = story.works()["member1"]
+    spoiled = stored.with_spec(workload=Workload(({**stored.manifest, "spec": spec},))).with_meta(annotations={})
+
+    assert job_shares.begun({"member1": spoiled}, task) == {}
