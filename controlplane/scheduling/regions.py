@@ -125,42 +125,76 @@ def best_path(regions: list[Region], *, least: int, most: int, clusters: int) ->
     extended. Dozens of regions form too many sets. After _MOST_TRIES tries the best set so far is used, or the regions
     with most clusters.
     """
-    ordered = sorted(regions, key=lambda region: (region.clusters, -region.score, region.name))
-    deepest = min(most, len(ordered))
-    hopes = _hopes([region.score for region in ordered], deepest)
-    largest = [sum(region.clusters for region in ordered[len(ordered) - picks :]) for picks in range(deepest + 1)]
-    best: tuple[int, int] | None = None
-    found: list[Region] = []
-    path: list[Region] = []
-    visits = 0
-
-    def visit(begin: int, total: int, score: int) -> None:
-        nonlocal best, found, visits
-        visits += 1
-        length = len(path)
-        if total >= clusters and least <= length <= most:
-            if best is None or (score, total) > best:
-                best, found = (score, total), list(path)
-            return
-        left = deepest - length
-        if left <= 0 or total + largest[left] < clusters or visits > _MOST_TRIES:
-            return
-        for place in range(begin, len(ordered)):
-            if best is not None and (score + hopes[left][place], total + largest[left]) <= best:
-                return
-            region = ordered[place]
-            path.append(region)
-            visit(place + 1, total + region.clusters, score + region.score)
-            path.pop()
-
-    visit(0, 0, 0)
-    if not found and visits > _MOST_TRIES and least <= deepest:  # `visit` starts only if the largest regions are enough
-        found = ordered[len(ordered) - deepest :]
+    search = _Search(regions, least=least, most=most, clusters=clusters)
+    search.visit(0, 0, 0)
+    found = search.found
+    # `visit` goes on only if the largest regions are enough
+    if not found and search.visits > _MOST_TRIES and least <= search.deepest:
+        found = search.ordered[len(search.ordered) - search.deepest :]
     by_score = sorted(found, key=lambda region: (-region.score, region.name))
     for length in range(least, len(found)):
         if sum(region.clusters for region in by_score[:length]) >= clusters:
             return by_score[:length]
     return by_score
+
+
+class _Search:
+    """The sets of regions that `best_path` tries, and the best one so far.
+
+    It is no nested function, because one that calls itself refers to itself: all that it sees would stay until the
+    garbage collector looks for cycles.
+    """
+
+    __slots__ = (
+        "_best",
+        "_clusters",
+        "_hopes",
+        "_largest",
+        "_least",
+        "_most",
+        "_path",
+        "deepest",
+        "found",
+        "ordered",
+        "visits",
+    )
+
+    def __init__(self, regions: list[Region], *, least: int, most: int, clusters: int) -> None:
+        self._least, self._most, self._clusters = least, most, clusters
+        self.ordered = sorted(regions, key=lambda region: (region.clusters, -region.score, region.name))
+        count = len(self.ordered)
+        self.deepest = min(most, count)
+        self._hopes = _hopes([region.score for region in self.ordered], self.deepest)
+        self._largest = [
+            sum(region.clusters for region in self.ordered[count - picks :]) for picks in range(self.deepest + 1)
+        ]
+        self._best: tuple[int, int] | None = None
+        self._path: list[Region] = []
+        self.found: list[Region] = []
+        self.visits = 0
+
+    def visit(self, begin: int, total: int, score: int) -> None:
+        """Try the current set, and all sets that add regions from a position on to it.
+
+        `total` and `score`: the clusters and the score of the current set.
+        """
+        self.visits += 1
+        path, length = self._path, len(self._path)
+        if total >= self._clusters and self._least <= length <= self._most:
+            if self._best is None or (score, total) > self._best:
+                self._best, self.found = (score, total), list(path)
+            return
+        left = self.deepest - length
+        largest = self._largest[left] if left > 0 else 0
+        if left <= 0 or total + largest < self._clusters or self.visits > _MOST_TRIES:
+            return
+        for place in range(begin, len(self.ordered)):
+            if self._best is not None and (score + self._hopes[left][place], total + largest) <= self._best:
+                return
+            region = self.ordered[place]
+            path.append(region)
+            self.visit(place + 1, total + region.clusters, score + region.score)
+            path.pop()
 
 
 def _hopes(scores: list[int], most: int) -> list[list[int]]:

@@ -68,11 +68,20 @@ class Verdict(Struct, frozen=True):
     explanation: Explanation
 
 
+class _Failure(Struct, frozen=True):
+    """Why one affinity term gave no result. The fields are those of `Refused`."""
+
+    reason: str
+    message: str
+    part: tuple[TargetCluster, ...] | None = None
+
+
 class _Failed(Exception):
+    """Carries a failure to `answer`. It is never stored: its traceback would keep all callers and what they hold."""
+
     def __init__(self, reason: str, message: str, part: tuple[TargetCluster, ...] | None = None) -> None:
         super().__init__(message)
-        self.reason = reason
-        self.part = part
+        self.failure = _Failure(reason, message, part)
 
 
 def schedule(
@@ -117,7 +126,7 @@ def answer(
     terms = question.placement.cluster_affinities
     reserved = {} if question.fresh else {target.name: target.replicas for target in hint or ()}
     attempts: list[Attempt] = []
-    first: _Failed | None = None
+    first: _Failure | None = None
     count = max(1, len(terms))
     for place in ((question.first_term + step) % count for step in range(count)):
         plan = plan_of(fleet, question.placement, place, workload=question.workload)
@@ -126,16 +135,16 @@ def answer(
             trial = _Trial(question, plan, ledger, settings, preferred)
             try:
                 clusters = trial.run()
-            except _Failed as failure:
-                failed = failure
+            except _Failed as error:
+                failure = error.failure
                 continue
             attempts.append(trial.attempt(name, ""))
             return Verdict(Placed(clusters, name), Explanation(question, tuple(attempts)))
-        attempts.append(trial.attempt(name, str(failed)))
-        first = first or failed
+        attempts.append(trial.attempt(name, failure.message))
+        first = first or failure
     assert first is not None, "a placement has at least one affinity term to try"
     explanation = Explanation(question, tuple(attempts))
-    message = headline(explanation) if first.reason == NO_CLUSTER_FIT else str(first)
+    message = headline(explanation) if first.reason == NO_CLUSTER_FIT else first.message
     return Verdict(Refused(first.reason, message, first.reason != NO_CLUSTER_FIT, first.part), explanation)
 
 
