@@ -45,6 +45,7 @@ class Fleet:
         "_api_ids",
         "_apis",
         "_cache",
+        "_for_plans",
         "_read",
         "_shared",
         "_taint_ids",
@@ -88,6 +89,7 @@ class Fleet:
         # A deleted cluster that the eviction queue empties keeps its copies until they are evicted [unjoin-and-drain].
         self.retaining: Mask = self.accepting | np.bool_(unjoin.evicts(settings))
         self._cache: dict[Any, Any] = {}
+        self._for_plans: Fleet | None = None
         self._shared: dict[Any, Any] = {}  # answers about the clusters as they are, whichever of them are left out
 
     @classmethod
@@ -116,13 +118,28 @@ class Fleet:
         places = self.places(names)
         if not len(places):
             return self
-        fleet = object.__new__(Fleet)
-        for slot in Fleet.__slots__:
-            setattr(fleet, slot, getattr(self, slot))
+        fleet = self._copy()
         fleet.excluded = self.excluded.copy()
         fleet.excluded[places] = True
         fleet.retaining = self.retaining & ~fleet.excluded
-        fleet._cache = {}
+        return fleet
+
+    def for_plans(self) -> Fleet:
+        """Return this fleet as the plans see it that it has cached.
+
+        It has a cache of its own and does not refer to this fleet. So no cycle arises, and a fleet that one rehearsal
+        needed is freed at once, not by the garbage collector.
+        """
+        if self._for_plans is None:
+            self._for_plans = self._copy()
+        return self._for_plans
+
+    def _copy(self) -> Fleet:
+        """Return the same fleet without the answers that depend on which clusters are left out."""
+        fleet = object.__new__(Fleet)
+        for slot in Fleet.__slots__:
+            setattr(fleet, slot, getattr(self, slot))
+        fleet._cache, fleet._for_plans = {}, None
         return fleet
 
     def places(self, names: Iterable[str]) -> Places:

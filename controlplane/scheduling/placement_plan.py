@@ -107,4 +107,6 @@ class Plan:
 def plan_of(fleet: Fleet, placement: Placement, place: int, *, workload: bool) -> Plan:
     """Return the plan for the affinity term at position `place`; 0 if the placement has one clusterAffinity or none."""
     term = placement.cluster_affinities[place] if placement.cluster_affinities else placement.cluster_affinity
-    return fleet.cached((placement, place, workload), lambda: Plan(fleet, placement, term, workload=workload))
+    return fleet.cached(
+        (placement, place, workload), lambda: Plan(fleet.for_plans(), placement, term, workload=workload)
+    )

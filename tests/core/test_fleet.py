@@ -87,9 +87,10 @@ def test_without_shares_what_clusters_are_and_makes_its_own_plans() -> None:
     assert less.replicas(asked) is fleet.replicas(asked)
     assert less.with_prefer_no_execute() is fleet.with_prefer_no_execute()
     assert less.regions() is fleet.regions()
-    own = plan_of(less, placement, 0, workload=True)
-    assert own.fleet is less
-    assert plan_of(fleet, placement, 0, workload=True).fleet is fleet
+    own, whole = (plan_of(seen, placement, 0, workload=True) for seen in (less, fleet))
+    assert own.fleet.excluded.tolist() == [True, False]
+    assert whole.fleet.excluded.tolist() == [False, False]
+    assert plan_of(less, placement, 0, workload=True) is own
 
 
 def test_a_fleet_read_again_from_the_database_is_the_same_fleet() -> None:

@@ -23,6 +23,7 @@ ONE_REGION = (SpreadConstraint(spread_by_field="region", min_groups=1, max_group
 TEN_REGIONS = (SpreadConstraint(spread_by_field="region", min_groups=10, max_groups=10),)
 
 
+@pytest.mark.parametrize("unavailable", [(), ("b",)])
 @pytest.mark.parametrize(
     ("wanted", "refused"),
     [
@@ -33,7 +34,7 @@ TEN_REGIONS = (SpreadConstraint(spread_by_field="region", min_groups=10, max_gro
         (spec(placement("gone", how=DYNAMIC), replicas=2), True),  # no cluster
     ],
 )
-def test_a_question_leaves_no_garbage(wanted: ResourceBindingSpec, refused: bool) -> None:
+def test_a_question_leaves_no_garbage(wanted: ResourceBindingSpec, refused: bool, unavailable: tuple[str, ...]) -> None:
     settings = Settings()
     clusters = [
         cluster("a", room=9, region="west"),
@@ -42,7 +43,7 @@ def test_a_question_leaves_no_garbage(wanted: ResourceBindingSpec, refused: bool
     fleet = Fleet.of(clusters, settings=settings)
 
     def ask() -> bool:
-        verdict = schedule(wanted, ResourceBindingStatus(), fleet, settings=settings)
+        verdict = schedule(wanted, ResourceBindingStatus(), fleet, settings=settings, unavailable=unavailable)
         return not hasattr(verdict.outcome, "clusters")
 
     assert ask() is refused  # the fleet keeps some answers
