@@ -185,8 +185,8 @@ class _Search:
                 self._best, self.found = (score, total), list(path)
             return
         left = self.deepest - length
-        largest = self._largest[left] if left > 0 else 0
-        if left <= 0 or total + largest < self._clusters or self.visits > _MOST_TRIES:
+        largest = self._largest[left]
+        if left == 0 or total + largest < self._clusters or self.visits > _MOST_TRIES:
             return
         for place in range(begin, len(self.ordered)):
             if self._best is not None and (score + self._hopes[left][place], total + largest) <= self._best:
