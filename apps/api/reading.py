@@ -25,6 +25,7 @@ from controlplane.apimachinery.errors import (
     VersionTooLarge,
     qualified,
 )
+from controlplane.apimachinery.selectors import EVERYTHING
 from controlplane.kind import Kind
 from controlplane.kinds import EVENT
 from controlplane.wire.request import Choice
@@ -140,9 +141,11 @@ def _newest(target: Target, listing: Listing) -> Listed:
 
 
 def _at(store: DjangoStore, target: Target, listing: Listing, version: int, after: tuple[str, str]) -> Listed:
-    """Return a page as it was at a version. Selectors are evaluated here, because labels may have changed since."""
+    """Return a page as it was at a version, with the labels that the objects had then."""
     if version > store.current_version():
         raise BadRequest(f"resourceVersion {version} has not been written yet; list again without continue")
+    choice = listing.choice
+    labels = EVERYTHING if selects_converted(target.kind, choice) else choice.labels  # a webhook may change them
 
     def fetch(after: tuple[str, str], limit: int) -> list[stored.Text]:
         objects = store.list_at(
@@ -151,14 +154,16 @@ def _at(store: DjangoStore, target: Target, listing: Listing, version: int, afte
             namespace=target.namespace,
             after=after,
             limit=limit,
+            labels=labels,
+            fields=choice.fields,
             opening=listing.opening,
         )
         return [stored.Text(obj.namespace, obj.name, obj.text.encode()) for obj in objects]
 
-    if listing.choice.is_everything:
+    if not choice.needs_documents:
         found, rest = fetch(after, listing.limit + 1 if listing.limit else 0), None
     else:
-        found, rest = _filtered(fetch, target.kind, listing.choice, after, listing.limit)
+        found, rest = _filtered(fetch, target.kind, choice, after, listing.limit)
     return _counted(target, listing, _cut(found, listing.limit, version, rest))
 
 

@@ -9,6 +9,12 @@ from apps.objects.arrays import texts
 from controlplane.apimachinery.selectors import FieldSelectorTerm, LabelSelector
 
 START = ("", "")
+LABELS_OF_OLD = """
+                 CROSS JOIN LATERAL (
+                    SELECT coalesce(array_agg(key) || array_agg(key || '=' || value), '{}') AS labels
+                    FROM json_each_text(old_doc::json -> 'metadata' -> 'labels')
+                 ) stated"""
+"""Joins the column `labels` of the document `old_doc`, as tables of objects have it. Of a NULL it is empty."""
 
 
 def place_conditions(kind: str, namespace: str, after: tuple[str, str]) -> tuple[list[str], list[Any]]:

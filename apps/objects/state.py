@@ -13,7 +13,14 @@ from apps.objects.apply import binary_cursor
 from apps.objects.arrays import texts
 from apps.objects.index_pages import index_page
 from apps.objects.lookup import known, load, quota_query, used_from
-from apps.objects.selecting import START, any_labels, field_conditions, label_conditions, place_conditions
+from apps.objects.selecting import (
+    LABELS_OF_OLD,
+    START,
+    any_labels,
+    field_conditions,
+    label_conditions,
+    place_conditions,
+)
 from apps.objects.tables import object_table, row_table
 from controlplane.apimachinery.errors import Expired
 from controlplane.apimachinery.meta import Ref
@@ -377,27 +384,35 @@ class DjangoState:
         namespace: str = "",
         after: tuple[str, str] = START,
         limit: int = 0,
+        labels: LabelSelector = EVERYTHING,
+        fields: Sequence[FieldSelectorTerm] = (),
         opening: encryption.Opening = encryption.opened,
     ) -> Sequence[Document]:
         """Return documents as they were served at a version, so that all pages of a list show the state of the first.
 
-        `opening`: how Secrets are decrypted. Raises Expired if the change log no longer contains all changes since that
-        version.
+        `labels` and `fields` are those of `documents`: the labels that the objects had then. `opening`: how Secrets are
+        decrypted. Raises Expired if the change log no longer contains all changes since that version.
         """
         conditions, params = place_conditions(kind, namespace, after)
-        where = " AND ".join(conditions)
+        for condition, value in field_conditions(fields):
+            conditions.append(condition)
+            params.append(value)
+        where, of_labels = " AND ".join(conditions), label_conditions(labels)
+        chosen = "".join(f" AND {condition}" for condition, _ in of_labels)
+        values = [value for _, value in of_labels]
+        then = LABELS_OF_OLD if chosen else ""
         ending = " LIMIT %s" if limit else ""
         query = f"""
             SELECT namespace, name, doc FROM (
                 (SELECT namespace, name, doc FROM {object_table(kind).name}
-                 WHERE {where} AND resource_version <= %s ORDER BY namespace, name{ending})
+                 WHERE {where} AND resource_version <= %s{chosen} ORDER BY namespace, name{ending})
                 UNION ALL
                 (SELECT namespace, name, old_doc AS doc FROM (
                     SELECT DISTINCT ON (namespace, name) namespace, name, old_doc FROM {change_log.TABLE}
                     WHERE {where} AND version > %s ORDER BY namespace, name, version
-                 ) undone WHERE old_doc IS NOT NULL)
+                 ) undone{then} WHERE old_doc IS NOT NULL{chosen})
             ) found ORDER BY namespace, name{ending}"""
-        each = (*params, version, limit) if limit else (*params, version)  # of both parts of the UNION
+        each = (*params, version, *values, *([limit] if limit else []))  # of both parts of the UNION
         with binary_cursor() as cursor:
             documents = [Document(*row) for row in cursor.run(query, (*each, *each))]
             if version < change_log.oldest(cursor):

@@ -23,6 +23,7 @@ from apps.objects.configuration import configuration
 from apps.objects.namespaces import make_namespaces
 from apps.objects.store import store
 from tests.apps.pages import stored
+from tests.apps.statements import rows_received
 from tests.apps.test_records import evicted, tainted
 from tests.builders.bare import binding, cluster
 from tests.builders.documents import TABLE, config_map, config_maps
@@ -106,6 +107,24 @@ def test_a_further_page_costs_three_statements(ask: Callable[..., int]) -> None:
 
     assert ask("GET", f"{MAPS}?limit=1&continue={known}") == TOKEN + 3
     assert ask("GET", f"{MAPS}?limit=1&continue={token}") == TOKEN + 4
+
+
+@pytest.mark.parametrize(
+    "selected", ["labelSelector=of=few", "labelSelector=of!%3Dmany", "fieldSelector=metadata.name%3Dz1"]
+)
+def test_a_further_page_of_a_selection_reads_what_it_shows(
+    ask: Callable[..., int], monkeypatch: pytest.MonkeyPatch, selected: str
+) -> None:
+    """It read all objects behind the page before, and decoded them."""
+    for index in range(40):
+        ask("POST", MAPS, config_map(f"m{index:02}", labels={"of": "many"}), code=201)
+    for index in range(3):
+        ask("POST", MAPS, config_map(f"z{index}", labels={"of": "few"}), code=201)
+    token = Continue(store().current_version(), "default", "m0").token()
+    rows = rows_received(monkeypatch)
+
+    assert ask("GET", f"{MAPS}?limit=1&{selected}&continue={token}") == TOKEN + 3
+    assert max(rows) <= 2, rows  # the object that is shown, and whether another follows
 
 
 def test_writing_costs_a_constant_number(ask: Callable[..., int]) -> None:

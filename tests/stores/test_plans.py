@@ -91,6 +91,9 @@ READS: dict[str, Callable[[DjangoStore], Any]] = {
     "claim": lambda store: store.claim("c1", shard=0, shards=1, limit=100, lease_seconds=1),
     "changes": lambda store: store.changes(PLANNED - 100),
     "list_at": lambda store: store.list_at(RESOURCE_BINDING, version=PLANNED, after=("ns3", "b5"), limit=100),
+    "list_at by labels": lambda store: store.list_at(
+        RESOURCE_BINDING, version=PLANNED - 100, after=("ns3", "b5"), limit=100, labels=parse_label_selector("app=a7")
+    ),
 }
 
 

@@ -205,6 +205,27 @@ class TestListingAsOfAVersion:
 
         assert store.list_at("ConfigMap", version=1) == before
 
+    @pytest.mark.parametrize("selector", ["of=few", "of!=few", "of", "!of", "of in (few,many),n=1"])
+    def test_labels_choose_by_what_they_were_then(self, store: DjangoStore, selector: str) -> None:
+        few, many = {"of": "few"}, {"of": "many", "n": "1"}
+        names = ("gone", "kept", "more", "none", "with-few")
+        made = create(store, *(template(name, labels=dict(few)) for name in names), template("z", labels=many))
+        write(store, Put(made[3].with_meta(labels={}), made[3]))
+        labels = parse_label_selector(selector)
+        before, version = store.documents("ConfigMap", labels=labels), store.current_version()
+        write(store, Delete(made[0]))
+        none = stored(store, made[3])
+        for old, changed in ((made[2], many), (none, few), (made[4], {}), (made[5], few)):
+            write(store, Put(old.with_meta(labels=dict(changed)), old))
+        create(store, template("a", labels=few), template("b", labels=many), template("gone", uid="another"))
+
+        first = store.list_at("ConfigMap", version=version, labels=labels, limit=1)
+        after = (first[-1].namespace, first[-1].name)
+        rest = store.list_at("ConfigMap", version=version, labels=labels, after=after, limit=50)
+
+        assert [*first, *rest] == list(before)
+        assert list(store.list_at("ConfigMap", version=version, labels=labels)) == list(before)
+
     def test_a_version_the_log_no_longer_reaches_is_expired(
         self, store: DjangoStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
