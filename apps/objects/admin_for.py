@@ -25,6 +25,7 @@ from apps.objects.admin_guard import Question, confirmed, show_where_to_watch
 from apps.objects.admin_permissions import KindPermissions, allowed
 from apps.objects.changelist import PER_PAGE, CappedPaginator, RowsPage, choices, is_key, search_objects
 from apps.objects.conditions import conditions_of
+from apps.objects.definitions import definitions
 from apps.objects.edits import Document, Edited
 from apps.objects.examples import example_of
 from apps.objects.forms import DocumentForm
@@ -35,7 +36,7 @@ from apps.objects.store import store
 from apps.objects.widgets import Actions
 from apps.objects.yaml_text import edited, to_yaml
 from controlplane.apimachinery.errors import BadRequest, NotFound, StatusError
-from controlplane.apimachinery.meta import Ref
+from controlplane.apimachinery.meta import Object, Ref
 from controlplane.kind import KINDS, Kind
 from controlplane.kinds import EVENT
 from controlplane.wire.table import Beside, table
@@ -236,7 +237,7 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
 
     def _create(self, document: Document, request: HttpRequest, by: edits.By) -> Edited:
         kind = edits.kind_of(document)
-        if kind not in (accepted := kinds_in(self.model)):
+        if KINDS[kind.key] not in (accepted := kinds_in(self.model)):
             names = ", ".join(item.resource.kind for item in accepted)
             raise BadRequest(f"this page adds objects of the kinds {names}, and not {kind.resource.kind}")
         if not isinstance(metadata := document.get("metadata", {}), dict):
@@ -266,8 +267,9 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
 
     def _facts(self, row: Any) -> dict[str, Any]:
         """Return what the page of an object shows, with the values of Secrets hidden, so that no template gets them."""
+        definitions().refresh()
         ref = _ref(row)
-        document = masked(edits.document_of(edits.stored(ref)))
+        document = masked(edits.document_of(_shown(ref)))
         kind = KINDS.get(ref.kind)
         columns: list[tuple[str, Any]] = []
         if kind is not None:
@@ -376,6 +378,15 @@ def _ref(row: Any) -> Ref:
 
 def _refs(rows: QuerySet[Any]) -> Iterable[Ref]:
     return (Ref(*found) for found in rows.values_list("kind", "namespace", "name"))
+
+
+def _shown(ref: Ref) -> Object:
+    """Return an object as its definition shows it now; as it is stored, if its conversion webhook does not answer."""
+    stored = edits.stored(ref)
+    try:
+        return edits.shown(stored)
+    except StatusError:
+        return stored
 
 
 def _where(ref: Ref) -> dict[str, str]:

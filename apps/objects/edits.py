@@ -16,6 +16,7 @@ from apps.objects.masks import unmasked
 from apps.objects.preview import Preview
 from apps.objects.store import store
 from apps.objects.tables import read
+from apps.objects.versions import object_in_version
 from apps.objects.writer import Author, Change, Restriction, Writer, document_of, no_restriction
 from apps.objects.yaml_text import SERVERS
 from controlplane.apimachinery.errors import BadRequest, Cause, Conflict, Invalid, NotFound
@@ -65,12 +66,16 @@ def parse(text: str) -> Document:
 
 
 def kind_of(document: Document) -> Kind:
-    """Return the kind of a document by its apiVersion and kind. Raises BadRequest if no such kind is served."""
+    """Return the kind of a document in its version, by its apiVersion and kind.
+
+    Raises BadRequest if no such kind is served.
+    """
     api_version, name = str(document.get("apiVersion", "")), str(document.get("kind", ""))
-    kind = KINDS.get(kind_key(api_version, name))
-    if kind is None or kind.resource.api_version != api_version:
-        raise BadRequest(f'no kind "{name}" is served in version "{api_version}"; see kubectl api-resources')
-    return kind
+    home = KINDS.get(kind_key(api_version, name))
+    for kind in () if home is None else (home, *home.versions):
+        if kind.resource.api_version == api_version:
+            return kind
+    raise BadRequest(f'no kind "{name}" is served in version "{api_version}"; see kubectl api-resources')
 
 
 @refusals_logged(REASON)
@@ -98,17 +103,19 @@ def change(ref: Ref, document: Document, by: By, *, basis: int) -> Edited:
     Parts that others have changed since and the user has not, for example the status, are kept. Raises NotFound,
     Invalid with every cause, and Conflict if both changed the same part.
     """
+    settings = configuration().settings()  # first: a definition may have been edited meanwhile
     kind = KINDS[ref.kind]
     base = as_of(ref, basis)
+    seen = shown(base)
     causes = _identity_causes(kind, ref, document)
-    document, hidden = unmasked(document, document_of(base))
+    document, hidden = unmasked(document, document_of(seen))
     document, warnings = _known(kind, _without_servers(document))
     _refuse(kind, document, [*causes, *hidden])
-    writer = _writer(by)
+    writer = _writer(by, settings)
 
     def build() -> Change:
-        admitted = writer.admit_change(kind, document, base)
-        return Change(Put(admitted.object, base), admitted.warnings)
+        admitted = writer.admit_change(kind, document, seen)
+        return Change(Put(base if admitted.object is seen else admitted.object, base), admitted.warnings)
 
     written = writer.change(ref, build, retry=False)  # the person decides what becomes of a conflict
     return Edited(written.stored, [*warnings, *written.warnings], writer.preview)
@@ -155,6 +162,16 @@ def stored(ref: Ref) -> Object:
         resource = KINDS[ref.kind].resource
         raise NotFound.of(resource.plural, ref.name, group=resource.group)
     return obj
+
+
+def shown(obj: Object) -> Object:
+    """Return a stored object as the API shows it in the version in which its kind is stored now.
+
+    Raises StatusError if the conversion webhook of its kind does not convert it.
+    """
+    kind = KINDS.get(obj.ref.kind)
+    seen: Object = obj if kind is None else object_in_version(kind, obj)
+    return seen
 
 
 def as_of(ref: Ref, version: int) -> Object:
