@@ -12,6 +12,7 @@ from typing import Any, Final
 import orjson
 
 from apps.objects.configuration import configuration
+from apps.objects.defined_texts import DEFINED
 from apps.objects.webhook_client import FAILURES, WebhookClient
 from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.errors import StatusError
@@ -69,12 +70,17 @@ def _as_defined(kind: Kind, documents: Sequence[Document]) -> list[Document]:
     """
     if not kind.is_edited:
         return list(documents)
-    home = KINDS.get(kind.key) or kind
-    known = {one.resource.api_version: one for one in (*home.versions, home)}
+    known = _by_version(kind)
     found = (known.get(str(document.get("apiVersion"))) for document in documents)
     return [
         document if one is None else as_defined(one, document) for one, document in zip(found, documents, strict=True)
     ]
+
+
+def _by_version(kind: Kind) -> dict[str, Kind]:
+    """Return the kind in each of its versions, by the apiVersion, as it is defined now."""
+    home = KINDS.get(kind.key) or kind
+    return {one.resource.api_version: one for one in (*home.versions, home)}
 
 
 def selects_converted(kind: Kind, choice: Choice) -> bool:
@@ -90,19 +96,27 @@ def selects_converted(kind: Kind, choice: Choice) -> bool:
 
 
 def texts_in_version(kind: Kind, texts: Sequence[bytes]) -> Sequence[bytes]:
-    """Return encoded objects in the version of a kind. Kinds with one version and an unchanged definition cost
-    nothing."""
+    """Return encoded objects in the version of a kind. Kinds with one version and an unchanged definition cost nothing,
+    and an object that a changed definition does not change is decoded once in a process."""
     if kind.is_shown_as_stored:
         return texts
     head = b'{"apiVersion":"%b"' % kind.resource.api_version.encode()
-    waiting = [index for index, text in enumerate(texts) if kind.is_edited or not text.startswith(head)]
+    one = _by_version(kind).get(kind.resource.api_version) if kind.is_edited else None
+    waiting: dict[int, bytes] = {}  # with the digests of texts that may turn out to be as they are shown
+    for index, text in enumerate(texts):
+        if not text.startswith(head):
+            waiting[index] = b""
+        elif one is not None and (digest := DEFINED.digest(one.schema(), text)) not in DEFINED:
+            waiting[index] = digest
     if not waiting:
         return texts
-    made = list(texts)
-    for index, document in zip(
-        waiting, in_version(kind, [orjson.loads(texts[index]) for index in waiting]), strict=True
-    ):
+    made, stored = list(texts), [orjson.loads(texts[index]) for index in waiting]
+    shown = in_version(kind, stored)
+    for (index, digest), before, document in zip(waiting.items(), stored, shown, strict=True):
         made[index] = orjson.dumps(document)
+        if digest and made[index] == orjson.dumps(before):
+            made[index] = texts[index]
+            DEFINED.add(digest)
     return made
 
 
