@@ -186,7 +186,7 @@ def _columns(version: Document) -> Iterator[Column]:
 
 
 class _Cell:
-    """Reads the value at a JSONPath and converts it to the type of a printer column; "" if there is no value.
+    """Reads the first value at a JSONPath and converts it to the type of a printer column; "" if there is none.
 
     Raises ValueError or TypeError for a value that cannot be converted.
     """
@@ -210,15 +210,21 @@ class _Cell:
             case "boolean":
                 return value if isinstance(value, bool) else value == "true"
             case _:
-                return value if isinstance(value, str) else jsonpath.evaluate("{@}", value)
+                return _text(value)
 
     def _value(self, document: Document) -> Any:
         if self.plain:
             return at(document, self.plain)
         try:
-            return jsonpath.evaluate(self.template, document)
+            return jsonpath.first(self.template, document)
         except jsonpath.JSONPathError:
             return None
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) else jsonpath.evaluate("{@}", value)
 
 
 def _integer(value: Any) -> int:

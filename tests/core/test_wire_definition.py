@@ -75,6 +75,46 @@ def test_columns_show_what_their_paths_find():
     assert rows[1]["cells"] == ["two", "", "", "", "", ""]
 
 
+ADDRESSES = {
+    "spec": {"size": 1234567, "share": 1.5, "crew": ["ann", "bo"], "open": False},
+    "status": {
+        "sizes": [{"name": "a"}, {"name": "b", "bytes": 2000000, "main": True}, {"name": "c", "bytes": 3}],
+        "addresses": [{"type": "IP"}, {"value": "10.0.0.1"}, {"value": "10.0.0.2"}],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "cell"),
+    [  # as a kube-apiserver shows them: the first value that is found, and numbers without an exponent
+        (".spec.size", "string", "1234567"),
+        (".spec.share", "string", "1.5"),
+        (".spec.open", "string", "false"),
+        (".status.addresses[*].value", "string", "10.0.0.1"),
+        (".status.sizes[*].bytes", "integer", 2000000),
+        ('.status.sizes[?(@.name=="b")].bytes', "integer", 2000000),
+        ('.status.sizes[?(@.name=="b")].bytes', "number", 2000000.0),
+        ('.status.sizes[?(@.name=="b")].bytes', "string", "2000000"),
+        (".status.sizes[?(@.main==true)].name", "string", "b"),
+        (".status.sizes[?(@.bytes>5)].name", "string", "b"),
+        (".status.sizes[?(@.main==true)].main", "boolean", True),
+        (".status.sizes[9].bytes", "integer", ""),
+        (".spec.crew", "string", '["ann","bo"]'),
+        (".spec.crew[*]", "string", "ann"),
+        (".spec.none[*].x", "string", ""),
+    ],
+)
+def test_a_column_shows_the_first_value_that_its_path_finds(path: str, kind: str, cell: object) -> None:
+    version = {"name": "v1", "served": True, "storage": True}
+    version["additionalPrinterColumns"] = [{"name": "Shown", "type": kind, "jsonPath": path}]
+    ((boat, _),) = definition.served({"spec": {**BOATS["spec"], "versions": [version]}})
+
+    (row,) = table(boat, [{"metadata": {"name": "one"}, **ADDRESSES}], now=NOW)["rows"]
+
+    assert row["cells"][1:] == [cell]
+    assert type(row["cells"][1]) is type(cell)
+
+
 @pytest.mark.parametrize(
     ("stated", "shown"),
     [([], ["Name", "Age"]), ([{"name": "Seats", "type": "integer", "jsonPath": ".spec.seats"}], ["Name", "Seats"])],

@@ -48,6 +48,17 @@ def evaluate(template: str, document: Any) -> str:
         raise walk.wrong("a number of the document is too large to be printed") from error
 
 
+def first(template: str, document: Any) -> Any:
+    """Return the first value that a template of one action finds in a document; None: it finds nothing.
+
+    As in printer columns of Kubernetes, a missing key is no error, and an integer of the document is one. Raises
+    JSONPathError for an invalid template, and for a document that it does not fit.
+    """
+    walk = _Walk(template, is_column=True)
+    found = walk.run(parse(template), 0, document)
+    return found[0][0] if found and found[0] else None
+
+
 class _Failed(JSONPathError):
     """A path found nothing. `found`: the values that were found before, for filters that only test existence."""
 
@@ -57,10 +68,14 @@ class _Failed(JSONPathError):
 
 
 class _Walk:
-    """One evaluation of a template: its position in loops, and how many values it has read."""
+    """One evaluation of a template: its position in loops, and how many values it has read.
 
-    def __init__(self, template: str) -> None:
+    `is_column`: a missing key is no error, and integers of the document are not floats.
+    """
+
+    def __init__(self, template: str, *, is_column: bool = False) -> None:
         self.template = template
+        self.is_column = is_column
         self.steps = 0
         self.loops = 0
         self.starting = 0
@@ -147,7 +162,7 @@ class _Walk:
 
     def field(self, name: str, values: list[Any]) -> list[Any]:
         found = [value[name] for value in values if isinstance(value, Mapping) and name in value]
-        if values and not found:
+        if values and not found and not self.is_column:
             raise _Failed(self.message(f"{name} is not found"), [])
         return found
 
@@ -222,11 +237,14 @@ class _Walk:
         compare = _OPERATORS.get(node.operator)
         if compare is None:
             raise _Failed(self.message(f"'{node.operator}' is no comparison: one of {' '.join(_OPERATORS)}"), values)
-        kinds = {_kind(left[0]), _kind(right[0])}
+        kinds = {self.kind(left[0]), self.kind(right[0])}
         ordered = node.operator not in ("==", "!=")
         if len(kinds) > 1 or kinds & _INCOMPARABLE or (ordered and "boolean" in kinds):
             raise _Failed(self.message(f"cannot compare {_kind(left[0])} with {_kind(right[0])}"), values)
         return compare(left[0], right[0])
+
+    def kind(self, value: Any) -> str:
+        return "an integer" if self.is_column and type(value) is int else _kind(value)
 
     def descended(self, values: list[Any]) -> list[Any]:
         found: list[Any] = []
