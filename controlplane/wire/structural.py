@@ -14,7 +14,6 @@ from datetime import date
 from functools import cached_property, lru_cache
 from ipaddress import ip_network
 from typing import Any, NamedTuple
-from uuid import UUID
 
 import jsonschema_rs
 import msgspec
@@ -50,7 +49,23 @@ _PLAIN = frozenset(
     )
 )
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:|/)[^\s\x00-\x1f]*")
-_DURATION = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)(((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))*)|0")
+# As Go reads a duration, and, with units in words, as Scala does.
+_GO_DURATION = re.compile(
+    r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|[µμ]s|ms|s|m|h)(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|[µμ]s|ms|s|m|h))*|[+-]?0"
+)
+_WORDED_DURATION = re.compile(r"\s*([0-9]+\s*[A-Za-zµ]+\s*)+")
+_WORDED_UNIT = re.compile(
+    r"[0-9]\s*(ns|nano[A-Za-zµ]*|us|µs|micro[A-Za-zµ]*|ms|milli[A-Za-zµ]*|s|sec[A-Za-zµ]*|m|min[A-Za-zµ]*|"
+    r"h|hr|hour[A-Za-zµ]*|d|day[A-Za-zµ]*|w|wk|week[A-Za-zµ]*)(?![A-Za-zµ])",
+    re.IGNORECASE,
+)
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_HEX = "[0-9A-Fa-f]"
+_MAC = re.compile(
+    rf"{_HEX}{{2}}([:-])({_HEX}{{2}}\1){{4}}(({_HEX}{{2}}\1){{2}}|({_HEX}{{2}}\1){{14}})?{_HEX}{{2}}"
+    rf"|({_HEX}{{4}}\.){{2}}(({_HEX}{{4}}\.)|({_HEX}{{4}}\.){{7}})?{_HEX}{{4}}"
+)
+_UUID = re.compile(rf"{_HEX}{{8}}-?({_HEX}{{4}}-?){{3}}{_HEX}{{12}}")
 
 
 class Duplicate(NamedTuple):
@@ -316,16 +331,30 @@ def _reads(read: Callable[[str], Any]) -> Callable[[str], bool]:
     return check
 
 
+def _is_network(text: str) -> bool:
+    """Test whether a text is an address with the length of a prefix. A mask and a zone are none for Go."""
+    address, _, length = text.partition("/")
+    is_plain = length.isascii() and length.isdigit() and "%" not in address
+    return is_plain and _reads(lambda text: ip_network(text, strict=False))(text)
+
+
+def _is_duration(text: str) -> bool:
+    """Test whether a text is a duration such as 1h30m, 2w or "3 days 4 hours". A word that is no unit is left out."""
+    if _GO_DURATION.fullmatch(text):
+        return True
+    return _WORDED_DURATION.fullmatch(text) is not None and _WORDED_UNIT.search(text) is not None
+
+
 # Formats that Kubernetes checks in another way than JSON Schema.
 _FORMATS: dict[str, Callable[[str], bool]] = {
     "byte": is_base64,
-    "cidr": _reads(lambda text: ip_network(text, strict=False)),
-    "date": _reads(date.fromisoformat),
-    "duration": lambda text: _DURATION.fullmatch(text) is not None,
+    "cidr": _is_network,
+    "date": lambda text: _DATE.fullmatch(text) is not None and _reads(date.fromisoformat)(text),
+    "duration": _is_duration,
     "email": lambda text: "@" in text.strip("@"),
-    "mac": lambda text: re.fullmatch(r"([0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}", text) is not None,
+    "mac": lambda text: _MAC.fullmatch(text) is not None,
     "uri": lambda text: _URI.fullmatch(text) is not None,
-    "uuid": _reads(UUID),
+    "uuid": lambda text: _UUID.fullmatch(text) is not None,
 }
 # All formats that are checked. Other formats are documentation only.
 _CHECKED = frozenset((*_FORMATS, "date-time", "hostname", "ipv4", "ipv6"))

@@ -44,7 +44,7 @@ def faults(found: StructuralSchema, **spec: Any) -> list[tuple[str, str]]:
         ({"type": "string", "pattern": "^[a-z]+$"}, "abc", "ab1", "FieldValueInvalid"),
         ({"type": "string", "maxLength": 3}, "abc", "abcd", "FieldValueInvalid"),
         ({"type": "string", "format": "date-time"}, "2026-01-01T00:00:00Z", "yesterday", "FieldValueInvalid"),
-        ({"type": "string", "format": "duration"}, "1h30m", "1 hour", "FieldValueInvalid"),
+        ({"type": "string", "format": "duration"}, "1h30m", "1 fortnight", "FieldValueInvalid"),
         ({"type": "string", "format": "cidr"}, "10.0.0.0/8", "10.0.0.0/99", "FieldValueInvalid"),
         ({"type": "string", "format": "ipv4"}, "10.0.0.1", "10.0.0.256", "FieldValueInvalid"),
         ({"type": "string", "format": "uri"}, "/healthz", "not a uri", "FieldValueInvalid"),
@@ -77,6 +77,35 @@ def test_a_value_has_to_be_what_its_schema_says(field: Document, good: Any, bad:
 
     assert faults(found, one=good) == []
     assert [why for _, why in faults(found, one=bad)] == [reason]
+
+
+@pytest.mark.parametrize(
+    ("format_", "good", "bad"),
+    [  # as strfmt reads them, which a kube-apiserver uses
+        (
+            "duration",
+            ("1d", "2w", "22 ns", "1 hour", "3 days 4 hrs", "5Minutes", "10 milliseconds", "1.5h", "-3s", "0", "7µs"),
+            ("1", "", "1.5d", "3 parsecs", "h", "٣s"),
+        ),
+        ("cidr", ("10.1.2.3/8", "::/0"), ("10.0.0.0", "10.0.0.0/255.0.0.0", "fe80::1%eth0/64", "10.0.0/8")),
+        ("date", ("2026-02-28",), ("20260228", "2026-W09-6", "2026-2-8")),
+        (
+            "mac",
+            ("00:1a:2B:3c:4d:5e", "00-1a-2b-3c-4d-5e", "001a.2b3c.4d5e", "02:00:5e:10:00:00:00:01"),
+            ("00:1a-2b:3c:4d:5e", "001a2b3c4d5e", "00:1a:2b:3c:4d"),
+        ),
+        (
+            "uuid",
+            ("0C2B8A4E-5f6d-4a3b-9c1d-7e8f9a0b1c2d", "0c2b8a4e5f6d4a3b9c1d7e8f9a0b1c2d"),
+            ("{0c2b8a4e-5f6d-4a3b-9c1d-7e8f9a0b1c2d}", "urn:uuid:0c2b8a4e-5f6d-4a3b-9c1d-7e8f9a0b1c2d"),
+        ),
+    ],
+)
+def test_formats_are_those_of_kubernetes(format_: str, good: tuple[str, ...], bad: tuple[str, ...]) -> None:
+    found = schema(one={"type": "string", "format": format_})
+
+    assert {text for text in good if faults(found, one=text)} == set()
+    assert {text for text in bad if not faults(found, one=text)} == set()
 
 
 def test_everything_wrong_is_said_at_once() -> None:
