@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from apps.agent.credentials import PRIVATE_FILE, PRIVATE_FOLDER
 from controlplane.apimachinery.meta import Ref
 from controlplane.kind import decode
@@ -57,10 +59,14 @@ class Disk:
         return connection
 
     def objects(self, kind: str) -> Iterator[Any]:
-        """Yield all objects of a kind."""
+        """Yield all objects of a kind that this version of the agent can read. A later one may have written others."""
         for ref, document in self._run("SELECT ref, document FROM objects"):
-            if Ref.parse(ref).kind == kind:
+            if Ref.parse(ref).kind != kind:
+                continue
+            try:
                 yield decode(KINDS[kind], document)
+            except msgspec.MsgspecError as error:
+                log.error("%s is on disk and cannot be read: %s. It waits for the control plane", ref, error)
 
     def keep(self, ref: Ref, document: bytes) -> None:
         """Store an object."""

@@ -14,8 +14,9 @@ from apps.agent.control_plane import ControlPlane
 from apps.agent.credentials import Access
 from apps.agent.mirror import Mirror
 from apps.agent.store import AgentStore
+from controlplane.apimachinery.meta import Ref
 from controlplane.kind import text_of
-from controlplane.kinds import WORK
+from controlplane.kinds import CLUSTER, WORK
 from tests.agent.site import Site
 from tests.agent.test_agent_parts import APPLIED, Listing, store, work
 from tests.agent.test_member_faults import config_map, held
@@ -67,6 +68,27 @@ def test_an_agent_works_from_its_disk_while_the_control_plane_is_away(started: A
     asyncio.run(asyncio.wait_for(begins(), 30))
 
     assert [found.metadata.name for found in started.list(WORK)] == ["gone", "web"]
+
+
+def test_an_agent_starts_although_a_later_release_has_written_to_its_disk(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was tried and given up. What cannot be read comes from the control plane, and all else from the disk."""
+    later = store(tmp_path)
+    for name in ("web", "db"):
+        later.mirror(work(name, status=APPLIED))
+    later.disk.keep(work("web").ref, b'{"metadata":{"name":"web"},"spec":{"workload":"in another form"}}')
+    later.disk.keep(Ref(CLUSTER, "", "edge"), b'{"metadata":{"name":"edge"},"spec":{"taints":{"in":"another form"}}}')
+    later.disk.close()
+
+    earlier = store(tmp_path)
+    for kind in (CLUSTER, WORK):
+        earlier.load(kind)
+
+    assert [found.metadata.name for found in earlier.list(WORK)] == ["db"]
+    assert f"{CLUSTER}:edge is on disk and cannot be read" in caplog.text
+    earlier.mirror(work("web"))
+    assert [found.metadata.name for found in earlier.list(WORK)] == ["db", "web"]
 
 
 def test_an_object_that_was_removed_is_not_applied_again_because_the_disk_has_its_work(tmp_path: Path) -> None:
