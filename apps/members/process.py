@@ -76,17 +76,21 @@ class Members:
         mark_due_at_start([pump.controller for pump in self.pumps.values()], self.store)
 
     async def _leave(self) -> None:
-        """Return the claims and the presence lease. Does not wait long for a database that is away."""
+        """Return the claims and the presence lease. Does not wait long for a database that is away.
+
+        The lease stays while a claim does: the next process takes it for the sign that nothing is asked any more.
+        """
         try:
             async with asyncio.timeout(AWAY_SECONDS):
-                await self.core.in_thread(self._give_back)
-                await self.core.in_thread(self.presence.leave)
+                await asyncio.gather(*(pump.stop() for pump in self.pumps.values()))
+                if await self.core.in_thread(self._give_back):
+                    await self.core.in_thread(self.presence.leave)
         except (TimeoutError, OperationalError):
             pass  # they expire soon
 
-    def _give_back(self) -> None:
-        for pump in self.pumps.values():
-            pump.give_back()
+    def _give_back(self) -> bool:
+        given_back = [pump.give_back() for pump in self.pumps.values()]
+        return all(given_back)
 
     async def _keep_presence(self) -> None:
         """Renew the presence lease again and again."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ import msgspec
 
 from apps.members.host import Host
 from apps.objects.instruments import ERRORS, RECONCILED, expect, phase
-from controlplane.clusters.questions import Answer, Collect, Compare, Ensure, Observe, Question
+from controlplane.clusters.questions import Answer, Collect, Compare, Discard, Ensure, Observe, Question
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.engine.apart import apart
 from controlplane.engine.decision import NOTHING, Decision
@@ -95,6 +95,8 @@ class Pump:
         self._tasks: set[asyncio.Task[None]] = set()
         self._open: set[Asked] = set()  # questions that are not answered yet
         self._held: set[Asked] = set()  # what is claimed, and neither written nor given back
+        self._calls: set[Future[Any]] = set()  # calls of the store that have not ended
+        self._unknown: set[Asked] = set()  # writes that were sent, and whose answers nothing waits for any more
 
     async def run(self) -> None:
         """Claim objects and write decisions until cancelled."""
@@ -126,9 +128,10 @@ class Pump:
             pass  # no notification: look for due rows all the same
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(
-            self.executor, self.host.connected, function, *arguments
-        )
+        call = self.executor.submit(self.host.connected, function, *arguments)
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+        return await asyncio.wrap_future(call)
 
     def claim(self) -> tuple[list[Asked], float]:
         """Claim and load one batch. Returns it, and after how many seconds to claim again. Runs in a thread."""
@@ -225,14 +228,25 @@ class Pump:
         self.store.release([item.claim for item in crowded], due_at=self.store.now() + CROWDED)
         self._held.difference_update(crowded)
 
-    def give_back(self) -> None:
-        """Give back what is claimed and not written, when the process ends. Runs in a thread.
+    async def stop(self) -> None:
+        """End all requests to members, and wait until no call of the store runs. Call this when `run` has ended."""
+        self._unknown = {item for item in self._open if isinstance(item.question, Ensure | Discard)}
+        requests = list(self._tasks)
+        for request in requests:
+            request.cancel()
+        await asyncio.gather(*requests, *map(asyncio.wrap_future, list(self._calls)), return_exceptions=True)
+
+    def give_back(self) -> bool:
+        """Give back what is claimed and not written, after `stop`. Return whether that is everything. Runs in a thread.
 
         Another process asks about these objects at once, and not when the claims have ended. Those that have ended may
-        be of another process by now, and stay.
+        be of another process by now, and stay. So does the claim of a write that was sent: the member may carry it out
+        late, and it must not come after what another process writes.
         """
         now = self.store.now()
-        self.store.release([item.claim for item in list(self._held) if _is_claimed(item, now)])
+        given_back = [item.claim for item in self._held - self._unknown if _is_claimed(item, now)]
+        self.store.release(given_back)
+        return not self._unknown
 
     async def _ask(self, request: Asked, question: Question, member: str, *, claimed_until: float) -> None:
         """Send one question and keep its answer. Nothing is sent once the claim has ended.

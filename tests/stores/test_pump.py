@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -98,6 +99,87 @@ def test_a_process_that_ends_gives_back_what_it_has_claimed() -> None:
         again, _ = other.claim()
 
     assert [one.claim.ref.name for one in again] == ["member1"]
+
+
+@pytest.mark.parametrize(
+    ("controller", "given_back"), [(Probes(), ["member1"]), (Execution(), [])], ids=["read", "write"]
+)
+def test_a_process_that_ends_keeps_the_claim_of_a_write_that_may_still_come_to_its_member(
+    controller: Probes | Execution, given_back: list[str]
+) -> None:
+    """It would come after what another process writes there, and overwrite it or make again what was removed."""
+    store = DjangoStore(controllers=[controller])
+    joined = cluster("member1").with_spec(api_endpoint="http://member1")
+    create(store, joined.with_status(conditions=(Condition("Ready", "True", ""),)), work("web"))
+    sent, outcomes = asyncio.Event(), list[str]()
+
+    async def slowly(question: Question) -> Answer:
+        sent.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            outcomes.append("ended")
+        raise AssertionError("unreachable")
+
+    async def ends() -> bool:
+        running = asyncio.create_task(ending.run())
+        await sent.wait()
+        running.cancel()
+        await asyncio.wait([running])
+        await ending.stop()
+        assert outcomes == ["ended"], "nothing more is sent"
+        return await asyncio.to_thread(_closed, ending.give_back)
+
+    with ThreadPoolExecutor(2) as executor:
+        host = DatabaseHost(store, configuration())
+        ending, other = Pump(controller, host, slowly, executor), Pump(controller, host, _never_answered, executor)
+        is_everything = asyncio.run(asyncio.wait_for(ends(), WITHIN))
+        again, _ = other.claim()
+
+    assert [one.claim.ref.name for one in again] == given_back
+    assert is_everything == bool(given_back)
+
+
+def test_what_is_claimed_while_a_process_ends_is_given_back_as_well() -> None:
+    store = DjangoStore(controllers=[controller := Probes()])
+    create(store, cluster("member1").with_spec(api_endpoint="http://member1"))
+    began, goes_on = Event(), Event()
+
+    class Slow(DatabaseHost):
+        """Whose first call takes until `goes_on` is set."""
+
+        def connected(self, function: Callable[..., Any], *arguments: Any) -> Any:
+            try:
+                began.set()
+                goes_on.wait(WITHIN)
+                return super().connected(function, *arguments)
+            finally:
+                close_old_connections()
+
+    async def ends() -> None:
+        running = asyncio.create_task(ending.run())
+        await asyncio.to_thread(began.wait, WITHIN)
+        running.cancel()
+        await asyncio.wait([running])
+        asyncio.get_running_loop().call_later(0.2, goes_on.set)
+        await ending.stop()
+        await asyncio.to_thread(_closed, ending.give_back)
+        goes_on.set()
+
+    with ThreadPoolExecutor(2) as executor:
+        ending = Pump(controller, Slow(store, configuration()), _never_answered, executor)
+        other = Pump(controller, DatabaseHost(store, configuration()), _never_answered, executor)
+        asyncio.run(asyncio.wait_for(ends(), WITHIN))
+    again, _ = other.claim()
+
+    assert [one.claim.ref.name for one in again] == ["member1"]
+
+
+def _closed(function: Callable[[], Any]) -> Any:
+    try:
+        return function()
+    finally:
+        close_old_connections()
 
 
 def test_a_process_that_ends_leaves_alone_what_another_one_has_claimed_since() -> None:
