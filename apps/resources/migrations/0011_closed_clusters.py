@@ -3,9 +3,14 @@ the cluster. Now it looks for the few that this concerns in the index `closed`: 
 
 As controlplane.kinds.binding.affinity_index makes it: the values of the index `affine`, of bindings that wait for a
 place and of those with spread constraints by groups of clusters.
+
+Processes that write meanwhile wait for the write lock. Otherwise they would lock rows in another order, and PostgreSQL
+would end the migration because of the deadlock.
 """
 
 from django.db import migrations
+
+from apps.objects.due import WRITE_LOCK
 
 _ENTER = """
     UPDATE resources_binding SET keys = keys || ARRAY(
@@ -21,4 +26,4 @@ _LEAVE = """
 class Migration(migrations.Migration):
     dependencies = [("resources", "0010_tally_functions")]
 
-    operations = [migrations.RunSQL(_ENTER, _LEAVE)]
+    operations = [migrations.RunSQL([WRITE_LOCK, _ENTER], [WRITE_LOCK, _LEAVE])]
