@@ -54,6 +54,7 @@ log = logging.getLogger(__name__)
 Wsgi = Callable[..., Iterable[bytes]]
 
 BUSY_SECONDS = 5  # Retry-After while the database accepts no writes
+ENDED_SECONDS = 1  # Retry-After of a request that a process has not answered at its end
 READY_SECONDS = 5.0  # /readyz answers within this time
 READERS = 2  # threads that writes do not use
 ALIVE = frozenset({"/livez", "/livez/", "/healthz", "/healthz/"})
@@ -140,7 +141,10 @@ class Shell:
             if _PROXY.match(scope["path"].removeprefix("/")):
                 await self._proxy(scope, receive, send)
                 return
-            reply = await self._reply(scope, receive)
+            try:
+                reply = await self._reply(scope, receive)
+            except asyncio.CancelledError:  # by the server, after the time that it gives open requests at its end
+                reply = _failed(_ends())
             try:
                 if reply.stream is not None:
                     await self._stream(reply.stream, scope, send)
@@ -356,6 +360,14 @@ def _writes_wait() -> ServiceUnavailable:
         f"this write waited {seconds} s for earlier writes that do not finish; try again, and see /readyz?verbose for "
         "the state of the database",
         retry_after_seconds=BUSY_SECONDS,
+    )
+
+
+def _ends() -> ServiceUnavailable:
+    return ServiceUnavailable(
+        "this API process ends, and waits no longer for this request; a write may have been stored: read the object "
+        "before you send it again",
+        retry_after_seconds=ENDED_SECONDS,
     )
 
 
