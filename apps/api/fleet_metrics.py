@@ -10,20 +10,28 @@ from django.db import Error, close_old_connections, connection
 from prometheus_client.registry import Collector
 
 from apps.api.debug import FLEET
-from apps.api.heartbeat_intake import own_holder
+from apps.api.heartbeat_intake import SECONDS, own_holder
 from apps.objects.refusal import cause
 from controlplane.clusters.heartbeats import LISTENING
 
 log = logging.getLogger(__name__)
 
-_FIRST: Final = """
-    SELECT holder FROM objects_lease WHERE name = %s AND until > clock_timestamp() ORDER BY shard LIMIT 1"""
+# While PostgreSQL refuses writes, no lease can be renewed: then those count that ended last.
+_FIRST: Final = f"""
+    WITH leases AS (
+        SELECT holder, shard, until, max(until) OVER () AS latest FROM objects_lease WHERE name = %s
+    )
+    SELECT holder FROM leases
+    WHERE until > CASE WHEN latest > clock_timestamp() THEN clock_timestamp()
+        ELSE latest - {SECONDS} * interval '1 second' END
+    ORDER BY shard LIMIT 1"""
 
 
 class FleetAtOneProcess(Collector):
     """Yields the metrics of the fleet if this process holds the first of the leases of API processes.
 
-    The database decides which process that is. When it ends, the next one takes its place within seconds.
+    The database decides which process that is. When it ends, the next one takes its place within seconds. It stays the
+    same while the database can only be read, because the alerts about clusters and evictions need these figures then.
     """
 
     def describe(self) -> list[Any]:

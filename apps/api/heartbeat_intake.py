@@ -17,7 +17,7 @@ from django.db import Error, close_old_connections
 from apps.objects.refusal import cause
 from apps.objects.store import DjangoStore
 from apps.worker import restored
-from apps.worker.presence import take_presence_lease
+from apps.worker.presence import PRESENCE_LEASES, take_presence_lease
 from apps.worker.turn import holder
 from controlplane.clusters.heartbeats import LISTENING
 from controlplane.engine.state import HeldLease
@@ -25,6 +25,9 @@ from controlplane.engine.state import HeldLease
 log = logging.getLogger(__name__)
 
 SECONDS: Final = 5.0  # validity of the lease: a dead process counts as alive for at most this long
+# The first lease of the second and further processes of a `manage.py serve`. So the first lease of all, whose process
+# serves the figures of the fleet, is that of the process at LIFEBOAT_METRICS_PORT itself.
+FURTHER: Final = PRESENCE_LEASES // 2
 
 
 @lru_cache(maxsize=1)
@@ -41,8 +44,10 @@ class Listening:
     The lease is not released at the end, because its time shows when agents could last report.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, number: int = 0) -> None:
+        """`number`: which of the processes of one `manage.py serve` this is."""
         self._store = DjangoStore()
+        self._first = FURTHER if number else 0
         self._holder = own_holder()
         self._lease: HeldLease | None = None
         self._may_listen = False  # what the last check found
@@ -87,4 +92,6 @@ class Listening:
 
     def _renew(self) -> None:
         if self._may_listen:
-            self._lease = take_presence_lease(self._store, LISTENING, self._lease, holder=self._holder, seconds=SECONDS)
+            self._lease = take_presence_lease(
+                self._store, LISTENING, self._lease, holder=self._holder, seconds=SECONDS, first=self._first
+            )

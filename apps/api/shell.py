@@ -96,6 +96,7 @@ class Shell:
         self.writing = Turns(max(1, threads - READERS), per_client=waiting)
         self.rates = Rates(per_second)
         self.direct = Direct(self.pool, per_client=waiting, rates=self.rates)
+        self.number = 0  # which of the processes of one `manage.py serve` this is
         self.tailer: Tailer | None = None
         self.feeding: Feeding | None = None
         self.proxying = Proxying()
@@ -118,7 +119,7 @@ class Shell:
         self.tailer = Tailer()
         self.tailer.start()
         self.feeding = Feeding(self.tailer, self.pool)
-        listening = Listening()
+        listening = Listening(self.number)
         await asyncio.to_thread(listening.start)
         LAST_USES.start()
         PROVIDER.start()

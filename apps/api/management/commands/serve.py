@@ -101,6 +101,7 @@ class Command(BaseCommand):
         pool.close_pool()  # its threads would be missing in the processes
 
         def run(number: int) -> None:
+            application.number = number
             port = settings.METRICS_PORT and settings.METRICS_PORT + number
             _run(application, _configs(application, options, tls), metrics_port=port, sockets=sockets)
 
