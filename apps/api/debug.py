@@ -25,6 +25,7 @@ from apps.api.eviction_metrics import EvictionCollector
 from apps.api.permissions import path_attributes
 from apps.api.views import KubernetesView
 from apps.objects import due
+from apps.objects.configuration import base
 from apps.objects.outbox import channels
 from controlplane.controllers import CONTROLLERS
 
@@ -119,10 +120,12 @@ class FleetCollector(Collector):
             "Age in seconds of the oldest object that is due for a controller.",
             "controller",
         )
+        settings = base()
         for controller in CONTROLLERS:
             work = found.work.get(controller.name, Work())
             depth.add_metric([controller.name], work.due)
-            age.add_metric([controller.name], work.oldest_seconds)
+            # What is due for a controller that is disabled waits on purpose.
+            age.add_metric([controller.name], work.oldest_seconds if settings.runs(controller.name) else 0.0)
         held = _gauge(
             "lifeboat_lease_held", "1 while the lease of a controller group is held.", "group", "shard", "holder"
         )
