@@ -199,6 +199,15 @@ def test_probes_and_services_use_ports_that_the_container_opens(helm: Any, name:
             assert {port["targetPort"] for port in service["spec"]["ports"]} <= ports
 
 
+def test_a_pod_of_the_api_that_ends_answers_until_no_proxy_sends_it_requests(helm: Any) -> None:
+    """Kubernetes removes it from the Service and ends it at the same time: during each upgrade some clients were refused."""
+    pod = rendered("default").of("Deployment")["api"]["spec"]["template"]["spec"]
+    word, seconds = rendered("default").container("api")["lifecycle"]["preStop"]["exec"]["command"]
+
+    assert (word, int(seconds)) == ("sleep", 5)
+    assert pod["terminationGracePeriodSeconds"] >= int(seconds) + 20, "a write may wait for 10 s for the write lock"
+
+
 def test_the_database_is_prepared_before_an_installation_and_before_an_upgrade(helm: Any) -> None:
     annotations = rendered("default").of("Job")["prepare"]["metadata"]["annotations"]
 
