@@ -126,6 +126,12 @@ def in_order() -> list[str]:
     return found
 
 
+def not_json(folder: Path) -> list[str]:
+    """Return the lines of logs that are no JSON objects, each with the name of its log."""
+    lines = [(path.name, line) for path in sorted(folder.glob("*.log")) for line in path.read_text().splitlines()]
+    return [f"{name}: {line}" for name, line in lines if not line.startswith("{") or "at" not in json.loads(line)]
+
+
 @contextmanager
 def tls_proxy(folder: Path, *, to: int, port: int) -> Iterator[ssl.SSLContext]:
     """Run Caddy as the profile tls does, on another port; yield what trusts its authority."""
@@ -302,6 +308,7 @@ def test_the_services_make_a_product_that_is_used_through_a_tls_proxy(
             program = Browser(tls_port, trusting).open("GET", "/api/v1/namespaces", Authorization=f"Bearer {token}")
 
     assert files_of_the_image() == before, "the root file system is read-only"
+    assert not_json(tmp_path / "logs") == [], "docs/operating.md pipes the log of a service to jq"
     assert (page.status, b"karmada-cluster" in page.body) == (200, True)
     assert "strict-transport-security" in page.headers, "the API knows that it was asked over https"
     assert {"sessionid", "csrftoken"} <= set(browser.cookies)
