@@ -15,11 +15,13 @@ import msgspec
 
 from apps.members.host import Host
 from apps.objects.instruments import ERRORS, RECONCILED, expect, phase
+from controlplane.apimachinery.meta import Ref
 from controlplane.clusters.questions import Answer, Collect, Compare, Discard, Ensure, Observe, Question
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.engine.apart import apart
 from controlplane.engine.decision import NOTHING, Decision
 from controlplane.engine.failure import Failure
+from controlplane.engine.fan_outs import next_chunk
 from controlplane.engine.run import (
     ANSWER_ROUNDS,
     CLAIM_SECONDS,
@@ -183,15 +185,26 @@ class Pump:
         return asked
 
     def _expand(self, claim: Claim) -> None:
-        """Make the next objects due that a fan-out concerns. If they cannot be read, it is tried again later."""
+        """Make the next objects due that a fan-out concerns.
+
+        A document that cannot be read keeps it from nothing else. One that fails is put off, and begins again: its
+        cursor may be one that another release has written.
+        """
+        controller = self.controller
         try:
-            refs, cursor = self.controller.expand_all(self.store, [claim.ref], after=claim.cursor, limit=FAN_OUT_CHUNK)
-        except Unreadable as error:
-            log.error("%s: %s is tried again later: %s", self.controller.name, claim.ref, error)
-            ERRORS.labels(self.controller.name).inc()
+            refs, cursor, unread = next_chunk(controller, self.store, [claim], limit=FAN_OUT_CHUNK)
+        except (Unreadable, ValueError, LookupError) as error:  # the last two: of a cursor that is not understood
+            self._complain(claim.ref, error)
+            self.store.advance([claim], (), cursor="")
             self._put_off([claim])
-        else:
-            self.store.advance([claim], refs, cursor=cursor)
+            return
+        for ref, why in unread.items():
+            self._complain(ref, why)
+        self.store.advance([claim], refs, cursor=cursor)
+
+    def _complain(self, ref: Ref, error: Exception) -> None:
+        ERRORS.labels(self.controller.name).inc()
+        log.error("%s: %s is tried again later: %s", self.controller.name, ref, error)
 
     def _loaded(self, claims: Sequence[Claim], now: datetime) -> list[Asked]:
         """Return claimed objects with what was loaded; one that cannot be read fails alone."""

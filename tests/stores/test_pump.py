@@ -19,15 +19,19 @@ from apps.members.database import DatabaseHost
 from apps.members.pump import Asked, Pump, longest_answer
 from apps.objects.configuration import configuration
 from apps.objects.store import DjangoStore
+from apps.objects.tables import object_table
 from controlplane.apimachinery.meta import Condition, Ref
 from controlplane.apimachinery.names import WORK_FINALIZER
 from controlplane.clusters.questions import Answer, Collect, Discard, Ensure, Observe, Question, Target
 from controlplane.controllers.execution import Execution
 from controlplane.controllers.probes import Probes
+from controlplane.controllers.reads.fleet_state import FLEET
+from controlplane.controllers.work_status import WorkStatus
 from controlplane.engine.decision import Decision
 from controlplane.engine.run import CLAIM_SECONDS, RETRY_AFTER_FAILURE
 from controlplane.engine.state import State
-from controlplane.kinds import WORK
+from controlplane.kinds import CLUSTER, INTERPRETER_CUSTOMIZATION, WORK
+from controlplane.kinds.interpreter_webhook import ALL
 from controlplane.kinds.rows import Observation
 from controlplane.kinds.work import Work
 from tests.apps.stack import WITHIN
@@ -419,3 +423,45 @@ def test_only_an_apply_and_the_lists_of_a_large_member_may_take_longer_than_a_cl
     assert longest_answer(Collect(target, resources=True)) >= LIST_SECONDS
     for question in (Discard(target, {}), Observe("member1", {})):
         assert longest_answer(question) < CLAIM_SECONDS
+
+
+def test_a_damaged_document_keeps_no_other_object_from_hearing_of_a_change() -> None:
+    """No cluster was probed by the new settings any more, as long as one of them could not be read."""
+    store = DjangoStore(controllers=[controller := Probes()])
+    create(store, *(cluster(name).with_spec(api_endpoint=f"http://{name}") for name in ("member1", "bad", "member2")))
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM objects_due")
+        table = object_table(CLUSTER).name
+        cursor.execute(f"UPDATE {table} SET doc = jsonb_set(doc::jsonb, '{{spec}}', '[]')::text WHERE name = 'bad'")
+    store.mark("probes", [FLEET])
+    with ThreadPoolExecutor(1) as executor:
+        pump = Pump(controller, DatabaseHost(store, configuration()), _never_answered, executor)
+
+        assert pump.claim()[0] == []
+        asked, _ = pump.claim()
+
+    assert {one.claim.ref.name for one in asked} == {"member1", "bad", "member2"}
+
+
+def test_a_cursor_of_another_release_stops_no_other_object_and_begins_the_fan_out_again() -> None:
+    """All that was claimed with it was put off, in each turn, as long as the earlier release ran."""
+    store = DjangoStore(controllers=[controller := WorkStatus()])
+    create(store, cluster("member1"), objects.binding("web", None), work("settings"))
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM objects_due")
+    store.mark("work_status", [every := Ref(INTERPRETER_CUSTOMIZATION, "", ALL), *works(store)])
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE objects_due SET cursor = 'policy>0#x' WHERE kind = %s", [every.kind])
+    with ThreadPoolExecutor(1) as executor:
+        pump = Pump(controller, DatabaseHost(store, configuration()), _never_answered, executor)
+
+        asked, _ = pump.claim()
+
+    assert [one.claim.ref for one in asked] == works(store)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT cursor, due_at > clock_timestamp() FROM objects_due WHERE kind = %s", [every.kind])
+        assert cursor.fetchall() == [("", True)]
+
+
+def works(store: DjangoStore) -> list[Ref]:
+    return [one.ref for one in store.list(WORK)]
