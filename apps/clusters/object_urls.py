@@ -28,10 +28,12 @@ def collection_path(api_version: str, kind: str, namespace: str = "") -> str:
 
 
 def object_path(manifest: dict[str, Any]) -> str:
-    """Return the URL path of an object. Raises Unservable, and NoName."""
+    """Return the URL path of an object. Raises Unservable, and NoName also for an object of an unknown kind."""
     metadata = manifest.get("metadata", {})
-    place = collection_path(manifest.get("apiVersion", ""), manifest.get("kind", ""), metadata.get("namespace", ""))
-    return f"{place}/{_segment(metadata.get('name', ''))}"
+    name, namespace = _segment(metadata.get("name", "")), metadata.get("namespace") or ""
+    if namespace:
+        _segment(namespace)
+    return f"{collection_path(manifest.get('apiVersion', ''), manifest.get('kind', ''), namespace)}/{name}"
 
 
 def object_path_by(plural: str, manifest: dict[str, Any]) -> str:
@@ -48,11 +50,12 @@ def _collection(api_version: str, plural: str, namespace: str) -> str:
     return f"{root}{middle}/{plural}"
 
 
-def _segment(name: str) -> str:
+def _segment(name: Any) -> str:
     """Return a name as a part of a path. Raises NoName.
 
     Names of most kinds need no quoting. Roles, for example, may be named `web?old`; no kind has a name with / or %.
+    An override policy may have written anything as the namespace.
     """
-    if name in ("", ".", "..") or "/" in name or "%" in name:
+    if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "%" in name:
         raise NoName(f'"{name}" cannot be the name of an object')
     return quote(name, safe=":")

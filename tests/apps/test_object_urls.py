@@ -7,7 +7,7 @@ from typing import Any
 from apps.clusters.client import MemberClient
 from apps.simulator.members import Fleet
 from controlplane.clusters.questions import NOT_FOUND, Compare, Discard, Ensure, Target
-from tests.apps.test_client import on_a_fleet, target
+from tests.apps.test_client import WIDGET_DEFINITION, on_a_fleet, target
 from tests.apps.test_removing import manifest
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles"
@@ -38,6 +38,30 @@ async def test_the_name_of_an_object_leads_to_no_other_namespace(fleet: Fleet, c
     kept = await client.call(member, "GET", "/api/v1/namespaces/shop/configmaps/settings")
     assert (kept.code, "deletionTimestamp" in kept.body["metadata"]) == (200, False)
     assert "karmada.io/managed" in kept.body["metadata"]["labels"]
+
+
+@on_a_fleet
+async def test_an_odd_name_of_a_kind_whose_definition_is_gone_keeps_no_work_from_being_removed(
+    fleet: Fleet, client: MemberClient
+) -> None:
+    """The member is asked for the URL of such a kind. Each removal failed with an error of the program, for ever."""
+    member, definitions = target(fleet), "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    assert (await client.call(member, "POST", definitions, body=WIDGET_DEFINITION)).ok
+
+    for metadata in ({"name": "..", "namespace": "default"}, {"name": "one", "namespace": "../.."}):
+        answer = await client.discard(
+            Discard(member, {"apiVersion": "example.org/v1", "kind": "Widget", "metadata": metadata})
+        )
+
+        assert (answer.code, answer.reason) == (404, NOT_FOUND)
+
+
+@on_a_fleet
+async def test_a_namespace_that_is_no_text_is_refused_by_name(fleet: Fleet, client: MemberClient) -> None:
+    """A ClusterOverridePolicy may write any value there."""
+    answer = await client.ensure(Ensure(target(fleet), manifest("ConfigMap", "settings", namespace=5), True))
+
+    assert answer.problem == '"5" cannot be the name of an object'
 
 
 @on_a_fleet
