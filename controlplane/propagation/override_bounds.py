@@ -14,7 +14,6 @@ import msgspec
 from controlplane.apimachinery.as_written import plain
 from controlplane.apimachinery.equality import same
 from controlplane.authorization.policy import GROUP as RBAC
-from controlplane.kinds.override_policy import Overriders
 from controlplane.propagation.overriders import OverrideError
 
 Document = Mapping[str, Any]
@@ -25,25 +24,21 @@ GRANTING = ("rules", "aggregationRule", "roleRef", "subjects")
 
 
 MOST_WORK: Final = 32 * 2**20
-"""Bytes that all rules for one copy may go through: 1,600 changes of an object of 20 KB. That takes some seconds."""
-_OF_JSON, _OF_YAML = 4, 16  # to read and write a document in a field takes so many times as long as to copy the object
+"""Bytes that all changes of one copy may go through: 1,600 changes of an object of 20 KB. That takes some seconds."""
 
 
 class Work:
-    """What the rules for one copy have cost. They are applied by the process that places the workloads of all teams."""
+    """What the changes of one copy have cost. They are made by the process that places the workloads of all teams."""
 
     def __init__(self) -> None:
         self._done = 0
 
-    def add(self, manifest: Document, overriders: Overriders) -> None:
-        """Count the work of a rule before it is applied. Raises OverrideError if it is too much."""
-        lists = (
-            *(overriders.image_overrider, overriders.command_overrider, overriders.args_overrider),
-            *(overriders.labels_overrider, overriders.annotations_overrider),
-        )
-        changes = sum(map(len, lists)) + bool(overriders.plaintext)
-        changes += sum(_OF_YAML if field.yaml else _OF_JSON for field in overriders.field_overrider)
-        self._done += changes * len(msgspec.json.encode(manifest, enc_hook=plain))
+    def add(self, manifest: Document, text: int) -> None:
+        """Count the work of a change before it is made (`overriders.Count`). Raises OverrideError if it is too much.
+
+        An earlier change may have made the object larger, so it is measured each time.
+        """
+        self._done += len(msgspec.json.encode(manifest, enc_hook=plain)) + text
         if self._done > MOST_WORK:
             raise OverrideError(
                 f"the rules for one copy go through more than {MOST_WORK // 2**20} MiB of it; write several changes "

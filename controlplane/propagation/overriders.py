@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from controlplane.apimachinery.errors import BadRequest, StatusError
@@ -42,33 +43,46 @@ _WORKLOADS: Final = {
 }
 """The kinds whose containers are changed, with the keys of the built-in kinds."""
 _WRONG_TYPE: Final = "FieldValueTypeInvalid"
+_OF_JSON, _OF_YAML = 4, 16  # to read and write a document in a field takes so many times as long as to copy its text
+
+Count = Callable[[Document, int], None]
+"""Called before each change: with the object, and with how many bytes more the change takes as long as. It may raise
+OverrideError."""
 
 
 class OverrideError(ValueError):
     """A change does not fit the object. The message says which, and why."""
 
 
-def overridden(manifest: Document, overriders: Overriders) -> Document:
+def overridden(manifest: Document, overriders: Overriders, count: Count) -> Document:
     """Return the manifest after the changes of a rule. The given manifest stays as it is. Raises OverrideError.
 
     The order is that of Karmada: images, commands, arguments, labels, annotations, fields, plaintext.
     """
-    for image in overriders.image_overrider:
-        manifest = _with_image(manifest, image)
-    for command in overriders.command_overrider:
-        manifest = _with_words(manifest, "command", command)
-    for args in overriders.args_overrider:
-        manifest = _with_words(manifest, "args", args)
-    for labels in overriders.labels_overrider:
-        manifest = _with_pairs(manifest, "labels", labels)
-    for notes in overriders.annotations_overrider:
-        manifest = _with_pairs(manifest, "annotations", notes)
+    for change in _changes(overriders):
+        count(manifest, 0)
+        manifest = change(manifest)
     for field in overriders.field_overrider:
-        manifest = _with_field(manifest, field)
+        manifest = _with_field(manifest, field, count)
     if overriders.plaintext:
+        count(manifest, 0)
         manifest = _patched(manifest, overriders.plaintext, _plaintext_operation, "plaintext")
         _check_object(manifest)
     return manifest
+
+
+def _changes(overriders: Overriders) -> Iterator[Callable[[Document], Document]]:
+    """Yield the changes of a rule that come before those of fields, in order."""
+    for image in overriders.image_overrider:
+        yield partial(_with_image, overrider=image)
+    for command in overriders.command_overrider:
+        yield partial(_with_words, field="command", overrider=command)
+    for args in overriders.args_overrider:
+        yield partial(_with_words, field="args", overrider=args)
+    for labels in overriders.labels_overrider:
+        yield partial(_with_pairs, field="labels", overrider=labels)
+    for notes in overriders.annotations_overrider:
+        yield partial(_with_pairs, field="annotations", overrider=notes)
 
 
 def _check_object(manifest: Any) -> None:
@@ -244,7 +258,7 @@ def _with_pairs(manifest: Document, field: str, overrider: LabelAnnotationOverri
     return {**manifest, "metadata": {**metadata, field: pairs}}
 
 
-def _with_field(manifest: Document, overrider: FieldOverrider) -> Document:
+def _with_field(manifest: Document, overrider: FieldOverrider, count: Count) -> Document:
     """Return the manifest with a changed JSON or YAML document in the text of a field."""
     if not overrider.json and not overrider.yaml:
         return manifest
@@ -258,6 +272,7 @@ def _with_field(manifest: Document, overrider: FieldOverrider) -> Document:
             text = text[int(key)] if isinstance(text, list) and key.isdecimal() and int(key) < len(text) else None
     if not isinstance(text, str):
         raise OverrideError(f"fieldOverrider: fieldPath {path} does not lead to a text in the object")
+    count(manifest, len(text) * (_OF_YAML if overrider.yaml else _OF_JSON))
     try:
         if overrider.yaml:
             changed = _patched(field_document.from_yaml(text), overrider.yaml, _field_operation, "fieldOverrider")

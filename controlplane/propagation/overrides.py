@@ -69,8 +69,7 @@ def apply(policies: Sequence[OverridePolicy], manifest: Document, cluster: Clust
         scope = [policy for policy in policies if policy.cluster_scoped is cluster_scoped]
         for policy, overriders in _rules(scope, manifest, cluster) if scope else ():
             try:
-                work.add(manifest, overriders)
-                changed = overridden(manifest, overriders)
+                changed = overridden(manifest, overriders, work.add)
                 if not cluster_scoped:
                     override_bounds.check(manifest, changed)
             except OverrideError as error:

@@ -121,3 +121,29 @@ def test_many_rules_about_a_large_object_do_not_occupy_the_worker(overriders: Do
 
     assert time.thread_time() - begun < 20  # all rules: minutes, or an hour
     assert result(config_map(a="k: v"), many)["data"]["a"] in ("k: v", "k: v\nk1: w\n")
+
+
+def test_rules_that_make_the_object_larger_do_not_occupy_the_worker_either() -> None:
+    """The size was that of the object before them."""
+    grow = {"subPath": "/large", "operator": "add", "value": ["x" * 40] * 4_000}
+    small = {"subPath": "/small", "operator": "add", "value": "y"}
+    fields = [{"fieldPath": "/data/a", "json": [change]} for change in (grow, *[small] * 200)]
+    begun = time.thread_time()
+
+    with pytest.raises(OverrideFailed, match="the rules for one copy go through more than 32 MiB of it"):
+        result(config_map(a="{}"), policy(fieldOverrider=fields))
+
+    assert time.thread_time() - begun < 20
+
+
+def test_some_small_documents_of_a_large_object_are_changed() -> None:
+    """The whole object counted as often as if it were the document."""
+    names = [f"k{number}" for number in range(8)]
+    large = config_map(**dict.fromkeys(names, "a: 1"), other="x" * 900_000)
+    fields = [
+        {"fieldPath": f"/data/{name}", "yaml": [{"subPath": "/a", "operator": "replace", "value": 2}]} for name in names
+    ]
+
+    changed = result(large, policy(fieldOverrider=fields))
+
+    assert [changed["data"][name] for name in names] == ["a: 2\n"] * 8
