@@ -138,18 +138,21 @@ def _with_image(manifest: Document, overrider: ImageOverrider) -> Document:
     elif manifest.get("kind") in _WORKLOADS:
         prefix, containers = _typed_containers(manifest)
         for index, container in enumerate(containers):
-            text = container.get("image") or ""
-            changed = _changed(_parsed(text, f'"{text}"'), overrider)
-            operations.append(_operation(REPLACE if "image" in container else ADD, f"{prefix}/{index}/image", changed))
+            path = f"{prefix}/{index}/image"
+            changed = _changed(_parsed(container.get("image") or "", path), overrider)
+            operations.append(_operation(REPLACE if "image" in container else ADD, path, changed))
     return _patched(manifest, operations, lambda item: item, "imageOverrider") if operations else manifest
 
 
-def _parsed(text: str, shown: str) -> ImageReference:
-    """Return the reference in a text. `shown`: what an error calls the text. Raises OverrideError."""
+def _parsed(text: str, path: str) -> ImageReference:
+    """Return the reference in the text at a path. Raises OverrideError.
+
+    The error does not contain the text, which may be a value of a Secret: more users may read the error.
+    """
     try:
         return ImageReference.parse(text)
     except ImageError as error:
-        raise OverrideError(f"imageOverrider: {shown} {error}") from None
+        raise OverrideError(f"imageOverrider: the text at {path} {error}") from None
 
 
 def _changed(image: ImageReference, overrider: ImageOverrider) -> str:
@@ -171,10 +174,7 @@ def _changed(image: ImageReference, overrider: ImageOverrider) -> str:
 
 
 def _image_at(manifest: Document, path: str) -> ImageReference:
-    """Return the image at the path of a predicate. Raises OverrideError if there is none.
-
-    The error does not contain the text, which may be a value of a Secret: more users may read the error.
-    """
+    """Return the image at the path of a predicate. Raises OverrideError if there is none."""
     value: Any = manifest
     for token in path.strip("/").split("/"):
         if isinstance(value, dict):
@@ -185,7 +185,7 @@ def _image_at(manifest: Document, path: str) -> ImageReference:
             value = None
     if not isinstance(value, str):
         raise OverrideError(f"imageOverrider: predicate.path {path} does not lead to a text in the object")
-    return _parsed(value, f"the text at {path}")
+    return _parsed(value, path)
 
 
 def _typed_containers(manifest: Document) -> tuple[str, Sequence[Document]]:

@@ -171,7 +171,7 @@ def test_an_image_overrider_without_a_value_says_what_it_makes_of_an_image() -> 
     emptied = result(deployment(image="nginx"), policy(imageOverrider=[empty]))
 
     assert type(emptied["spec"]["template"]["spec"]["containers"][0]["image"]) is str
-    with pytest.raises(OverrideFailed, match='"" is not an image'):
+    with pytest.raises(OverrideFailed, match="the text at /spec/template/spec/containers/0/image is not an image"):
         result(emptied, policy(imageOverrider=[{"component": "Tag", "operator": "replace", "value": "v1"}]))
 
 
