@@ -172,15 +172,19 @@ class _Loader(yaml.CSafeLoader):
             for key_node, value_node in node.value
         }
 
-    def construct_yaml_float(self, node: ScalarNode) -> float:
-        value = super().construct_yaml_float(node)
-        if not math.isfinite(value):  # JSON has no such number, and null would be another value
-            raise ConstructorError(None, None, f"{node.value} is no number that an object can have", node.start_mark)
-        return value
+    def construct_number(self, node: ScalarNode) -> float | str:
+        """Return a number with a fraction or an exponent; the text if it is beyond all numbers."""
+        value = self.construct_yaml_float(node)
+        if math.isfinite(value):
+            return value
+        if any(map(str.isdigit, node.value)):  # as in Kubernetes: 12e4567, such as a commit, is beyond all numbers
+            return str(node.value)
+        # JSON has no such number, and null would be another value.
+        raise ConstructorError(None, None, f"{node.value} is no number that an object can have", node.start_mark)
 
 
 resolve_as_kubernetes(_Loader)
-_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_number)
 
 
 def _from_yaml(raw: bytes, duplicates: list[str], max_depth: int) -> Any:

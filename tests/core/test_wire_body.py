@@ -145,7 +145,15 @@ def test_a_kind_without_schema_has_every_field_but_metadata_is_metadata() -> Non
     assert validate_fields(document, Schema.OPEN) == ['unknown field "metadata.nmae"']
 
 
-@pytest.mark.parametrize("number", [".nan", ".inf", "-.Inf", "1e999"])
+@pytest.mark.parametrize("number", [".nan", ".inf", "-.Inf"])
 def test_a_number_that_json_does_not_have_is_refused_and_does_not_become_null(number: str) -> None:
     with pytest.raises(BadRequest, match=r"no number that an object can have at line 2, column 9"):
         decode_body("application/yaml", f"spec:\n  size: {number}\n".encode())
+
+
+@pytest.mark.parametrize("text", ["12e4567", "-1e999", "1.5e400"])
+def test_a_number_beyond_all_numbers_is_a_text_as_in_kubernetes(text: str) -> None:
+    """A commit such as 12e4567 in a label or an argument, without quotes, was refused."""
+    assert decode_body("application/yaml", f"metadata:\n  labels: {{commit: {text}}}\n".encode()) == {
+        "metadata": {"labels": {"commit": text}}
+    }
