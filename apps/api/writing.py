@@ -140,6 +140,9 @@ class RequestWriter:
         An object that does not exist is created, if its kind is one of which Kubernetes does that. `check_creation`
         raises Forbidden if the user may not create it.
         """
+        if _has_no_name(body.document):
+            why = "was undeterminable: name must be provided"
+            raise BadRequest(f"the name of the object ({self.target.name} based on URL) {why}")
         document, warnings = self._known(bodies.about(self.target, body.document), body.duplicates)
         exact = bool(document["metadata"].get("resourceVersion"))
         is_whole = self.target.subresource != "status"  # a status is one part, which is replaced on its own
@@ -335,12 +338,8 @@ class RequestWriter:
         return prune(document, schema) if unknown else document, [*warnings, *complaints]
 
     def _check_has_name(self, patched: Document) -> None:
-        """Raise Invalid for a patch that removes the name.
-
-        `metadata:` without a value in its file is null, and would remove all labels and finalizers as well.
-        """
-        metadata = patched.get("metadata")
-        if metadata is None or (isinstance(metadata, dict) and not metadata.get("name")):
+        """Raise Invalid for a patch that removes the name."""
+        if _has_no_name(patched):
             causes, resource = [immutable("metadata.name", "")], self.resource
             raise Invalid.of(resource.kind, self.target.name, causes, group=resource.group)
 
@@ -378,6 +377,15 @@ class RequestWriter:
     @property
     def _is_builtin(self) -> bool:
         return is_builtin(self.resource.group, self.resource.version, self.resource.kind)
+
+
+def _has_no_name(document: Document) -> bool:
+    """Test whether a whole object lacks its name.
+
+    `metadata:` without a value in a file is null. The name came from the URL again, without labels and finalizers.
+    """
+    metadata = document.get("metadata")
+    return metadata is None or (isinstance(metadata, dict) and not metadata.get("name"))
 
 
 def _without_version(document: Document) -> Document:

@@ -282,3 +282,19 @@ def test_a_patch_that_removes_the_name_is_refused_and_takes_no_finalizer_along(
         [{"reason": "FieldValueInvalid", "message": 'Invalid value: "": field is immutable', "field": "metadata.name"}],
     )
     assert (left["data"], left["metadata"]["finalizers"]) == ({"a": "1"}, ["example.org/hold"])
+
+
+@pytest.mark.parametrize("body", [{"metadata": None, "data": {}}, {"data": {}}, {"metadata": {"labels": {"a": "c"}}}])
+def test_a_put_without_a_name_is_refused_and_takes_no_finalizer_along(api: Client, namespace: str, body: Any) -> None:
+    """The name came from the URL, so that all labels and finalizers went, and a workload lost its policy."""
+    held = {"name": "held", "labels": {"a": "b"}, "finalizers": ["example.org/hold"]}
+    api.post(config_maps(namespace), {"metadata": held, "data": {"a": "1"}})
+
+    refused = api.put(config_maps(namespace, "held"), body)
+    left = api.get(config_maps(namespace, "held")).document
+
+    assert (refused.status, refused.document["message"]) == (
+        400,
+        "the name of the object (held based on URL) was undeterminable: name must be provided",
+    )
+    assert (left["data"], left["metadata"]["finalizers"]) == ({"a": "1"}, ["example.org/hold"])

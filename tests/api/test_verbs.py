@@ -184,7 +184,7 @@ def test_what_a_write_says_of_other_parts_of_the_object_holds_when_it_is_stored(
         """Set a label and say which data the object has; return that, and the data in the answer."""
         data, labels = api.get(path).document["data"], {"x": str(number)}
         if by == "PUT":
-            answer = api.put(path, {"metadata": {"labels": labels}, "data": data})
+            answer = api.put(path, {"metadata": {"name": "one", "labels": labels}, "data": data})
         else:
             test, add = {"op": "test", "path": "/data", "value": data}, {"op": "add", "path": "/metadata/labels"}
             answer = api.patch(path, [test, {**add, "value": labels}], "application/json-patch+json")
