@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+_SHORT: Final = {"WARN": "WARNING", "FATAL": "CRITICAL"}
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
@@ -140,9 +141,10 @@ def choice(name: str, default: str, *, of: Collection[str]) -> str:
 
 
 def log_level(name: str, default: str) -> str:
-    """Return a level of Python's logging, in capitals."""
+    """Return a level of Python's logging, in capitals. Its short names WARN and FATAL are levels as well."""
     given = _text(name).strip()
     level = (given or default).upper()
+    level = _SHORT.get(level, level)
     if level not in LEVELS:
         raise EnvironmentInvalid(f'{name}: "{given}" is not one of {", ".join(LEVELS)}; e.g. {name}={default}')
     return level

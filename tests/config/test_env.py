@@ -138,6 +138,14 @@ def test_a_log_level_may_be_written_small() -> None:
     assert settings_read(LIFEBOAT_LOG_LEVEL="debug").returncode == 0
 
 
+def test_the_short_names_of_log_levels_are_levels_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upgrade of an installation that has one of them let no process start."""
+    for given, level in (("WARN", "WARNING"), ("fatal", "CRITICAL")):
+        monkeypatch.setenv(NAME, given)
+
+        assert env.log_level(NAME, "INFO") == level
+
+
 def test_what_has_no_default_must_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(NAME, raising=False)
 
