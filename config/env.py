@@ -274,19 +274,17 @@ def database(name: str, default: str) -> dict[str, object]:
     of the URL are handed to libpq (sslmode, …).
     """
     url = _text(name) or default
-    parts = urlsplit(url)
-    if parts.scheme not in ("postgres", "postgresql") or not parts.path.strip("/"):
-        raise EnvironmentInvalid(
-            f"{name}: not a PostgreSQL URL with a database; e.g. {name}=postgresql://user:password@host:5432/lifeboat"
-        )
-    options: dict[str, object] = dict(parse_qsl(parts.query))
+    example = f"e.g. {name}=postgresql://user:password@host:5432/lifeboat"
     try:
+        parts = urlsplit(url)
+        options: dict[str, object] = dict(parse_qsl(parts.query))
         port = str(options.pop("port", parts.port or ""))
-    except ValueError:  # its text has a part of a password with a slash
+    except ValueError:  # its text has a part of a password with a slash or a bracket
         raise EnvironmentInvalid(
-            f"{name}: the port is not a number, or the password is not in URL escapes (%2F for a slash); "
-            f"e.g. {name}=postgresql://user:password@host:5432/lifeboat"
+            f"{name}: the port is not a number, or the password is not in URL escapes (%2F for a slash); {example}"
         ) from None
+    if parts.scheme not in ("postgres", "postgresql") or not parts.path.strip("/"):
+        raise EnvironmentInvalid(f"{name}: not a PostgreSQL URL with a database; {example}")
     return {
         "ENGINE": "apps.objects.database",
         "NAME": unquote(parts.path.strip("/")),

@@ -68,9 +68,10 @@ def test_a_url_that_names_no_postgresql_database_is_refused_with_an_example(
         env.database(NAME, default="postgresql:///other")
 
 
-def test_a_password_that_is_not_in_url_escapes_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("password", ["hidden/w+x", "hidden[x", "hidden\u2100x"])
+def test_a_password_that_is_not_in_url_escapes_is_not_shown(monkeypatch: pytest.MonkeyPatch, password: str) -> None:
     """`openssl rand -base64` makes passwords with a slash, and compose.yaml puts them into a URL."""
-    monkeypatch.setenv(NAME, "postgresql://lifeboat:hidden/w+x@postgres:5432/lifeboat")
+    monkeypatch.setenv(NAME, f"postgresql://lifeboat:{password}@postgres:5432/lifeboat")
 
     with pytest.raises(env.EnvironmentInvalid, match="URL escapes") as caught:
         env.database(NAME, default="postgresql:///other")
