@@ -284,18 +284,22 @@ def _waiting(run: Run, served: Discovery, items: list[Item]) -> dict[Identity, I
     here = _here(run, served, {*templates, *templates.values()})
     bindings = {item.identity: item for item in items}
     waiting = {template: bindings[of] for template, of in templates.items() if template not in here and of in here}
-    imported = _imported(run, served, list(waiting.values()))
-    return {template: item for template, item in waiting.items() if item in imported}
+    imported = {item.identity for item in _imported(run, served, list(waiting.values()))}
+    return {template: item for template, item in waiting.items() if item.identity in imported}
 
 
 def _imported(run: Run, served: Discovery, items: list[Item]) -> list[Item]:
     """Return these items without those that were here before under the same name: an import leaves them as they are."""
-    here = _here(run, served, {item.identity for item in items})
-    going = [item for item in items if item.identity not in here or _is_imported(item, here[item.identity])]
-    for item in items:
-        if item not in going:
-            run.remark(f"left: {item.title} was here before the import")
+    going, left = parted(items, _here(run, served, {item.identity for item in items}))
+    for item in left:
+        run.remark(f"left: {item.title} was here before the import")
     return going
+
+
+def parted(items: Sequence[Item], here: Mapping[Identity, Document]) -> tuple[list[Item], list[Item]]:
+    """Return the items that an import has created, or that are not here, and those that were here before."""
+    held = {item.identity for item in items if item.identity in here and not _is_imported(item, here[item.identity])}
+    return [item for item in items if item.identity not in held], [item for item in items if item.identity in held]
 
 
 def _is_imported(item: Item, held: Document) -> bool:

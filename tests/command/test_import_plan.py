@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 from apps.command import exit_codes
 from apps.command.errors import CommandError
-from apps.command.import_plan import DEFINITION, TOKEN_SECRET, bindings_of, placements, planned, removable
+from apps.command.import_plan import DEFINITION, TOKEN_SECRET, Item, bindings_of, placements, planned, removable
+from apps.command.importing import parted
 from apps.command.source import Files
 
 JOB = ("batch/v1", "Job")
@@ -304,3 +306,18 @@ def test_what_the_source_is_deleting_does_not_come_back_to_life(tmp_path: Path) 
     assert {one.title for one in removable(plan) if one.kind == "ConfigMap"} == {
         f"ConfigMap {place}/{name}" for name, place in maps
     }
+
+
+def test_an_undo_of_very_many_objects_compares_each_of_them_once() -> None:
+    """That of 100,000 templates compared for a quarter of an hour before it asked anything."""
+    names = [f"web{number}" for number in range(12_000)]
+    items = [Item(("apps/v1", "Deployment", "shop", name), {"metadata": {"name": name}}) for name in names]
+    here: dict[Any, Any] = {
+        items[0].identity: {"metadata": {"name": "web0", "managedFields": [{"manager": "kubectl"}]}}
+    }
+    begun = time.thread_time()
+
+    going, left = parted(items, here)
+
+    assert (len(going), left) == (len(items) - 1, items[:1])
+    assert time.thread_time() - begun < 2
