@@ -84,7 +84,7 @@ def _stopped(run: Run, cluster: str, live: list[Document]) -> None:
         return
     changed = _with_stop(run, cluster, running, stop=True)
     did = f"drain {_names(changed)} stopped" if changed else "all drains are gone"
-    run.done(f"{did}; what is moving continues", _whole(changed), watch=_watch(changed))
+    run.done(f"{did}; what is moving continues", _whole(changed), watch=_watch(changed) if changed else "")
 
 
 def _watch(drains: list[Document]) -> str:
@@ -93,19 +93,24 @@ def _watch(drains: list[Document]) -> str:
 
 
 def _with_stop(run: Run, cluster: str, drains: list[Document], *, stop: bool) -> list[Document]:
-    """Stop drains, or let them continue, after a dry run of each; return them.
+    """Stop drains, or let them continue, after a dry run of each; return them."""
+    tried = _patched(run, drains, stop=stop, dry_run=True)
+    if not tried:
+        return []
+    run.confirm(f"{'Stop' if stop else 'Continue'} drain {_names(tried)}?", subject=cluster, back=True)
+    return _patched(run, tried, stop=stop)
+
+
+def _patched(run: Run, drains: list[Document], *, stop: bool, dry_run: bool = False) -> list[Document]:
+    """Stop drains, or let them continue; return them.
 
     One that was deleted meanwhile, as with its drill, is named and left out: the others must stop all the same.
     """
-    places = [paths.failover("drains", one["metadata"]["name"]) for one in drains]
-    patch = {"spec": {"stop": stop}}
-    for place in places:
-        run.api.patch(place, patch, dry_run=True)
-    run.confirm(f"{'Stop' if stop else 'Continue'} drain {_names(drains)}?", subject=cluster, back=True)
     changed = list[Document]()
-    for one, place in zip(drains, places, strict=True):
+    for one in drains:
+        place = paths.failover("drains", one["metadata"]["name"])
         try:
-            changed.append(run.api.patch(place, patch))
+            changed.append(run.api.patch(place, {"spec": {"stop": stop}}, dry_run=dry_run))
         except Refused as error:
             if error.http != 404 or not stop:
                 raise

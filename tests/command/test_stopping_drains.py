@@ -23,6 +23,7 @@ class Api(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.stopped: list[str] = []
+        self.gone_before = False  # it is deleted before the question is asked, when it was listed
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -36,7 +37,7 @@ class Handler(BaseHTTPRequestHandler):
         path, _, query = self.path.partition("?")
         name, is_dry = path.rpartition("/")[2], "dryRun=All" in query
         self.rfile.read(int(self.headers["Content-Length"]))
-        if name == NEW and not is_dry:
+        if name == NEW and (self.server.gone_before or not is_dry):
             self._send(404, {"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": 404, "message": "gone"})
             return
         self.server.stopped += [] if is_dry else [name]
@@ -78,10 +79,12 @@ def api(tmp_path: Path) -> Iterator[tuple[Api, str]]:
     thread.join()
 
 
+@pytest.mark.parametrize("gone_before", [False, True])
 def test_a_drain_that_is_deleted_meanwhile_keeps_no_other_from_being_stopped(
-    lifeboat: Lifeboat, api: tuple[Api, str]
+    lifeboat: Lifeboat, api: tuple[Api, str], gone_before: bool
 ) -> None:
     server, kubeconfig = api
+    server.gone_before = gone_before
 
     done = lifeboat("drain", "member1", "--stop", "--yes", "--kubeconfig", kubeconfig)
 
