@@ -47,6 +47,8 @@ CHANGED_GROUPS = (
 )
 GROUPS = Ref(FAILOVER_CONFIGURATION, "", "groups")  # stands for all bindings in groups
 PAGE = 250  # bindings of a round that are checked at once
+_STEERING = (CLUSTER_TAINT_POLICY, EVICTION_HOLD, MAINTENANCE_WINDOW)
+_OF_THE_FLEET = (CLUSTER, *_STEERING)  # what the readiness of every binding rests on
 STEP = timedelta(seconds=0.5)  # between two pages: a round leaves most of the time to other controllers
 BUSY_STEP = timedelta(seconds=3)  # the same while evictions are due, which go first
 PAUSE = timedelta(seconds=10)  # between two rounds, at least
@@ -137,7 +139,7 @@ class Readiness(Controller):
         *(Watch(kind, _group_changed, after=PAUSE) for kind in BINDINGS),
         Watch("row/ReadinessRound", _groups_noted),
         Watch(CLUSTER, _cluster_changed, after=AFTER_CHANGE),
-        *(Watch(kind, _spec_changed) for kind in (CLUSTER_TAINT_POLICY, EVICTION_HOLD, MAINTENANCE_WINDOW)),
+        *(Watch(kind, _spec_changed) for kind in _STEERING),
         Watch(FAILOVER_CONFIGURATION, lambda old, new: (FLEET,)),
     )
     owns = Ownership({}, rows=(BindingReadiness, ReadinessRound))
@@ -150,7 +152,7 @@ class Readiness(Controller):
         self._fleet: Fleet | None = None  # a cache: unchanged clusters are not read into arrays again
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Any]:
-        """Return the snapshots. A round goes on although a binding cannot be read, but not without a cluster."""
+        """Return the snapshots. A round goes on although a binding cannot be read, but not without clusters or policies."""
         try:
             return self._load(state, refs, {})
         except Unreadable:
@@ -158,7 +160,7 @@ class Readiness(Controller):
                 raise
             legible = state.legible()
             found = self._load(legible, refs, legible.unread)
-            if any(ref.kind == CLUSTER for ref in legible.unread):
+            if any(ref.kind in _OF_THE_FLEET for ref in legible.unread):
                 raise
             return found
 

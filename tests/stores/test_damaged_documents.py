@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -19,7 +20,8 @@ from controlplane.kinds import KINDS, RESOURCE_BINDING
 from controlplane.kinds.drain import DRAIN, Drain, DrainSpec
 from controlplane.kinds.failback import FAILBACK, Failback, FailbackSpec
 from controlplane.kinds.rows import EVICTED, HELD, UNREADABLE, BindingReadiness, Eviction
-from tests.builders.objects import START, binding, cluster
+from tests.builders.objects import START, binding, cluster, taint_policy
+from tests.builders.steering import hold
 from tests.core.eviction_fleet import ANYWHERE, FAST
 from tests.core.test_failbacks import API_VERSION, away
 from tests.stores.grounds import create
@@ -175,3 +177,21 @@ def test_a_binding_that_can_be_read_again_is_evicted() -> None:
         evict(store)
 
     assert len(store.rows(Eviction, "state", [EVICTED])[EVICTED]) == 2
+
+
+@pytest.mark.parametrize("of_all", [taint_policy(), hold()], ids=["ClusterTaintPolicy", "EvictionHold"])
+def test_no_readiness_rests_on_what_cannot_be_read_about_the_fleet(of_all: Any) -> None:
+    """Workloads were assessed as if the policy had no taints, or the hold held something else."""
+    store = DjangoStore(controllers=[one := BY_NAME["readiness"]])
+    create(store, cluster("member1"), cluster("member2"), binding("a", ANYWHERE, on={"member1": 1}), of_all)
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM objects_due")
+    damage(of_all.ref)
+    store.mark("readiness", one.due_at_start)
+
+    failed = []
+    while (report := run_batch(one, store, FAST, world=WORLD)).claimed:
+        failed += [failure.error for failure in report.failures]
+
+    assert store.rows(BindingReadiness, "key", [str(Ref(RESOURCE_BINDING, "default", "a-deployment"))]) == {}
+    assert f"{of_all.metadata.name} is no document of its kind" in failed[-1]
