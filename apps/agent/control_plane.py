@@ -11,7 +11,8 @@ from typing import Any, Final
 import aiohttp
 
 from apps.agent.credentials import Access
-from apps.clusters.client import MERGE, Expired, Listed, MemberClient
+from apps.clusters.client import Expired, Listed, MemberClient
+from apps.clusters.releasing import MERGE
 from apps.clusters.response_reader import TooMuch
 from apps.worker.clock import monotonic_seconds, pause_since
 from controlplane.apimachinery.names import CLUSTER_NAMESPACE, execution_namespace

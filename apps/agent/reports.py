@@ -11,7 +11,7 @@ import orjson
 
 from apps.agent.control_plane import ControlPlane, Document
 from apps.agent.store import AgentStore
-from apps.clusters.client import APPLY
+from apps.clusters.applying import APPLY
 from controlplane.apimachinery.meta import Ref
 from controlplane.clusters.health import established
 from controlplane.clusters.questions import Answer

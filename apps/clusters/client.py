@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 import aiohttp
-import msgspec
 import orjson
 from aiohttp_socks import ProxyConnectionError, ProxyError, ProxyTimeoutError
 from msgspec.structs import replace
@@ -28,17 +27,16 @@ from apps.clusters.answers import (
     too_much,
     untrusted,
 )
+from apps.clusters.applying import Applying, may_write
 from apps.clusters.connection import Connections, connector, credentials, through
 from apps.clusters.object_urls import NoName, Unservable, object_path, object_path_by
 from apps.clusters.ownership import belongs_to, not_ours
-from apps.clusters.releasing import MERGE, has_left_copies, release
+from apps.clusters.releasing import has_left_copies, release
 from apps.clusters.response_reader import PROBE_BYTES, Account, TooMuch, lines, whole
 from apps.clusters.watch_events import Expired, event_of, object_of
 from apps.objects.address_guard import CheckedResolver, check
 from controlplane.clusters.comparing import comparison
-from controlplane.clusters.conditional_apply import conditional, is_outdated
 from controlplane.clusters.questions import (
-    FIELD_MANAGER,
     NOT_FOUND,
     REMOVING,
     Answer,
@@ -51,7 +49,6 @@ from controlplane.clusters.questions import (
     Target,
 )
 from controlplane.clusters.removing import held_back
-from controlplane.clusters.replacing import is_unapplicable, replacement, taken_over
 from controlplane.kinds.cluster import MISCONFIGURED
 from controlplane.settings import MemberSettings
 
@@ -67,8 +64,6 @@ PAGE = 500
 PAGES = 2_000
 LIST_SECONDS = 300.0
 TOKEN_CHARACTERS = 8_192  # longest continue token; those of Kubernetes are shorter than 2,000
-APPLY = "application/apply-patch+yaml"  # JSON is YAML
-ATTEMPTS = 3  # of an update whose object changes meanwhile
 _BY_SOCKS = (ProxyConnectionError, ProxyError, ProxyTimeoutError)  # errors of a SOCKS5 proxy have no common base class
 
 T = TypeVar("T")
@@ -82,10 +77,6 @@ CONNECTIONS = {WORK: 24, PROBE: 2, WATCH: 0}  # 0: as many as there are watched 
 
 def _as_it_is(item: Any) -> Any:
     return item
-
-
-def _may_write(question: Ensure, held: dict[str, Any]) -> bool:
-    return question.overwrite or belongs_to(question.target.cluster, held)
 
 
 class MemberClient:
@@ -362,24 +353,7 @@ class MemberClient:
             path = object_path(question.manifest)
         except Unservable as error:
             return Answer(0, problem=str(error))
-        if not question.looks_first:
-            manifest = question.manifest
-            answer = await self._apply(question.target, path, manifest)
-        else:
-            known = known if known is not None and _may_write(question, known) else None
-            manifest = question.manifest if known is None else question.over(known)
-            answer = await self._apply(question.target, path, conditional(question, manifest, known))
-            if is_outdated(answer, known):
-                current = await self._read(question.target, path)
-                if not current.ok and current.code != 404:
-                    return current
-                if current.ok and not _may_write(question, current.body):
-                    return not_ours(current.body)
-                manifest = question.over(current.body) if current.ok else question.manifest
-                answer = await self._apply(question.target, path, manifest)
-        if is_unapplicable(answer):
-            return await self._create_or_update(question, path, answer)
-        return await self._owning(question, path, manifest, answer) if answer.ok else answer
+        return await self._applying(question, path).ensure(known)
 
     async def compare(self, question: Compare) -> Answer:
         """Return what an Ensure would change, from a dry run of the member. Nothing is written.
@@ -396,57 +370,13 @@ class MemberClient:
             return comparison(None, {})
         if not current.ok:
             return current
-        if not _may_write(ensure, current.body):
+        if not may_write(ensure, current.body):
             return not_ours(current.body)
-        manifest = ensure.over(current.body)
-        answer = await self._apply(ensure.target, path, manifest, dry_run=True)
-        if is_unapplicable(answer):
-            params = {"fieldManager": FIELD_MANAGER, "dryRun": "All"}
-            body = replacement(ensure, current.body)
-            answer = await self.call(ensure.target, "PUT", path, params=params, body=body)
-        return replace(comparison(current.body, answer.body), body=current.body) if answer.ok else answer
+        return await self._applying(ensure, path).compare(current.body)
 
-    async def _apply(self, target: Target, path: str, manifest: dict[str, Any], *, dry_run: bool = False) -> Answer:
-        params = {"fieldManager": FIELD_MANAGER, "force": "true", **({"dryRun": "All"} if dry_run else {})}
-        return await self.call(target, "PATCH", path, params=params, body=manifest, content_type=APPLY)
-
-    async def _create_or_update(self, question: Ensure, path: str, refused: Answer) -> Answer:
-        """Create the object, or update the existing one. `refused`: why it was not applied; the answer repeats it."""
-        target, params = question.target, {"fieldManager": FIELD_MANAGER}
-        answer = refused
-        for _ in range(ATTEMPTS):
-            current = await self.call(target, "GET", path)
-            if current.code == 404:
-                answer = await self.call(target, "POST", path.rpartition("/")[0], params=params, body=question.manifest)
-            elif not current.ok:
-                return current
-            elif not _may_write(question, current.body):
-                return not_ours(current.body)
-            else:
-                body = replacement(question, current.body)
-                answer = await self.call(target, "PUT", path, params=params, body=body)
-            if answer.code != 409:
-                break
-        if not answer.ok:
-            return answer
-        return msgspec.structs.replace(answer, note=f"created or updated instead of applied: {refused.problem}")
-
-    async def _owning(self, question: Ensure, path: str, manifest: dict[str, Any], answer: Answer) -> Answer:
-        """Take over the fields of an earlier create or update by Lifeboat, and apply again.
-
-        Without that, fields that were removed from the manifest since would stay on the member.
-        """
-        for _ in range(ATTEMPTS):
-            patch = taken_over(answer.body)
-            if patch is None:
-                break
-            taken = await self.call(question.target, "PATCH", path, body=patch, content_type=MERGE)
-            if not taken.ok and taken.code != 409:
-                return taken
-            answer = await self._apply(question.target, path, manifest)
-            if not answer.ok:
-                break
-        return answer
+    def _applying(self, question: Ensure, path: str) -> Applying:
+        target = question.target
+        return Applying(partial(self.call, target), partial(self._read, target), question, path)
 
     async def discard(self, question: Discard) -> Answer:
         """Delete an object of Lifeboat in the background, or release it: remove only the marks of Lifeboat.

@@ -12,7 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from apps.clusters.client import APPLY, MemberClient
+from apps.clusters.applying import APPLY
+from apps.clusters.client import MemberClient
 from apps.clusters.joining import Member
 from controlplane.apimachinery.base64 import decoded
 from controlplane.apimachinery.names import CLUSTER_NAMESPACE, IMPERSONATOR

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from apps.clusters.client import MemberClient
+from apps.simulator.member import Member
+from apps.simulator.objects import Writer
 from controlplane.apimachinery.names import RETAIN_REPLICAS_LABEL, RETAIN_REPLICAS_LABEL_VALUE
 from controlplane.clusters.questions import Ensure
 from tests.apps.test_client import Fleet, on_a_fleet, target, workload
@@ -99,6 +102,61 @@ async def test_replicas_that_the_member_has_set_since_the_last_report_are_kept(
     applied = await client.ensure(Ensure(member, workload("web:2", **labels), False), known)
 
     assert (applied.body["spec"]["replicas"], _image(applied)) == (7, "web:2")
+
+
+def meanwhile(fleet: Fleet, act: Callable[[Member], None], *, after: int) -> None:
+    """Let others act on the member once it has answered `after` requests, before it carries out the next one."""
+    member = fleet["member1"]
+    begin, left = member.requests.begin, [after]
+
+    def begun(**request: Any) -> dict[str, Any]:
+        left[0] -= 1
+        if left[0] == -1:
+            act(member)
+        return begin(**request)
+
+    member.requests.begin = begun  # type: ignore[method-assign]
+
+
+@on_a_fleet
+async def test_an_object_that_others_create_after_the_member_was_read_is_not_written_over(
+    fleet: Fleet, client: MemberClient
+) -> None:
+    """The watch has not reported that ours is gone: the apply is refused, the member is read, then theirs comes."""
+
+    def create(member: Member) -> None:
+        theirs = workload("theirs:1")
+        theirs["metadata"]["labels"] = {}
+        member.objects.create(member.objects.catalogue.by_key("apps/Deployment"), theirs, Writer("kubectl"))
+
+    member = target(fleet)
+    known = (await client.ensure(Ensure(member, workload("web:1"), False))).body
+    assert (await client.call(member, "DELETE", WHERE)).ok
+    meanwhile(fleet, create, after=2)
+
+    refused = await client.ensure(Ensure(member, workload("web:2"), False), known)
+
+    assert (refused.code, refused.reason) == (409, "NotOurs")
+    assert _image(await client.call(member, "GET", WHERE)) == "theirs:1"
+
+
+@on_a_fleet
+async def test_replicas_that_the_member_sets_after_it_was_read_are_kept(fleet: Fleet, client: MemberClient) -> None:
+    def scale(member: Member) -> None:
+        resource = member.objects.catalogue.by_key("apps/Deployment")
+        live = member.objects.find(resource, "default", "web")
+        scaled = {**live.document, "spec": {**live.document["spec"], "replicas": 9}}
+        member.objects.update(resource, live, scaled, Writer("autoscaler"))
+
+    member = target(fleet)
+    labels = {RETAIN_REPLICAS_LABEL: RETAIN_REPLICAS_LABEL_VALUE}
+    known = (await client.ensure(Ensure(member, workload("web:1", **labels), False))).body
+    assert (await client.call(member, "PATCH", WHERE, body={"spec": {"replicas": 7}}, content_type=MERGE)).ok
+    meanwhile(fleet, scale, after=2)
+
+    applied = await client.ensure(Ensure(member, workload("web:2", **labels), False), known)
+
+    assert (applied.body["spec"]["replicas"], _image(applied)) == (9, "web:2")
 
 
 def _image(answer: Any) -> str:

@@ -234,7 +234,7 @@ def test_fields_are_taken_over_although_the_object_changes_meanwhile() -> None:
             seen.append((kind, orjson.loads(sent)["metadata"].get("resourceVersion", "")))
             code, version = next(answers)
             update = {"manager": "lifeboat", "operation": "Update" if int(version or 0) < 4 else "Apply"}
-            held = {"resourceVersion": version, "managedFields": [{**update, "fieldsV1": {"f:data": {}}}]}
+            held = {"uid": "uid", "resourceVersion": version, "managedFields": [{**update, "fieldsV1": {"f:data": {}}}]}
             body = orjson.dumps({"metadata": held})
             writer.write(
                 b"HTTP/1.1 %d X\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
