@@ -189,15 +189,9 @@ def _reflecting(work: Work, manifest: dict[str, Any]) -> tuple[Work, Interpretat
 
 
 def _has_finished(work: Work) -> bool:
-    """Test whether the object of a Work reported last that it has finished, so that it would run a second time.
-
-    A failed Pod is no such object: nothing else than this control plane replaces it.
-    """
-    final = interpret.interpreter_for(work.manifest.get("apiVersion", ""), work.manifest.get("kind", "")).final
-    statuses = (reported.status for reported in work.status.manifest_statuses)
-    return final is not None and any(
-        status is not None and final(status) and status.get("phase") != "Failed" for status in statuses
-    )
+    """Test whether the object of a Work reported last that it has finished, so that it would run a second time."""
+    knows = interpret.interpreter_for(work.manifest.get("apiVersion", ""), work.manifest.get("kind", ""))
+    return any(knows.has_finished(reported.status) for reported in work.status.manifest_statuses)
 
 
 def _is_being_put_back(work: Work, settings: Settings, *, now: datetime) -> bool:

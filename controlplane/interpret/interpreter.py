@@ -31,10 +31,15 @@ class Dependency(NamedTuple):
     label_selector: dict[str, Any] | None = None
 
 
+def never(status: Mapping[str, Any]) -> bool:
+    return False
+
+
 class Interpreter(msgspec.Struct, frozen=True, kw_only=True):
     """The operations of one kind. None: the kind does not support the operation.
 
-    `final` tests whether a status can no longer change, for example the status of a Job that has ended.
+    `final` tests whether a status can no longer change, for example the status of a Job that has ended. `replaced`
+    tests whether an object with such a status is made again when it is gone: a Pod that failed.
 
     An operation never changes the documents that it is given. The result shares their unchanged parts.
     """
@@ -49,7 +54,14 @@ class Interpreter(msgspec.Struct, frozen=True, kw_only=True):
     dependencies: Callable[[Document], Sequence[Dependency]] | None = None
     ready: Callable[[Mapping[str, Any]], int] | None = None
     prune: Callable[[Document], Document] | None = None
-    final: Callable[[Mapping[str, Any]], bool] = lambda status: False
+    final: Callable[[Mapping[str, Any]], bool] = never
+    replaced: Callable[[Mapping[str, Any]], bool] = never
+
+    def has_finished(self, status: Mapping[str, Any] | None) -> bool:
+        """Test whether an object with this status has finished, so that another one would run a second time."""
+        if self.final is never or status is None:
+            return False
+        return self.final(status) and not self.replaced(status)
 
 
 NO_OPERATIONS = Interpreter()

@@ -65,6 +65,7 @@ NATIVE: dict[tuple[str, str], Interpreter] = {
         healthy=health.pod,
         aggregate=aggregate.pod,
         final=lambda status: status.get("phase") in ("Succeeded", "Failed"),
+        replaced=lambda status: status.get("phase") == "Failed",  # nothing else than this control plane replaces it
         retain=retain.pod,
         dependencies=references.of_pods("spec"),
     ),

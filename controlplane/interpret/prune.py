@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from controlplane.interpret.interpreter import Document
 
 # Metadata of the object in the control plane that its copies on members do not get.
@@ -52,8 +54,7 @@ def job(doc: Document) -> Document:
 
     A selector that the user chose (manualSelector) is kept.
     """
-    doc = without_time_to_live(doc)
-    spec = dict(doc["spec"])
+    spec = dict(without_time_to_live(doc).get("spec") or {})
     if not spec.get("manualSelector"):
         selector, template = spec.get("selector"), spec.get("template")
         if isinstance(selector, dict):
@@ -63,10 +64,22 @@ def job(doc: Document) -> Document:
     return {**doc, "spec": spec}
 
 
-def without_time_to_live(doc: Document) -> Document:
-    """Return a Job without ttlSecondsAfterFinished: a copy that a member deleted after it would be created again."""
-    spec = {name: value for name, value in (doc.get("spec") or {}).items() if name != "ttlSecondsAfterFinished"}
-    return {**doc, "spec": spec}
+def without_field(*path: str) -> Callable[[Document], Document]:
+    """Return the rule of kinds that members get without the field at this path, such as a time to live."""
+    return lambda doc: _removed(doc, path)
+
+
+def _removed(doc: Document, path: Sequence[str]) -> Document:
+    name, *rest = path
+    if not isinstance(doc.get(name), dict) and rest:
+        return doc
+    if rest:
+        return {**doc, name: _removed(doc[name], rest)}
+    return {key: value for key, value in doc.items() if key != name}
+
+
+without_time_to_live = without_field("spec", "ttlSecondsAfterFinished")
+"""The rule of Jobs: a copy that a member deleted after its time to live would be created again."""
 
 
 def service(doc: Document) -> Document:

@@ -21,6 +21,7 @@ THIRD_PARTY: dict[tuple[str, str], Interpreter] = {
     ("kubeflow.org/v1", "PyTorchJob"): kubeflow.PYTORCH_JOB,
     ("kubeflow.org/v1", "TFJob"): kubeflow.TF_JOB,
     ("kubeflow.org/v2beta1", "MPIJob"): kubeflow.MPI_JOB,
+    **{("kubeflow.org/v1", f"{name}Job"): kubeflow.OTHER_JOB for name in ("JAX", "MPI", "Paddle", "XGBoost")},
     ("kustomize.toolkit.fluxcd.io/v1", "Kustomization"): flux.KUSTOMIZATION,
     ("kyverno.io/v1", "ClusterPolicy"): kyverno.POLICY,
     ("kyverno.io/v1", "Policy"): kyverno.POLICY,
@@ -33,4 +34,5 @@ THIRD_PARTY: dict[tuple[str, str], Interpreter] = {
     ("source.toolkit.fluxcd.io/v1beta2", "HelmRepository"): flux.HELM_REPOSITORY,
     ("source.toolkit.fluxcd.io/v1beta2", "OCIRepository"): flux.OCI_REPOSITORY,
     ("sparkoperator.k8s.io/v1beta2", "SparkApplication"): spark.APPLICATION,
+    ("trainer.kubeflow.org/v1alpha1", "TrainJob"): kubeflow.TRAIN_JOB,
 }

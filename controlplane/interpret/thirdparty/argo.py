@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from controlplane.interpret import requirements
+from controlplane.interpret import prune, requirements
 from controlplane.interpret.interpreter import Demand, Dependency, Document, Interpreter
 from controlplane.interpret.thirdparty import pods
 from controlplane.interpret.thirdparty.fields import at, counted, listed, needed
+from controlplane.interpret.thirdparty.rollout import ends_as
 from controlplane.kinds.template.pods import referenced_objects
 
 
@@ -61,5 +62,7 @@ WORKFLOW = Interpreter(
     revise=pods.with_field("parallelism"),
     healthy=healthy,
     retain=kept,
+    prune=prune.without_field("spec", "ttlStrategy"),
+    final=ends_as(("phase",), "Succeeded", "Failed", "Error"),
     dependencies=dependencies,
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
+from controlplane.interpret import prune
 from controlplane.interpret.interpreter import Demand, Dependency, Document, Interpreter
 from controlplane.interpret.thirdparty import pods
 from controlplane.interpret.thirdparty.fields import (
@@ -21,7 +22,7 @@ from controlplane.interpret.thirdparty.fields import (
     status_of,
     total,
 )
-from controlplane.interpret.thirdparty.rollout import caught_up, with_generations
+from controlplane.interpret.thirdparty.rollout import caught_up, ends_with, with_generations
 
 Aggregate = Callable[[Document, Items, datetime], Document]
 
@@ -196,6 +197,8 @@ BROADCAST_JOB = Interpreter(
     healthy=broadcast_healthy,
     aggregate=broadcast_status,
     retain=broadcast_kept,
+    prune=prune.without_field("spec", "completionPolicy", "ttlSecondsAfterFinished"),
+    final=ends_with("Complete", "Failed"),
     reflect=copied("conditions", "startTime", "completionTime", *_BROADCAST, "phase"),
     dependencies=pods.needs_of_template("spec", "template"),
 )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from controlplane.interpret import prune
 from controlplane.interpret.interpreter import Demand, Dependency, Document, Interpreter
 from controlplane.interpret.thirdparty import pods
 from controlplane.interpret.thirdparty.fields import (
@@ -22,11 +23,13 @@ from controlplane.interpret.thirdparty.fields import (
     total,
     without_empty,
 )
-from controlplane.interpret.thirdparty.rollout import ended, is_true
+from controlplane.interpret.thirdparty.rollout import ended, ends_with, is_true
 from controlplane.kinds.binding import Component
 
 _TIMES = ("startTime", "completionTime", "lastReconcileTime")
 _COUNTS = ("active", "failed", "succeeded")
+_SUCCEEDS, _FAILS, _ENDS = ends_with("Succeeded"), ends_with("Failed"), ends_with("Succeeded", "Failed")
+_WITHOUT_TIME_TO_LIVE = prune.without_field("spec", "runPolicy", "ttlSecondsAfterFinished")
 
 
 def notebook_healthy(doc: Document) -> bool:
@@ -123,6 +126,8 @@ def training_job(kind: str, field: str, *types: str) -> Interpreter:
         dependencies=dependencies,
         healthy=job_healthy,
         aggregate=job_status(kind, *types),
+        prune=_WITHOUT_TIME_TO_LIVE,
+        final=_ENDS,
     )
 
 
@@ -203,6 +208,11 @@ def mpi_reflected(doc: Document) -> Document | None:
     return {"replicaStatuses": counts, "conditions": listed(status.get("conditions")), **times}
 
 
+def mpi_ended(status: Mapping[str, Any]) -> bool:
+    """Test whether a job succeeded, or failed for good. One without the time of its end begins again."""
+    return _SUCCEEDS(status) or (_FAILS(status) and bool(status.get("completionTime")))
+
+
 def _changed(condition: Document) -> str:
     return str(condition.get("lastUpdateTime") or condition.get("lastTransitionTime") or "")
 
@@ -230,4 +240,14 @@ NOTEBOOK = Interpreter(
 )
 PYTORCH_JOB = training_job("PyTorchJob", "pytorchReplicaSpecs", "Master", "Worker")
 TF_JOB = training_job("TFJob", "tfReplicaSpecs", "PS", "Worker", "Chief", "Master", "Evaluator")
-MPI_JOB = Interpreter(components=mpi_components, healthy=mpi_healthy, aggregate=mpi_status, reflect=mpi_reflected)
+OTHER_JOB = Interpreter(prune=_WITHOUT_TIME_TO_LIVE, final=_ENDS)
+"""Jobs of the training operator of which Karmada knows nothing."""
+TRAIN_JOB = Interpreter(final=ends_with("Complete", "Failed"))
+MPI_JOB = Interpreter(
+    components=mpi_components,
+    healthy=mpi_healthy,
+    aggregate=mpi_status,
+    reflect=mpi_reflected,
+    prune=_WITHOUT_TIME_TO_LIVE,
+    final=mpi_ended,
+)

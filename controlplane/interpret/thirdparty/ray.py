@@ -23,7 +23,7 @@ from controlplane.interpret.thirdparty.fields import (
     status_of,
     total,
 )
-from controlplane.interpret.thirdparty.rollout import is_true
+from controlplane.interpret.thirdparty.rollout import ends_as, is_true
 from controlplane.kinds.binding import Component
 from controlplane.kinds.template.pods import referenced_objects
 
@@ -241,6 +241,7 @@ JOB = Interpreter(
     components=components_at("spec", "rayClusterSpec"),
     healthy=job_healthy,
     aggregate=job_status,
+    final=ends_as(("jobDeploymentStatus",), "Complete", "Failed"),
     dependencies=needs_at(("spec", "rayClusterSpec"), ("spec", "submitterPodTemplate")),
 )
 SERVICE = Interpreter(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +12,7 @@ from controlplane.interpret.interpreter import Document
 from controlplane.interpret.thirdparty.fields import Items, at, generation_of, listed, number, status_of
 
 Reflect = Callable[[Document], Document | None]
+Ends = Callable[[Mapping[str, Any]], bool]
 
 
 def with_generations(reflect: Reflect, annotation: str = TEMPLATE_GENERATION_ANNOTATION) -> Reflect:
@@ -71,6 +72,19 @@ def ended(type_: str, reason: str, message: str, *, doc: Document, now: datetime
             return dict(old)
     moment = in_seconds(now)
     return {**found, "lastProbeTime": moment, "lastTransitionTime": moment}
+
+
+def ends_with(*types: str) -> Ends:
+    """Return the rule of kinds that have ended when a condition of one of these types is True."""
+    return lambda status: any(
+        isinstance(condition, dict) and condition.get("type") in types and condition.get("status") == "True"
+        for condition in listed(status.get("conditions"))
+    )
+
+
+def ends_as(path: Sequence[str], *values: str) -> Ends:
+    """Return the rule of kinds that have ended when the field at a path of their status has one of these values."""
+    return lambda status: at(status, *path) in values
 
 
 def in_seconds(now: datetime) -> str:

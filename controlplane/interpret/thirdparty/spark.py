@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from controlplane.apimachinery.quantities import Quantity
+from controlplane.interpret import prune
 from controlplane.interpret.interpreter import Document, Interpreter
 from controlplane.interpret.thirdparty.fields import (
     Items,
@@ -21,6 +22,7 @@ from controlplane.interpret.thirdparty.fields import (
     status_of,
     total,
 )
+from controlplane.interpret.thirdparty.rollout import ends_as
 from controlplane.kinds.binding import Component, NodeClaim, ReplicaRequirements
 
 _REPORTED = (
@@ -151,4 +153,11 @@ def healthy(doc: Document) -> bool:
     return state is not None and state != "FAILED"
 
 
-APPLICATION = Interpreter(components=components, healthy=healthy, aggregate=aggregate, reflect=copied(*_REPORTED))
+APPLICATION = Interpreter(
+    components=components,
+    healthy=healthy,
+    aggregate=aggregate,
+    reflect=copied(*_REPORTED),
+    prune=prune.without_field("spec", "timeToLiveSeconds"),
+    final=ends_as(("applicationState", "state"), "COMPLETED", "FAILED"),
+)

@@ -20,7 +20,7 @@ from controlplane.interpret.thirdparty.fields import (
     total,
     without_empty,
 )
-from controlplane.interpret.thirdparty.rollout import in_seconds
+from controlplane.interpret.thirdparty.rollout import ends_as, in_seconds
 from controlplane.kinds.binding import Component
 
 _COUNTERS = ("minAvailable", "pending", "running", "succeeded", "failed", "terminating", "unknown", "retryCount")
@@ -137,6 +137,7 @@ def _seconds(duration: Any) -> float:
 
 JOB = Interpreter(
     prune=prune.without_time_to_live,
+    final=ends_as(("state", "phase"), "Completed", "Failed", "Terminated"),
     components=components,
     healthy=lambda doc: at(doc, "status", "state", "phase") in _WORKING,
     aggregate=aggregate,
