@@ -108,6 +108,7 @@ NATIVE: dict[tuple[str, str], Interpreter] = {
         reflect=reflect.status_fields(*_BUDGET),
         aggregate=aggregate.pod_disruption_budget,
     ),
+    ("rbac.authorization.k8s.io/v1", "ClusterRole"): Interpreter(prune=prune.cluster_role, retain=retain.cluster_role),
     ("v1", "Secret"): Interpreter(prune=prune.secret, retain=retain.secret),
     ("v1", "ServiceAccount"): Interpreter(prune=prune.service_account, retain=retain.service_account),
     ("multicluster.x-k8s.io/v1alpha1", "ServiceImport"): Interpreter(dependencies=references.of_service_import),

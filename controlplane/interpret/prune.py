@@ -49,6 +49,12 @@ def persistent_volume_claim(doc: Document) -> Document:
     return {**doc, "metadata": _without(doc["metadata"], "annotations", _SELECTED_NODE)}
 
 
+def cluster_role(doc: Document) -> Document:
+    """Return an aggregated ClusterRole without its rules: those here are of the roles here, and each member fills in
+    its own."""
+    return _removed(doc, ("rules",)) if doc.get("aggregationRule") else doc
+
+
 def job(doc: Document) -> Document:
     """Return a Job without its time to live, and without the selector and labels that its controller generated.
 

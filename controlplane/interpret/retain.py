@@ -66,6 +66,15 @@ def persistent_volume(desired: Document, observed: Document) -> Document:
     return with_spec(desired, claimRef=claim) if claim else desired
 
 
+def cluster_role(desired: Document, observed: Document) -> Document:
+    """Return an aggregated ClusterRole with the rules that the member's controller filled in."""
+    if not desired.get("aggregationRule"):
+        return desired
+    own = {name: value for name, value in desired.items() if name != "rules"}
+    rules = observed.get("rules")
+    return own if rules is None else {**own, "rules": rules}
+
+
 def service_account(desired: Document, observed: Document) -> Document:
     """Return the desired ServiceAccount with the Secrets that the member added."""
     out = dict(desired)
