@@ -96,7 +96,9 @@ NATIVE: dict[tuple[str, str], Interpreter] = {
     ("networking.k8s.io/v1", "Ingress"): Interpreter(
         healthy=health.ingress, aggregate=aggregate.load_balancer, dependencies=references.of_ingress
     ),
-    ("v1", "PersistentVolume"): Interpreter(aggregate=aggregate.persistent_volume, retain=retain.persistent_volume),
+    ("v1", "PersistentVolume"): Interpreter(
+        prune=prune.persistent_volume, aggregate=aggregate.persistent_volume, retain=retain.persistent_volume
+    ),
     ("v1", "PersistentVolumeClaim"): Interpreter(
         healthy=health.persistent_volume_claim,
         prune=prune.persistent_volume_claim,

@@ -28,7 +28,14 @@ _JOB_SELECTORS = frozenset({"controller-uid", "batch.kubernetes.io/controller-ui
 _TOKEN_SECRET = "kubernetes.io/service-account-token"
 _ACCOUNT_UID_ANNOTATION = "kubernetes.io/service-account.uid"
 _REVISIONS = frozenset({"deployment.kubernetes.io/revision", "deployment.kubernetes.io/revision-history"})
-_SELECTED_NODE = frozenset({"volume.kubernetes.io/selected-node"})
+_BOUND, _BOUND_BY_CONTROLLER = "pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller"
+_OF_CLAIMS = frozenset(
+    {
+        *("volume.kubernetes.io/selected-node", _BOUND, _BOUND_BY_CONTROLLER),
+        *("volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"),
+    }
+)
+_OF_ONE_CLAIM = frozenset({"uid", "resourceVersion"})
 
 
 def without_own_metadata(doc: Document) -> Document:
@@ -44,9 +51,22 @@ def deployment(doc: Document) -> Document:
 
 
 def persistent_volume_claim(doc: Document) -> Document:
-    """Return a claim without the node that another cluster chose for it: where that does not exist, it stays
-    Pending."""
-    return {**doc, "metadata": _without(doc["metadata"], "annotations", _SELECTED_NODE)}
+    """Return a claim without what the cluster that it was read from noted about its binding.
+
+    With the node of another cluster, or the provisioner, it stays Pending; with the mark that it is bound, it is Lost.
+    A volume that the author of the claim has chosen stays.
+    """
+    chosen = _BOUND_BY_CONTROLLER not in (doc["metadata"].get("annotations") or {})
+    bare = doc if chosen else _removed(doc, ("spec", "volumeName"))
+    return {**bare, "metadata": _without(doc["metadata"], "annotations", _OF_CLAIMS)}
+
+
+def persistent_volume(doc: Document) -> Document:
+    """Return a volume whose claim is named only. With the uid of the claim in one cluster, it is Released in all
+    others, where its claim has another uid, and may be reclaimed with its data."""
+    spec = doc.get("spec")
+    bare = {**doc, "spec": _without(spec, "claimRef", _OF_ONE_CLAIM)} if isinstance(spec, dict) else doc
+    return {**bare, "metadata": _without(doc["metadata"], "annotations", frozenset({_BOUND_BY_CONTROLLER}))}
 
 
 def cluster_role(doc: Document) -> Document:

@@ -13,6 +13,9 @@ from controlplane.propagation import bindings, works
 from tests.builders.objects import START, policy
 
 Document = dict[str, Any]
+BOUND = "pv.kubernetes.io/bind-completed"
+BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+PROVISIONER = "volume.kubernetes.io/storage-provisioner"
 
 
 def sent(document: Document) -> Document:
@@ -51,3 +54,53 @@ def test_a_role_that_is_not_aggregated_has_its_own_rules() -> None:
 
     assert sent(plain)["rules"] == ROLE["rules"]
     assert retaining(plain, {**plain, "rules": THEIRS})["rules"] == ROLE["rules"]
+
+
+def claim(volume: str, **notes: str) -> Document:
+    spec = {"volumeName": volume, "storageClassName": "fast"}
+    metadata = {"name": "data", "annotations": {"team": "shop", **notes}}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+
+
+def test_a_claim_that_was_read_from_a_cluster_is_bound_by_each_member_itself() -> None:
+    """With the mark of its binding, and a volume that is not there, a claim is Lost."""
+    older = "volume.beta.kubernetes.io/storage-provisioner"
+    read = claim("pvc-1", **{BOUND: "yes", BY_CONTROLLER: "yes", PROVISIONER: "ebs.csi", older: "ebs.csi"})
+
+    manifest = sent(read)
+
+    assert manifest["metadata"]["annotations"] == {"team": "shop"}
+    assert manifest["spec"] == {"storageClassName": "fast"}
+    assert retaining(manifest, read)["spec"] == read["spec"], "where it was read, its volume stays"
+
+
+@pytest.mark.parametrize("notes", [{}, {BOUND: "yes"}])
+def test_a_volume_that_the_author_of_a_claim_has_chosen_is_sent(notes: dict[str, str]) -> None:
+    manifest = sent(claim("disk-7", **notes))
+
+    assert manifest["spec"]["volumeName"] == "disk-7"
+    assert manifest["metadata"]["annotations"] == {"team": "shop"}
+
+
+def volume(reference: Any) -> Document:
+    notes = {BY_CONTROLLER: "yes", "pv.kubernetes.io/provisioned-by": "ebs.csi"}
+    metadata = {"name": "pv-1", "namespace": "", "annotations": notes}
+    spec = {"claimRef": reference, "capacity": {"storage": "1Gi"}}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec}
+
+
+def test_a_volume_that_was_read_from_a_cluster_waits_for_the_claim_of_that_name() -> None:
+    """The claim has another uid on each member: with that of one, a volume is Released, and reclaimed."""
+    name = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": "data"}
+    read = volume({**name, "uid": "uid-of-one-member", "resourceVersion": "17"})
+
+    manifest = sent(read)
+
+    assert manifest["spec"]["claimRef"] == name
+    assert manifest["metadata"]["annotations"] == {"pv.kubernetes.io/provisioned-by": "ebs.csi"}
+    assert retaining(manifest, read)["spec"] == read["spec"]
+
+
+@pytest.mark.parametrize("reference", [None, "odd", {"name": "data"}])
+def test_a_volume_without_a_binding_is_sent_as_it_is(reference: Any) -> None:
+    assert sent(volume(reference))["spec"] == volume(reference)["spec"]

@@ -139,6 +139,17 @@ def _without_secret(given: Document, expect: Document, result: Document) -> str 
     return None
 
 
+def _of_one_cluster(given: Document, expect: Document, result: Document) -> str | None:
+    """The original sends the uid that the claim of a volume has in the cluster that it was read from."""
+    spec = (expect.get("object") or {}).get("spec") or {}
+    named = {
+        name: value for name, value in (spec.get("claimRef") or {}).items() if name not in ("uid", "resourceVersion")
+    }
+    if given["object"]["kind"] == "PersistentVolume" and result["object"]["spec"] == {**spec, "claimRef": named}:
+        return "the claim of a volume has another uid in each cluster"
+    return None
+
+
 FOLLOWED = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
 ON_PURPOSE = {
     "InterpretReplica": _left_out,
@@ -146,4 +157,5 @@ ON_PURPOSE = {
     "InterpretStatus": _of_no_generation,
     "AggregateStatus": _aggregated,
     "InterpretDependency": _without_secret,
+    "Prune": _of_one_cluster,
 }
