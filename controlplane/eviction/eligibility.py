@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
+from controlplane import interpret
 from controlplane.apimachinery.times import later
 from controlplane.clusters.tolerations import wait_seconds
-from controlplane.kinds.binding import ResourceBindingSpec
+from controlplane.kinds.binding import Binding, ResourceBindingSpec
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.rows import Eviction, Judgement
 
@@ -42,6 +43,17 @@ def judge_taints(
         due = None if seconds is None else later(max(taint.time_added, clocks_from), seconds)
         judgements.append(Judgement(taint.key, taint.effect, taint.time_added, due, seconds))
     return tuple(judgements)
+
+
+def has_finished(binding: Binding, cluster: str) -> bool:
+    """Test whether the copy on a cluster has finished, as a complete Job. Another one would run a second time, so it
+    stays where it is, also if its cluster is lost."""
+    template = binding.spec.resource
+    knows = interpret.interpreter_for(template.api_version, template.kind)
+    if not knows.ends:
+        return False
+    items = binding.status.aggregated_status
+    return any(item.cluster_name == cluster and knows.has_finished(item.status) for item in items)
 
 
 def has_unjudged_taint(spec: ResourceBindingSpec, clusters: Mapping[str, Cluster], rows: Iterable[Eviction]) -> bool:

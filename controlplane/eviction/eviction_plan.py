@@ -16,7 +16,7 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.times import later
 from controlplane.clusters import health
 from controlplane.eviction import operator_orders
-from controlplane.eviction.eligibility import earliest_judgement, has_unjudged_taint
+from controlplane.eviction.eligibility import earliest_judgement, has_finished, has_unjudged_taint
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.purge import with_taint_task
 from controlplane.eviction.queue import is_recovering, without_skipped_taints
@@ -247,8 +247,8 @@ def plan_evictions(
 def recheck(
     row: Eviction, binding: Binding | None, cluster: Cluster | None, *, clocks_from: datetime, now: datetime
 ) -> Judgement | Eviction | None:
-    """Return the judgement because of which a copy is evicted now, the row with a later due time, or None to drop the
-    row.
+    """Return the judgement because of which a copy is evicted now, the row with a later due time, or with none for a
+    copy that has finished since, or None to drop the row.
 
     A row is dropped if the binding, its target or the taint is gone, or a Skip order covers the taint [judged-once]. It
     waits again if its clocks were restarted [blind-fleet] [failover-gate] or the cluster recovers
@@ -271,6 +271,8 @@ def recheck(
     )
     if first is None or first.due_at is None:
         return None
+    if has_finished(binding, row.cluster):
+        return replace(row, judged=counting, due_at=None, state=QUEUED, reason="", message="")
     if is_recovering(cluster, counting):
         return replace(row, judged=counting, due_at=first.due_at, state=RECOVERING, reason="Recovering")
     return replace(row, judged=counting, due_at=first.due_at, state=QUEUED) if first.due_at > now else first

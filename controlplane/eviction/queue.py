@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from controlplane.clusters import taints
 from controlplane.engine.decision import Drop, Save
 from controlplane.eviction import operator_orders
-from controlplane.eviction.eligibility import earliest_judgement, judge_taints
+from controlplane.eviction.eligibility import earliest_judgement, has_finished, judge_taints
 from controlplane.eviction.holds import Holds, manual_hold_reason
 from controlplane.eviction.operator_orders import EXPEDITED
 from controlplane.kinds.binding import Binding
@@ -83,7 +83,8 @@ def _wanted_row(
     active = operator_orders.active_orders(binding, cluster, held=old is not None and old.reason == HELD_BY_HAND)
     skip = active.get(operator_orders.SKIP)
     counting, ref, template = without_skipped_taints(judgements, skip), binding.ref, binding.spec.resource
-    first = earliest_judgement(counting)
+    finished = has_finished(binding, cluster.metadata.name)
+    first = None if finished else earliest_judgement(counting)
     fresh = Eviction(
         key=eviction_key(ref, cluster.metadata.name),
         binding=str(ref),
@@ -96,6 +97,8 @@ def _wanted_row(
         judged=judgements,
         failed_at=None if old is None else old.failed_at,
     )
+    if finished:
+        return fresh
     if first is None and skip is not None and counting != judgements:
         ended_at = now if old is None or old.ended_at is None else old.ended_at
         return ended_row(fresh, SKIPPED, f"skipped by {skip.by}: {skip.reason}", now=ended_at)

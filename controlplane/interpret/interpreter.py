@@ -57,11 +57,14 @@ class Interpreter(msgspec.Struct, frozen=True, kw_only=True):
     final: Callable[[Mapping[str, Any]], bool] = never
     replaced: Callable[[Mapping[str, Any]], bool] = never
 
+    @property
+    def ends(self) -> bool:
+        """Test whether objects of the kind may come to an end."""
+        return self.final is not never
+
     def has_finished(self, status: Mapping[str, Any] | None) -> bool:
         """Test whether an object with this status has finished, so that another one would run a second time."""
-        if self.final is never or status is None:
-            return False
-        return self.final(status) and not self.replaced(status)
+        return status is not None and self.final(status) and not self.replaced(status)
 
 
 NO_OPERATIONS = Interpreter()

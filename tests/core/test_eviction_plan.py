@@ -145,6 +145,19 @@ def test_a_row_waits_until_its_judgement_is_due_and_not_longer() -> None:
     assert check(row(judged=(judged(60.0),)), seconds=60) == judged(60.0)
 
 
+def test_a_job_that_has_finished_since_it_was_queued_stays_where_it_is() -> None:
+    resource = replace(WEB.spec.resource, api_version="batch/v1", kind="Job")
+    done = {"conditions": [{"type": "Complete", "status": "True"}]}
+    queued = row(judged=(judged(0.0),), state=HELD, reason="NoRefuge", message="no other cluster fits")
+
+    def found(status: dict[str, Any]) -> Any:
+        items = (AggregatedStatusItem("a", status, applied=True, out_of_reach_since=START),)
+        return check(queued, of=WEB.with_spec(resource=resource).with_status(aggregated_status=items))
+
+    assert found({"active": 1}) == judged(0.0)
+    assert found(done) == replace(queued, due_at=None, state=QUEUED, reason="", message="")
+
+
 def test_restarted_clocks_count_from_then_on() -> None:
     begun = START + timedelta(seconds=50)
     waiting = recheck(row(judged=(judged(30.0),)), WEB, LOST, clocks_from=begun, now=NOW)

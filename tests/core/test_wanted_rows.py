@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from controlplane.clusters.taints import Ownership, with_owned
 from controlplane.engine.decision import Drop, Save
+from controlplane.eviction.eligibility import has_unjudged_taint
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.operator_orders import EXPEDITE, EXPEDITED, HOLD, SKIP, with_order
 from controlplane.eviction.queue import NO_HOLDS, ended_row, is_recovering, row_changes, wanted_rows
-from controlplane.kinds.binding import Binding
+from controlplane.kinds.binding import AggregatedStatusItem, Binding
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.policy import Toleration
 from controlplane.kinds.rows import (
@@ -70,6 +71,48 @@ def wanted(binding_: Binding = WEB, *stored: Eviction, taints: Sequence[Taint] =
     lost = {name: cluster(name, taints=taints) for name in ("member1", "member2")}
     options = {"clocks_from": START, "judge_again": False, "now": LATER, **more}
     return wanted_rows(binding_, {**lost, **options.pop("clusters", {})}, stored, **options)
+
+
+def job(status: dict[str, Any], *, kind: tuple[str, str] = ("batch/v1", "Job")) -> Binding:
+    """A job on member1 and member2; its copy on member1 has this status."""
+    placed = binding("once", duplicated(), on={"member1": 1, "member2": 1})
+    resource = replace(placed.spec.resource, api_version=kind[0], kind=kind[1])
+    items = (AggregatedStatusItem("member1", status, applied=True), AggregatedStatusItem("member2", {"active": 1}))
+    return placed.with_spec(resource=resource).with_status(aggregated_status=items)
+
+
+ENDED_JOB = {"conditions": [{"type": "Complete", "status": "True"}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "stays"),
+    [
+        (ENDED_JOB, ("batch/v1", "Job"), True),
+        ({"conditions": [{"type": "Failed", "status": "True"}]}, ("batch/v1", "Job"), True),
+        ({"active": 1}, ("batch/v1", "Job"), False),
+        ({"phase": "Succeeded"}, ("argoproj.io/v1alpha1", "Workflow"), True),
+        ({"phase": "Failed"}, ("v1", "Pod"), False),  # nothing else replaces it
+        ({"phase": "Succeeded"}, ("apps/v1", "Deployment"), False),
+    ],
+)
+def test_a_copy_that_has_finished_stays_because_another_one_would_run_a_second_time(
+    status: dict[str, Any], kind: tuple[str, str], *, stays: bool
+) -> None:
+    once = job(status, kind=kind)
+
+    first, second = wanted(once)
+
+    assert (first.due_at is None, second.due_at is None) == (stays, False)
+    assert first.judged == second.judged, "the taint is judged: nothing waits for that"
+    assert not has_unjudged_taint(once.spec, CLUSTERS, [first, second])
+
+
+@pytest.mark.parametrize("reason", [NO_REFUGE, ON_HOLD])
+def test_a_copy_that_finishes_while_its_eviction_is_held_stays(reason: str) -> None:
+    going = job({"active": 1})
+    held = replace(wanted(going)[0], state=HELD, reason=reason, message="no other cluster fits")
+
+    assert wanted(job(ENDED_JOB), held)[0] == replace(wanted(job(ENDED_JOB))[0], queued_at=held.queued_at)
 
 
 def test_each_target_on_a_cluster_with_an_evicting_taint_has_a_row() -> None:
