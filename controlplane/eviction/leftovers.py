@@ -162,12 +162,15 @@ def decide_late_removal(
     `overdue`: the removal comes late, so other copies may have failed since it was decided. `needed`: a workload that
     still has a copy on the cluster needs this object (propagateDeps). A wanted copy keeps its Work while no other
     Work would take the copy over: without one it could not be removed later [directly-unreachable]. The task of a copy
-    whose cluster is a target again is about to end [recovered-clusters-cancel].
+    whose cluster is a target again is about to end [recovered-clusters-cancel]. A Job that was made again does not take
+    over the one before: it would be complete before it has run.
     """
     task = binding.spec.task(cluster)
     if work.metadata.deletion_timestamp is None:
         return LateRemoval(wanted=True, may_go=False, keeps=_replicas_to_keep(binding, work, cluster, clusters))
     if binding.metadata.deletion_timestamp is not None:
+        return LateRemoval(wanted=False, may_go=True)
+    if _is_older(binding, work) and _runs_once(binding):
         return LateRemoval(wanted=False, may_go=True)
     if task is not None and task.purge_mode == DIRECTLY and binding.spec.target(cluster) is None:
         return LateRemoval(wanted=False, may_go=not are_still_prevented(binding, task, clusters))
@@ -197,14 +200,23 @@ def may_be_removed(binding: Binding, cluster: str, clusters: Mapping[str, Cluste
     return (bool(wanted) or binding.scaled_to_zero) and _all_healthy(binding, cluster, wanted, clusters)
 
 
+def _is_older(binding: Binding, work: Work) -> bool:
+    """Test whether a copy is of a template that was deleted, and made again under its name."""
+    made_from = (work.manifest.get("metadata", {}).get("annotations") or {}).get(TEMPLATE_UID_ANNOTATION)
+    return made_from is not None and made_from != binding.spec.resource.uid
+
+
+def _runs_once(binding: Binding) -> bool:
+    template = binding.spec.resource
+    return interpret.interpreter_for(template.api_version, template.kind).ends
+
+
 def _has_no_successor(binding: Binding, work: Work) -> bool:
     """Test whether a copy is of a template that was deleted, and a quota refuses all copies of the one made again.
 
     It may never get a successor. It counts in no quota any more, and the user has deleted it.
     """
-    made_from = (work.manifest.get("metadata", {}).get("annotations") or {}).get(TEMPLATE_UID_ANNOTATION)
-    is_older = made_from is not None and made_from != binding.spec.resource.uid
-    return is_older and not any(works.targets(binding)) and bool(over_quota_keys(binding))
+    return _is_older(binding, work) and not any(works.targets(binding)) and bool(over_quota_keys(binding))
 
 
 def _replicas_to_keep(binding: Binding, work: Work, cluster: str, clusters: Mapping[str, Cluster]) -> int:

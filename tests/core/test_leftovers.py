@@ -29,7 +29,15 @@ from controlplane.eviction.leftovers import (
     without_leftover_mark,
 )
 from controlplane.eviction.purge import with_task
-from controlplane.kinds.binding import SCHEDULED, AggregatedStatusItem, Binding, BindingSnapshot, TargetCluster, origin
+from controlplane.kinds.binding import (
+    SCHEDULED,
+    AggregatedStatusItem,
+    Binding,
+    BindingSnapshot,
+    ObjectReference,
+    TargetCluster,
+    origin,
+)
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY
 from controlplane.kinds.work import (
@@ -337,6 +345,33 @@ def test_a_copy_of_a_deleted_template_goes_if_a_quota_refuses_the_one_made_again
     old = work(on="member1", manifest={**DELETED.manifest, "metadata": metadata}, deletion_timestamp=START)
 
     assert decide_late_removal(one, old, "member1", FLEET, **more) == then
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "uid", "wanted"),
+    [
+        ("batch/v1", "Job", "of-a-template-before", False),
+        ("argoproj.io/v1alpha1", "Workflow", "of-a-template-before", False),
+        ("v1", "Pod", "of-a-template-before", False),
+        ("apps/v1", "Deployment", "of-a-template-before", True),
+        ("batch/v1", "Job", "of-this-one", True),
+        ("batch/v1", "Job", None, True),  # of an earlier version of this program
+    ],
+)
+def test_a_job_that_was_made_again_does_not_take_over_the_one_that_was_deleted(
+    api_version: str, kind: str, uid: str | None, *, wanted: bool
+) -> None:
+    """It would be complete before it has run: its cluster was away while the other one was deleted."""
+    resource = ObjectReference(api_version, kind, "web", "default", uid="of-this-one")
+    again = seen(binding("web", duplicated("member1"), on={"member1": 1})).with_spec(resource=resource)
+    notes = {} if uid is None else {TEMPLATE_UID_ANNOTATION: uid}
+    manifest = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "web", "annotations": notes}}
+    old = work(on="member1", manifest=manifest, deletion_timestamp=START)
+
+    found = decide_late_removal(again, old, "member1", FLEET)
+
+    assert found.wanted == wanted
+    assert wanted or found == REMOVED
 
 
 @pytest.mark.parametrize(
