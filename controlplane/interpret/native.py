@@ -110,6 +110,16 @@ NATIVE: dict[tuple[str, str], Interpreter] = {
         reflect=reflect.status_fields(*_BUDGET),
         aggregate=aggregate.pod_disruption_budget,
     ),
+    **{
+        ("admissionregistration.k8s.io/v1", f"{type_}WebhookConfiguration"): Interpreter(
+            prune=prune.injected_authority("webhooks", "clientConfig")
+        )
+        for type_ in ("Mutating", "Validating")
+    },
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): Interpreter(
+        prune=prune.injected_authority("spec", "conversion", "webhook", "clientConfig")
+    ),
+    ("apiregistration.k8s.io/v1", "APIService"): Interpreter(prune=prune.injected_authority("spec")),
     ("rbac.authorization.k8s.io/v1", "ClusterRole"): Interpreter(prune=prune.cluster_role, retain=retain.cluster_role),
     ("v1", "Secret"): Interpreter(prune=prune.secret, retain=retain.secret),
     ("v1", "ServiceAccount"): Interpreter(prune=prune.service_account, retain=retain.service_account),

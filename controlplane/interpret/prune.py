@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from controlplane.interpret.interpreter import Document
 
@@ -35,6 +36,7 @@ _OF_CLAIMS = frozenset(
         *("volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"),
     }
 )
+_NO_AUTHORITY = ("", "Cg==")  # a line break: generators write it where the authority is to be injected
 _OF_ONE_CLAIM = frozenset({"uid", "resourceVersion"})
 
 
@@ -102,6 +104,33 @@ def _removed(doc: Document, path: Sequence[str]) -> Document:
     if rest:
         return {**doc, name: _removed(doc[name], rest)}
     return {key: value for key, value in doc.items() if key != name}
+
+
+def injected_authority(*path: str) -> Callable[[Document], Document]:
+    """Return the rule of kinds by which a member calls a webhook or API, with the authority of its certificate in
+    `caBundle` of what is at this path.
+
+    An authority that is injected on each member, which is another one there, is left out: so it is neither sent to
+    other members nor set back. A rule for each webhook of a list has the path of the list.
+    """
+    return lambda doc: _without_authority(doc, path, injected=_is_injected(doc))
+
+
+def _is_injected(doc: Document) -> bool:
+    annotations = doc["metadata"].get("annotations") or {}
+    return any(name.startswith("cert-manager.io/inject-") for name in annotations)
+
+
+def _without_authority(part: Any, path: Sequence[str], *, injected: bool) -> Any:
+    if isinstance(part, list):
+        return [_without_authority(one, path, injected=injected) for one in part]
+    if not isinstance(part, dict):
+        return part
+    if path:
+        name, *rest = path
+        return {**part, name: _without_authority(part[name], rest, injected=injected)} if name in part else part
+    left_out = injected or part.get("caBundle") in _NO_AUTHORITY
+    return {name: value for name, value in part.items() if name != "caBundle"} if left_out else part
 
 
 without_time_to_live = without_field("spec", "ttlSecondsAfterFinished")

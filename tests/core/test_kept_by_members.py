@@ -104,3 +104,58 @@ def test_a_volume_that_was_read_from_a_cluster_waits_for_the_claim_of_that_name(
 @pytest.mark.parametrize("reference", [None, "odd", {"name": "data"}])
 def test_a_volume_without_a_binding_is_sent_as_it_is(reference: Any) -> None:
     assert sent(volume(reference))["spec"] == volume(reference)["spec"]
+
+
+HOOKS = {
+    "ValidatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
+    "MutatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
+}
+
+
+def with_authority(kind: str, bundle: str | None, notes: dict[str, str]) -> Document:
+    """Return an object by which a member calls a webhook, with this caBundle; None: it has none."""
+    metadata = {"name": "shop", "namespace": "", "annotations": notes}
+    client = {"service": {"name": "shop", "namespace": "shop"}} | ({} if bundle is None else {"caBundle": bundle})
+    if kind == "APIService":
+        spec = {**client, "group": "shop.example.com", "version": "v1"}
+        return {"apiVersion": "apiregistration.k8s.io/v1", "kind": kind, "metadata": metadata, "spec": spec}
+    if kind == "CustomResourceDefinition":
+        spec = {"conversion": {"strategy": "Webhook", "webhook": {"clientConfig": client}}, "group": "shop.example.com"}
+        return {"apiVersion": "apiextensions.k8s.io/v1", "kind": kind, "metadata": metadata, "spec": spec}
+    webhooks = [{"name": "a.example.com", "clientConfig": client}, {"name": "b.example.com"}]
+    return {"apiVersion": HOOKS[kind], "kind": kind, "metadata": metadata, "webhooks": webhooks}
+
+
+def content(document: Document) -> Document:
+    return {name: value for name, value in document.items() if name != "metadata"}
+
+
+@pytest.mark.parametrize("kind", [*HOOKS, "CustomResourceDefinition", "APIService"])
+@pytest.mark.parametrize(
+    ("bundle", "notes", "left_out"),
+    [
+        ("", {}, True),
+        ("Cg==", {}, True),  # a line break, as older generators write where the authority is injected
+        ("T1VSUw==", {}, False),
+        ("T1VSUw==", {"cert-manager.io/inject-ca-from": "shop/serving"}, True),
+        ("T1VSUw==", {"cert-manager.io/inject-apiserver-ca": "true"}, True),
+        ("T1VSUw==", {"cert-manager.io/issuer": "shop"}, False),
+    ],
+)
+def test_an_authority_that_is_injected_on_each_member_is_not_sent(
+    kind: str, bundle: str, notes: dict[str, str], *, left_out: bool
+) -> None:
+    """Each member has certificates of its own: with another authority it could not call the webhook any more."""
+    manifest = sent(with_authority(kind, bundle, notes))
+
+    assert content(manifest) == content(with_authority(kind, None if left_out else bundle, notes))
+    assert left_out == (differences(manifest, with_authority(kind, "VEhFSVJT", notes)) == [])
+
+
+@pytest.mark.parametrize("kind", [*HOOKS, "CustomResourceDefinition", "APIService"])
+@pytest.mark.parametrize("odd", [{}, {"webhooks": "a", "spec": "a"}, {"webhooks": ["a"], "spec": {"conversion": 1}}])
+def test_what_has_no_webhook_is_sent_as_it_is(kind: str, odd: Document) -> None:
+    whole = with_authority(kind, "", {})
+    plain = {name: value for name, value in whole.items() if name not in ("spec", "webhooks")} | odd
+
+    assert content(sent(plain)) == content(plain)
