@@ -36,6 +36,7 @@ ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "ResourceBindingController": ("works",),
     "cluster-resource-binding-controller": ("works",),
     "bindingStatus": ("binding_status", "template_status"),
+    "ttl-after-finished": ("finished_jobs",),  # of kube-controller-manager, which runs beside it
     "execution": ("execution",),
     "execution-controller": ("execution",),
     "workStatus": ("work_status",),

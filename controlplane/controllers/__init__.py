@@ -21,6 +21,7 @@ from controlplane.controllers.evictions import Evictions
 from controlplane.controllers.execution import Execution
 from controlplane.controllers.failbacks import Failbacks
 from controlplane.controllers.federated_quotas import FederatedQuotas
+from controlplane.controllers.finished_jobs import FinishedJobs
 from controlplane.controllers.fleet_names import FleetNamesCleanup
 from controlplane.controllers.fleet_watch import FleetWatch
 from controlplane.controllers.garbage import Garbage
@@ -80,6 +81,7 @@ CONTROLLERS: tuple[Controller, ...] = (
     SigningRequests(),
     BindingStatus(),
     TemplateStatus(),
+    FinishedJobs(),
     EvictionPending(),
     EvictionRecords(),
     Drills(),

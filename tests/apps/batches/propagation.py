@@ -167,6 +167,16 @@ def part_of_roles() -> Template:
     return cluster_role("zz", {"rules": rules}).with_meta(labels={"part": "yes"})
 
 
+def finished_jobs(size: int) -> Case:
+    ended = {"type": "Complete", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    found = []
+    for name in many(size):
+        metadata = ObjectMeta(name=name, namespace="default", uid=f"uid-job-{name}", generation=1)
+        job = Template("batch/v1", "Job", metadata, {"spec": {"ttlSecondsAfterFinished": 0}})
+        found.append(replace(job, status={"conditions": [ended]}))
+    return Case(found, refs(found), size)
+
+
 def aggregated(name: str) -> Template:
     return cluster_role(name, {"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"part": "yes"}}]}})
 
@@ -376,6 +386,7 @@ BATCHES: dict[str, Callable[[int], Case]] = {
     "federated_quotas": federated_quotas,
     "hpa_scale_target_marker": scale_targets,
     "deployment_replicas_syncer": replicas_to_sync,
+    "finished_jobs": finished_jobs,
     "namespaces": namespaces,
     "namespaces of a fleet": namespaces_of_a_fleet,
     "impersonators": impersonators,
