@@ -23,6 +23,7 @@ from controlplane.engine.decision import NOTHING, Decision, Event, Guard, Put, S
 from controlplane.engine.state import ReservedCapacity, State, Watch
 from controlplane.eviction import rate
 from controlplane.eviction.drain_refuge import drain_refuge
+from controlplane.eviction.eligibility import has_finished
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.purge import purge_mode, with_task
 from controlplane.eviction.refuge import Reservation
@@ -77,6 +78,7 @@ class DrainFindings(NamedTuple):
 
     departures: tuple[Departure, ...]
     staying: tuple[Remaining, ...]
+    finished: int  # copies that stay because they have finished
     after: str  # the last binding that was checked; "": the round is over
     more: bool  # further bindings of the page wait for a token
 
@@ -145,15 +147,22 @@ class Drains(Controller):
         if not any(taint.key == UNSCHEDULABLE_TAINT for taint in cluster.spec.taints):
             return _cordon(cluster, now=now)
         if not snapshot.placed:
-            message = (
-                f"nothing is left on cluster {name}; it stays cordoned. To return what left it: "
-                f"kubectl lifeboat uncordon {name}, then kubectl lifeboat failback {name}"
-            )
-            return _with_phase(drain, FINISHED, message, now=now, cannot_leave=(), blocked=0, **counts)
+            return _with_phase(drain, FINISHED, _over(name), now=now, cannot_leave=(), blocked=0, **counts)
         pause = _pause_reason(snapshot, settings, now=now)
         if pause:
             return _with_phase(drain, PAUSED, pause, now=now, tokens=0.0, counted_at=now, **counts)
         return _move_next(snapshot, cluster, settings, now=now)
+
+
+def _over(cluster: str, finished: int = 0) -> str:
+    """Return the message of a Drain that is over. `finished`: the copies that stay because they have finished."""
+    left = f"nothing is left on cluster {cluster}"
+    if finished:
+        left = f"nothing but {finished} copies that have finished, and would run a second time, is left on {cluster}"
+    return (
+        f"{left}; it stays cordoned. To return what left it: "
+        f"kubectl lifeboat uncordon {cluster}, then kubectl lifeboat failback {cluster}"
+    )
 
 
 def _cordon(cluster: Cluster, *, now: datetime) -> Decision:
@@ -178,10 +187,13 @@ def _move_next(snapshot: DrainSnapshot, cluster: Cluster, settings: Settings, *,
     taken = rate.take_tokens(bucket, len(found.departures), rate=rate_, at=now.timestamp())
     round_goes_on = bool(status.after)  # what earlier pages of the round have found counts
     blocked = (status.blocked if round_goes_on else 0) + len(found.staying)
+    finished = (status.finished if round_goes_on else 0) + found.finished
+    is_over = finished == snapshot.placed and not snapshot.leaving
+    running = f"{blocked} bindings cannot leave: see status.cannotLeave" if blocked else ""
     decision = _with_phase(
         drain,
-        RUNNING,
-        f"{blocked} bindings cannot leave: see status.cannotLeave" if blocked else "",
+        FINISHED if is_over else RUNNING,
+        _over(cluster.metadata.name, finished) if is_over else running,
         now=now,
         moved=status.moved - snapshot.not_evicted + len(found.departures),
         departing=tuple(str(departure.binding.ref) for departure in found.departures),
@@ -189,14 +201,17 @@ def _move_next(snapshot: DrainSnapshot, cluster: Cluster, settings: Settings, *,
         remaining=snapshot.placed - snapshot.leaving - len(found.departures),
         cannot_leave=(*(status.cannot_leave if round_goes_on else ()), *found.staying)[:SHOWN],
         blocked=blocked,
+        finished=finished,
         after=found.after,
         tokens=taken.bucket.tokens,
         counted_at=now,
     )
+    if is_over:
+        return decision
     if found.more:
         wait = max(rate.retry_delay(taken.next_in), rate.SHORTEST_PAUSE)
-    else:  # The next page follows at once. The more bindings cannot leave, the later the next round begins.
-        wait = timedelta(0) if found.after else CHECK_EVERY * (1 + blocked // PAGE)
+    else:  # The next page follows at once. The more bindings stay, the later the next round begins.
+        wait = timedelta(0) if found.after else CHECK_EVERY * (1 + (blocked + finished) // PAGE)
     guards = (Guard(drain.ref, drain.metadata.generation), *snapshot.holds.guards())
     writes = tuple(_leave(each, cluster, drain, settings, guards=guards, now=now) for each in found.departures)
     return replace(decision, separate_decisions=writes, guards=guards if writes else (), wake_at=now + wait)
@@ -215,14 +230,17 @@ def _check_page(
         clusters, reserved_capacity=snapshot.reserved_capacity, applications=parts, groups=snapshot.groups
     )
     dry_run = dry_run_of(situation, settings)
-    departures, staying, last = list[Departure](), list[Remaining](), snapshot.subject.status.after
+    departures, staying, finished, last = list[Departure](), list[Remaining](), 0, snapshot.subject.status.after
     for ref in snapshot.page:
         if ref in snapshot.unread:
             staying.append(Remaining(str(ref), snapshot.unread[ref]))
         binding = snapshot.bindings.get(ref)
-        if binding is not None and binding.spec.target(name) is not None:
+        placed = binding is not None and binding.spec.target(name) is not None
+        if binding is not None and placed and has_finished(binding, name):
+            finished += 1
+        elif binding is not None and placed:
             if len(departures) >= most:
-                return DrainFindings(tuple(departures), tuple(staying), last, more=True)
+                return DrainFindings(tuple(departures), tuple(staying), finished, last, more=True)
             refuge, state = drain_refuge(
                 binding, cluster, dry_run, snapshot.holds, settings, clusters=snapshot.clusters, now=now
             )
@@ -231,7 +249,9 @@ def _check_page(
             else:
                 staying.append(Remaining(str(ref), refuge.why))
         last = str(ref)
-    return DrainFindings(tuple(departures), tuple(staying), last if len(snapshot.page) >= PAGE else "", more=False)
+    return DrainFindings(
+        tuple(departures), tuple(staying), finished, last if len(snapshot.page) >= PAGE else "", more=False
+    )
 
 
 def _leave(

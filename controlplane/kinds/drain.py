@@ -62,6 +62,9 @@ class DrainStatus(Struct, frozen=True):
         tuple[Remaining, ...], Meta(description="The first bindings that cannot be evicted, and why.")
     ] = ()
     blocked: Annotated[int, Meta(description="Number of bindings in the current round that cannot be evicted.")] = 0
+    finished: Annotated[
+        int, Meta(description="Copies in the current round that have finished, such as complete Jobs. They stay.")
+    ] = 0
     after: Annotated[
         str, Meta(description="The last binding checked in the current round. Unset: the round has not started.")
     ] = ""

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Object, ObjectMeta, Ref
 from controlplane.apimachinery.names import UNSCHEDULABLE_TAINT
@@ -18,7 +19,7 @@ from controlplane.engine.decision import Decision, deleting
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER, KINDS, RESOURCE_BINDING
-from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.kinds.binding import AggregatedStatusItem, Binding, TargetCluster
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.drain import DRAIN, Drain, DrainSpec, DrainStatus
 from controlplane.kinds.eviction_hold import EvictionHold
@@ -93,6 +94,43 @@ def test_what_cannot_leave_blocks_no_other_however_much_it_is() -> None:
     assert (site.status.moved, site.status.leaving, site.status.remaining) == (3, 3, 1100)
     assert site.status.blocked == 1100
     assert len(site.status.cannot_leave) == 10
+
+
+def complete(name: str) -> Binding:
+    """A Job that may run on other clusters too, and is complete on this one."""
+    one = binding(name, duplicated(least=1, most=1), on={"full": 1})
+    resource = replace(one.spec.resource, api_version="batch/v1", kind="Job")
+    done = AggregatedStatusItem("full", {"conditions": [{"type": "Complete", "status": "True"}]}, applied=True)
+    return one.with_spec(resource=resource).with_status(aggregated_status=(done,))
+
+
+def test_jobs_that_have_finished_stay_and_do_not_run_a_second_time_elsewhere() -> None:
+    jobs = [complete(f"m{number:04}") for number in range(PAGE + 1)]
+    site = Site(cluster("spare"), *jobs, *movable(3), rate=10)
+
+    site.pass_seconds(30)
+
+    assert site.left() == ["z0000", "z0001", "z0002"]
+    assert (site.status.moved, site.status.blocked, site.status.finished) == (3, 0, PAGE + 1)
+    assert site.status.phase == "Running", "those that leave are still there"
+
+
+def test_a_drain_is_over_when_only_jobs_that_have_finished_are_left() -> None:
+    site = Site(cluster("spare"), *[complete(f"m{number:04}") for number in range(PAGE + 1)], rate=10)
+
+    site.pass_seconds(30)
+
+    assert (site.status.phase, site.status.remaining, site.status.finished) == ("Finished", PAGE + 1, PAGE + 1)
+    assert f"{PAGE + 1} copies that have finished" in site.status.message
+    assert site.left() == []
+
+
+def test_a_drain_goes_on_while_something_beside_finished_jobs_cannot_leave() -> None:
+    site = Site(cluster("spare"), complete("m"), *stuck(1), rate=10)
+
+    site.pass_seconds(30)
+
+    assert (site.status.phase, site.status.blocked, site.status.finished) == ("Running", 1, 1)
 
 
 def test_progress_is_counted_over_all_pages() -> None:
