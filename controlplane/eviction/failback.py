@@ -2,7 +2,8 @@
 
 The clusters it went to give replicas back. A copy that leaves completely gets an eviction task like any other; a copy
 that gives some replicas back gets a task that keeps these replicas running. So nothing is removed before the returned
-copy is healthy. With purge mode Directly the old copy is removed first, as the policy requires.
+copy is healthy. With purge mode Directly an old copy that leaves completely is removed first, as the policy requires. A
+part of a copy runs on: other copies of the workload run beside it anyway.
 """
 
 from __future__ import annotations
@@ -36,7 +37,6 @@ from controlplane.kinds.binding import (
 from controlplane.kinds.binding.origin import Origin
 from controlplane.kinds.cluster import ACCESS_LOST, EVICTING_EFFECTS, READY, Cluster
 from controlplane.kinds.failback import FailbackSpec
-from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.rows import CapacityReservation
 from controlplane.scheduling import binding_outcome, divide
 from controlplane.scheduling.cluster_arrays import Fleet
@@ -287,10 +287,7 @@ class FailbackPlanner:
     def _tasks(
         self, binding: Binding, wanted: Mapping[str, int], request: FailbackRequest
     ) -> tuple[tuple[str, ...], tuple[GracefulEvictionTask, ...]] | FailbackBlocked:
-        """Return the clusters that give replicas, and the tasks that keep these running for now.
-
-        With purge mode Directly, a part of a copy is removed without a task.
-        """
+        """Return the clusters that give replicas, and the tasks that keep these running for now."""
         new, leaves = binding, list[str]()
         for target in binding.spec.clusters:
             rest = wanted.get(target.name)
@@ -310,26 +307,24 @@ class FailbackPlanner:
     ) -> Binding:
         """Return the binding with a task for what leaves a target.
 
-        `rest`: the replicas that stay there; None: the whole copy leaves. A part that leaves Directly gets no task.
+        `rest`: the replicas that stay there; None: the whole copy leaves.
         """
-        mode, now, name = purge_mode(binding, self._settings), self._now, target.name
+        now, name = self._now, target.name
         producer, message = request.producer, request.message
         if rest is None:
             return with_task(
                 binding,
                 name,
-                mode=mode,
+                mode=purge_mode(binding, self._settings),
                 reason=FAILED_BACK,
                 producer=producer,
                 message=message,
                 preserved=state.labels,
                 now=now,
             )
-        if mode == DIRECTLY:
-            return binding
         part = target.replicas - rest
         words = {"reason": PARTLY_FAILED_BACK, "producer": producer, "message": message}
-        return with_partial_task(binding, name, part, mode=mode, now=now, **words)
+        return with_partial_task(binding, name, part, now=now, **words)
 
     def _reservations(
         self, binding: Binding, cluster: str, wanted: Mapping[str, int], question: Question

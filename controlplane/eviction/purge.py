@@ -16,6 +16,7 @@ from controlplane.kinds.binding import (
     Binding,
     GracefulEvictionTask,
 )
+from controlplane.kinds.policy import GRACEFULLY
 from controlplane.kinds.rows import Judgement, Stop
 from controlplane.settings import Settings
 
@@ -124,12 +125,14 @@ def with_task(
 
 
 def with_partial_task(
-    binding: Binding, cluster: str, replicas: int, *, mode: str, reason: str, producer: str, message: str, now: datetime
+    binding: Binding, cluster: str, replicas: int, *, reason: str, producer: str, message: str, now: datetime
 ) -> Binding:
     """Return the binding with some replicas of a target moved into a task, which keeps them running for now.
 
-    The target keeps the other replicas. Only failbacks and reverts call this, so `reason` is one of IN_PART. Raises
-    AssertionError if the target has no more than these replicas, or if its cluster has a task.
+    The target keeps the other replicas. Only failbacks and reverts call this, so `reason` is one of IN_PART. The part
+    leaves Gracefully, whatever the purge mode of the policy is: the copy works, and nothing is wrong with its cluster
+    [no-healthy-copy-lost]. Raises AssertionError if the target has no more than these replicas, or if its cluster has a
+    task.
     """
     target = binding.spec.target(cluster)
     assert target is not None, f"{binding.ref} has no target on {cluster}"
@@ -138,7 +141,7 @@ def with_partial_task(
     rest = replace(target, replicas=target.replicas - replicas)
     task = GracefulEvictionTask(
         from_cluster=cluster,
-        purge_mode=mode,
+        purge_mode=GRACEFULLY,
         replicas=replicas,
         reason=reason,
         message=message[:MAX_MESSAGE],

@@ -19,7 +19,6 @@ from controlplane.eviction.state_preservation import missing_state_reason, prese
 from controlplane.kinds.binding import PARTLY_REVERTED, REVERTED, Binding, TargetCluster, manual_placement
 from controlplane.kinds.cluster import EVICTING_EFFECTS, NO_EXECUTE, Cluster
 from controlplane.kinds.drain import FINISHED, Drain
-from controlplane.kinds.policy import DIRECTLY
 from controlplane.settings import Settings
 
 
@@ -90,8 +89,7 @@ def _tolerates_prefer_no_execute(binding: Binding) -> bool:
 def reverted_binding(binding: Binding, before: Binding, settings: Settings, *, by: str, now: datetime) -> Binding:
     """Return the binding with the targets and tasks it had before. `before`: the binding as it was then.
 
-    A target that took over replicas and keeps some of them runs all of them until the others are healthy. With purge
-    mode Directly it does not.
+    A target that took over replicas and keeps some of them runs all of them until the others are healthy.
     """
     earlier = {target.name: target.replicas for target in before.spec.clusters}
     mode = purge_mode(binding, settings)
@@ -109,14 +107,13 @@ def reverted_binding(binding: Binding, before: Binding, settings: Settings, *, b
                 preserved=state,
                 now=now,
             )
-        elif _divided(binding) and mode != DIRECTLY and binding.spec.task(target.name) is None:
+        elif _divided(binding) and binding.spec.task(target.name) is None:
             more = target.replicas - earlier[target.name]
             if 0 < more < target.replicas:
                 new = with_partial_task(
                     new,
                     target.name,
                     more,
-                    mode=mode,
                     reason=PARTLY_REVERTED,
                     producer=by,
                     message=message,

@@ -220,14 +220,18 @@ def test_a_failback_names_a_binding_with_or_without_namespace(text: str, ref: Re
     assert failback.binding_ref(text) == ref
 
 
-def test_with_directly_a_part_goes_at_once_and_a_whole_copy_before_the_new_one_starts() -> None:
+def test_with_directly_a_whole_copy_goes_before_the_new_one_starts_and_a_part_stays_until_it_runs() -> None:
     directly = ClusterFailoverBehavior(purge_mode="Directly")
     part = way(away(EVEN, was={"member1": 3, "member2": 3}, now={"member2": 6}, failover=directly))
     whole = way(away(ONE, was={"member1": 6}, now={"member3": 6}, failover=directly))
 
     assert isinstance(part, FailbackPlan)
     assert isinstance(whole, FailbackPlan)
-    assert (targets(part.binding), tasks(part.binding)) == ({"member1": 3, "member2": 3}, {})
+    assert (targets(part.binding), tasks(part.binding)) == (
+        {"member1": 3, "member2": 3},
+        {"member2": ("FailbackInPart", 3)},
+    )
+    assert [task.purge_mode for task in part.binding.spec.graceful_eviction_tasks] == ["Gracefully"]
     assert [task.purge_mode for task in whole.binding.spec.graceful_eviction_tasks] == ["Directly"]
 
 

@@ -119,9 +119,7 @@ def test_a_task_that_is_there_already_is_left_as_it_is() -> None:
 
 
 def test_a_part_that_is_going_back_leaves_with_the_rest() -> None:
-    part = with_partial_task(
-        WEB, "a", 1, mode=GRACEFULLY, reason=PARTLY_FAILED_BACK, producer="Failback/f", message="home", now=START
-    )
+    part = with_partial_task(WEB, "a", 1, reason=PARTLY_FAILED_BACK, producer="Failback/f", message="home", now=START)
     assert part.spec.clusters == (TargetCluster("a", 2), TargetCluster("b", 2))
 
     new = go(part)
@@ -138,7 +136,7 @@ def test_a_part_that_is_going_back_leaves_the_tasks_of_other_clusters(others: tu
     )
     words = {"reason": PARTLY_FAILED_BACK, "producer": "Failback/f", "message": "home"}
 
-    new = go(with_partial_task(one, cluster, 1, mode=GRACEFULLY, now=START, **words), cluster)
+    new = go(with_partial_task(one, cluster, 1, now=START, **words), cluster)
 
     assert [task.from_cluster for task in new.spec.graceful_eviction_tasks] == [*others, cluster]
 
@@ -154,8 +152,8 @@ def test_what_has_no_replicas_says_no_number() -> None:
 
 @pytest.mark.parametrize("shrink", [False, True])
 def test_a_long_message_is_cut(shrink: bool) -> None:
-    words = {"mode": GRACEFULLY, "reason": PARTLY_FAILED_BACK, "producer": "x", "message": "m" * 2000}
-    new = with_partial_task(WEB, "a", 1, now=NOW, **words) if shrink else go(WEB, **words)
+    words = {"reason": PARTLY_FAILED_BACK, "producer": "x", "message": "m" * 2000}
+    new = with_partial_task(WEB, "a", 1, now=NOW, **words) if shrink else go(WEB, mode=GRACEFULLY, **words)
 
     (task,) = new.spec.graceful_eviction_tasks
     assert task.message == "m" * MAX_MESSAGE
@@ -166,16 +164,14 @@ def test_a_part_leaves_and_its_target_stays_with_the_others() -> None:
     other = GracefulEvictionTask("z", creation_timestamp=START)
     one = WEB.with_spec(graceful_eviction_tasks=(other,))
 
-    new = with_partial_task(
-        one, "a", 1, mode=DIRECTLY, reason=PARTLY_FAILED_BACK, producer="Failback/f", message="home", now=NOW
-    )
+    new = with_partial_task(one, "a", 1, reason=PARTLY_FAILED_BACK, producer="Failback/f", message="home", now=NOW)
 
     assert new.spec.clusters == (TargetCluster("a", 2), TargetCluster("b", 2))
     assert new.spec.graceful_eviction_tasks == (
         other,
         GracefulEvictionTask(
             from_cluster="a",
-            purge_mode=DIRECTLY,
+            purge_mode=GRACEFULLY,
             replicas=1,
             reason=PARTLY_FAILED_BACK,
             message="home",
@@ -188,15 +184,15 @@ def test_a_part_leaves_and_its_target_stays_with_the_others() -> None:
 @pytest.mark.parametrize("replicas", [3, 4])
 def test_a_part_is_less_than_the_whole(replicas: int) -> None:
     with pytest.raises(AssertionError, match="would leave a altogether"):
-        with_partial_task(WEB, "a", replicas, mode=DIRECTLY, reason="r", producer="p", message="m", now=NOW)
+        with_partial_task(WEB, "a", replicas, reason="r", producer="p", message="m", now=NOW)
 
 
 def test_a_part_cannot_leave_a_cluster_that_is_being_left_or_has_no_target() -> None:
     busy = WEB.with_spec(graceful_eviction_tasks=(GracefulEvictionTask("a", creation_timestamp=START),))
     with pytest.raises(AssertionError, match="is leaving a already"):
-        with_partial_task(busy, "a", 1, mode=DIRECTLY, reason="r", producer="p", message="m", now=NOW)
+        with_partial_task(busy, "a", 1, reason="r", producer="p", message="m", now=NOW)
     with pytest.raises(AssertionError, match="has no target on c"):
-        with_partial_task(WEB, "c", 1, mode=DIRECTLY, reason="r", producer="p", message="m", now=NOW)
+        with_partial_task(WEB, "c", 1, reason="r", producer="p", message="m", now=NOW)
     with pytest.raises(AssertionError, match="has no target on c"):
         go(WEB, "c")
 

@@ -38,7 +38,7 @@ def placed(mode: str = GRACEFULLY, *, spread: Placement | None = None, **on: int
     [
         ({"member2": 4}, {"member1": 2, "member2": 2}, GRACEFULLY, {"member2": 2}),
         ({"member2": 4}, {"member1": 3, "member2": 1}, GRACEFULLY, {"member2": 3}),
-        ({"member2": 4}, {"member1": 2, "member2": 2}, DIRECTLY, {}),
+        ({"member2": 4}, {"member1": 2, "member2": 2}, DIRECTLY, {"member2": 2}),
         ({"member2": 4}, {"member2": 4}, GRACEFULLY, {}),  # it keeps what it has
         ({"member1": 2, "member2": 2}, {"member1": 1, "member2": 3}, GRACEFULLY, {"member1": 1}),
         ({"member2": 4}, {"member1": 4, "member2": 0}, GRACEFULLY, {}),  # it kept no replicas: no part of them

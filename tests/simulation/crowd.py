@@ -65,7 +65,7 @@ class Crowd(Chaos):
         {**trouble.FAULTS, **people.ACTS}[fault](self)
 
     def _bold(self, world: Simulation) -> None:
-        """A Failback moves copies Directly without a task with this purge mode."""
+        """A Failback moves whole copies Directly, and its task may end before the new copy runs."""
         for one in world.store.list(kinds.RESOURCE_BINDING) if world.store.list(FAILBACK) else ():
             self.goes_first(one)
 
