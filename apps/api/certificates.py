@@ -6,15 +6,21 @@ In production a proxy with its own certificates stands before the API.
 from __future__ import annotations
 
 import fcntl
-from datetime import datetime, timedelta
+from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from apps.api.clock import wall_now
@@ -35,19 +41,29 @@ class Files(NamedTuple):
 def certificates(folder: Path, *, hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "::1")) -> Files:
     """Return the certificates in a folder. Missing and soon expiring certificates are created again.
 
-    The private key of the authority is not stored.
+    So are those that do not fit each other: a process was killed while it renewed them. The private key of the
+    authority is not stored.
     """
     files = Files(folder / "ca.crt", folder / "server.crt", folder / "server.key")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:  # the server and `manage.py kubeconfig` may run at the same time
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not all(file.exists() for file in files) or _expiry(files.certificate) < wall_now() + RENEW_BEFORE:
+        if not _are_usable(files):
             _make(files, hosts)
     return files
 
 
-def _expiry(certificate: Path) -> datetime:
-    return x509.load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc
+def _are_usable(files: Files) -> bool:
+    """Test whether the files are there, belong together, and do not expire soon."""
+    try:
+        authority = x509.load_pem_x509_certificate(files.authority.read_bytes())
+        certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())
+        key = load_pem_private_key(files.key.read_bytes(), password=None)
+        certificate.verify_directly_issued_by(authority)
+    except (FileNotFoundError, ValueError, InvalidSignature):
+        return False
+    fits = certificate.public_key() == key.public_key()
+    return fits and certificate.not_valid_after_utc >= wall_now() + RENEW_BEFORE
 
 
 def _make(files: Files, hosts: tuple[str, ...]) -> None:

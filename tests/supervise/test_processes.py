@@ -255,6 +255,24 @@ def test_a_private_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     assert (made / MARK).read_text() == str(tmp_path)
 
 
+@pytest.mark.parametrize("marked", [None, "", "whole"])
+@pytest.mark.parametrize("theirs", [False, True], ids=["our own", "of the server's user"])
+def test_a_private_folder_is_completed_that_a_killed_process_has_begun(
+    tmp_path: Path, marked: str | None, theirs: bool
+) -> None:
+    """As root, every later start failed until a person removed the folder."""
+    if theirs and os.getuid() != 0:
+        pytest.skip("only root can give a folder to another user")
+    owner, begun = 65534 if theirs else os.getuid(), tmp_path / "begun"
+    begun.mkdir(mode=0o700)
+    if marked is not None:
+        (begun / MARK).write_text(str(tmp_path) if marked else "")
+
+    assert private_folder(begun, owner=owner, home=tmp_path) == begun
+
+    assert (begun.stat().st_uid, (begun / MARK).read_text()) == (owner, str(tmp_path))
+
+
 def test_two_starts_in_one_moment_get_ports_of_their_own() -> None:
     with ports.claimed_port(18_101) as one, ports.claimed_port(18_101) as other:
         assert one != other
