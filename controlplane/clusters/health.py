@@ -5,6 +5,7 @@ Rules: [cluster-status] (thresholds), [heartbeat-leases] (grace periods), [lost-
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 import msgspec
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition, condition
 from controlplane.apimachinery.times import later
-from controlplane.clusters import flapping, probe_history
+from controlplane.clusters import flapping, own_outages, probe_history
 from controlplane.clusters.probe_history import noted
 from controlplane.kinds.cluster import (
     ACCESS_LOST,
@@ -22,7 +23,7 @@ from controlplane.kinds.cluster import (
     READY,
     Cluster,
 )
-from controlplane.kinds.rows import Observation
+from controlplane.kinds.rows import FleetState, Observation
 from controlplane.settings import Settings
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
@@ -122,32 +123,45 @@ def observed_until(row: Observation | None, settings: Settings, *, now: datetime
 
 def unobserved(row: Observation, settings: Settings, *, since: datetime, now: datetime) -> timedelta:
     """Return for how long a cluster was not observed between a time and now."""
+    return own_outages.total(_gaps(row, settings, now=now), since=since)
+
+
+def _gaps(row: Observation, settings: Settings, *, now: datetime) -> Iterator[own_outages.Gap]:
+    """Yield the times until now in which a cluster was not observed."""
     until = observed_until(row, settings, now=now)
     ends = [*(spell.since for spell in row.history[1:]), until]
-    gaps = [
-        min(end, until) - max(spell.since, since)
-        for spell, end in zip(row.history, ends, strict=False)
-        if spell.status == probe_history.UNOBSERVED
-    ]
-    return sum((gap for gap in (*gaps, now - max(until, since)) if gap > timedelta(0)), timedelta(0))
+    for spell, end in zip(row.history, ends, strict=False):
+        if spell.status == probe_history.UNOBSERVED:
+            yield spell.since, min(end, until)
+    yield until, now
 
 
 def ends_observed(
-    since: datetime, seconds: float, row: Observation | None, settings: Settings, *, now: datetime
+    since: datetime,
+    seconds: float,
+    row: Observation | None,
+    settings: Settings,
+    *,
+    workers: FleetState | None = None,
+    now: datetime,
 ) -> datetime:
     """Return when a time limit that began at `since` ends, as far as is known now.
 
     Time in which the cluster was not observed does not count, and a report from before such a time is not enough: the
-    watches of the members have to begin again first. A cluster that is not probed counts as observed.
+    watches of the members have to begin again first. A cluster that is not probed counts as observed. Time in which no
+    worker ran does not count either (`workers`: the row about them; None: they ran all the time).
     """
-    if row is None or row.observed_at is None:
-        return later(since, seconds)
-    wait = holds_for(settings)
-    if observed_until(row, settings, now=now) < now:
+    wait, gaps = holds_for(settings), own_outages.absences(workers)
+    resumed = [end for _, end in gaps[-1:]]
+    if own_outages.are_away(workers, settings, now=now):
         return now + wait
-    ends = later(since, seconds + unobserved(row, settings, since=since, now=now).total_seconds())
-    resumed_at = row.resumed_at
-    return ends if resumed_at is None or resumed_at <= since else max(ends, resumed_at + wait)
+    if row is not None and row.observed_at is not None:
+        if observed_until(row, settings, now=now) < now:
+            return now + wait
+        gaps = (*gaps, *_gaps(row, settings, now=now))
+        resumed += [] if row.resumed_at is None else [row.resumed_at]
+    ends = later(since, seconds + own_outages.total(gaps, since=since).total_seconds())
+    return max([ends, *(moment + wait for moment in resumed if moment > since)])
 
 
 def may_have_recovered(cluster: Cluster, row: Observation | None, settings: Settings, *, now: datetime) -> bool:

@@ -17,7 +17,7 @@ from controlplane.apimachinery.meta import Condition, Ref, condition, to_seconds
 from controlplane.apimachinery.selectors import matches
 from controlplane.clusters import health
 from controlplane.controllers.reads import paging
-from controlplane.controllers.reads.fleet_state import fleet_state, observations_of, reason_to_pause
+from controlplane.controllers.reads.fleet_state import fleet_and_workers, observations_of, reason_to_pause
 from controlplane.controllers.reads.namespace_quotas import NO_QUOTAS, NamespaceQuotas, Room, namespace_quotas
 from controlplane.controllers.reads.queued_bindings import queued_bindings
 from controlplane.engine.controller import Controller, Ownership
@@ -65,6 +65,7 @@ class FailbackSnapshot(msgspec.Struct, frozen=True):
     clusters: dict[str, Cluster]
     next_eviction: datetime | None  # due time of the first queued eviction; None: the queue is empty
     fleet: FleetState
+    workers: FleetState
     holds: Holds
     reserved_capacity: ReservedCapacity
     left_in_round: int  # bindings left in the present round, the page included
@@ -138,7 +139,7 @@ class Failbacks(Controller):
             read.labels,
             clusters,
             state.next_eviction(),
-            fleet_state(state),
+            *fleet_and_workers(state),
             replace(holds, labels=read.labels),
             state.reserved_capacity(within=RESERVATION_EXPIRY),
             left_in_round,
@@ -238,7 +239,7 @@ def _failure(
     if unfit:
         return unfit
     limit = settings.graceful_eviction_timeout
-    if now <= health.ends_observed(move.since, limit, observed, settings, now=now):
+    if now <= health.ends_observed(move.since, limit, observed, settings, workers=snapshot.workers, now=now):
         return ""
     unhealthy, tasks = _unhealthy_reason(binding, move, clusters), _failback_tasks(binding)
     if unhealthy:

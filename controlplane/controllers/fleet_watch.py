@@ -1,7 +1,7 @@
 """FleetWatch: stores the state of the fleet as a whole, which no single cluster shows.
 
-It stores since when the Failover gate is on [failover-gate], since when the fleet is blind [blind-fleet], and the
-times in which the eviction tier stopped all evictions [eviction-tier].
+It stores since when the Failover gate is on [failover-gate], since when the fleet is blind [blind-fleet], the times in
+which the eviction tier stopped all evictions [eviction-tier], and those in which no worker ran [outage-of-our-own].
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref
-from controlplane.clusters import eviction_tier
+from controlplane.clusters import eviction_tier, own_outages
 from controlplane.controllers.reads.fleet_state import (
     FLEET,
     FLEET_ROW,
     STOPS_KEPT,
     TIER_ROW,
+    WORKERS_ROW,
     cluster_health_changed,
     failover_configuration,
     fleet_states,
@@ -37,17 +38,18 @@ from controlplane.settings import Settings
 
 
 class FleetSnapshot(msgspec.Struct, frozen=True):
-    """All clusters and windows, with the two rows that are stored about the fleet."""
+    """All clusters and windows, with the rows that are stored about the fleet and the workers."""
 
     state: FleetState
     clusters: tuple[Cluster, ...]
     subject: FailoverConfiguration
     windows: tuple[MaintenanceWindow, ...] = ()
     tier_row: FleetState = FleetState(TIER_ROW)
+    workers_row: FleetState = FleetState(WORKERS_ROW)
 
 
 class FleetWatch(Controller):
-    """Key: the fleet. Writes the FleetState rows FLEET_ROW and TIER_ROW."""
+    """Key: the fleet. Writes the FleetState rows FLEET_ROW, TIER_ROW and WORKERS_ROW."""
 
     name = "fleet"
     group = "fleet"
@@ -62,9 +64,9 @@ class FleetWatch(Controller):
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[FleetSnapshot | None]:
         windows = tuple(state.list(MAINTENANCE_WINDOW))
-        fleet_row, tier_row = fleet_states(state, FLEET_ROW, TIER_ROW)
+        fleet_row, tier_row, workers_row = fleet_states(state, FLEET_ROW, TIER_ROW, WORKERS_ROW)
         clusters = tuple(state.list(CLUSTER))
-        snapshot = FleetSnapshot(fleet_row, clusters, failover_configuration(state), windows, tier_row)
+        snapshot = FleetSnapshot(fleet_row, clusters, failover_configuration(state), windows, tier_row, workers_row)
         return [snapshot if ref == FLEET else None for ref in refs]
 
     def decide(self, snapshot: FleetSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
@@ -91,7 +93,8 @@ class FleetWatch(Controller):
             message = f"at most {tier.rate:g} evictions per second: the tier is {tier.name}, it was {before}"
             message = f"{message}: {tier.why}" if tier.why else message
             events.append(Event(snapshot.subject, "EvictionTierChanged", message, tier.name != eviction_tier.NORMAL))
-        rows = ((new, old), (tier_row, snapshot.tier_row))
+        workers_row = own_outages.with_look(snapshot.workers_row, settings, now=now)
+        rows = ((new, old), (tier_row, snapshot.tier_row), (workers_row, snapshot.workers_row))
         return Decision(
             changes=tuple(Save(row) for row, stored in rows if row != stored),
             events=tuple(events),

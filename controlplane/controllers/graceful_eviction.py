@@ -14,7 +14,7 @@ import msgspec
 from controlplane.apimachinery.meta import Condition, Ref, condition, with_condition
 from controlplane.clusters.health import heard_at
 from controlplane.controllers.reads.bindings_on_clusters import bindings_on_clusters
-from controlplane.controllers.reads.fleet_state import FLEET, observations_of
+from controlplane.controllers.reads.fleet_state import FLEET, WORKERS_ROW, fleet_states, observations_of
 from controlplane.controllers.reads.namespace_quotas import NO_QUOTAS, NamespaceQuotas, namespace_quotas
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import Decision, Event, Put, QuotaGuard
@@ -24,7 +24,7 @@ from controlplane.kinds import BINDINGS, CLUSTER, COMPANIONS, FAILOVER_CONFIGURA
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.federated_quota import ENFORCEMENT_GATE
-from controlplane.kinds.rows import Observation, UnhealthyCopies
+from controlplane.kinds.rows import FleetState, Observation, UnhealthyCopies
 from controlplane.kinds.template import Template
 from controlplane.propagation.bindings import binding_ref, template_ref
 from controlplane.settings import Settings
@@ -44,6 +44,7 @@ class GracefulEvictionSnapshot(msgspec.Struct, frozen=True):
     dependents: graceful.DependentsByCluster  # workloads that still need the object of the binding, by cluster
     quotas: NamespaceQuotas = NO_QUOTAS  # read only for bindings whose copies may be restored
     unhealthy_on: Collection[str] = ()  # the clusters that it left because its copy was unhealthy there
+    workers: FleetState | None = None  # when no worker ran; read only if that decides about old copies
 
 
 def _concerns_tasks(old: Binding | None, new: Binding | None) -> bool:
@@ -104,7 +105,14 @@ class GracefulEviction(Controller):
         names = [origin.name, f"to:{origin.name}"]
         return bindings_on_clusters(state, names, index="leaving", after=after, limit=limit)
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[GracefulEvictionSnapshot | None]:
+    def load_for(
+        self, state: State, refs: Sequence[Ref], settings: Settings
+    ) -> Sequence[GracefulEvictionSnapshot | None]:
+        return self.load(state, refs, workers=_workers(state, settings))
+
+    def load(
+        self, state: State, refs: Sequence[Ref], *, workers: FleetState | None = None
+    ) -> Sequence[GracefulEvictionSnapshot | None]:
         bindings = state.get(refs)
         names = sorted({name for binding in bindings.values() for name in _clusters(binding)})
         states = _cluster_states(state, state.get([Ref(CLUSTER, "", name) for name in names]).values())
@@ -118,7 +126,7 @@ class GracefulEviction(Controller):
         )
         quotas = namespace_quotas(state, restored)
         return [
-            GracefulEvictionSnapshot(binding, states, dependents.get(ref, {}), quotas, left.get(ref, ()))
+            GracefulEvictionSnapshot(binding, states, dependents.get(ref, {}), quotas, left.get(ref, ()), workers)
             if (binding := bindings.get(ref)) is not None
             else None
             for ref in refs
@@ -129,14 +137,14 @@ class GracefulEviction(Controller):
 
         It returns None if `decide` may change the binding, or if old copies may wait for another object.
         """
-        states = _cluster_states(state, state.list(CLUSTER))
+        states, workers = _cluster_states(state, state.list(CLUSTER)), _workers(state, settings)
 
         def look(binding: Binding) -> Decision | None:
             if supporting_objects.may_wait_for_dependents(binding) or graceful.found_no_other_cluster(binding):
                 return None
             if graceful.with_copies_restored(binding, states)[1]:
                 return None
-            found = graceful.assess_tasks(binding, settings, clusters=states, dependents={}, now=now)
+            found = graceful.assess_tasks(binding, settings, clusters=states, dependents={}, workers=workers, now=now)
             spec, conditions = binding.spec, binding.status.conditions
             if found.kept != spec.graceful_eviction_tasks or _conditions(binding, found, now=now) != conditions:
                 return None
@@ -160,7 +168,12 @@ class GracefulEviction(Controller):
         if refused:
             binding, undone = old, ()
         found = graceful.assess_tasks(
-            binding, settings, clusters=snapshot.clusters, dependents=snapshot.dependents, now=now
+            binding,
+            settings,
+            clusters=snapshot.clusters,
+            dependents=snapshot.dependents,
+            workers=snapshot.workers,
+            now=now,
         )
         binding = old.with_spec(clusters=binding.spec.clusters, graceful_eviction_tasks=found.kept)
         binding = binding.with_status(conditions=_conditions(binding, found, now=now))
@@ -171,6 +184,11 @@ class GracefulEviction(Controller):
             wake_at=min(found.wake_at or now + QUOTA_RETRY, now + QUOTA_RETRY) if refused else found.wake_at,
             reason="GracefulEviction",
         )
+
+
+def _workers(state: State, settings: Settings) -> FleetState | None:
+    """Return when no worker ran, for `on_graceful_timeout` Purge; None: that decides nothing."""
+    return fleet_states(state, WORKERS_ROW)[0] if settings.on_graceful_timeout == "Purge" else None
 
 
 def _all_leaving(state: State, *, after: str, limit: int) -> tuple[list[Ref], str | None]:

@@ -30,7 +30,7 @@ from controlplane.kinds.binding import (
     origin,
 )
 from controlplane.kinds.policy import DIRECTLY
-from controlplane.kinds.rows import Observation
+from controlplane.kinds.rows import FleetState, Observation
 from controlplane.scheduling.unstarted import given_back
 from controlplane.settings import Settings
 
@@ -99,12 +99,13 @@ def assess_tasks(
     *,
     clusters: Mapping[str, ClusterState] | None = None,
     dependents: DependentsByCluster | None = None,
+    workers: FleetState | None = None,
     now: datetime,
 ) -> TaskAssessment:
     """Return which tasks of a binding are kept and which are cleared.
 
     `clusters` None: nothing is known about the clusters, and the reported health counts as it is. `dependents`: objects
-    that still need the old copy. They keep it as an unhealthy target would.
+    that still need the old copy. They keep it as an unhealthy target would. `workers`: see `health.ends_observed`.
     """
     kept: list[GracefulEvictionTask] = []
     cleared: list[ClearedTask] = []
@@ -118,7 +119,7 @@ def assess_tasks(
             continue
         remaining = () if dependents is None else dependents.get(task.from_cluster, ())
         ends = deadline(task, settings)
-        purged_at = _purged_at(binding, task, settings, clusters, now=now)
+        purged_at = _purged_at(binding, task, settings, clusters, workers, now=now)
         is_over = now > (ends if purged_at is None else purged_at)
         why = _clear_reason(binding, task, settings, clusters, remaining, is_over=is_over)
         if why:
@@ -169,12 +170,14 @@ def _purged_at(
     task: GracefulEvictionTask,
     settings: Settings,
     clusters: Mapping[str, ClusterState] | None,
+    workers: FleetState | None,
     *,
     now: datetime,
 ) -> datetime | None:
     """Return when on_graceful_timeout Purge clears a task, as far as is known now; None: it does not.
 
-    Time in which a target was not observed, because the control plane was away, does not count [outage-of-our-own].
+    Time in which a target was not observed, or no worker ran, because the control plane was away, does not count
+    [outage-of-our-own].
     """
     since = task.creation_timestamp
     if since is None or task.grace_period_seconds is not None or settings.on_graceful_timeout != "Purge":
@@ -182,7 +185,7 @@ def _purged_at(
     states = [(clusters or {}).get(target.name) for target in binding.spec.clusters]
     rows = [state.observation for state in states if state is not None]
     limit = settings.graceful_eviction_timeout
-    return max(health.ends_observed(since, limit, row, settings, now=now) for row in (None, *rows))
+    return max(health.ends_observed(since, limit, row, settings, workers=workers, now=now) for row in (None, *rows))
 
 
 def overdue_on(binding: Binding, settings: Settings, *, now: datetime) -> tuple[str, ...]:

@@ -53,6 +53,15 @@ def without(world: Simulation, controller: str) -> Iterator[None]:
     world.controllers = everybody
 
 
+@contextmanager
+def without_workers(world: Simulation) -> Iterator[None]:
+    """Let all workers sleep, while the process goes on that asks members."""
+    everybody = world.controllers
+    world.controllers = tuple(one for one in everybody if one.group == "members")
+    yield
+    world.controllers = everybody
+
+
 def wait(world: Simulation, seconds: float) -> None:
     """Let time pass, counted from now."""
     world.run((world.now - START).total_seconds() + seconds)

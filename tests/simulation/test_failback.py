@@ -16,6 +16,7 @@ from controlplane.insight import record
 from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.failback import FAILBACK, Failback
 from tests.simulation.manifests import DIVIDED, DUPLICATED, HELD, NGINX
+from tests.simulation.outages import without, without_workers
 from tests.simulation.stories import NGINX_BINDING, QUICK, apply, binding, copies_on, joined, placed, running
 from tests.simulation.world import Simulation
 
@@ -259,6 +260,24 @@ def test_an_outage_of_the_control_plane_itself_does_not_fail_it(seed: int) -> No
     world.run(SEASONED + 11 + 2 * SELDOM.graceful_eviction_timeout)
     assert failback(world).status.phase == "Running"
     world.fault("member1", "none")
+    world.run(SEASONED + 60 + 2 * SELDOM.graceful_eviction_timeout)
+
+    assert (failback(world).status.phase, failback(world).status.returned) == ("Finished", 1)
+    assert running(world) == {"member1": 1, "member2": 2}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_outage_of_the_workers_alone_does_not_fail_it(seed: int) -> None:
+    world = failed_over(DIVIDED, NGINX % 3, seed=seed)
+    world.run(SEASONED)
+    with without(world, "works"):
+        apply(world, HOME % "cluster: member1")
+        world.run(SEASONED + 10)
+        assert failback(world).status.returning
+        with without_workers(world):
+            world.run(SEASONED + 10 + 2 * SELDOM.graceful_eviction_timeout)
+    world.run(SEASONED + 11 + 2 * SELDOM.graceful_eviction_timeout)
+    assert failback(world).status.phase == "Running"
     world.run(SEASONED + 60 + 2 * SELDOM.graceful_eviction_timeout)
 
     assert (failback(world).status.phase, failback(world).status.returned) == ("Finished", 1)

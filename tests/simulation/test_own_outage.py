@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from msgspec.structs import replace
 
@@ -10,8 +12,8 @@ from controlplane.clusters import eviction_tier
 from controlplane.controllers.reads.fleet_state import QUEUE_ROW, fleet_states
 from controlplane.settings import GATES, Settings
 from tests.simulation.manifests import NGINX
-from tests.simulation.outages import wait, without
-from tests.simulation.stories import apply, binding, copies_on, joined, placed
+from tests.simulation.outages import taint, wait, wait_until_leaving, without, without_workers
+from tests.simulation.stories import apply, binding, copies_on, joined, placed, running
 from tests.simulation.world import Simulation
 
 # The times of production, apart from the rate.
@@ -106,3 +108,49 @@ def test_purge_removes_no_old_copy_because_of_our_outage() -> None:
 
     assert binding(world).spec.graceful_eviction_tasks == ()
     assert world.failures == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_purge_removes_no_old_copy_because_only_the_workers_were_away(seed: int) -> None:
+    """Members were probed all the time, so each cluster was observed. The new copy was not made meanwhile."""
+    world = joined("member1", "member2", seed=seed, settings=replace(LIVE, on_graceful_timeout="Purge"))
+    world.run(60)
+    apply(world, POLICY % "Gracefully", NGINX % 1)
+    wait(world, 60)
+    (home,) = placed(world)
+    taint(world, home)
+    with without(world, "works"):
+        wait_until_leaving(world)
+        wait(world, 1)
+        with without_workers(world):
+            wait(world, 2 * LIVE.graceful_eviction_timeout)
+    wait(world, 3)
+    assert [task.from_cluster for task in binding(world).spec.graceful_eviction_tasks] == [home]
+    assert running(world)[home] == 1
+    wait(world, 60)
+
+    assert home not in running(world)
+    assert list(running(world).values()) == [1]
+    assert world.failures == []
+
+
+def test_after_an_outage_of_the_workers_purge_removes_an_old_copy_all_the_same() -> None:
+    world = joined("member1", "member2", settings=replace(LIVE, on_graceful_timeout="Purge"))
+    world.run(60)
+    apply(world, POLICY % "Gracefully", NGINX % 1)
+    wait(world, 60)
+    (home,) = placed(world)
+    (other,) = {"member1", "member2"} - {home}
+    world.fault(other, "notready")
+    taint(world, home)
+    wait_until_leaving(world)
+    wait(world, 100)
+
+    with without_workers(world):
+        wait(world, 2 * LIVE.graceful_eviction_timeout)
+    wait(world, LIVE.graceful_eviction_timeout - 150)
+    assert running(world) == {home: 1, other: 0}
+    world.excused["nginx"] = world.now + timedelta(hours=1)
+    wait(world, 100)
+
+    assert running(world) == {other: 0}

@@ -26,6 +26,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FLEET_ROW = "default"
 QUEUE_ROW = "queue"
 TIER_ROW = "tier"  # not part of FLEET_ROW: a change of FLEET_ROW makes every binding on a tainted cluster due
+WORKERS_ROW = "workers"
 STOPS_KEPT = 8  # how many of the latest stops (`rows.Stop`) a row keeps
 
 
@@ -50,6 +51,11 @@ def fleet_states(state: State, *keys: str) -> list[FleetState]:
     """
     rows = state.rows(FleetState, "key", keys)
     return [next(iter(rows.get(key, ())), FleetState(key)) for key in keys]
+
+
+def fleet_and_workers(state: State) -> list[FleetState]:
+    """Return the state of the fleet, and when no worker ran. Makes one query."""
+    return fleet_states(state, FLEET_ROW, WORKERS_ROW)
 
 
 def observations_of(state: State, clusters: Sequence[str]) -> dict[str, Observation]:
