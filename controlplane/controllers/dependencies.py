@@ -14,6 +14,7 @@ import msgspec
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.reads import paging
+from controlplane.controllers.reads.fleet_state import FLEET, PROPAGATE_DEPS
 from controlplane.controllers.reads.interpreted_bindings import RULES_CHANGED, all_bindings, bindings_of_kind, is_rules
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Delete, Event, Put, deleting
@@ -23,7 +24,7 @@ from controlplane.interpret.customized import for_each
 from controlplane.interpret.interpreter import Dependency
 from controlplane.kinds import BINDINGS, FAILOVER_CONFIGURATION, SELECTED
 from controlplane.kinds.binding import Binding
-from controlplane.kinds.configuration import FailoverConfiguration
+from controlplane.kinds.rows import FleetState
 from controlplane.kinds.template import Template
 from controlplane.propagation import attached_bindings, bindings
 from controlplane.settings import Settings
@@ -31,9 +32,6 @@ from controlplane.settings import Settings
 # What built-in rules name. A rule of a user may name objects of any kind, by name or by label.
 NEEDED_KINDS = frozenset({"ConfigMap", "Secret", "ServiceAccount", "PersistentVolumeClaim", "Service", "EndpointSlice"})
 SELECTED_BY_LABEL = frozenset({"EndpointSlice"})  # of those, the kinds that workloads may select by label
-
-
-GATE = "PropagateDeps"
 
 NEEDED = "Needed"
 """The name of the fan-out of all objects that workloads may need."""
@@ -97,11 +95,14 @@ def _needed_object_changed(old: Template | None, new: Template | None) -> Iterab
     return (present.ref,) if relabelled and _may_be(present.kind, SELECTED_BY_LABEL) else ()
 
 
-def _gate_changed(old: FailoverConfiguration | None, new: FailoverConfiguration | None) -> Iterable[Ref]:
-    """All workloads are due when the gate is switched: those that moved while it was off lack what they need."""
-    before, after = (None if side is None else (side.spec.get("featureGates") or {}).get(GATE) for side in (old, new))
-    present = new or old
-    return () if present is None or before == after else (present.ref,)
+def _gate_changed(old: FleetState | None, new: FleetState | None) -> Iterable[Ref]:
+    """All workloads are due when the gate is switched: those that moved while it was off lack what they need.
+
+    controllers.fleet_watch stores it: in FailoverConfiguration it is switched at run time, in the environment it is by
+    a restart.
+    """
+    switched = old is not None and new is not None and old.dependencies and old.dependencies != new.dependencies
+    return (FLEET,) if switched else ()
 
 
 def _may_be(kind: str, named_by_built_in_rules: frozenset[str]) -> bool:
@@ -126,7 +127,7 @@ class Dependencies(Controller):
         *(Watch(kind, _binding_changed) for kind in BINDINGS),
         Watch("*", _workload_changed),
         Watch("*", _needed_object_changed, fan_out=True),
-        Watch(FAILOVER_CONFIGURATION, _gate_changed, fan_out=True),
+        Watch("row/FleetState", _gate_changed, fan_out=True),
         *RULES_CHANGED,
     )
     owns = Ownership(
@@ -225,7 +226,7 @@ class Dependencies(Controller):
         if alive and snapshot.template is None:
             return NOTHING  # `lifeboat import` writes bindings first: what the workload needs is not known yet
         follows = alive and parent is not None and parent.spec.propagate_deps
-        if follows and not settings.gate(GATE):
+        if follows and not settings.gate(PROPAGATE_DEPS):
             return NOTHING  # what runs still needs what it has
         changes: list[Put | Delete] = []
         events: list[Event] = []

@@ -1,7 +1,8 @@
 """FleetWatch: stores the state of the fleet as a whole, which no single cluster shows.
 
 It stores since when the Failover gate is on [failover-gate], since when the fleet is blind [blind-fleet], the times in
-which the eviction tier stopped all evictions [eviction-tier], and those in which no worker ran [outage-of-our-own].
+which the eviction tier stopped all evictions [eviction-tier], and those in which no worker ran [outage-of-our-own]. It
+also stores the gate PropagateDeps, so that a worker notices that another environment has switched it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from controlplane.clusters import eviction_tier, own_outages
 from controlplane.controllers.reads.fleet_state import (
     FLEET,
     FLEET_ROW,
+    PROPAGATE_DEPS,
     STOPS_KEPT,
     TIER_ROW,
     WORKERS_ROW,
@@ -94,9 +96,10 @@ class FleetWatch(Controller):
             message = f"{message}: {tier.why}" if tier.why else message
             events.append(Event(snapshot.subject, "EvictionTierChanged", message, tier.name != eviction_tier.NORMAL))
         workers_row = own_outages.with_look(snapshot.workers_row, settings, now=now)
+        workers_row = replace(workers_row, dependencies="On" if settings.gate(PROPAGATE_DEPS) else "Off")
         rows = ((new, old), (tier_row, snapshot.tier_row), (workers_row, snapshot.workers_row))
         return Decision(
-            changes=tuple(Save(row) for row, stored in rows if row != stored),
+            changes=tuple(Save(row, stored) for row, stored in rows if row != stored),
             events=tuple(events),
             wake_at=next_look(settings, now=now),
             reason="FleetWatch",

@@ -182,8 +182,8 @@ QueuePosition = tuple[int, datetime, str]
 class FleetState(Row, frozen=True):
     """The state of the fleet: when it was blind [blind-fleet], and since when the gate Failover is on [failover-gate].
 
-    controllers.fleet_watch writes the keys "default", "tier" (`tier`, `stops`) and "workers" (`looked_at`, `stops`).
-    controllers.evictions writes the key "queue" (`capacity`, `holds`, `scope`, `cursor`, `stops`).
+    controllers.fleet_watch writes the keys "default", "tier" (`tier`, `stops`) and "workers" (`looked_at`, `stops`,
+    `dependencies`). controllers.evictions writes the key "queue" (`capacity`, `holds`, `scope`, `cursor`, `stops`).
     """
 
     blind_since: datetime | None = None  # None: at least one cluster is not faulty
@@ -196,6 +196,7 @@ class FleetState(Row, frozen=True):
     scope: str = ""  # Cluster: the queue is read by cluster, because of eviction.bucket_scope or missing observations
     cursor: QueuePosition | None = None  # the last held eviction that was checked again; None: all were checked
     looked_at: datetime | None = None  # when a worker looked at the fleet last
+    dependencies: str = ""  # On or Off, as the gate PropagateDeps was then; "": it was never looked at
 
 
 class CapacityReservation(Row, frozen=True):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pytest
+from msgspec.structs import replace
 
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref
@@ -130,3 +131,25 @@ def test_what_moved_while_the_gate_was_off_gets_what_it_needs_when_it_is_on_agai
     wait(world, 60)
 
     assert holders(world) == set(placed(world)) != {home}
+
+
+@pytest.mark.parametrize("later", [True, False])
+def test_the_gate_may_be_switched_by_the_environment_and_a_restart(later: bool) -> None:
+    """No object changes then. What had moved while the gate was off got what it needs when it changed the next time."""
+    world, home = serving("Gracefully")
+    gates, off = world.settings.feature_gates, {**world.settings.feature_gates, "PropagateDeps": False}
+    restarted_with(world, off)
+    taint(world, home)
+    wait(world, 200)
+    assert holders(world) == {home} != set(placed(world)), "nothing follows while the gate is off"
+
+    restarted_with(world, gates if later else off)
+
+    assert (holders(world) == set(placed(world)) != {home}) == later
+
+
+def restarted_with(world: Simulation, gates: Mapping[str, bool]) -> None:
+    """Let all workers begin again with these gates in their environment, and some time pass."""
+    world.settings = replace(world.settings, feature_gates=gates)
+    world.restart()
+    wait(world, 60)

@@ -27,6 +27,7 @@ FLEET_ROW = "default"
 QUEUE_ROW = "queue"
 TIER_ROW = "tier"  # not part of FLEET_ROW: a change of FLEET_ROW makes every binding on a tainted cluster due
 WORKERS_ROW = "workers"
+PROPAGATE_DEPS = "PropagateDeps"  # the gate of controllers.dependencies, which WORKERS_ROW has as it was last
 STOPS_KEPT = 8  # how many of the latest stops (`rows.Stop`) a row keeps
 
 
