@@ -135,8 +135,11 @@ def pause_after(marked: int, since: float) -> float:
 def wanted(state: State) -> dict[Key, Target]:
     """Return what to watch: each kind on each Ready cluster that is called directly, with its endpoint."""
     on_members = state.kinds_on_members()
-    listed = _clusters(state, sorted({name for name, _, _ in on_members}))
-    called = [cluster for cluster in listed if cluster.ready == "True" and cluster.called_directly]
+    listed: Sequence[Cluster] = state.list(kinds.CLUSTER)
+    keep_clusters({item.metadata.name for item in listed})
+    called = [
+        cluster for cluster in listed if cluster.ready == "True" and cluster.called_directly and not cluster.unreadable
+    ]
     targets: dict[str, Target] = {}
     for part, secrets in apart(called, partial(credentials, state)):
         if isinstance(secrets, Unreadable):
@@ -148,21 +151,3 @@ def wanted(state: State) -> dict[Key, Target]:
         for cluster, api_version, kind in on_members
         if cluster in targets
     }
-
-
-def _clusters(state: State, named: Sequence[str]) -> Sequence[Cluster]:
-    """Return all clusters. If one of them cannot be read: those of these names that can be read."""
-    try:
-        listed: Sequence[Cluster] = state.list(kinds.CLUSTER)
-    except Unreadable:
-        parts = apart([Ref(kinds.CLUSTER, "", name) for name in named], state.get)
-        return [cluster for refs, found in parts for cluster in _readable(refs, found)]
-    keep_clusters({item.metadata.name for item in listed})
-    return listed
-
-
-def _readable(refs: Sequence[Ref], found: dict[Ref, Any] | Unreadable) -> Iterable[Cluster]:
-    if not isinstance(found, Unreadable):
-        return found.values()
-    log.error("cluster %s is not watched: %s", ", ".join(ref.name for ref in refs), found)
-    return ()

@@ -111,7 +111,9 @@ class DjangoState:
             params = (texts(set(values)), kind, limit) if limit else (texts(set(values)), kind)
             for value, namespace, name, doc in cursor.run(query, params):
                 place = (namespace, name)
-                if place not in seen:
+                if place not in seen and kind == CLUSTER:
+                    seen[place] = decoded_clusters.as_far_as_readable(name, doc)
+                elif place not in seen:
                     seen[place] = self._read(kind, *place, doc)
                 found.setdefault(value, []).append(seen[place])
         return found

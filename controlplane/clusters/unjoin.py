@@ -56,8 +56,11 @@ def credentials(cluster: Cluster, secrets: Iterable[Template], others: Iterable[
     """Return the Secrets to delete with a cluster: those that joining made and that do not have to stay.
 
     The annotation of a Secret alone is no proof, because every user who may write Secrets may write it. The Cluster
-    has to refer to the Secret too, and no other Cluster may refer to it.
+    has to refer to the Secret too, and no other Cluster may refer to it. All stay while another Cluster cannot be read.
     """
+    others = tuple(others)
+    if any(other.unreadable for other in others):
+        return ()
     used = {ref for other in others if other.ref != cluster.ref for ref in _secrets(other)}
     wanted = {*_secrets(cluster)} - used
     return tuple(

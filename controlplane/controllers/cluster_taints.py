@@ -17,7 +17,7 @@ from controlplane.clusters import eviction_tier, health, taint_policies, taints
 from controlplane.controllers.reads.fleet_state import FLEET, fleet_state, fleet_state_changed
 from controlplane.engine.controller import Controller, Ownership, all_clusters
 from controlplane.engine.decision import Decision, Drop, Event, Put, Save
-from controlplane.engine.state import State, Watch
+from controlplane.engine.state import State, Unreadable, Watch
 from controlplane.kinds import CLUSTER, CLUSTER_TAINT_POLICY, FAILOVER_CONFIGURATION
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import FleetState, MatchWindow, Observation
@@ -105,6 +105,8 @@ class ClusterTaints(Controller):
         self, snapshot: ClusterTaintsSnapshot, settings: Settings, *, now: datetime, answer: Any = None
     ) -> Decision:
         cluster, gate = snapshot.subject, settings.gate("Failover")
+        if cluster.unreadable:
+            raise Unreadable(cluster.unreadable)
         opened = snapshot.fleet.failover_on_since if gate else None
         blind = snapshot.blind or snapshot.fleet.blind_since is not None
         moving_since = eviction_tier.clock_start(snapshot.fleet) if opened is not None and not blind else None

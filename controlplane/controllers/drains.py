@@ -144,6 +144,8 @@ class Drains(Controller):
             return _with_phase(drain, FINISHED, f"cluster {name} does not exist any more", now=now, **counts)
         if drain.spec.stop:
             return _with_phase(drain, STOPPED, "spec.stop is set", now=now, after="", **counts)
+        if cluster.unreadable:
+            return _with_phase(drain, PAUSED, cluster.unreadable, now=now, tokens=0.0, counted_at=now, **counts)
         if not any(taint.key == UNSCHEDULABLE_TAINT for taint in cluster.spec.taints):
             return _cordon(cluster, now=now)
         if not snapshot.placed:

@@ -136,6 +136,7 @@ COVERED: dict[str, tuple[str, ...]] = {
     ),
     "missing-state": ("test_missing_state_holds_the_eviction_or_lets_it_go_without",),
     "unreadable-binding": ("test_a_damaged_binding_in_the_queue_keeps_no_other_copy_from_being_evicted",),
+    "unreadable-cluster": ("test_it_stops_no_eviction_from_another_cluster",),
     "returning-copies": ("test_a_copy_left_behind_stays_while_its_replacement_is_down",),
     "policy-deleted-in-outage": (
         "test_deleting_a_policy_withdraws_its_taints_at_once",

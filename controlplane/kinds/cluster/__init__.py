@@ -49,6 +49,8 @@ ACCESS_REFUSED, CERTIFICATE_EXPIRED, CERTIFICATE_REFUSED = "AccessRefused", "Cer
 MISCONFIGURED = "Misconfigured"
 # Reasons of AccessLost: the member answers with a redirect, which is never followed; its address must not be called.
 REDIRECTED, ADDRESS_REFUSED = "Redirected", "AddressRefused"
+# Reason of AccessLost, in memory only: the stored document of the Cluster cannot be decoded (`damaged`).
+UNREADABLE = "Unreadable"
 
 MAX_POOLS: Final = 64
 """How many pools of nodes a cluster reports [node-estimate]."""
@@ -200,6 +202,13 @@ class Cluster(Object, frozen=True):
         """Test whether the member refuses the control plane. Its status is then the last known status [lost-access]."""
         found = condition(self.status.conditions, ACCESS_LOST)
         return found is not None and found.status == "True"
+
+    @property
+    def unreadable(self) -> str:
+        """Why the stored document cannot be decoded, so that this is only a part of it and must not be stored; "": it
+        can (`damaged.readable_part`)."""
+        found = condition(self.status.conditions, ACCESS_LOST)
+        return found.message if found is not None and found.reason == UNREADABLE else ""
 
     @property
     def flapping(self) -> bool:
