@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from controlplane.apimachinery.errors import BadRequest, StatusError
 from controlplane.kind import KINDS
 from controlplane.kinds.override_policy import (
@@ -62,7 +64,7 @@ def overridden(manifest: Document, overriders: Overriders, count: Count) -> Docu
     for change in _changes(overriders):
         count(manifest, 0)
         manifest = change(manifest)
-    for field in overriders.field_overrider:
+    for field in _joined(overriders.field_overrider):
         manifest = _with_field(manifest, field, count)
     if overriders.plaintext:
         count(manifest, 0)
@@ -258,19 +260,40 @@ def _with_pairs(manifest: Document, field: str, overrider: LabelAnnotationOverri
     return {**manifest, "metadata": {**metadata, field: pairs}}
 
 
+def _joined(overriders: Iterable[FieldOverrider]) -> Iterator[FieldOverrider]:
+    """Yield the changes of documents in fields. Successive ones of the same document are one: it is read and written
+    once, because a YAML document of 1 MB takes a second or two."""
+    last: FieldOverrider | None = None
+    for field in overriders:
+        if last is not None and last.field_path == field.field_path and bool(last.yaml) == bool(field.yaml):
+            last = replace(last, json=(*last.json, *field.json), yaml=(*last.yaml, *field.yaml))
+            continue
+        if last is not None:
+            yield last
+        last = field
+    if last is not None:
+        yield last
+
+
+def _text_at(manifest: Document, field_path: str) -> str | None:
+    """Return the text that the path of a field leads to; None: it leads to none."""
+    text: Any = manifest
+    for token in field_path.split("/")[1:]:
+        key = token.replace("~1", "/").replace("~0", "~")
+        if isinstance(text, dict):
+            text = text.get(key)
+        else:
+            text = text[int(key)] if isinstance(text, list) and key.isdecimal() and int(key) < len(text) else None
+    return text if isinstance(text, str) else None
+
+
 def _with_field(manifest: Document, overrider: FieldOverrider, count: Count) -> Document:
     """Return the manifest with a changed JSON or YAML document in the text of a field."""
     if not overrider.json and not overrider.yaml:
         return manifest
     path = overrider.field_path
-    keys = [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
-    text: Any = manifest
-    for key in keys:
-        if isinstance(text, dict):
-            text = text.get(key)
-        else:
-            text = text[int(key)] if isinstance(text, list) and key.isdecimal() and int(key) < len(text) else None
-    if not isinstance(text, str):
+    text = _text_at(manifest, path)
+    if text is None:
         raise OverrideError(f"fieldOverrider: fieldPath {path} does not lead to a text in the object")
     count(manifest, len(text) * (_OF_YAML if overrider.yaml else _OF_JSON))
     try:

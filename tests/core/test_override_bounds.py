@@ -127,11 +127,12 @@ def test_rules_that_make_the_object_larger_do_not_occupy_the_worker_either() -> 
     """The size was that of the object before them."""
     grow = {"subPath": "/large", "operator": "add", "value": ["x" * 40] * 4_000}
     small = {"subPath": "/small", "operator": "add", "value": "y"}
-    fields = [{"fieldPath": "/data/a", "json": [change]} for change in (grow, *[small] * 200)]
+    fields = [{"fieldPath": "/data/a", "json": [grow]}]
+    fields += [{"fieldPath": f"/data/{name}", "json": [small]} for _ in range(200) for name in "ba"]  # none is joined
     begun = time.thread_time()
 
     with pytest.raises(OverrideFailed, match="the rules for one copy go through more than 32 MiB of it"):
-        result(config_map(a="{}"), policy(fieldOverrider=fields))
+        result(config_map(a="{}", b="{}"), policy(fieldOverrider=fields))
 
     assert time.thread_time() - begun < 20
 
@@ -147,3 +148,36 @@ def test_some_small_documents_of_a_large_object_are_changed() -> None:
     changed = result(large, policy(fieldOverrider=fields))
 
     assert [changed["data"][name] for name in names] == ["a: 2\n"] * 8
+
+
+def yaml_patch(key: str, *, field: str = "a") -> Document:
+    return {"fieldPath": f"/data/{field}", "yaml": [{"subPath": f"/{key}", "operator": "add", "value": "w"}]}
+
+
+MEGABYTE = "\n".join(f"key{number}: value number {number}" for number in range(36_000)) + "\n"
+
+
+def test_three_changes_of_a_large_field_are_no_more_work_than_one() -> None:
+    """They were refused: each counted as if it read and wrote all of the object sixteen times."""
+    changed = result(config_map(a=MEGABYTE), policy(fieldOverrider=[yaml_patch(key) for key in ("x1", "x2", "x3")]))
+
+    text = changed["data"]["a"]
+    assert len(text) == len(MEGABYTE) + 3 * len("x1: w\n")
+    assert text.endswith("x1: w\nx2: w\nx3: w\n")
+
+
+def test_a_change_counts_by_the_text_of_its_field_and_not_by_the_object_around_it() -> None:
+    large = config_map(a="k: v\n", b="k: v\n", rest=MEGABYTE)
+    changes = [yaml_patch("x", field=field) for field in ("a", "b", "a", "b")]
+
+    changed = result(large, policy(fieldOverrider=changes))
+
+    assert (changed["data"]["a"], changed["data"]["b"]) == ("k: v\nx: w\n", "k: v\nx: w\n")
+
+
+def test_changes_of_one_field_in_two_formats_are_made_one_after_the_other() -> None:
+    changes = [yaml_patch("x"), {"fieldPath": "/data/a", "json": [{"subPath": "/y", "operator": "add", "value": 1}]}]
+
+    assert result(config_map(a='{"k": 1}'), policy(fieldOverrider=changes[1:]))["data"]["a"] == '{"k":1,"y":1}'
+    with pytest.raises(OverrideFailed, match="is not JSON"):
+        result(config_map(a='{"k": 1}'), policy(fieldOverrider=changes))
