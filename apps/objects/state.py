@@ -4,7 +4,7 @@ uses an index.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -26,8 +26,8 @@ from controlplane.apimachinery.errors import Expired
 from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.names import DELETION_PROTECTED, DELETION_PROTECTED_LABEL
 from controlplane.apimachinery.selectors import EVERYTHING, FieldSelectorTerm, LabelSelector
-from controlplane.engine.deletion_protection import DELETED, OPEN, PROTECTED, deletion_turn
-from controlplane.engine.state import Change, ReservedCapacity, Selection
+from controlplane.engine.deletion_protection import BLOCKING, DELETED, KEPT, OPEN, PROTECTED, by_deletion_turn
+from controlplane.engine.state import NONE_KEEPS, Change, ReservedCapacity, Selection
 from controlplane.kind import KINDS
 from controlplane.kinds import CLUSTER, OWNER, WORK
 from controlplane.kinds.rows import HELD, QUEUED, CapacityReservation, Eviction, QueuePosition, Row
@@ -178,29 +178,33 @@ class DjangoState:
                     found.setdefault(asked[number], []).append(self._read(kind, namespace, name, doc))
         return dict(found)
 
-    def owned(self, owners: Collection[str], *, limit: int) -> dict[str, Sequence[Any]]:
+    def owned(
+        self, owners: Collection[str], *, keeping: Mapping[str, str] = NONE_KEEPS, limit: int
+    ) -> dict[str, Sequence[Any]]:
         tables = sorted(
             {object_table(kind.key).name for kind in KINDS if any(index.name == OWNER for index in kind.indexes)}
         )
         found: dict[str, list[Any]] = {}
-        turn = f"""CASE WHEN deletion_timestamp IS NOT NULL THEN {DELETED}
-            WHEN '{DELETION_PROTECTED_LABEL}={DELETION_PROTECTED}' = ANY(labels) THEN {PROTECTED} ELSE {OPEN} END"""
+        asked = sorted(set(owners))
+        turn = f"""CASE WHEN deletion_timestamp IS NOT NULL
+                OR '{DELETION_PROTECTED_LABEL}={DELETION_PROTECTED}' = ANY(labels)
+            THEN CASE WHEN position('"blockOwnerDeletion":true' IN doc) > 0 THEN {BLOCKING}
+                WHEN deletion_timestamp IS NOT NULL THEN {DELETED} ELSE {PROTECTED} END
+            WHEN w.uid <> '' AND position('"uid":"' || w.uid || '"' IN doc) > 0 THEN {KEPT} ELSE {OPEN} END"""
         for table in tables:
             query = f"""
-                SELECT w.value, o.kind, o.namespace, o.name, o.doc FROM unnest(%s) AS w(value)
+                SELECT w.value, o.kind, o.namespace, o.name, o.doc FROM unnest(%s, %s) AS w(value, uid)
                 CROSS JOIN LATERAL (
                     SELECT kind, namespace, name, doc FROM {table}
                     WHERE keys @> ARRAY['{OWNER}=' || w.value]
                     ORDER BY {turn}, (kind || ''), namespace, name LIMIT %s
                 ) o"""
             with binary_cursor() as cursor:
-                for value, kind, namespace, name, doc in cursor.run(query, (texts(set(owners)), limit)):
+                params = (texts(asked), texts([keeping.get(owner, "") for owner in asked]), limit)
+                for value, kind, namespace, name, doc in cursor.run(query, params):
                     owned = self._read(kind, namespace, name, doc, unopened=True)
                     found.setdefault(value, []).append(owned)  # they are only deleted
-        return {
-            owner: sorted(ones, key=lambda owned: (deletion_turn(owned), owned.ref))[:limit]
-            for owner, ones in found.items()
-        }
+        return {owner: by_deletion_turn(ones, kept_by=keeping.get(owner, ""))[:limit] for owner, ones in found.items()}
 
     def rows(
         self, type_: type[Row], index: str, values: Collection[str], *, known: Collection[Any] = ()

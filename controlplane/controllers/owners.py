@@ -136,7 +136,8 @@ class Owners(Controller):
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[OwnersSnapshot | None]:
         owners = state.get(refs)
-        owned = state.owned([str(ref) for ref in refs], limit=PAGE)
+        keeping = {str(ref): owner.metadata.uid for ref, owner in owners.items() if _keeps_dependents(owner)}
+        owned = state.owned([str(ref) for ref in refs], keeping=keeping, limit=PAGE)
         named = {
             ref
             for found in owned.values()
@@ -215,8 +216,10 @@ def _is_permanent(obj: Object) -> bool:
 
 def _is_valid(owner: Any, reference: OwnerReference) -> bool:
     """Test whether an owner reference names an existing owner that keeps its dependents."""
-    if owner is None or owner.metadata.uid != reference.uid:
-        return False
+    return owner is not None and owner.metadata.uid == reference.uid and _keeps_dependents(owner)
+
+
+def _keeps_dependents(owner: Object) -> bool:
     return owner.metadata.deletion_timestamp is None or not _has_collector_finalizer(owner)
 
 

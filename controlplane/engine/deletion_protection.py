@@ -9,15 +9,27 @@ from controlplane.apimachinery.meta import Object
 from controlplane.apimachinery.names import DELETION_PROTECTED, DELETION_PROTECTED_LABEL
 from controlplane.kind import KINDS
 
-OPEN, PROTECTED, DELETED = 0, 1, 2
+OPEN, KEPT, BLOCKING, PROTECTED, DELETED = range(5)
 """The order in which the dependents of an owner are looked at: those of which many may stay for long come last."""
 
 
-def deletion_turn(obj: Object) -> int:
-    """Return the place of an object in that order. DELETED: it is being deleted already."""
-    if obj.metadata.deletion_timestamp is not None:
-        return DELETED
-    return PROTECTED if is_protected(obj) else OPEN
+def deletion_turn(obj: Object, *, kept_by: str = "") -> int:
+    """Return the place of an object in that order. `kept_by`: the uid of an owner that keeps what it owns; "": none.
+
+    PROTECTED and DELETED: it stays for now, because of its label, or of finalizers while it is being deleted. BLOCKING:
+    so does one that an owner may have to wait for.
+    """
+    references = obj.metadata.owner_references
+    is_deleted = obj.metadata.deletion_timestamp is not None
+    if is_deleted or is_protected(obj):
+        blocking = any(reference.block_owner_deletion for reference in references)
+        return BLOCKING if blocking else DELETED if is_deleted else PROTECTED
+    return KEPT if kept_by and any(reference.uid == kept_by for reference in references) else OPEN
+
+
+def by_deletion_turn(objects: Iterable[Object], *, kept_by: str) -> list[Object]:
+    """Return objects in that order, and those with the same place in the order of their references."""
+    return sorted(objects, key=lambda obj: (deletion_turn(obj, kept_by=kept_by), obj.ref))
 
 
 def is_protected(obj: Object) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -16,7 +16,7 @@ from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.engine.capacity_conflicts import NewReservations, ReservationNumbers, overcommitted_cluster
 from controlplane.engine.controller import Controller
 from controlplane.engine.decision import EVERY, ROW_CHANGES, Decision, Drop, Event, Put, Save, author, newest
-from controlplane.engine.deletion_protection import deletion_turn
+from controlplane.engine.deletion_protection import by_deletion_turn
 from controlplane.engine.events import counted, event_ref
 from controlplane.engine.memory_leases import MemoryLeases
 from controlplane.engine.memory_rows import MemoryRows
@@ -24,6 +24,7 @@ from controlplane.engine.merge import Remove, Staged, Write, check_generation, s
 from controlplane.engine.quota_conflicts import QuotaUse
 from controlplane.engine.routing import Router, next_looks, shard_of
 from controlplane.engine.state import (
+    NONE_KEEPS,
     START,
     Actor,
     Change,
@@ -161,14 +162,16 @@ class MemoryStore(MemoryRows):
             found[selection] = [obj for obj in objects if selection.labels.matches(obj.metadata.labels)]
         return {selection: objects for selection, objects in found.items() if objects}
 
-    def owned(self, owners: Collection[str], *, limit: int) -> dict[str, Sequence[Any]]:
+    def owned(
+        self, owners: Collection[str], *, keeping: Mapping[str, str] = NONE_KEEPS, limit: int
+    ) -> dict[str, Sequence[Any]]:
         found: dict[str, list[Object]] = {}
         for kind in KINDS:
             for value in owners if any(index.name == OWNER for index in kind.indexes) else ():
                 refs = self._index.get((kind.key, OWNER, value), ())
                 found.setdefault(value, []).extend(self.objects[ref] for ref in refs)
         return {
-            owner: sorted(objects, key=lambda obj: (deletion_turn(obj), obj.ref))[:limit]
+            owner: by_deletion_turn(objects, kept_by=keeping.get(owner, ""))[:limit]
             for owner, objects in found.items()
             if objects
         }

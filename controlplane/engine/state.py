@@ -23,6 +23,7 @@ class LeaseLost(Exception):
 
 
 START = ("", "")  # before the first (namespace, name)
+NONE_KEEPS: Mapping[str, str] = {}
 
 
 class Unreadable(Exception):
@@ -140,12 +141,14 @@ class State(Protocol):
     def selected(self, selections: Collection[Selection]) -> dict[Selection, Sequence[Any]]:
         """Return the objects that match each selection, in (namespace, name) order. Empty selections are left out."""
 
-    def owned(self, owners: Collection[str], *, limit: int) -> dict[str, Sequence[Any]]:
+    def owned(
+        self, owners: Collection[str], *, keeping: Mapping[str, str] = NONE_KEEPS, limit: int
+    ) -> dict[str, Sequence[Any]]:
         """Return the dependents of each owner: objects of any kind that name the owner in their ownerReferences.
 
-        `owners` are references as text. Per owner at most `limit` objects are returned: first those that can be
-        deleted, then those that are protected from it, then those that are being deleted, each in the order of their
-        references.
+        `owners` are references as text. `keeping`: those that keep what they own, with their uids. Per owner at most
+        `limit` objects are returned: first those that can be deleted, then those that the owner keeps, then those that
+        stay for now (`deletion_protection.deletion_turn`), each in the order of their references.
         """
 
     def rows(

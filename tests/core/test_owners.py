@@ -254,6 +254,36 @@ def test_a_page_of_protected_dependents_does_not_keep_the_others(policy: str) ->
     assert story.there(low) == []
 
 
+def test_a_page_of_what_the_new_owner_owns_does_not_keep_what_the_old_one_owned() -> None:
+    """They were left for ever, because the first page had nothing to do."""
+    story = Story()
+    first, again = config("top"), config("top", uid="uid-again")
+    old = [config(f"z-{number}", first) for number in range(3)]
+    new = [config(f"new-{number}", again) for number in range(PAGE)]
+    story.create(first, *old)
+
+    story.delete(first)
+    story.create(again, *new)
+    story.pass_time()
+
+    assert story.there(*old) == []
+    assert len(story.there(*new)) == PAGE
+
+
+def test_a_page_of_what_blocks_nothing_does_not_free_an_owner_too_early() -> None:
+    story = Story()
+    top = config("top")
+    free = [config(f"a-{number}", top, blocks=False, finalizers=("example.io/wait",)) for number in range(PAGE)]
+    blocking = config("z", top, finalizers=("example.io/wait",))
+    story.create(top, *free, blocking)
+
+    story.delete(top, FOREGROUND)
+    for _ in range(4):
+        story.pass_time()
+
+    assert story.there(top, blocking) == ["top", "z"]
+
+
 def test_what_a_custom_object_owns_goes_although_its_definition_is_gone_already() -> None:
     """A deleted definition takes its objects along, and is gone before the objects that they own are looked at."""
     story = Story()
