@@ -16,11 +16,12 @@ from django.urls import Resolver404, resolve
 from rest_framework.request import Request
 
 from apps.api.authorization import Attributes, authorize
+from apps.api.clock import ticks
 from apps.api.logins import login_of
 from apps.api.pushes import Push, PushResponse
 from apps.api.renderers import JSONRenderer
 from apps.api.views import KubernetesView
-from apps.console.board import AWAY, BOARD, EVERYTHING
+from apps.console.board import AWAY, BOARD, EVERYTHING, SILENT_SECONDS
 from apps.console.page import Page
 from apps.console.shared import SHARED, SharedPart
 from controlplane.apimachinery.errors import BadRequest, NotFound
@@ -109,6 +110,7 @@ class Topics:
         self._event = b""  # the shared part to be sent
         self._changed = set[str]()
         self._silent = False
+        self._woken_at = 0.0  # ticks at which the sender was woken last
         self._lock = threading.Lock()
         self._wake: Callable[[], None] | None = None
 
@@ -139,7 +141,10 @@ class Topics:
         return ALIVE if silent else b""
 
     def _notify(self, subjects: frozenset[str], round_: int) -> None:
-        """Remember what a change concerns, and wake the sender. Without subjects: keep the connection."""
+        """Remember what a change concerns, and wake the sender. Without subjects: keep the connection.
+
+        Changes that concern other pages count as silence after SILENT_SECONDS: this page too is compared, and kept awake.
+        """
         if AWAY in subjects:
             return self._send(self._written(b"away"))
         if not authorize(self._allowed).allowed:  # the browser loads the page again, which says what the reader may do
@@ -148,7 +153,8 @@ class Topics:
         parts = {part for part, names in self._parts.items() if everything or names & subjects}
         event = self._written(b"back") if everything else b""
         is_first = self._sent is None  # the page may have been rendered before the last change
-        if self._shared is not None and (self._shared.name in parts or not subjects or is_first):
+        is_silent = not subjects or ticks() - self._woken_at >= SILENT_SECONDS
+        if self._shared is not None and (self._shared.name in parts or is_silent or is_first):
             parts.discard(self._shared.name)
             fingerprint, rendered = SHARED.document(self._shared, round_=round_)
             if fingerprint != self._sent:
@@ -156,9 +162,11 @@ class Topics:
         with self._lock:
             self._changed |= parts
             self._event = event or self._event
-            self._silent = not subjects
-        if (parts or event or not subjects) and self._wake is not None:
-            self._wake()
+            self._silent |= is_silent
+        if parts or event or is_silent:
+            self._woken_at = ticks()
+            if self._wake is not None:
+                self._wake()
 
     def _written(self, name: bytes, rest: bytes = b"}") -> bytes:
         """Return an event about the page. `rest`: what its JSON has after the page."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from itertools import count
 from typing import Any
 
+import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
@@ -12,7 +14,7 @@ from apps.api.authorization import Attributes
 from apps.console.board import AWAY, BOARD, EVERYTHING, Board
 from apps.console.shared import SharedParts
 from apps.console.situation_page import Rights, SituationPart
-from apps.console.stream import Topics
+from apps.console.stream import ALIVE, Topics
 from apps.objects.access import access
 from apps.objects.store import store
 from apps.objects.writer import Author, Writer
@@ -126,3 +128,37 @@ def topics_of(user: User) -> Topics:
     """Return the source of events of the page /clusters for a user."""
     allowed = Attributes(user, "list", "cluster.karmada.io", "clusters")
     return Topics("/clusters", {"clusters": (CLUSTER,)}, None, allowed=allowed)
+
+
+def test_a_page_whose_subjects_stay_the_same_is_not_silent_while_others_change(
+    root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A browser that hears nothing for 20 s shows that Lifeboat or its database has not answered."""
+    seconds, topics, woken = count(), topics_of(User.objects.get(username="root")), list[bytes]()
+    monkeypatch.setattr("apps.console.stream.ticks", lambda: float(next(seconds)), raising=False)
+    topics.open(lambda: woken.append(topics.take()))
+    try:
+        for round_ in range(20):
+            topics._notify(frozenset(("ConfigMap",)), round_)
+    finally:
+        topics.close()
+        BOARD.ended.wait(30)
+
+    assert woken.count(ALIVE) in range(2, 6)
+
+
+def test_a_red_line_appears_on_situation_while_objects_that_it_does_not_show_change(
+    root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds, allowed = count(), Attributes(User.objects.get(username="root"), "list", "cluster.karmada.io", "clusters")
+    monkeypatch.setattr("apps.console.stream.ticks", lambda: float(next(seconds)), raising=False)
+    topics = Topics("/", {"situation": (CLUSTER,)}, SituationPart(NO_RIGHTS), allowed=allowed)
+    topics._notify(frozenset(), 1)
+    first = topics.take()
+    stored(cluster("member7"))  # seen only if the part is compared again
+
+    for round_ in range(2, 20):
+        topics._notify(frozenset(("ConfigMap",)), round_)
+
+    assert b"member7" not in first
+    assert b"member7" in topics.take()
