@@ -260,11 +260,12 @@ def _scaled(sections: Sequence[probe_history.Section], *, now: datetime) -> list
 
 
 class TaintLine(NamedTuple):
-    """A taint with its owners in words, and until when it stays."""
+    """A taint with its owners in words, and until when it stays. `removable`: a user can remove it now."""
 
     taint: ClusterTaint
     owner: str
     until: str
+    removable: bool = True
 
 
 _OWNERS: Final = {
@@ -277,6 +278,7 @@ _OWNERS: Final = {
 def taints_of(cluster: Cluster) -> Iterator[TaintLine]:
     """Yield the taints of a cluster with who owns them and when they go."""
     known = taints.owned(cluster)
+    staying = taints.staying(cluster, configuration().settings(), now=store().now())
     for taint in cluster.spec.taints:
         ownership = known.get((taint.key, taint.effect))
         if ownership is None:
@@ -284,7 +286,7 @@ def taints_of(cluster: Cluster) -> Iterator[TaintLine]:
             continue
         owners = [_OWNERS.get(one, f"ClusterTaintPolicy {one.removeprefix('policy/')}") for one in ownership.by]
         until = "its cause is over; its removal window runs" if ownership.ending else "while its cause lasts"
-        yield TaintLine(taint, ", ".join(owners), until)
+        yield TaintLine(taint, ", ".join(owners), until, (taint.key, taint.effect) not in staying)
 
 
 class Room(NamedTuple):

@@ -24,6 +24,7 @@ from controlplane.apimachinery.errors import NotFound, StatusError
 from controlplane.apimachinery.meta import Ref, to_seconds
 from controlplane.apimachinery.names import UNJOIN_ANNOTATION
 from controlplane.clusters.fence import LONGEST_SECONDS, FenceRequest, fence_of, fenced
+from controlplane.clusters.taints import staying, stays_because
 from controlplane.engine.decision import Put
 from controlplane.insight.changes import ClusterRemoved, ClustersDrained, Cordoned, Failback, TaintAdded, TaintRemoved
 from controlplane.kinds import CLUSTER, KINDS, MAINTENANCE_WINDOW
@@ -180,16 +181,20 @@ class UntaintPage(ClusterAct):
         def removed(taints: Taints) -> Taints:
             return [one for one in taints if (one.get("key"), one.get("effect")) != identity]
 
+        def effects() -> Effects:
+            if identity in staying(cluster, configuration().settings(), now=store().now()):
+                return Effects("Nothing would change.", refused=stays_because(Taint(*identity)))
+            found = dry_run([TaintRemoved(name, *identity)], request.user)
+            return added_line(found, "What has moved does not move back.")
+
         return Act(
             f"Remove the taint {shown} from {name}",
             name,
-            effects=lambda: added_line(
-                dry_run([TaintRemoved(name, *identity)], request.user), "What has moved does not move back."
-            ),
+            effects=effects,
             apply=lambda reason: self.with_taints(request, removed, reason, act="Untaint"),
             kubectl=f"kubectl lifeboat taint {name} {quote(shown)}-",
-            explanation="A taint that a policy or the health of the cluster added, and that a user removes, is added "
-            "again only after its cause was over.",
+            explanation="A taint that a policy added, and that a user removes, is added again only after its cause was "
+            "over.",
             is_destructive=False,
         )
 

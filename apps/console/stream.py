@@ -143,7 +143,7 @@ class Topics:
     def _notify(self, subjects: frozenset[str], round_: int) -> None:
         """Remember what a change concerns, and wake the sender. Without subjects: keep the connection.
 
-        Changes that concern other pages count as silence after SILENT_SECONDS: this page too is compared, and kept awake.
+        Changes that concern other pages only are silence after SILENT_SECONDS: this page is compared and kept awake.
         """
         if AWAY in subjects:
             return self._send(self._written(b"away"))

@@ -258,6 +258,11 @@ def kept(old: Cluster, new: Cluster, settings: Settings, *, now: datetime) -> tu
     )
 
 
+def staying(cluster: Cluster, settings: Settings, *, now: datetime) -> frozenset[Identity]:
+    """Return the taints that users cannot remove now, because the cluster cannot take new workloads."""
+    return frozenset((one.key, one.effect) for one in kept(cluster, cluster.with_spec(taints=()), settings, now=now))
+
+
 def stays_because(taint: Taint) -> str:
     """Return the warning for a user who removes a taint of the system: why it stays, and what to do."""
     stays = f"{taint.key}:{taint.effect} stays, because no new copies can be placed on this cluster: "

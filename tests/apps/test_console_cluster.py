@@ -19,11 +19,12 @@ from apps.objects.store import store
 from apps.objects.what_if import SMALL
 from controlplane.apimachinery.meta import Condition, Ref
 from controlplane.apimachinery.names import UNJOIN_ANNOTATION
+from controlplane.clusters.taints import BY_READY, Ownership, with_owned
 from controlplane.engine.decision import Decision, Save
 from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER, KINDS, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import AggregatedStatusItem
-from controlplane.kinds.cluster import Cluster, NodeSummary, ResourceSummary
+from controlplane.kinds.cluster import Cluster, NodeSummary, ResourceSummary, Taint
 from controlplane.kinds.drain import DRAIN
 from controlplane.kinds.failback import FAILBACK
 from controlplane.kinds.obstacle import BLOCKS, Obstacle
@@ -34,6 +35,9 @@ from tests.apps.test_console_queue import text
 from tests.builders.bare import binding, cluster, meta
 
 MEMBER1 = Ref(CLUSTER, "", "member1")
+NOT_READY = Taint("cluster.karmada.io/not-ready", "NoSchedule")
+ADDED = Taint("power", "NoSchedule")
+OWNED = Ownership({BY_READY: ""})
 
 
 def ready(name: str) -> Cluster:
@@ -225,6 +229,26 @@ def test_a_fence_is_refused_while_the_cluster_answers_and_needs_the_typed_name(r
     assert "power is off" in page(root, "/clusters/member1")
     page(root, "/clusters/member1/unfence", {"reason": "it is back"})
     assert "confirmed that the cluster is down" not in page(root, "/clusters/member1")
+
+
+def test_a_taint_that_stays_while_the_cluster_is_not_ready_is_not_offered_and_its_removal_is_refused(
+    root: Client,
+) -> None:
+    down = Condition("Ready", "False", last_transition_time=store().now())
+    lost = with_owned(ready("member1"), (NOT_READY, ADDED), {(NOT_READY.key, NOT_READY.effect): OWNED})
+    stored(lost.with_status(conditions=(down,)))
+    path, of_health = "/clusters/member1/untaint", f"key={NOT_READY.key}&effect={NOT_READY.effect}"
+
+    shown, dry_run = page(root, "/clusters/member1"), page(root, f"{path}?{of_health}")
+    sent = {"key": NOT_READY.key, "effect": NOT_READY.effect, "reason": "a try", "concerned": "0"}
+    refused = root.post(path, sent, HTTP_ACCEPT=HTML)
+
+    assert re.findall(r'untaint\?key=([^&"]+)', shown) == [ADDED.key]
+    for said in (dry_run, refused.content.decode()):
+        assert "not-ready:NoSchedule stays, because no new copies can be placed on this cluster" in said
+        assert "<h2>Confirm</h2>" not in said
+    assert refused.status_code == 422
+    assert live().spec.taints == (NOT_READY, ADDED)
 
 
 def test_a_dry_run_over_many_workloads_names_their_number_and_leads_to_what_if(root: Client) -> None:
