@@ -14,6 +14,7 @@ from django.urls import path, reverse
 
 from apps.clusters.models import Cluster, Collected, MatchWindow, Observation, Taint
 from apps.objects import edits
+from apps.objects.access import may
 from apps.objects.admin_for import ObjectAdmin, admin_for
 from apps.objects.admin_guard import Question, confirmed, show_where_to_watch
 from apps.objects.admin_permissions import allowed
@@ -22,10 +23,19 @@ from apps.objects.preview import Preview
 from apps.objects.rows_admin import RowAdmin
 from controlplane.apimachinery.errors import StatusError
 from controlplane.apimachinery.meta import Ref
-from controlplane.kinds import CLUSTER
+from controlplane.kinds import CLUSTER, KINDS
 from controlplane.kinds.cluster import EFFECTS, NO_SCHEDULE
+from controlplane.kinds.drain import DRAIN
+from controlplane.kinds.failback import FAILBACK
 
-ON_THE_CONSOLE = ("fence", "drain", "failback", "taint", "unjoin")  # acts whose pages ask for more
+ON_THE_CONSOLE = {
+    "fence": ("create", CLUSTER, "fence"),
+    "drain": ("create", DRAIN, ""),
+    "failback": ("create", FAILBACK, ""),
+    "taint": ("patch", CLUSTER, ""),
+    "unjoin": ("delete", CLUSTER, ""),
+}
+"""Acts whose pages ask for more: verb, kind and subresource of the right that each needs."""
 UNSCHEDULABLE_KEY = "cluster.karmada.io/unschedulable"
 _MODES = (("Push", "Push"), ("Pull", "Pull"))
 
@@ -89,17 +99,20 @@ class ClusterAdmin(ObjectAdmin):
         ]
         return own + super().get_urls()
 
-    def more(self, row: Any) -> dict[str, Any]:
+    def more(self, request: HttpRequest, row: Any) -> dict[str, Any]:
         here = {"cluster": row.name}
+        acts = [act for act, right in ON_THE_CONSOLE.items() if _may(request, *right, cluster=row.name)]
         links = [
             ("Bindings", _list("resources_binding", here)),
             ("Works", _list("resources_work", here)),
             ("Evictions", _list("failover_eviction", here)),
             ("Leaving", _list("failover_gracefulevictiontask", {"cluster": row.name})),
-            *((act.capitalize(), f"/clusters/{row.name}/{act}") for act in ON_THE_CONSOLE),
+            *((act.capitalize(), f"/clusters/{row.name}/{act}") for act in acts),
         ]
-        buttons = [("Cordon", self.url("cordon", row.pk)), ("Uncordon", self.url("uncordon", row.pk))]
-        return {"links": links, "buttons": buttons}
+        is_cordoned = any(taint.key == UNSCHEDULABLE_KEY for taint in row.taints.all())
+        verb = (UNCORDON if is_cordoned else CORDON).verb
+        may_change = self.has_change_permission(request, row)
+        return {"links": links, "buttons": [(verb.capitalize(), self.url(verb, row.pk))] if may_change else []}
 
     def _taint_view(self, act: TaintAct) -> Callable[[HttpRequest, str], HttpResponse]:
         def view(request: HttpRequest, object_id: str) -> HttpResponse:
@@ -167,6 +180,12 @@ def _with_taints(name: str, act: TaintAct, by: edits.By) -> edits.Edited:
 def _together(previews: Iterable[Preview]) -> Preview:
     found = list(previews)
     return Preview(tuple(text for one in found for text in one.texts), sum(one.concerned for one in found))
+
+
+def _may(request: HttpRequest, verb: str, kind: str, subresource: str, *, cluster: str) -> bool:
+    """Test whether the user may do an act of ON_THE_CONSOLE, by the same rules as in the API."""
+    name = cluster if kind == CLUSTER else ""
+    return may(request.user, verb, KINDS[kind], name=name, subresource=subresource)
 
 
 def _list(name: str, query: dict[str, str]) -> str:

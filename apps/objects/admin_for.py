@@ -200,10 +200,10 @@ class ObjectAdmin(KindPermissions, admin.ModelAdmin):
             if form.is_conflict:
                 form.rebase(version)
         shown |= {"title": str(row), "form": form, "can_delete": self.has_delete_permission(request, row)}
-        return self._render(request, "admin/objects/document.html", {**shown, **self.more(row)})
+        return self._render(request, "admin/objects/document.html", {**shown, **self.more(request, row)})
 
-    def more(self, row: Any) -> dict[str, Any]:
-        """Return what an object page shows for its kind: `links` (text, URL) and `buttons` (text, URL to POST)."""
+    def more(self, request: HttpRequest, row: Any) -> dict[str, Any]:
+        """Return what the page of an object shows its reader: `links` (text, URL) and `buttons` (text, URL to POST)."""
         return {"links": [], "buttons": []}
 
     def _written(

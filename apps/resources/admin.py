@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import orjson
 from django.contrib import admin
+from django.http import HttpRequest
 from django.urls import reverse
 
 from apps.objects import failovers, history
@@ -80,7 +81,7 @@ class BindingAdmin(ObjectAdmin):
     def leaving(self, row: Binding) -> str:
         return ", ".join(task["fromCluster"] for task in _spec(row).get("gracefulEvictionTasks", ()))
 
-    def more(self, row: Any) -> dict[str, Any]:
+    def more(self, request: HttpRequest, row: Any) -> dict[str, Any]:
         """Return links, and the timeline of the binding with its Works, so that one table shows a whole failover."""
         ref = Ref(row.kind, row.namespace, row.name)
         works = store().by_index(WORK, "binding", [str(ref)]).get(str(ref), ())

@@ -355,6 +355,18 @@ def test_clusters_are_cordoned_and_uncordoned(root: Client) -> None:
     assert found(made.ref).spec.taints == ()
 
 
+def test_the_page_of_a_cluster_offers_the_acts_that_its_reader_may_do_and_no_others(
+    root: Client, clerk: Client
+) -> None:
+    url = page_of(stored(cluster("member1"))[0])
+    acts = [*(f"/clusters/member1/{act}" for act in ("fence", "drain", "failback", "taint", "unjoin")), "/cordon/"]
+
+    pages = [client.get(url).content.decode() for client in (root, clerk)]
+
+    assert [[act for act in acts if f'{act}"' in page] for page in pages] == [acts, []]
+    assert "/uncordon/" not in pages[0]  # it is not cordoned
+
+
 def test_the_page_of_a_binding_shows_its_history_with_its_works(root: Client) -> None:
     made = stored(binding("web", "member1"))[0]
     stored(work("web-1", "member1", of=made))
