@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
+from controlplane.kinds.rows import Observation, ProbeSpell
 from tests.browser.conftest import Server, logged_in, serve
 from tests.builders.bare import cluster
 from tests.processes import Processes, environment, until
@@ -106,6 +109,43 @@ def test_a_part_is_not_replaced_under_a_pressed_button_and_a_link_keeps_the_focu
     join("member4")
     expect(page.get_by_role("link", name="member4")).to_be_visible()
     expect(link).to_be_focused()
+    assert shown.errors == []
+
+
+def test_what_a_reader_has_opened_and_chosen_stays_when_a_part_is_renewed(
+    server: Server, scripted: BrowserContext
+) -> None:
+    from apps.objects.store import store
+    from tests.apps.pages import change, in_queue
+    from tests.apps.test_console_cluster import save
+
+    first, now = join("member1"), store().now()
+    spells = tuple(ProbeSpell(status, now - timedelta(hours=hours)) for status, hours in (("True", 9), ("False", 2)))
+    save(Observation("member1", status="False", observed_at=now, history=spells))
+    shown = logged_in(server, scripted)
+    page = shown.go("/clusters/member1")
+    expect(page.locator("#live")).to_have_text("live")
+    spell = page.get_by_text("not observed").last
+
+    page.locator("summary").focus()
+    page.keyboard.press("Enter")
+    expect(spell).to_be_visible()
+    change(first, first.with_spec(provider="harbour"))
+    expect(page.get_by_text("harbour")).to_be_visible()
+    expect(page.locator("details")).to_have_attribute("open", "")
+    expect(page.locator("summary")).to_be_focused()
+
+    in_queue("web")
+    shown.go("/queue")
+    expect(page.locator("#live")).to_have_text("live")
+    page.get_by_label("State").select_option("Held")
+    page.get_by_role("button", name="Filter").focus()
+    in_queue("api")
+    expect(page.locator("tbody tr")).to_have_count(2)
+    expect(page.get_by_label("State")).to_have_value("Held")
+    expect(page.get_by_role("button", name="Filter")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("state=Held"))
     assert shown.errors == []
 
 

@@ -78,13 +78,30 @@
       renewWaiting();
     });
   }
-  function alike(place, link) { // the links that lead to the same page and have the same text
-    return [...place.querySelectorAll("a[href]")].filter((one) => one.href === link.href && one.text === link.text);
+  function keyOf(one) { // what an element is known by after its part was replaced
+    if (one.localName === "summary") return one.parentElement.id;
+    if (one.href) return `${one.href} ${one.text}`;
+    return one.id || one.getAttribute("aria-label") || one.getAttribute("aria-labelledby") || one.textContent;
   }
-  function keepFocus(place) { // returns what gives the focus back to a link after the part was replaced
-    const link = document.activeElement, number = place.contains(link) && link.href ? alike(place, link).indexOf(link) : -1;
+  function alike(place, one) {
+    const key = keyOf(one);
+    return [...place.querySelectorAll(one.localName)].filter((other) => keyOf(other) === key);
+  }
+  function setValue(field, value) { // a list may no longer have the value
+    const before = field.value;
+    field.value = value;
+    if (field.value !== value) field.value = before;
+  }
+  function keep(place) { // returns what gives back, after the part was replaced, what the reader has opened and chosen in it
+    const at = document.activeElement, number = place.contains(at) ? alike(place, at).indexOf(at) : -1;
+    const open = [...place.querySelectorAll("details[id][open]")].map((one) => one.id);
+    const filters = [...place.querySelectorAll("form.filters :is(input, select)[id]")].map(({ id, value }) => [id, value]);
+    const scrolled = [...place.querySelectorAll(".scroll")].map((one) => one.scrollLeft);
     return () => {
-      if (number >= 0 && document.activeElement === document.body) alike(place, link)[number]?.focus({ preventScroll: true });
+      for (const one of place.querySelectorAll("details[id]")) one.open = open.includes(one.id);
+      for (const [id, value] of filters) if (document.getElementById(id)) setValue(document.getElementById(id), value);
+      place.querySelectorAll(".scroll").forEach((one, index) => { one.scrollLeft = scrolled[index] ?? 0; });
+      if (number >= 0 && document.activeElement === document.body) alike(place, at)[number]?.focus({ preventScroll: true });
     };
   }
   function show(state) {
@@ -120,7 +137,7 @@
     if (!place) return;
     if (data.topic || busy(place)) return renewUnlessBusy(place);
     waiting.delete(data.part);
-    const giveBack = keepFocus(place);
+    const giveBack = keep(place);
     htmx.swap(place, data.html, { swapStyle: "innerHTML" });
     giveBack();
   }
@@ -132,7 +149,7 @@
       waiting.add(place.dataset.part);
       return;
     }
-    place.addEventListener("htmx:afterSwap", keepFocus(place), { once: true });
+    place.addEventListener("htmx:afterSwap", keep(place), { once: true });
   }
   function alone() { // this browser has no shared workers, or refuses this one
     const channel = new MessageChannel();
