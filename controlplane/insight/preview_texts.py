@@ -16,7 +16,7 @@ from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.configuration import NAME, FailoverConfiguration
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.maintenance_window import MaintenanceWindow
-from controlplane.kinds.rows import Eviction
+from controlplane.kinds.rows import HELD_BY_HAND, NO_REFUGE, Eviction
 
 STEERING: Final = (("featureGates", "Failover"), ("resourceEvictionRate",), ("secondaryResourceEvictionRate",))
 """Fields of a FailoverConfiguration that decide whether and how fast copies leave failed clusters."""
@@ -31,10 +31,15 @@ def order_text(verb: str, row: Eviction, refuge: Refuge | None, *, now: datetime
     name = f"{workload.namespace}/{workload.name}".lstrip("/")
     if verb == operator_orders.HOLD:
         return f"effects: the copy of {name} stays on cluster {row.cluster} until it is released"
+    why = row.message or row.reason
     if verb == operator_orders.RELEASE:
-        return f"effects: the eviction of {name} from cluster {row.cluster} goes on in the order of the queue"
+        stays = row.held and row.reason != HELD_BY_HAND
+        then = f"stays held: {why}" if stays else "goes on in the order of the queue"
+        return f"effects: the eviction of {name} from cluster {row.cluster} {then}"
     if verb == operator_orders.SKIP:
         return f"effects: the copy of {name} stays on cluster {row.cluster} while its present taints last"
+    if row.held and row.reason != NO_REFUGE:
+        return f"effects: {name} goes first, but stays on cluster {row.cluster} for now: {why}"
     first = f"{name} leaves cluster {row.cluster} before all others"
     if row.due_at is not None and row.due_at > now:
         first += f" that are due then, but not before it is due: {row.due_at:%Y-%m-%dT%H:%M:%SZ}"

@@ -11,10 +11,13 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.apimachinery.names import FENCE_ANNOTATION
 from controlplane.engine.decision import Delete, Put
+from controlplane.eviction.operator_orders import EXPEDITE, RELEASE
+from controlplane.eviction.refuge import Refuge
 from controlplane.insight.changes import Change
 from controlplane.insight.effects import Effects
-from controlplane.insight.preview_texts import steering_text
+from controlplane.insight.preview_texts import order_text, steering_text
 from controlplane.insight.previews import fenced_cluster, named_clusters, preview_text, questions
+from controlplane.kinds import rows
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.drain import Drain, DrainSpec
@@ -22,7 +25,7 @@ from controlplane.kinds.drill import Drill, DrillSpec
 from controlplane.kinds.failback import Failback, FailbackSpec
 from controlplane.kinds.override_policy import OverridePolicy
 from controlplane.kinds.workload_rebalancer import RebalancedWorkload, WorkloadRebalancer, WorkloadRebalancerSpec
-from tests.builders.objects import START, cluster, policy
+from tests.builders.objects import START, cluster, eviction, policy
 from tests.builders.steering import hold, window
 from tests.builders.templates import deployment
 
@@ -151,3 +154,22 @@ def test_a_gate_or_rate_that_changes_nothing_now_says_what_changes_later(write: 
     said = steering_text(write)
 
     assert said == (f"effects: no eviction that waits changes; later ones: {text}" if text else "")
+
+
+@pytest.mark.parametrize(
+    ("verb", "reason", "text"),
+    [
+        (RELEASE, rows.HELD_BY_HAND, "the eviction of shop/web from cluster member1 goes on in the order of the queue"),
+        (RELEASE, rows.NO_REFUGE, "the eviction of shop/web from cluster member1 stays held: the reason"),
+        (RELEASE, rows.ON_HOLD, "the eviction of shop/web from cluster member1 stays held: the reason"),
+        (EXPEDITE, rows.NO_REFUGE, "shop/web leaves cluster member1 before all others; a place: member2"),
+        *(
+            (EXPEDITE, reason, "shop/web goes first, but stays on cluster member1 for now: the reason")
+            for reason in (rows.HELD_BY_HAND, rows.ON_HOLD, rows.MAINTENANCE, rows.UNSTEADY, rows.STATE_MISSING)
+        ),
+    ],
+)
+def test_an_order_that_leaves_an_eviction_held_names_what_holds_it(verb: str, reason: str, text: str) -> None:
+    held = eviction("web", state=rows.HELD, reason=reason, message="the reason")
+
+    assert order_text(verb, held, Refuge(True, "a place: member2"), now=START) == f"effects: {text}"
