@@ -163,6 +163,8 @@ def _shown(request: HttpRequest, error: StatusError, *, away: bool = False) -> H
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    error = errors.Forbidden(f"CSRF check failed: {reason}; reload the page and try again")
+    error = errors.Forbidden(
+        f"CSRF check failed: {reason}. Nothing was done: go back, reload the page there, and send its form again"
+    )
     log_refusal(error, actor="", way=f"{request.method} {request.path}")
     return _shown(request, error)

@@ -32,10 +32,11 @@ import re
 import secrets
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, NamedTuple
+from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import messages
-from django.http import HttpResponseBase, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from rest_framework.request import Request
 
 from apps.api.authorization import Attributes
@@ -49,6 +50,7 @@ from controlplane.apimachinery.errors import AlreadyExists, NotFound, StatusErro
 from controlplane.kind import Kind
 
 MANAGER: Final = "lifeboat-console"  # field manager of the writes
+LONGEST_QUERY: Final = 4000  # characters with which a dry run is shown again; a proxy may refuse longer URLs
 _ONCE: Final = re.compile(r"[0-9a-f]{8}")  # the number of a form
 
 
@@ -220,6 +222,11 @@ class ActPage(Page):
             "once": _once(more.get("sent", {})) or secrets.token_hex(4),
         }
         return self.show(request, {**shown, **more}, status=status)
+
+    def address_of_form(self, http: HttpRequest) -> str:
+        names = () if self.form_class is None else self.form_class.base_fields
+        query = urlencode([(name, value) for name in names for value in http.POST.getlist(name)])
+        return f"{http.path}?{query}" if query and len(query) <= LONGEST_QUERY else http.path
 
     def parameters(self, form: forms.Form) -> list[tuple[str, Any]]:
         """Return the fields and values that are sent with the confirmation, so that the same act is done."""

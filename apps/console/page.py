@@ -52,6 +52,7 @@ from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.template.loader import render_to_string
 from django.utils.cache import patch_vary_headers
+from rest_framework.exceptions import PermissionDenied
 from rest_framework.parsers import FormParser, MultiPartParser
 from rest_framework.request import Request
 
@@ -127,6 +128,10 @@ class Page(KubernetesView):
         asked = Attributes(request.user, verb, resource.group, resource.plural, sub, namespace, name)
         return authorization.authorize(asked).allowed
 
+    def address_of_form(self, http: HttpRequest) -> str:
+        """Return the URL at which a form that was sent to this page is found again, as it was filled in."""
+        return http.path
+
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         self.query = request.query_params
         if BOARD.hangs():  # a request would wait as long as the database hangs, and the reader with it
@@ -159,7 +164,7 @@ class Page(KubernetesView):
         away = error_mapping.is_away(exc)
         error = error_mapping.status_error(exc)
         if error.code == 401:
-            return _to_login(http)
+            return _to_login(self, http)
         if away:
             http.user = AnonymousUser()  # so that no middleware looks for the user in the database
         if away and http.method == "GET" and "part" not in http.GET and (kept := KEPT.find(http)) is not None:
@@ -167,6 +172,8 @@ class Page(KubernetesView):
         shown: dict[str, Any] = {"error": error, "away": away, "title": error.reason}
         shown |= {"navigation": navigation(http.path_info), "wrote": http.method == "POST"}
         shown["is_home"] = http.path_info == "/"
+        if isinstance(exc, PermissionDenied) and str(exc.detail).startswith("CSRF"):
+            shown["again"] = self.address_of_form(http)
         if error.code == 403 and http.method == "GET" and "part" not in http.GET:
             shown["namespaces"] = pages_of(self.request.user)
         text = render_to_string("console/error.html", shown)
@@ -224,13 +231,21 @@ def answer(text: str, *, status: int = 200) -> HttpResponse:
     return response
 
 
-def _to_login(request: HttpRequest) -> HttpResponse:
+def _to_login(page: Page, request: HttpRequest) -> HttpResponse:
     """Return the redirect to the login. A part is fetched by a script, which cannot follow it: it gets 401."""
+    wanted = _address_of_page(request) if request.method in ("GET", "HEAD") else page.address_of_form(request)
+    login = f"{settings.LOGIN_URL}?{urlencode({'next': wanted})}"
     if "part" in request.GET:
         response = HttpResponse(status=401)
-        response["HX-Redirect"] = f"{settings.LOGIN_URL}?{urlencode({'next': request.path})}"
+        response["HX-Redirect"] = login
         return response
-    wanted = request.get_full_path() if request.method == "GET" else request.path
     redirect = HttpResponse(status=302)
-    redirect["Location"] = f"{settings.LOGIN_URL}?{urlencode({'next': wanted})}"
+    redirect["Location"] = login
     return redirect
+
+
+def _address_of_page(request: HttpRequest) -> str:
+    """Return the URL of the page that a request shows, or of which it shows a part."""
+    query = request.GET.copy()
+    query.pop("part", None)
+    return f"{request.path}?{query.urlencode()}" if query else request.path
