@@ -31,6 +31,15 @@ class PausePage(ActPage):
     def act(self, request: Request, values: dict[str, Any]) -> Act:
         user = request.user.get_username()
 
+        def effects() -> Effects:
+            held, reason = _pause_without_end(), request._request.POST.get("reason", "").strip()
+            if held is None or (held.spec.who, held.spec.reason) == (user, reason):  # this form is sent twice
+                return _effects_of_pause()
+            who = held.spec.who or f"EvictionHold {held.metadata.name}"
+            return Effects(
+                "Nothing would change.", refused=f"{who} has paused all evictions already: {held.spec.reason}"
+            )
+
         def apply(reason: str) -> str:
             document = {
                 "apiVersion": RESOURCE.api_version,
@@ -54,7 +63,7 @@ class PausePage(ActPage):
         return Act(
             name="Pause all evictions",
             subject="pause",
-            effects=_effects_of_pause,
+            effects=effects,
             apply=apply,
             kubectl="kubectl lifeboat pause",
             threshold=NO_LIMIT,
@@ -65,12 +74,11 @@ class PausePage(ActPage):
 
 
 def _pause_without_end() -> EvictionHold | None:
-    """Return the hold with the usual name if it holds the whole fleet until it is deleted."""
-    ref, reading = Ref(EVICTION_HOLD, "", NAME), store()
-    hold: EvictionHold | None = reading.get([ref]).get(ref)
-    if hold is None or hold.spec.expires_at is not None or not hold.open(now=reading.now()):
-        return None
-    return hold if pauses_fleet(hold) else None
+    """Return a hold over the whole fleet that lasts until it is deleted, the oldest; None: there is none."""
+    reading = store()
+    now, holds = reading.now(), reading.list(EVICTION_HOLD)
+    found = [one for one in holds if pauses_fleet(one) and one.spec.expires_at is None and one.open(now=now)]
+    return min(found, key=lambda one: (one.metadata.creation_timestamp or now, one.metadata.name), default=None)
 
 
 def _effects_of_pause() -> Effects:

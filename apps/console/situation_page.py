@@ -71,8 +71,9 @@ class SituationPart:
             "changes": changes,
             "troubles": down,
             "rights": self.rights,
+            "may_pause": bool(status.clusters) and all(one.until is not None for one in status.pauses),
             "steps": steps,
-            "simulated": [(one, one.name in simulated) for one in status.members if one.name in simulated],
+            "simulated": [one for one in status.members if one.name in simulated],
         }
         stable = _without_age(status)
         return {**shown, "fingerprint": (stable, down, changes, steps, tuple(simulated))}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 import msgspec
@@ -359,16 +359,24 @@ def sentence(status: FleetStatusStatus, *, now: datetime) -> str:
         parts.append(_rate_sentence(queue))
     parts += [f"Paused by {pause.who or pause.name}: {pause.reason.rstrip('.')}." for pause in status.pauses]
     if status.pauses:
-        parts.append(f"{_waiting_text(queue)} until you resume.")
+        parts.append(f"{_waiting_text(queue)} until {_end_text(status.pauses)}.")
     return " ".join(parts)
 
 
 def _waiting_text(queue: QueueStatus) -> str:
-    """Return how many evictions wait for the end of a pause, as the subject of "until you resume".
+    """Return how many evictions wait for the end of a pause, as the subject of "until …".
 
     Queued evictions count as well, because the next look at the queue holds them."""
     waiting = queue.queued + sum(one.evictions for one in queue.held_by if one.reason == ON_HOLD)
     return f"{waiting} {'eviction waits' if waiting == 1 else 'evictions wait'}" if waiting else "Nothing is evicted"
+
+
+def _end_text(pauses: Sequence[Pause]) -> str:
+    """Return when pauses end: "you resume", unless all of them end by themselves."""
+    ends = [pause.until for pause in pauses if pause.until is not None]
+    if len(ends) < len(pauses):
+        return "you resume"
+    return f"{max(ends).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC, unless you resume before"
 
 
 def _clusters_sentence(status: FleetStatusStatus, *, now: datetime) -> str:

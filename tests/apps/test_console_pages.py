@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -12,11 +14,12 @@ from apps.console.guard import THRESHOLD
 from apps.objects.configuration import configuration
 from apps.objects.models import ChangeLog
 from apps.objects.store import store
-from controlplane.kinds import EVICTION_HOLD
+from controlplane.kinds import EVICTION_HOLD, KINDS
+from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from tests.apps.pages import in_queue, one_row_of_each, stored
 from tests.apps.statements import statements
 from tests.apps.test_console_records import outage
-from tests.builders.bare import cluster
+from tests.builders.bare import cluster, meta
 
 HTML = "text/html,application/xhtml+xml,*/*;q=0.8"
 PAGES = ("/", "/queue", "/records", "/readiness", "/drills", "/what-if")
@@ -153,6 +156,36 @@ def test_a_pause_needs_a_reason_and_is_shown_with_who_and_why_until_it_ends(root
 
     assert "are paused by" not in resumed
     assert not store().list(EVICTION_HOLD)
+
+
+def test_a_fleet_that_another_user_has_paused_is_not_paused_again_and_the_page_names_who_and_why(root: Client) -> None:
+    """Two operators open the page at the same time."""
+    stored(cluster("member1"), paused(reason="storage move", who="jane"))
+
+    shown, refused = page(root, "/pause"), root.post("/pause", {"reason": "disks"}, HTTP_ACCEPT=HTML)
+
+    for text in (shown, refused.content.decode()):
+        assert "jane has paused all evictions already: storage move" in text
+        assert "<h2>Confirm</h2>" not in text
+    assert refused.status_code == 422
+    assert len(store().list(EVICTION_HOLD)) == 1
+    assert 'href="/pause"' not in page(root, "/")
+
+
+def test_a_pause_that_ends_by_itself_can_be_followed_by_one_that_lasts(root: Client) -> None:
+    ends = store().now() + timedelta(hours=1)
+    stored(cluster("member1"), paused(reason="storage move", who="jane", expires_at=ends))
+
+    assert 'href="/pause"' in page(root, "/")
+    page(root, "/pause", {"reason": "it takes longer"})
+
+    assert {one.spec.reason for one in store().list(EVICTION_HOLD)} == {"storage move", "it takes longer"}
+    assert 'href="/pause"' not in page(root, "/")
+
+
+def paused(**spec: Any) -> EvictionHold:
+    resource = KINDS[EVICTION_HOLD].resource
+    return EvictionHold(resource.api_version, resource.kind, meta("pause", ""), EvictionHoldSpec(**spec))
 
 
 def test_an_act_on_more_than_the_threshold_needs_the_typed_name(root: Client) -> None:

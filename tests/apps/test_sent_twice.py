@@ -216,4 +216,4 @@ def test_a_pause_of_another_user_is_not_taken_for_the_own(root: Client) -> None:
 
     for answer in (again, hers):
         assert answer.status_code == 422
-        assert "already exists" in answer.content.decode()
+        assert "root has paused all evictions already: disk swap" in answer.content.decode()

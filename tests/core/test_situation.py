@@ -201,6 +201,18 @@ def test_a_hold_over_the_fleet_pauses_it_and_one_for_a_cluster_does_not() -> Non
     assert whats(status) == ["Paused"]
 
 
+def test_a_pause_that_ends_by_itself_says_when_and_of_several_the_last_end_counts() -> None:
+    ending = [hold(f"h{minutes}", expires_at=NOW + timedelta(minutes=minutes)) for minutes in (5, 10)]
+    lasting = hold("pause", reason="storage move", who="jane")
+
+    by_itself = seen(ready("member1"), holds=ending).sentence
+    by_hand = seen(ready("member1"), holds=[*ending, lasting]).sentence
+
+    end = NOW + timedelta(minutes=10)
+    assert by_itself.endswith(f"Nothing is evicted until {end:%Y-%m-%d %H:%M:%S} UTC, unless you resume before.")
+    assert by_hand.endswith("Nothing is evicted until you resume.")
+
+
 def test_a_paused_queue_counts_what_waits_and_has_neither_an_end_nor_a_rate_in_force() -> None:
     pause = hold("pause", reason="we look first", who="jane")
     reached = [evictions("member1", "Held", 5, "OnHold"), evictions("member1", "Queued", 2)]
