@@ -13,7 +13,7 @@ from contextlib import redirect_stdout, suppress
 from io import StringIO
 from typing import Final
 
-from apps.command.program import app
+from apps.command.program import app, ordered
 from apps.command.shell import COMPLETES, PROGRAM
 
 FILES, NO_FILES = ":0", ":4"
@@ -27,7 +27,7 @@ def answer(words: list[str]) -> str:
     Candidates are those of the shell fish, because their lines have the help after a tab as well.
     """
     incomplete = words[-1] if words else ""
-    line = f"{shlex.join([PROGRAM, *words[:-1]])} {shlex.quote(incomplete) if incomplete else ''}"
+    line = f"{shlex.join([PROGRAM, *ordered(words[:-1])])} {shlex.quote(incomplete) if incomplete else ''}"
     os.environ.update({**_AS_FISH, "_TYPER_COMPLETE_ARGS": line})
     with redirect_stdout(StringIO()) as printed, suppress(SystemExit):
         app(prog_name=PROGRAM)

@@ -169,15 +169,44 @@ def test_the_version_of_command_and_server(lifeboat: Lifeboat) -> None:
     assert alone.stdout == both.stdout.splitlines()[0] + "\n"
 
 
+def put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the variables back afterwards that an answer sets."""
+    for name in ("_LIFEBOAT_COMPLETE", "_TYPER_COMPLETE_ARGS", "_TYPER_COMPLETE_FISH_ACTION"):
+        monkeypatch.setenv(name, "")
+
+
 def test_kubectl_is_answered_with_names_of_clusters(
     server: Server, api: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert api.post(CLUSTERS, cluster(f"{namespace}-a")).status == 201
-    for name in ("_LIFEBOAT_COMPLETE", "_TYPER_COMPLETE_ARGS", "_TYPER_COMPLETE_FISH_ACTION"):
-        monkeypatch.setenv(name, "")  # put back afterwards
+    put_back(monkeypatch)
     monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
 
     assert answer(["drain", namespace]) == f"{namespace}-a\n:4"
+
+
+def test_names_are_completed_from_the_control_plane_that_the_line_names(
+    api: Client, namespace: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The current context may be another control plane, with clusters of the same names."""
+    api.post(CLUSTERS, cluster(f"{namespace}-a"))
+    config = yaml.safe_load(server.kubeconfig.read_text())
+    away = {"name": "away", "cluster": {"server": "https://127.0.0.1:1"}}
+    other = {"name": "other", "context": {**config["contexts"][0]["context"], "cluster": "away"}}
+    config |= {"clusters": [*config["clusters"], away], "contexts": [*config["contexts"], other]}
+    right, wrong = config["current-context"], {**config, "current-context": "other"}
+    (file := tmp_path / "config").write_text(yaml.safe_dump(wrong))
+    put_back(monkeypatch)
+    monkeypatch.setenv("KUBECONFIG", str(file))
+
+    found = [
+        answer(["drain", "--context", right, namespace]),
+        answer(["--context", right, "drain", namespace]),
+        answer(["drain", "--kubeconfig", str(server.kubeconfig), namespace]),
+        answer(["drain", namespace]),
+    ]
+
+    assert found == [*[f"{namespace}-a\n:4"] * 3, ":0"]
 
 
 def test_completion_is_a_script_for_the_shell(lifeboat: Lifeboat) -> None:
