@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,8 @@ OLD_FORM = re.compile(
     r"\bD(?:[1-9]|1\d|2[0-3])\b|\bI(?:[1-9]|1[0-2])\b|\bsemantics,? \d|\bfaults? (?:row )?\d|\bS00[0-4]\b"
     r"|\bdecision 00\d\d\b"
 )
+GENERATED = {"docs/ownership.md", "docs/e2e.md"}
+PAGES = [page for page in tracked("*.md") if relative(page) not in {"CHANGELOG.md", *GENERATED}]
 THIS = "tests/config/test_rules.py"
 NOT_COVERED = "Not covered"
 NO_TESTS = ("graduation-",)  # sections that compare with documents
@@ -69,6 +73,23 @@ def test_every_reference_to_a_rule_resolves() -> None:
     }
 
     assert not unknown
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_a_reference_to_a_rule_in_a_page_is_a_link_to_its_section(page: Path) -> None:
+    """In Markdown, [name] is a link if the page defines it: `[name]: rules/taints.md#name`."""
+    text = re.sub(r"^```.*?^```|`[^`\n]*`|^ {4}.*?$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    links = dict(re.findall(rf"^\[({NAME})\]: (\S+)$", text, re.MULTILINE))
+    used = set(re.findall(rf"(?<!\])\[({NAME})\](?![(:\[])", text)) & set(sections())
+
+    assert used - set(links) == set()
+    assert links == {name: f"{target_of(name, page)}#{name}" for name in links}
+
+
+def target_of(name: str, page: Path) -> str:
+    """Return the path from a page to the page of a rule; "": it is the same page."""
+    home = next(one for one in RULES.rglob("*.md") if f"## {name}\n" in one.read_text())
+    return "" if home == page else os.path.relpath(home, page.parent)
 
 
 def test_no_file_refers_to_documents_that_are_not_part_of_the_project() -> None:
