@@ -42,5 +42,10 @@ def problem(error: yaml.YAMLError) -> str:
     if not isinstance(error, yaml.MarkedYAMLError):
         return "it has a character that YAML does not allow"
     mark = error.problem_mark or error.context_mark
-    said = _QUOTED.sub("", error.problem or error.context or "it cannot be read")
+    said = unquoted(error.problem or error.context or "it cannot be read")
     return f"line {mark.line + 1}, column {mark.column + 1}: {said}" if mark else said
+
+
+def unquoted(said: str) -> str:
+    """Return a message about a text of YAML without the words of the text that it quotes."""
+    return _QUOTED.sub("", said)

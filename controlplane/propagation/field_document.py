@@ -10,6 +10,7 @@ import yaml
 
 from controlplane.apimachinery.errors import BadRequest
 from controlplane.apimachinery.jsonpath.gotext import json_text
+from controlplane.apimachinery.yaml_rules import unquoted
 from controlplane.wire.body import MAX_DEPTH, check_depth, decode_value
 
 _DIGITS: Final = re.compile(r"(\d+)")
@@ -68,11 +69,15 @@ def to_json(value: Any) -> str:
 
 
 def from_yaml(text: str) -> Any:
-    """Return the value of a YAML text that is an object or a list. Raises FieldTextError for any other text."""
+    """Return the value of a YAML text that is an object or a list. Raises FieldTextError for any other text.
+
+    The error does not quote the text: a tag such as !xyz may be a password, and more users may read the error.
+    """
     try:
         value = decode_value("application/yaml", text.encode())
     except BadRequest as error:
-        raise FieldTextError(f"the text of the field is not YAML: {error}") from None
+        said = unquoted(str(error).removeprefix("the body is not YAML: "))
+        raise FieldTextError(f"the text of the field is not YAML: {said}") from None
     if not isinstance(value, dict | list):
         raise FieldTextError("the text of the field is neither a YAML object nor a list")
     return value

@@ -324,3 +324,14 @@ def test_an_explanation_names_the_policies_of_each_copy() -> None:
 
     assert "The copy on member1 is changed by ClusterOverridePolicy f, OverridePolicy default/a" in said
     assert "Override policies fail: cluster member2: broken" in said
+
+
+@pytest.mark.parametrize("text", ["password: !Hunter2 x", "password: !!int Hunter2", "password: *Hunter2", "[Hunter2"])
+def test_a_field_that_is_no_yaml_is_not_quoted(text: str) -> None:
+    """More users may read the error than the ConfigMap."""
+    change = {"subPath": "/a", "operator": "add", "value": 1}
+
+    with pytest.raises(OverrideFailed, match="fieldOverrider: /data/a: the text of the field is not YAML: ") as caught:
+        result(config_map(a=text), policy(fieldOverrider=[{"fieldPath": "/data/a", "yaml": [change]}]))
+
+    assert "Hunter2" not in str(caught.value)
