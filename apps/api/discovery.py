@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 from django.http import HttpResponse
+from django.utils.cache import get_conditional_response
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -157,14 +158,11 @@ class OpenAPIView(DocumentView):
         if text is None:
             raise nothing_here()
         digest = openapi().digest(path)
-        etag = f'"{digest}"'
-        if request.headers.get("If-None-Match") == etag:
-            return HttpResponse(status=304)
         response = Response(Text(text))
-        response["ETag"] = etag
+        response["ETag"] = f'"{digest}"'
         if request.query_params.get("hash") == digest:
             response["Cache-Control"] = "private, max-age=31536000, immutable"
-        return response
+        return _unless_known(request, response)
 
 
 class OldOpenAPIView(DocumentView):
@@ -181,10 +179,8 @@ class OldOpenAPIView(DocumentView):
         served = resources()
         text = _swagger(KINDS.revision, served, is_protobuf)
         etag = f'"{hashlib.sha256(text).hexdigest()[:32].upper()}"'
-        if request.headers.get("If-None-Match") == etag:
-            return HttpResponse(status=304)
         kind = openapi_v2.MEDIA_TYPE if is_protobuf else "application/json"
-        return HttpResponse(text, content_type=kind, headers={"ETag": etag, "Vary": "Accept"})
+        return _unless_known(request, HttpResponse(text, content_type=kind, headers={"ETag": etag, "Vary": "Accept"}))
 
 
 @lru_cache(maxsize=2)
@@ -193,6 +189,14 @@ def _swagger(revision: int, served: tuple[Resource, ...], is_protobuf: bool) -> 
     parts = [text for path in known.paths if (text := known.document(path)) is not None]
     document = openapi_v2.document(parts, title="Lifeboat", version=__version__)
     return openapi_v2.encoded(document) if is_protobuf else orjson.dumps(document)
+
+
+def _unless_known(request: Any, response: Any) -> Any:
+    """Return a response, or 304 if the client has it already. A proxy that compresses answers makes their ETags weak.
+
+    A 304 has the headers of the response and no type of its own: clients copy its headers to what they have.
+    """
+    return get_conditional_response(request, etag=response["ETag"], response=response)
 
 
 def _found(document: dict[str, Any] | None) -> Answer:
