@@ -67,6 +67,20 @@ def faults(new: Document, old: Document | None) -> list[Cause]:
     return causes
 
 
+def status_faults(new: Document) -> list[Cause]:
+    """Return a cause for every rule that status.storedVersions breaks: the versions in which objects may be stored.
+
+    The version that is stored now is among them, and no version that the definition does not have.
+    """
+    field, reported = "status.storedVersions", (new.get("status") or {}).get("storedVersions") or ()
+    names = {str(version.get("name")): version.get("storage") for version in _stated(new)}
+    causes = [] if reported else [invalid(field, list(reported), "must have at least one stored version")]
+    missing = [name for name, is_stored in names.items() if is_stored and name not in reported]
+    causes += [invalid(field, name, f"must have the storage version {name}") for name in missing]
+    unknown = [(index, name) for index, name in enumerate(reported) if name not in names]
+    return [*causes, *(invalid(f"{field}[{index}]", name, "must appear in spec.versions") for index, name in unknown)]
+
+
 def warnings(new: Document) -> list[str]:
     """Return warnings about a conversion webhook that this API cannot call, and a stored version that is not served."""
     warned, versions, conversion = [], _stated(new), _spec(new).get("conversion") or {}

@@ -162,6 +162,30 @@ def test_a_definition_that_moves_its_storage_remembers_where_objects_may_be(api:
     assert (refused.status, refused.document["details"]["causes"][0]["field"]) == (422, "status.storedVersions[0]")
 
 
+@pytest.mark.parametrize(
+    ("reported", "field", "why"),
+    [
+        ([], "status.storedVersions", "must have at least one stored version"),
+        (["v9"], "status.storedVersions[0]", "must appear in spec.versions"),
+        (["v1"], "status.storedVersions", "must have the storage version v2"),
+        (["v2"], "", ""),
+    ],
+)
+def test_a_definition_cannot_forget_the_version_in_which_objects_are_stored(
+    api: Client, group: str, reported: list[str], field: str, why: str
+) -> None:
+    """Every later edit of its spec was refused, or objects stayed in a version that could be removed."""
+    made = define(api, group).document
+    versions = [{**made["spec"]["versions"][0], "storage": False}, {**made["spec"]["versions"][0], "name": "v2"}]
+    assert api.patch(f"{DEFINITIONS}/boats.{group}", {"spec": {"versions": versions}}).status == 200
+
+    done = api.patch(f"{DEFINITIONS}/boats.{group}/status", {"status": {"storedVersions": reported}})
+
+    assert done.status == (422 if why else 200), done.body
+    causes = done.document.get("details", {}).get("causes", ())
+    assert any(cause["field"] == field and why in cause["message"] for cause in causes) is bool(why)
+
+
 def test_a_definition_that_wants_names_of_ours_brings_nothing(api: Client) -> None:
     greedy = definition("cluster.karmada.io")
     greedy["metadata"]["name"] = "clusters.cluster.karmada.io"

@@ -72,6 +72,7 @@ def _definition(resource: Resource) -> Kind:
         checked_schema=definition_rules.schema_to_check,
         fill=definition_rules.defaulted,
         validate=_definition_faults,
+        validate_status=lambda new: definition_rules.status_faults(new.document()),
         warn=lambda new, old, settings: definition_rules.warnings(new.document()),
         indexes=(_CLAIMED, OWNED),
     )
