@@ -12,7 +12,7 @@ import msgspec
 
 from controlplane.apimachinery.as_written import plain
 from controlplane.apimachinery.errors import Cause
-from controlplane.apimachinery.meta import Object, Ref
+from controlplane.apimachinery.meta import Object, Ref, kind_key
 from controlplane.settings import Settings
 from controlplane.wire.resource import Resource
 from controlplane.wire.schema import Schema
@@ -152,6 +152,12 @@ class Kinds:
         if kind.is_served and (kind.resource.group, kind.resource.version) == asked:
             return kind
         return next((one for one in kind.versions if (one.resource.group, one.resource.version) == asked), None)
+
+    def of_version(self, api_version: str, name: str) -> Kind | None:
+        """Return the kind with a name in the version of an apiVersion; None: it is not served in that version."""
+        home = self.get(kind_key(api_version, name))
+        served = () if home is None else (*((home,) if home.is_served else ()), *home.versions)
+        return next((kind for kind in served if kind.resource.api_version == api_version), None)
 
     def served_kinds(self) -> Iterator[Kind]:
         """Yield all kinds in each of their served versions."""

@@ -20,7 +20,7 @@ from apps.objects.versions import object_in_version
 from apps.objects.writer import Author, Change, Restriction, Writer, document_of, no_restriction
 from apps.objects.yaml_text import SERVERS
 from controlplane.apimachinery.errors import BadRequest, Cause, Conflict, Invalid, NotFound
-from controlplane.apimachinery.meta import Object, Ref, kind_key
+from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine.decision import Put
 from controlplane.kind import KINDS, Kind
 from controlplane.settings import Settings
@@ -71,11 +71,10 @@ def kind_of(document: Document) -> Kind:
     Raises BadRequest if no such kind is served.
     """
     api_version, name = str(document.get("apiVersion", "")), str(document.get("kind", ""))
-    home = KINDS.get(kind_key(api_version, name))
-    for kind in () if home is None else (home, *home.versions):
-        if kind.resource.api_version == api_version:
-            return kind
-    raise BadRequest(f'no kind "{name}" is served in version "{api_version}"; see kubectl api-resources')
+    kind = KINDS.of_version(api_version, name)
+    if kind is None:
+        raise BadRequest(f'no kind "{name}" is served in version "{api_version}"; see kubectl api-resources')
+    return kind
 
 
 @refusals_logged(REASON)

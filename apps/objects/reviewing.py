@@ -27,7 +27,7 @@ from controlplane.admission.matching import CREATE, DELETE, UPDATE, Subject
 from controlplane.admission.policies import NOT_FOUND, Binding, Failure, Policy, Verdict
 from controlplane.apimachinery.equality import same
 from controlplane.apimachinery.errors import Cause, Forbidden, Invalid, StatusError, TooLarge, qualified
-from controlplane.apimachinery.meta import Object, Ref, kind_key
+from controlplane.apimachinery.meta import Object, Ref
 from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.authorization.audit_event import user_info
 from controlplane.engine.decision import Delete, Put
@@ -124,11 +124,14 @@ class Reviews:
         return self._namespaces[name]
 
     def params(self, kind: Kind, reference: Mapping[str, Any], namespace: str) -> list[Document]:
-        """Return the parameters that a binding names, for an object in a namespace."""
+        """Return the parameters that a binding names, for an object in a namespace, in the version of their kind."""
         within = (reference.get("namespace") or namespace) if kind.resource.namespaced else ""
-        key = orjson.dumps([kind.key, within, reference.get("name"), reference.get("selector")]).decode()
+        key = orjson.dumps(
+            [kind.key, kind.resource.version, within, reference.get("name"), reference.get("selector")]
+        ).decode()
         if key not in self._params:
-            self._params[key] = [document_of(found) for found in self._found(kind, reference, within)]
+            stored = [document_of(found) for found in self._found(kind, reference, within)]
+            self._params[key] = stored if kind.is_shown_as_stored else in_version(kind, stored)
         return self._params[key]
 
     def _found(self, kind: Kind, reference: Mapping[str, Any], namespace: str) -> Sequence[Object]:
@@ -210,8 +213,8 @@ class _Review:
         kind = None
         if policy.param_kind is not None:
             api_version, name = policy.param_kind
-            kind = KINDS.get(kind_key(api_version, name))
-            if kind is None or kind.resource.api_version != api_version:
+            kind = KINDS.of_version(api_version, name)
+            if kind is None:
                 named = f"'{api_version}, Kind={name}'"
                 why = f"failed to find resource referenced by paramKind: {named}"
                 self.verdict.misconfigured(policy, None, why)

@@ -7,7 +7,6 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from apps.objects.cel_pool import Ended, for_definitions
-from controlplane.apimachinery.meta import kind_key
 from controlplane.kind import KINDS, Kind
 from controlplane.kinds.template import Template
 from controlplane.kinds.template.admission_expressions import expressions_of
@@ -55,5 +54,5 @@ def _warnings(policy: Template) -> list[dict[str, str]]:
 
 def _params(stated: Any) -> Node | None:
     """Return the node of the parameters of a policy; None: it has none, or their kind is not known."""
-    kind = KINDS.get(kind_key(stated["apiVersion"], stated["kind"])) if stated else None
+    kind = KINDS.of_version(stated["apiVersion"], stated["kind"]) if stated else None
     return kind_node(kind.schema()) if kind is not None else None

@@ -16,6 +16,7 @@ from tests.admission.hook_server import HookServer
 from tests.admission.version_cases import DEFINED, GROUP, VERSIONS, definition, thing
 from tests.api.server import Client
 from tests.api.test_admission_policies import asker
+from tests.builders.documents import config_map, config_maps
 from tests.processes import until
 
 RECORDED = json.loads(ANSWERS.read_text())["versions"]
@@ -152,6 +153,43 @@ def test_objects_of_an_earlier_storage_version_are_served_and_converted_when_the
     without_v1["spec"]["versions"] = [one for one in without_v1["spec"]["versions"] if one["name"] != "v1"]
     refused = api.put(url, without_v1)
     assert (refused.status, refused.document["details"]["causes"][0]["field"]) == (422, "status.storedVersions[0]")
+
+
+def test_the_parameters_of_a_policy_are_read_in_the_version_that_it_names(
+    api: Client, namespace: str, renamed: str
+) -> None:
+    """A served version that is not the stored one was not found, so that each write was denied."""
+    assert api.post(f"/apis/{GROUP}/v1/{renamed}", thing_of(renamed, "v1", x=1, old="a")).status == 201
+    where, name = "/apis/admissionregistration.k8s.io/v1", f"{renamed}.{GROUP}"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+    spec = {
+        "paramKind": {"apiVersion": f"{GROUP}/v2", "kind": renamed.replace("kinds", "Kind")},
+        "matchConstraints": {
+            "resourceRules": [rule],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        },
+        "validations": [
+            {"expression": "params.spec.x == 1 && !has(params.spec.old)", "message": "not as v2 has it"},
+            {"expression": "object.metadata.name != 'denied'", "message": "denied by its name"},
+        ],
+    }
+    bound = {
+        "policyName": name,
+        "paramRef": {"name": "a", "parameterNotFoundAction": "Deny"},
+        "validationActions": ["Deny"],
+    }
+    policy, binding = f"{where}/validatingadmissionpolicies", f"{where}/validatingadmissionpolicybindings"
+    made = [api.post(policy, {"metadata": {"name": name}, "spec": spec})]
+    made.append(api.post(binding, {"metadata": {"name": name}, "spec": bound}))
+    try:
+        answers = {one: api.post(config_maps(namespace), config_map(one)) for one in ("taken", "denied")}
+    finally:
+        api.delete(f"{binding}/{name}")
+        api.delete(f"{policy}/{name}")
+
+    assert [one.status for one in made] == [201, 201]
+    assert (answers["taken"].status, answers["denied"].status) == (201, 422), answers["taken"].body
+    assert "denied by its name" in answers["denied"].document["message"]
 
 
 def test_every_answer_through_a_deprecated_version_has_the_warning(api: Client, renamed: str) -> None:
