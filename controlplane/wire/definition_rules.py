@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -21,6 +22,8 @@ from controlplane.wire.structural import VALIDATIONS, Flaw, flaws, nodes
 
 Document = dict[str, Any]
 
+APPROVAL = "api-approved.kubernetes.io"  # annotation
+_PROTECTED = (".k8s.io", ".kubernetes.io")  # ends of groups
 _STRATEGIES = ("None", "Webhook")
 SCOPES = ("Cluster", "Namespaced")
 _SCHEMA = "schema.openAPIV3Schema"
@@ -56,7 +59,7 @@ def defaulted(new: Document) -> Document:
 
 def faults(new: Document, old: Document | None) -> list[Cause]:
     """Return a cause for every rule that a definition breaks. `old` None: it is created."""
-    causes = [*_names(new), *_versions(new)]
+    causes = [*_names(new), *_approval(new, old), *_versions(new)]
     for index, version in enumerate(_stated(new)):
         causes += _schema(version, f"spec.versions[{index}]")
         causes += _added(version, f"spec.versions[{index}]", old)
@@ -133,6 +136,39 @@ def _names(new: Document) -> Iterator[Cause]:
         yield invalid("spec.preserveUnknownFields", True, rule)
     if spec.get("scope") not in SCOPES:
         yield unsupported("spec.scope", spec.get("scope"), SCOPES)
+
+
+def _approval(new: Document, old: Document | None) -> Iterator[Cause]:
+    """Yield the cause against a definition in a group of Kubernetes itself that does not state who has approved it.
+
+    A stored definition may stay as it is.
+    """
+    group, stated = str(_spec(new).get("group") or ""), _approved(new)
+    fault = _approval_fault(stated) if f".{group}".endswith(_PROTECTED) else ""
+    if fault and (old is None or fault != _approval_fault(_approved(old))):
+        rule, field = (
+            f'protected groups must have approval annotation "{APPROVAL}"',
+            f"metadata.annotations[{APPROVAL}]",
+        )
+        see = "see https://github.com/kubernetes/enhancements/pull/1111"
+        with_ = ' with either a URL or a reason starting with "unapproved"'
+        yield invalid(field, stated, f"{rule}{with_}, {see}") if stated else required(field, f"{rule}, {see}")
+
+
+def _approved(definition: Document) -> str:
+    annotations = (definition.get("metadata") or {}).get("annotations") or {}
+    return str(annotations.get(APPROVAL) or "")
+
+
+def _approval_fault(stated: str) -> str:
+    """Return what is wrong with an approval: "missing" or "invalid"; "": it is a URL, or says that there is none."""
+    if not stated:
+        return "missing"
+    try:
+        parts = urlsplit(stated)
+    except ValueError:
+        return "invalid"
+    return "" if stated.startswith("unapproved") or (parts.scheme and parts.netloc) else "invalid"
 
 
 def _versions(new: Document) -> Iterator[Cause]:

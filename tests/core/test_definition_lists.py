@@ -215,3 +215,44 @@ def test_a_definition_that_is_stored_with_such_a_mistake_can_be_changed_but_gets
 
     assert said(old, old) == {}
     assert list(said(more, old)) == [f"{ROOT}.additionalPrinterColumns[0].type"]
+
+
+APPROVAL = "api-approved.kubernetes.io"
+SEE = ", see https://github.com/kubernetes/enhancements/pull/1111"
+NEEDED = f'Required value: protected groups must have approval annotation "{APPROVAL}"{SEE}'
+EITHER = 'with either a URL or a reason starting with "unapproved"'
+WITH = f'protected groups must have approval annotation "{APPROVAL}" {EITHER}'
+
+
+@pytest.mark.parametrize(
+    ("group", "stated", "before", "message"),
+    [
+        ("other.io", None, "", ""),
+        ("x-k8s.io", None, "", ""),
+        ("sigs.k8s.io", None, "", NEEDED),
+        ("sigs.kubernetes.io", "", "", NEEDED),
+        ("sigs.k8s.io", "bad value", "", f'Invalid value: "bad value": {WITH}{SEE}'),
+        ("sigs.k8s.io", "http://[", "", f'Invalid value: "http://[": {WITH}{SEE}'),
+        ("sigs.k8s.io", "https://github.com/kubernetes/kubernetes/pull/79724", "", ""),
+        ("sigs.k8s.io", "unapproved, experimental-only", "", ""),
+        ("sigs.k8s.io", "bad", "worse", ""),
+        ("sigs.k8s.io", None, None, ""),
+        ("sigs.k8s.io", None, "bad", NEEDED),
+    ],
+)
+def test_a_group_of_kubernetes_needs_an_approval_as_on_a_member(
+    group: str, stated: str | None, before: str | None, message: str
+) -> None:
+    """`before`: the annotation of the stored definition, "": there is none."""
+
+    def named(annotation: str | None) -> Document:
+        made = definition({"type": "string"})
+        made["metadata"] = {"name": f"boats.{group}"}
+        if annotation is not None:
+            made["metadata"]["annotations"] = {APPROVAL: annotation}
+        made["spec"]["group"] = group
+        return made
+
+    old = None if before == "" else named(before)
+
+    assert said(named(stated), old) == ({f"metadata.annotations[{APPROVAL}]": message} if message else {})
