@@ -40,7 +40,10 @@ help:
 	@echo "make fuzz         REQUESTS=50000 SEED=7: odd requests against the API"
 	@echo "make lock         hashes of all packages                 make image            the image, where docker is"
 	@echo "make base-image   the digest of the base image, renewed"
+	@echo "make format       the style of the code                  make lint types contracts    parts of make check"
+	@echo "make replay       FILE=.lifeboat/replay/….pickle: a decision that failed"
 	@echo "make clean        stop everything and remove $(DIR)"
+	@echo "For one test, and for targets that need real clusters (e2e, migration, …): CONTRIBUTING.md"
 
 run: $(RUN_STAMP)
 	@exec $(SUPERVISE) run --dir $(DIR)

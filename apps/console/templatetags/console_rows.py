@@ -48,7 +48,7 @@ _OBSTACLE_FIELDS: Final = ("what", "cluster", "message", "remedy")
 _WORKLOAD_ROW: Final = (
     '<tr><td data-label="Workload"><a href="{}">{}</a></td><td data-label="Kind">{}</td>'
     '<td data-label="Replicas" class="num">{}</td><td data-label="Health">{}</td>'
-    '<td data-label="Fate">{} <span class="hint">{}</span></td></tr>\n'
+    '<td data-label="If it went down">{} <span class="hint">{}</span></td></tr>\n'
 )
 _STRIP_ITEM: Final = '<li><a class="{}" href="{}" title="{}" aria-label="{}">{}</a></li>'
 _SEVERITIES: Final = {BAD: ("bad", "✕"), WARN: ("warn", "!")}
