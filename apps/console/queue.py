@@ -178,14 +178,14 @@ def order_value(row: Any) -> str:
     return f"{Ref.parse(row.binding).namespace}/{eviction_name(row)}"
 
 
-def _chosen(choice: QueueChoice) -> dict[str, str]:
-    """Return the parts of a choice that differ from the default, for a link."""
-    return {name: value for name, value in choice._asdict().items() if value and value != WAITING}
+def query_of(choice: QueueChoice, **more: str) -> str:
+    """Return the query of a link to what is chosen; the parts of a choice that are the default are left out."""
+    chosen = {name: value for name, value in choice._asdict().items() if value and value != WAITING}
+    return urlencode({**chosen, **more})
 
 
 def _page_link(choice: QueueChoice, offset: int) -> str:
-    more = {"offset": str(offset)} if offset > 0 else {}
-    return f"?{urlencode({**_chosen(choice), **more})}"
+    return f"?{query_of(choice, **({'offset': str(offset)} if offset > 0 else {}))}"
 
 
 def _lines(page: QueuePage, situation: Situation, settings: Settings, stopped: Stopped | None) -> list[QueueLine]:

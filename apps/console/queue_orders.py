@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from apps.api import authorization
 from apps.api.authorization import Attributes
 from apps.console.guard import Act, ActPage, Effects
-from apps.console.queue import choice_of
+from apps.console.queue import FILTERS, choice_of, query_of
 from apps.failover.destinations import destinations
 from apps.failover.orders import Ordered, order_all
 from apps.failover.queue_page import EVERYTHING, WAITING, read_keys
@@ -72,8 +72,13 @@ class OrderPage(ActPage):
 
     title = "Order about evictions"
     form_class = OrderForm
-    back = "/queue"
     _keys: Sequence[str] = ()  # of the evictions that the page shows
+
+    @property
+    def back(self) -> str:  # type: ignore[override]  # depends on the filter
+        sent = self.request._request.POST or self.request.query_params
+        query = query_of(choice_of({**{name: sent.get(name) for name in FILTERS}, "reason": sent.get("reason_of")}))
+        return f"/queue?{query}" if query else "/queue"
 
     def asked(self, request: Request) -> Attributes:
         sent = request._request.POST or request.query_params
@@ -88,7 +93,8 @@ class OrderPage(ActPage):
         """Name the evictions that the page shows: those that a filter finds are others a minute later."""
         if not form.cleaned_data["everything"]:
             return super().parameters(form)
-        return [("verb", form.cleaned_data["verb"]), ("item", ",".join(map(_item, self._keys)))]
+        named = [("verb", form.cleaned_data["verb"]), ("item", ",".join(map(_item, self._keys)))]
+        return [*named, *((field.name, field.value()) for field in form.hidden_fields())]
 
     def act(self, request: Request, values: dict[str, Any]) -> Act:
         verb, keys = values["verb"], keys_of(values)
@@ -99,7 +105,7 @@ class OrderPage(ActPage):
 
         def apply(reason: str) -> str:
             order_all(keys, verb, reason=reason, by=user)
-            return "/queue"
+            return self.back
 
         count = len(keys)
         return Act(

@@ -197,6 +197,23 @@ def test_a_form_of_a_browser_needs_the_token_of_its_session(root: Client) -> Non
     assert (done.status_code, orders("web")) == (303, [HOLD])
 
 
+@pytest.mark.parametrize("chosen", [{"item": "shop/web.member1"}, {"everything": "yes"}])
+def test_an_order_leads_back_to_the_list_that_it_was_chosen_from(root: Client, chosen: dict[str, str]) -> None:
+    in_queue("web")
+    shown = root.get("/queue/order", {**chosen, **FROM_LIST}, HTTP_ACCEPT=HTML).content.decode()
+    hidden = dict(
+        re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', shown.rpartition("<h2>Confirm")[2])
+    )
+
+    done = root.post("/queue/order", {**hidden, "reason": "we look"}, HTTP_ACCEPT=HTML)
+
+    assert '<a class="button" href="/queue?cluster=member1&amp;namespace=shop">Cancel</a>' in shown
+    assert (done.status_code, done["Location"]) == (303, "/queue?cluster=member1&namespace=shop")
+
+
+FROM_LIST = {"verb": HOLD, "cluster": "member1", "namespace": "shop", "state": "Waiting", "reason_of": ""}
+
+
 def test_an_order_about_all_that_a_filter_finds_needs_the_typed_word(root: Client) -> None:
     in_queue(*(f"web{number}" for number in range(12)))
     sent = {"verb": HOLD, "everything": "yes", "cluster": "member1", "reason": "we look", "concerned": "12"}
