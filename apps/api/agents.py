@@ -1,9 +1,9 @@
 """Agents of Pull members: each agent is a user with rights for its own cluster only [foreign-heartbeat].
 
 The user's name contains the cluster's name: `system:lifeboat:agent:member1`. Django's forms refuse a colon, so such a
-name cannot be chosen there. An agent has no password and is not staff. It logs in with a client certificate that it has
-asked for (`lifeboat-agent register`), or with a token (`manage.py token create --agent CLUSTER`). Neither is valid for a
-later cluster of the same name.
+name cannot be chosen there. An agent has no password and is not staff. It logs in with a client certificate that it
+has asked for (`lifeboat-agent register`), or with a token (`manage.py token create --agent CLUSTER`). Neither is valid
+for a later cluster of the same name.
 """
 
 from __future__ import annotations

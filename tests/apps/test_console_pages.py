@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -11,6 +12,7 @@ from django.test import Client
 
 from apps.api.health import HEALTH
 from apps.console.guard import THRESHOLD
+from apps.console.situation_page import TILES
 from apps.objects.configuration import configuration
 from apps.objects.models import ChangeLog
 from apps.objects.store import store
@@ -125,6 +127,18 @@ def test_what_needs_the_reader_is_a_short_list_in_a_large_fleet(root: Client) ->
 
     assert text.count("was never Ready") == 19  # and GateOff
     assert "The first 20 of 31. All of them:" in text
+
+
+@pytest.mark.parametrize("clusters", [3, TILES + 1])
+def test_a_keyboard_passes_the_clusters_of_a_large_fleet_with_one_key(root: Client, clusters: int) -> None:
+    """Each cluster is a link: without another way, what follows is 300 keys away."""
+    stored(*(cluster(f"member{number}") for number in range(clusters)))
+
+    shown = page(root, "/")
+
+    target = re.search(r'<a class="skip" href="#([^"]+)">Past the clusters</a>', shown)
+    assert (target is not None) == (clusters > TILES)
+    assert target is None or f'id="{target[1]}"' in shown.partition(target[0])[2]
 
 
 def test_only_those_who_may_pause_are_offered_it(root: Client, clerk: Client) -> None:
