@@ -54,9 +54,10 @@ def fleet_states(state: State, *keys: str) -> list[FleetState]:
     return [next(iter(rows.get(key, ())), FleetState(key)) for key in keys]
 
 
-def fleet_and_workers(state: State) -> list[FleetState]:
+def fleet_and_workers(state: State) -> tuple[FleetState, FleetState]:
     """Return the state of the fleet, and when no worker ran. Makes one query."""
-    return fleet_states(state, FLEET_ROW, WORKERS_ROW)
+    fleet, workers = fleet_states(state, FLEET_ROW, WORKERS_ROW)
+    return fleet, workers
 
 
 def observations_of(state: State, clusters: Sequence[str]) -> dict[str, Observation]:
