@@ -5,7 +5,7 @@ A Work holds the manifest that is applied to one member cluster. A copy is what 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
@@ -54,9 +54,9 @@ class WorksSnapshot(Struct, frozen=True):
     """A binding with its template, its existing Works by cluster, and the clusters that either of them names.
 
     `needed`: clusters where a workload that needs this binding (propagateDeps) still has a copy. It is read only if the
-    binding has a Work on a cluster it is not placed on. `answered`: when each fenced cluster answered last.
-    `overrides`: the override policies that may change the copies. `quotas`: those of its namespace, if they are
-    enforced.
+    binding has a Work on a cluster it is not placed on. `answers`: of fenced clusters, and of those for which new
+    copies wait for a limited time. `overrides`: the override policies that may change the copies. `quotas`: those of
+    its namespace, if they are enforced.
     """
 
     subject: Binding
@@ -64,7 +64,7 @@ class WorksSnapshot(Struct, frozen=True):
     stored: dict[str, Work]
     clusters: dict[str, Cluster]
     needed: frozenset[str] = frozenset()
-    answered: dict[str, datetime] = {}
+    answers: directly.Answers = directly.Answers()
     overrides: tuple[OverridePolicy, ...] = ()
     quotas: Sequence[FederatedResourceQuota] = ()
 
@@ -154,7 +154,7 @@ class Works(Controller):
         names |= {_cluster_of(work) for own in stored.values() for work in own}
         clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in sorted(names)])
         by_name: dict[str, Cluster] = {ref.name: cluster for ref, cluster in clusters.items()}
-        answered = last_answers(state, by_name.values())
+        answers = last_answers(state, by_name.values(), limited=_limited(found.values(), stored, by_name))
         overrides = override_policies.policies_of(state, templates.values())
         limits = quotas_of(state, found) if enforcing else {}
         needed = clusters_where_needed(
@@ -169,9 +169,7 @@ class Works(Controller):
             own = {_cluster_of(work): work for work in stored.get(str(ref), ())}
             named = {name: by_name[name] for name in (*named_clusters(binding), *own) if name in by_name}
             source, needing = bindings.template_ref(binding), frozenset(needed.get(ref, ()))
-            answers = {name: answered[name] for name in named if name in answered}
-            policies = overrides.get(source, ())
-            quotas = limits.get(ref.namespace, ())
+            policies, quotas = overrides.get(source, ()), limits.get(ref.namespace, ())
             snapshots.append(
                 WorksSnapshot(binding, templates.get(source), own, named, needing, answers, policies, quotas)
             )
@@ -184,7 +182,7 @@ class Works(Controller):
         if snapshot.template is None:
             return NOTHING  # controllers.policies deletes the binding
         sources = directly.directly_sources(
-            binding, snapshot.stored, snapshot.clusters, settings, answered=snapshot.answered, now=now
+            binding, snapshot.stored, snapshot.clusters, settings, answers=snapshot.answers, now=now
         )
         waiting, run = any(source.waits for source in sources), OverrideRun(snapshot.overrides, snapshot.clusters)
         places = snapshot.stored, snapshot.clusters
@@ -192,7 +190,7 @@ class Works(Controller):
         changes, orphan_check = _orphans(snapshot, prevented=prevented, now=now)
         changes += _work_updates(snapshot, snapshot.template, run, frozen=waiting, now=now)
         conditions, events = _conditions(snapshot, sources, run, now=now)
-        again = directly.next_check_at(sources, binding, pause=SLOW_CHECK, now=now)
+        again = directly.next_check_at(sources, pause=SLOW_CHECK, now=now)
         removes = any(isinstance(change, Delete) for change in changes)
         return Decision(
             changes=(*changes, *conditions),
@@ -236,6 +234,19 @@ class Works(Controller):
 
 def _cluster_of(work: Work) -> str:
     return cluster_of_execution_namespace(work.metadata.namespace)
+
+
+def _limited(
+    found: Iterable[Binding], stored: Mapping[str, Sequence[Work]], clusters: Mapping[str, Cluster]
+) -> set[str]:
+    """Return the clusters that do not answer, and for which new copies of some binding wait for a limited time."""
+    return {
+        name
+        for binding in found
+        if directly.proceed_after(binding) is not None
+        for name in (*named_clusters(binding), *(_cluster_of(work) for work in stored.get(str(binding.ref), ())))
+        if name in clusters and not clusters[name].answers
+    }
 
 
 def _has_orphan(binding: Binding, held: Iterable[Work]) -> bool:
@@ -462,9 +473,10 @@ def _may_stay_behind(snapshot: WorksSnapshot, name: str, settings: Settings, *, 
         return False
     if purge_mode(binding, settings) != DIRECTLY:
         return True
-    fencing = fence.in_force(cluster, answered_at=snapshot.answered.get(name), now=now)
-    since = binding.metadata.deletion_timestamp
-    return bool(directly.reason_to_proceed(name, binding, fencing, settings, since=since, now=now))
+    fencing = fence.in_force(cluster, answered_at=snapshot.answers.last.get(name), now=now)
+    since, observed = binding.metadata.deletion_timestamp, snapshot.answers.observations.get(name)
+    ends = directly.wait_ends(binding, observed, settings, since=since, now=now)
+    return bool(directly.reason_to_proceed(name, binding, fencing, settings, ends=ends, now=now))
 
 
 def _cleanup_waits(snapshot: WorksSnapshot, held: Sequence[str]) -> Event:

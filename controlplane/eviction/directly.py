@@ -14,28 +14,38 @@ import msgspec
 
 from controlplane.apimachinery.meta import Condition, condition, to_seconds, with_condition
 from controlplane.apimachinery.names import DIRECTLY_UNREACHABLE_ANNOTATION
-from controlplane.clusters import fence
+from controlplane.clusters import fence, health
 from controlplane.kinds.binding import Binding, GracefulEvictionTask
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.cluster.fence import Fence
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.policy.unreachable_wait import parse_wait
+from controlplane.kinds.rows import Observation
 from controlplane.settings import Settings
 
 DIRECTLY_WAITING = "DirectlyWaiting"  # condition type: new copies wait, because the old copy may still run
 SOURCE_UNREACHABLE, PROCEEDED, SOURCE_GONE = "SourceUnreachable", "Proceeded", "SourceGone"
 
 
+class Answers(msgspec.Struct, frozen=True):
+    """When clusters answered last, and how they are observed, by name: fenced ones, and those for which new copies wait
+    for a limited time."""
+
+    last: Mapping[str, datetime] = {}
+    observations: Mapping[str, Observation] = {}
+
+
 class DirectlySource(msgspec.Struct, frozen=True):
     """An eviction task with purge mode Directly whose old copy still has a Work.
 
     `reachable` False: it cannot be seen whether the old copy still runs. `proceed_reason`: why new copies may start all
-    the same; "": they wait.
+    the same; "": they wait. `wait_ends`: when the time limit of the policy ends, as far as is known now; None: never.
     """
 
     task: GracefulEvictionTask
     reachable: bool
     proceed_reason: str = ""
+    wait_ends: datetime | None = None
 
     @property
     def waits(self) -> bool:
@@ -49,12 +59,12 @@ def directly_sources(
     clusters: Mapping[str, Cluster],
     settings: Settings,
     *,
-    answered: Mapping[str, datetime],
+    answers: Answers,
     now: datetime,
 ) -> list[DirectlySource]:
     """Return the Directly tasks of a binding whose old copy still has a Work.
 
-    `held`: the clusters with a Work of the binding. `answered`: when fenced clusters last answered a probe.
+    `held`: the clusters with a Work of the binding.
     """
     sources = []
     for task in binding.spec.graceful_eviction_tasks:
@@ -63,18 +73,20 @@ def directly_sources(
             continue
         cluster = clusters.get(name)
         reachable = cluster is not None and cluster.answers
-        fencing = fence.in_force(cluster, answered_at=answered.get(name), now=now)
-        why = reason_to_proceed(name, binding, fencing, settings, since=task.creation_timestamp, now=now)
-        sources.append(DirectlySource(task, reachable, "" if reachable else why))
+        fencing = fence.in_force(cluster, answered_at=answers.last.get(name), now=now)
+        since, observed = task.creation_timestamp, answers.observations.get(name)
+        ends = wait_ends(binding, observed, settings, since=since, now=now)
+        why = reason_to_proceed(name, binding, fencing, settings, ends=ends, now=now)
+        sources.append(DirectlySource(task, reachable, "" if reachable else why, ends))
     return sources
 
 
 def reason_to_proceed(
-    cluster: str, binding: Binding, fencing: Fence | None, settings: Settings, *, since: datetime | None, now: datetime
+    cluster: str, binding: Binding, fencing: Fence | None, settings: Settings, *, ends: datetime | None, now: datetime
 ) -> str:
     """Return why new copies may start although the old copy's cluster cannot be reached; "": they have to wait.
 
-    `since`: when the old copy began to leave. `fencing`: the fence of its cluster that is in force.
+    `fencing`: the fence of its cluster that is in force. `ends`: see `wait_ends`.
     """
     if settings.directly_unreachable == "Proceed":
         return "the setting directly_unreachable is Proceed"
@@ -82,9 +94,25 @@ def reason_to_proceed(
         until = f"{to_seconds(fencing.expires_at):%Y-%m-%dT%H:%M:%SZ}"
         return f"cluster {cluster} is fenced by {fencing.by} until {until}: {fencing.reason}"
     after = proceed_after(binding)
-    if after is not None and since is not None and now >= since + after:
+    if after is not None and ends is not None and now >= ends:
         return f"{DIRECTLY_UNREACHABLE_ANNOTATION} is After={after.total_seconds():g}, and this time has passed"
     return ""
+
+
+def wait_ends(
+    binding: Binding, observed: Observation | None, settings: Settings, *, since: datetime | None, now: datetime
+) -> datetime | None:
+    """Return when the time limit of the policy for an old copy ends, as far as is known now; None: there is none.
+
+    `since`: when the copy began to leave. The time counts from the last answer of its cluster (`observed`), which may
+    be back and not Ready yet. Time in which the cluster was not observed does not count [outage-of-our-own].
+    """
+    after = proceed_after(binding)
+    if after is None or since is None:
+        return None
+    answered_at = None if observed is None else observed.answered_at
+    begun = since if answered_at is None else max(since, answered_at)
+    return health.ends_observed(begun, after.total_seconds(), observed, settings, now=now)
 
 
 def proceed_after(binding: Binding) -> timedelta | None:
@@ -92,9 +120,7 @@ def proceed_after(binding: Binding) -> timedelta | None:
     return parse_wait(binding.metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION, ""))
 
 
-def next_check_at(
-    sources: Iterable[DirectlySource], binding: Binding, *, pause: timedelta, now: datetime
-) -> datetime | None:
+def next_check_at(sources: Iterable[DirectlySource], *, pause: timedelta, now: datetime) -> datetime | None:
     """Return when waiting sources have to be checked again, even if no object changes. None: no source waits.
 
     `pause`: the time between two checks. A time limit of the policy that ends earlier counts instead.
@@ -102,10 +128,8 @@ def next_check_at(
     waiting = [source for source in sources if source.waits]
     if not waiting:
         return None
-    after = proceed_after(binding)
-    stamps = [item.task.creation_timestamp for item in waiting if item.task.creation_timestamp is not None]
-    ends = [] if after is None else [stamp + after for stamp in stamps]
-    return min((now + pause, *(end for end in ends if end > now)))
+    ends = [source.wait_ends for source in waiting if source.wait_ends is not None and source.wait_ends > now]
+    return min((now + pause, *ends))
 
 
 def with_directly_waiting(

@@ -12,6 +12,7 @@ from controlplane.apimachinery.names import DIRECTLY_UNREACHABLE_ANNOTATION
 from controlplane.clusters.fence import FenceRequest, fenced
 from controlplane.eviction.directly import (
     DIRECTLY_WAITING,
+    Answers,
     DirectlySource,
     directly_sources,
     next_check_at,
@@ -21,6 +22,7 @@ from controlplane.eviction.directly import (
 from controlplane.kinds.binding import Binding, GracefulEvictionTask, TargetCluster
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY
+from controlplane.kinds.rows import Observation
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding, cluster
 from tests.builders.placements import duplicated
@@ -31,6 +33,10 @@ SILENT = cluster("a", ready="Unknown")
 PAUSE = timedelta(seconds=30)
 
 
+def at(seconds: float) -> Any:
+    return START + timedelta(seconds=seconds)
+
+
 def web(*tasks: GracefulEvictionTask, on: str = "b", after: str = "") -> Binding:
     """Return a binding that has left clusters. `after`: what its policy says of an unreachable source."""
     one = binding("web", duplicated(), on={on: 1}).with_spec(graceful_eviction_tasks=tasks or (TASK,))
@@ -38,11 +44,16 @@ def web(*tasks: GracefulEvictionTask, on: str = "b", after: str = "") -> Binding
 
 
 def found(
-    one: Binding, *clusters: Cluster, held: set[str] | None = None, settings: Settings = WAIT, seconds: int = 0
+    one: Binding,
+    *clusters: Cluster,
+    held: set[str] | None = None,
+    settings: Settings = WAIT,
+    seconds: int = 0,
+    observed: Observation | None = None,
 ) -> list[DirectlySource]:
     known = {each.metadata.name: each for each in clusters}
-    now = START + timedelta(seconds=seconds)
-    return directly_sources(one, {"a"} if held is None else held, known, settings, answered={}, now=now)
+    answers = Answers(observations={} if observed is None else {"a": observed})
+    return directly_sources(one, {"a"} if held is None else held, known, settings, answers=answers, now=at(seconds))
 
 
 def fence(seconds: int = 60) -> Cluster:
@@ -102,12 +113,29 @@ def test_a_policy_lets_new_copies_start_after_a_time(seconds: int, leave: str) -
     assert source.proceed_reason.startswith(f"{DIRECTLY_UNREACHABLE_ANNOTATION} is After=120, " if leave else "")
 
 
+@pytest.mark.parametrize(
+    ("row", "ends"),
+    [
+        (Observation("a", "False", observed_at=at(199)), 120),
+        (Observation("a", "False", observed_at=at(199), answered_at=at(-5)), 120),
+        (Observation("a", "False", observed_at=at(199), answered_at=at(50)), 170),
+        (Observation("a", "True", observed_at=at(199), answered_at=at(199)), 319),
+        (Observation("a", "False", observed_at=at(100)), 220),  # it is not observed any more
+        (Observation("a", "False", observed_at=at(199), resumed_at=at(190)), 210),
+    ],
+    ids=["silent", "answered before", "answered since", "answers", "unobserved", "observed again"],
+)
+def test_the_time_of_a_policy_counts_from_the_last_answer_and_while_the_cluster_is_observed(
+    row: Observation, ends: int
+) -> None:
+    (source,) = found(web(after="After=120"), SILENT, seconds=200, observed=row)
+
+    assert source.wait_ends == at(ends)
+    assert source.waits == (ends > 200)
+
+
 def test_a_task_without_a_time_waits_on() -> None:
     assert found(web(GracefulEvictionTask("a", DIRECTLY), after="After=1"), SILENT, seconds=900)[0].waits
-
-
-def at(seconds: float) -> Any:
-    return START + timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize(
@@ -117,37 +145,40 @@ def at(seconds: float) -> Any:
         ("After=20", 0, 20),
         ("After=31", 0, 30),
         ("After=20", 19, 20),
-        ("After=20", 20, 50),  # the time is over: only the pause is left
-        ("After=20", 25, 55),
     ],
 )
 def test_a_waiting_source_is_looked_at_after_a_pause_or_when_its_time_is_over(
     after: str, seconds: int, again: int
 ) -> None:
-    waiting = [DirectlySource(TASK, False)]
+    waiting = found(web(after=after), SILENT, seconds=seconds)
 
-    assert next_check_at(waiting, web(after=after), pause=PAUSE, now=at(seconds)) == at(again)
+    assert next_check_at(waiting, pause=PAUSE, now=at(seconds)) == at(again)
+
+
+@pytest.mark.parametrize("seconds", [20, 25])
+def test_a_source_that_answers_has_no_time_limit(seconds: int) -> None:
+    waiting = found(web(after="After=20"), cluster("a"), seconds=seconds)
+
+    assert next_check_at(waiting, pause=PAUSE, now=at(seconds)) == at(seconds + 30)
 
 
 def test_the_first_time_that_is_over_counts() -> None:
-    later = GracefulEvictionTask("c", DIRECTLY, creation_timestamp=at(5))
-    waiting = [
-        DirectlySource(later, False),
-        DirectlySource(GracefulEvictionTask("d", DIRECTLY), False),
-        DirectlySource(TASK, False),
-    ]
+    others = (
+        GracefulEvictionTask("c", DIRECTLY, creation_timestamp=at(5)),
+        GracefulEvictionTask("d", DIRECTLY),
+    )
+    waiting = found(web(*others, TASK, after="After=20"), SILENT, held={"a", "c", "d"})
 
-    assert next_check_at(waiting, web(after="After=20"), pause=PAUSE, now=START) == at(20)
+    assert [source.wait_ends for source in waiting] == [at(25), None, at(20)]
+    assert next_check_at(waiting, pause=PAUSE, now=START) == at(20)
 
 
 def test_what_does_not_wait_is_not_looked_at_again() -> None:
-    assert next_check_at([], web(), pause=PAUSE, now=START) is None
-    assert next_check_at([DirectlySource(TASK, False, "fenced")], web(), pause=PAUSE, now=START) is None
-    both = [
-        DirectlySource(TASK, False, "fenced"),
-        DirectlySource(GracefulEvictionTask("c", DIRECTLY, creation_timestamp=at(9)), True),
-    ]
-    assert next_check_at(both, web(after="After=10"), pause=PAUSE, now=START) == at(19)
+    assert next_check_at([], pause=PAUSE, now=START) is None
+    gone_on = DirectlySource(TASK, False, "fenced", at(5))
+    assert next_check_at([gone_on], pause=PAUSE, now=START) is None
+    waits = DirectlySource(GracefulEvictionTask("c", DIRECTLY, creation_timestamp=at(9)), True, "", at(19))
+    assert next_check_at([gone_on, waits], pause=PAUSE, now=START) == at(19)
 
 
 def said(one: Binding, *given: DirectlySource) -> tuple[str, str, str] | None:

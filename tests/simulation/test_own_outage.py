@@ -154,3 +154,69 @@ def test_after_an_outage_of_the_workers_purge_removes_an_old_copy_all_the_same()
     wait(world, 100)
 
     assert running(world) == {other: 0}
+    assert world.failures == []
+
+
+IN_TIME = POLICY.replace(
+    "{name: everything}",
+    '{name: everything, annotations: {failover.lifeboat.io/directly-unreachable: "After=%d"}}',
+)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_no_second_copy_starts_because_the_time_of_a_wait_passed_in_our_outage(seed: int) -> None:
+    """The cluster of the old copy is back, and its copy runs. That is not known yet."""
+    world = joined("member1", "member2", "member3", seed=seed, settings=LIVE)
+    world.run(60)
+    apply(world, IN_TIME % (300, "Directly"), NGINX % 1)
+    wait(world, 60)
+    (home,) = placed(world)
+    world.fault(home, "down")
+    wait_until_leaving(world)
+    wait(world, 30)
+    assert home not in placed(world)
+
+    world.stall(OUTAGE)
+    world.after(60, lambda: world.fault(home, "none"))
+    wait(world, OUTAGE)
+    for _ in range(60):
+        wait(world, 2)
+        assert sum(running(world).values()) <= 1, f"{running(world)} at {world.now}"
+    assert running(world) == placed(world)
+    assert world.failures == []
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_no_second_copy_starts_while_the_cluster_of_the_old_one_answers_and_is_not_ready_yet(seed: int) -> None:
+    world = joined("member1", "member2", "member3", seed=seed, settings=LIVE)
+    world.run(60)
+    apply(world, IN_TIME % (60, "Directly"), NGINX % 1)
+    wait(world, 60)
+    (home,) = placed(world)
+    world.fault(home, "down")
+    wait_until_leaving(world)
+    wait(world, 40)
+    world.fault(home, "none")
+
+    for _ in range(60):
+        wait(world, 2)
+        assert sum(running(world).values()) <= 1, f"{running(world)} at {world.now}"
+    assert running(world) == placed(world)
+    assert world.failures == []
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_wait_ends_some_time_after_our_outage_if_the_cluster_is_still_down(seed: int) -> None:
+    world = joined("member1", "member2", "member3", seed=seed, settings=LIVE)
+    world.run(60)
+    apply(world, IN_TIME % (300, "Directly"), NGINX % 1)
+    wait(world, 60)
+    (home,) = placed(world)
+    world.fault(home, "down")
+    wait_until_leaving(world)
+
+    world.stall(OUTAGE)
+    wait(world, OUTAGE + 330)
+
+    assert set(running(world)) == {home, *placed(world)}
+    assert world.failures == []

@@ -1,37 +1,40 @@
-"""When fenced clusters answered last. A fence ends when its cluster has answered after the fence was made."""
+"""When clusters answered last that cannot be reached, and how they are observed. A fence ends when its cluster has
+answered after the fence was made, and the time limit of a policy counts from the last answer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.names import CLUSTER_NAMESPACE
 from controlplane.clusters import fence, heartbeats
+from controlplane.controllers.reads.fleet_state import observations_of
 from controlplane.engine.state import State
+from controlplane.eviction.directly import Answers
 from controlplane.kinds import LEASE
 from controlplane.kinds.cluster import PULL, Cluster
-from controlplane.kinds.rows import Observation
 
 
-def last_answers(state: State, clusters: Iterable[Cluster]) -> dict[str, datetime]:
-    """Return when each fenced cluster answered last, by name.
+def last_answers(state: State, clusters: Iterable[Cluster], *, limited: Collection[str]) -> Answers:
+    """Return when each fenced cluster answered last, and how each limited one is observed, by name.
 
-    Clusters without a fence are left out; if there is none with a fence, no query is made. A heartbeat counts from the
-    time at which it was received, even if controllers.cluster_status has not processed it yet.
+    `limited`: the names of the clusters for which new copies wait for a limited time. Other clusters without a fence
+    are left out; if there are none, no query is made. A heartbeat counts from the time at which it was received, even
+    if controllers.cluster_status has not processed it yet.
     """
-    fenced = [cluster for cluster in clusters if fence.fence_of(cluster) is not None]
-    if not fenced:
-        return {}
-    names = [cluster.metadata.name for cluster in fenced]
-    observations = state.rows(Observation, "key", names)
-    pulled = [Ref(LEASE, CLUSTER_NAMESPACE, item.metadata.name) for item in fenced if item.spec.sync_mode == PULL]
+    asked = [one for one in clusters if fence.fence_of(one) is not None or one.metadata.name in limited]
+    if not asked:
+        return Answers()
+    observations = observations_of(state, [cluster.metadata.name for cluster in asked])
+    pulled = [Ref(LEASE, CLUSTER_NAMESPACE, item.metadata.name) for item in asked if item.spec.sync_mode == PULL]
     leases = state.get(pulled) if pulled else {}
     found: dict[str, datetime] = {}
-    for name in names:
-        lease = leases.get(Ref(LEASE, CLUSTER_NAMESPACE, name))
-        answers = [row.answered_at for row in observations.get(name, ())] + [heartbeats.received(lease)]
+    for cluster in asked:
+        name = cluster.metadata.name
+        row, lease = observations.get(name), leases.get(Ref(LEASE, CLUSTER_NAMESPACE, name))
+        answers = (None if row is None else row.answered_at, heartbeats.received(lease))
         latest = max((at for at in answers if at is not None), default=None)
         if latest is not None:
             found[name] = latest
-    return found
+    return Answers(found, observations)
