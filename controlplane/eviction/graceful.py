@@ -176,14 +176,14 @@ def _purged_at(
 ) -> datetime | None:
     """Return when on_graceful_timeout Purge clears a task, as far as is known now; None: it does not.
 
-    Time in which a target was not observed, or no worker ran, because the control plane was away, does not count
-    [outage-of-our-own].
+    Time in which a target or the cluster that is left was not observed, or no worker ran, because the control plane was
+    away, does not count: a copy without any target had no chance to get one [outage-of-our-own].
     """
     since = task.creation_timestamp
     if since is None or task.grace_period_seconds is not None or settings.on_graceful_timeout != "Purge":
         return None
-    states = [(clusters or {}).get(target.name) for target in binding.spec.clusters]
-    rows = [state.observation for state in states if state is not None]
+    names = (task.from_cluster, *(target.name for target in binding.spec.clusters))
+    rows = [state.observation for name in names if (state := (clusters or {}).get(name)) is not None]
     limit = settings.graceful_eviction_timeout
     return max(health.ends_observed(since, limit, row, settings, workers=workers, now=now) for row in (None, *rows))
 

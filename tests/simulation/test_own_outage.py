@@ -14,6 +14,7 @@ from controlplane.settings import GATES, Settings
 from tests.simulation.manifests import NGINX
 from tests.simulation.outages import taint, wait, wait_until_leaving, without, without_workers
 from tests.simulation.stories import apply, binding, copies_on, joined, placed, running
+from tests.simulation.test_last_copy import cordon
 from tests.simulation.world import Simulation
 
 # The times of production, apart from the rate.
@@ -104,6 +105,29 @@ def test_purge_removes_no_old_copy_because_of_our_outage() -> None:
     world.stall(2 * LIVE.graceful_eviction_timeout)
     wait(world, 2 * LIVE.graceful_eviction_timeout + 60)
     assert [task.from_cluster for task in binding(world).spec.graceful_eviction_tasks] == [home]
+    wait(world, LIVE.graceful_eviction_timeout)
+
+    assert binding(world).spec.graceful_eviction_tasks == ()
+    assert world.failures == []
+
+
+def test_purge_removes_no_copy_that_has_no_other_place_because_of_our_outage() -> None:
+    world = joined("member1", "member2", "member3", settings=replace(LIVE, on_graceful_timeout="Purge"))
+    world.run(60)
+    apply(world, POLICY % "Gracefully", NGINX % 1)
+    wait(world, 60)
+    (home,) = placed(world)
+    with without(world, "scheduler"):
+        taint(world, home)
+        wait_until_leaving(world)
+        cordon(world, *{"member1", "member2", "member3"} - {home})
+        wait(world, 3)
+    wait(world, 20)
+    assert placed(world) == {}
+
+    world.stall(2 * LIVE.graceful_eviction_timeout)
+    wait(world, 2 * LIVE.graceful_eviction_timeout + 60)
+    assert running(world) == {home: 1}
     wait(world, LIVE.graceful_eviction_timeout)
 
     assert binding(world).spec.graceful_eviction_tasks == ()
