@@ -47,7 +47,7 @@ def _others_were_chosen(binding: Binding, work: Work, cluster: Cluster) -> bool:
     was evicted is not meant: its task has ended, healthy copies or not [graceful-timeout].
     """
     placement, name = binding.spec.placement, cluster.metadata.name
-    if placement is None or binding.spec.task(name) is not None or name in origin.departures(binding):
+    if placement is None or binding.spec.task(name) is not None or origin.has_left(binding, name):
         return False
     runs = any(one.health == HEALTHY for one in work.status.manifest_statuses)
     return runs and any(chooses(affinity, cluster) for affinity in affinities(placement))

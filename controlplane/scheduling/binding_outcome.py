@@ -45,7 +45,8 @@ def placed(binding: Binding, outcome: Placed, *, asked_again: bool, now: datetim
     if reported is binding and not asked_again and not first:
         return binding
     at, requested = to_seconds(now), binding.spec.reschedule_triggered_at
-    return reported.with_status(last_scheduled_time=at if requested is None else max(at, requested))
+    dated = reported.with_status(last_scheduled_time=at if requested is None else max(at, requested))
+    return origin.with_arrivals(dated)
 
 
 def refused(binding: Binding, outcome: Refused, *, part: tuple[TargetCluster, ...] | None, now: datetime) -> Binding:

@@ -114,6 +114,27 @@ def with_return(binding: Binding) -> Binding:
     return _with(binding, Origin(origin.clusters, left, origin.placement, known, stored.had, stored.each))
 
 
+def with_arrivals(binding: Binding) -> Binding:
+    """Return a binding without its departures from clusters that are its targets again.
+
+    Otherwise they would count once more if the scheduler gives up such a cluster later, which is no eviction.
+    """
+    stored = _stored(binding)
+    if stored is None:
+        return binding
+    left = {name: at for name, at in stored.left.items() if binding.spec.target(name) is None}
+    known = _generations(binding)
+    if len(left) == len(stored.left) and len(known) == len(stored.generations):
+        return binding
+    return _with(binding, replace(stored, left=left, generations=known))
+
+
+def has_left(binding: Binding, cluster: str) -> bool:
+    """Test whether a binding has left a cluster in a failover or Drain, and is not on it. It does not matter whether
+    its placement has changed since."""
+    return is_noted(binding, cluster) or cluster in departures(binding)
+
+
 def placed_again(binding: Binding, cluster: str) -> bool:
     """Test whether the scheduler has given a binding all its replicas again since it left a cluster.
 
