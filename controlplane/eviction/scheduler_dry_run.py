@@ -100,9 +100,12 @@ class SchedulerDryRun:
             return DryRunResult(refused=NO_PLACEMENT)
         if binding.spec.other_scheduler:
             return DryRunResult(other=binding.spec.other_scheduler)
-        key = frozenset(leaving)
-        idle = self._idle_targets(binding, key, unhealthy if lost else self._cordoned.union(unhealthy))
+        key, idle = frozenset(leaving), self._idle_targets(binding, leaving, unhealthy)
         result = self._place(binding, key, key, idle, lost=lost, now=now)
+        if not lost and self._cordoned:
+            emptied = self._idle_targets(binding, leaving, self._cordoned.union(unhealthy))
+            other = self._place(binding, key, key, emptied, lost=lost, now=now) if emptied != idle else result
+            idle, result = (emptied, other) if _spares(binding, other, emptied) else (idle, result)
         avoided = self._without_start(binding)
         if not lost and self._cordoned:
             avoided |= self._cordoned.difference([target.name for target in binding.spec.clusters])
@@ -260,6 +263,12 @@ class SchedulerDryRun:
             ledger, self._fleet, binding, refuge, seen=seen, now=now
         )
         return reservation
+
+
+def _spares(binding: Binding, found: DryRunResult, names: Collection[str]) -> bool:
+    """Test whether a result adds no replicas on these targets of a binding."""
+    held = {target.name: target.replicas for target in binding.spec.clusters if target.name in names}
+    return all(item.replicas <= held.get(item.name, item.replicas) for item in found.clusters)
 
 
 def _not_sent_to(binding: Binding) -> frozenset[str]:

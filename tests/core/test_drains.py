@@ -282,3 +282,14 @@ def test_replicas_go_to_a_copy_on_another_cluster_that_is_emptied_if_no_other_ha
 
     (found,) = site.store.list(RESOURCE_BINDING)
     assert {target.name: target.replicas for target in found.spec.clusters} == {"emptied": 4}
+
+
+def test_replicas_go_to_another_cluster_that_is_emptied_rather_than_to_a_copy_that_cannot_be_reached() -> None:
+    """No other cluster has room, so the copies could not leave at all."""
+    one = binding("web", by_room(), on={"full": 2, "away": 2, "emptied": 2}, replicas=6, cpu="1")
+    site = Site(cluster("away", ready="False"), cluster("emptied", taints=[CORDON]), one, rate=10, followed=True)
+
+    site.pass_seconds(10)
+
+    (found,) = site.store.list(RESOURCE_BINDING)
+    assert {target.name: target.replicas for target in found.spec.clusters} == {"away": 2, "emptied": 4}
