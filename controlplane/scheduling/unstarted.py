@@ -1,7 +1,8 @@
 """Unstarted replicas: those of a copy that leaves Directly which other clusters have got, and have not started yet.
 
 They wait for the old copy, so it still runs all of its own. If its cluster comes back before, and not all of them have
-a place, the old copy gets them back, as if it had never left [recovered-clusters-cancel].
+a place, the old copy gets them back, as if it had never left [recovered-clusters-cancel]. So it does if none of them
+has a place.
 """
 
 from __future__ import annotations
@@ -67,10 +68,12 @@ def with_copies_back(binding: Binding, fleet: Fleet) -> tuple[TargetCluster, ...
     for task in binding.spec.graceful_eviction_tasks:
         if task.reason != TAINT_UNTOLERATED or not _has_recovered(task.from_cluster, fleet):
             continue
-        rest = given_back(binding, task, targets)
-        if rest != targets and binding.spec.target(task.from_cluster) is None:
-            missing = binding.spec.replicas - sum([target.replicas for target in rest])
-            targets = (*rest, TargetCluster(task.from_cluster, min(task.replicas or 0, missing)))
+        if task.purge_mode != DIRECTLY or not works.is_divided(binding) or binding.spec.target(task.from_cluster):
+            continue
+        rest, left = given_back(binding, task, targets), task.replicas or 0
+        missing = binding.spec.replicas - sum([target.replicas for target in rest])
+        if rest != targets or missing >= left > 0:
+            targets = (*rest, TargetCluster(task.from_cluster, min(left, missing)))
     return targets
 
 

@@ -16,7 +16,7 @@ from controlplane.kinds.binding import OVERRIDES_APPLIED
 from controlplane.kinds.cluster import Taint
 from tests.simulation.edits import PERSON
 from tests.simulation.manifests import NGINX, admitted
-from tests.simulation.outages import serving, taint, wait, wait_until_leaving, wait_until_not_ready, without
+from tests.simulation.outages import scale, serving, taint, wait, wait_until_leaving, wait_until_not_ready, without
 from tests.simulation.stories import apply, binding, joined, placed, running
 from tests.simulation.world import Simulation
 
@@ -318,6 +318,42 @@ def test_a_copy_gets_its_replicas_back_if_its_cluster_returns_before_any_has_sta
         wait(world, 3)
     assert placed(world) == {"member1": 4}
     assert binding(world).spec.graceful_eviction_tasks == ()
+    assert world.failures == []
+
+
+BY_ROOM = """
+    clusterAffinity: {clusterNames: [member1, member2, member3]}
+    replicaScheduling:
+      replicaSchedulingType: Divided
+      replicaDivisionPreference: Weighted
+      weightPreference: {dynamicWeight: AvailableReplicas}
+"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("replicas", [6, 7])
+def test_a_copy_gets_all_its_replicas_back_if_its_cluster_returns_before_they_have_another_place(
+    seed: int, replicas: int
+) -> None:
+    """The room that the eviction has found is gone. member2 has room for one when member1 is back, as member1 has for
+    one more. The workload may be scaled up meanwhile."""
+    world = serving("member1", "member2", "member3", seed=seed, policy=POLICY % ("null", BY_ROOM), replicas=6)
+    assert running(world) == {"member1": 2, "member2": 2, "member3": 2}
+    world.members["member2"].ready_after = timedelta(seconds=60)
+    with without(world, "scheduler"):
+        taint(world, "member1")
+        wait_until_leaving(world)
+        world.members["member1"].pods, world.members["member2"].pods, world.members["member3"].pods = 3, 3, 2
+        wait(world, 60)
+        scale(world, replicas)
+        taint(world, "member1", on=False)
+        wait(world, 3)
+
+    for _ in range(20):
+        wait(world, 1)
+        assert running(world).get("member1", 0) >= 2
+    assert binding(world).spec.graceful_eviction_tasks == ()
+    assert placed(world) == {"member1": 2, "member2": 2 + replicas - 6, "member3": 2}
     assert world.failures == []
 
 
