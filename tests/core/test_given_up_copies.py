@@ -10,7 +10,7 @@ from controlplane.eviction.purge import with_task
 from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding, TargetCluster, origin
 from controlplane.kinds.policy import GRACEFULLY, Placement, Toleration
 from controlplane.scheduling import binding_outcome
-from controlplane.scheduling.schedule import Placed
+from controlplane.scheduling.schedule import QUOTA_EXCEEDED, Placed, Refused
 from tests.builders.objects import policy
 from tests.builders.templates import deployment
 from tests.core.propagation_story import MEMBERS, Story
@@ -93,3 +93,18 @@ def test_a_copy_that_was_evicted_once_and_came_back_stays_when_the_scheduler_giv
     story.later(seconds=60)
 
     assert story.stays
+
+
+def test_a_copy_that_the_scheduler_gives_up_goes_although_a_later_change_is_refused() -> None:
+    """It would run on until the quota has room again."""
+    story = Moving()
+    story.schedule("member2")
+    live = story.template(story.web)
+    story.edit(live.with_content({**live.content, "spec": {**live.spec, "replicas": 5}}))
+    refusal = Refused(QUOTA_EXCEEDED, "no room", retry=True)
+    story.edit(binding_outcome.refused(story.found, refusal, part=None, now=story.now))
+    assert story.stays
+
+    story.report("member2", readyReplicas=3)
+    story.later(seconds=60)
+    assert not story.stays

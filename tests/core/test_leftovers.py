@@ -267,7 +267,8 @@ PARTS = AggregatedStatusItem("member2", {"readyReplicas": 1}, applied=True, heal
         (GONE, {"needed": True}, KEPT),
         (GONE, {"needed": True, "overdue": False}, REMOVED),
         (PENDING, {}, KEPT),
-        (refused_later(GONE), {}, KEPT),  # it is not known whether it was placed again since it left
+        (refused_later(GONE), {}, REMOVED),  # it was never evicted: the scheduler has given up the cluster
+        (refused_later(unwell(GONE)), {}, KEPT),
         (refused_later(moved(placed=False)), {}, KEPT),
         (refused_later(moved(placed=True)), {}, REMOVED),
         (refused_later(unwell(moved(placed=True))), {}, KEPT),

@@ -148,8 +148,11 @@ def placed_without(binding: Binding, cluster: str) -> bool:
     """Test whether the scheduler has given a binding all its replicas again since it left or gave up a cluster.
 
     It gives up a cluster that was not evicted, for example the second one of an affinity group, when it places copies
-    that were. False if it is not known with which generations the binding left its clusters.
+    that were, or a smaller region when a larger one recovers. True if the binding has never been evicted. False if it
+    is not known with which generations the binding left its clusters.
     """
+    if not is_known(binding):
+        return True
     stored = _stored(binding)
     if stored is None:
         return False
