@@ -190,6 +190,11 @@ def _ready_since(cluster: Cluster, moment: datetime) -> bool:
     return ready.last_transition_time <= moment
 
 
+def fails(row: Observation | None) -> bool:
+    """Test whether the last probe of a cluster failed. It may still be published as Ready, which is debounced."""
+    return row is not None and row.status not in ("", TRUE)
+
+
 def without_gap(
     row: Observation, settings: Settings, *, now: datetime, heard_until: datetime | None = None
 ) -> Observation:

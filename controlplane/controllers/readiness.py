@@ -152,7 +152,8 @@ class Readiness(Controller):
         self._fleet: Fleet | None = None  # a cache: unchanged clusters are not read into arrays again
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Any]:
-        """Return the snapshots. A round goes on although a binding cannot be read, but not without clusters or policies."""
+        """Return the snapshots. A round goes on without a binding that cannot be read, but not without clusters or
+        policies."""
         try:
             return self._load(state, refs, {})
         except Unreadable:

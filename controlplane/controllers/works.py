@@ -17,7 +17,7 @@ from controlplane.apimachinery.names import (
     cluster_of_execution_namespace,
     is_reserved_namespace,
 )
-from controlplane.clusters import fence, unjoin
+from controlplane.clusters import fence, health, unjoin
 from controlplane.controllers.reads import override_policies
 from controlplane.controllers.reads.bindings_on_clusters import clusters_where_needed, works_of
 from controlplane.controllers.reads.interpreted_bindings import RULES_CHANGED, bindings_of_kind, is_rules
@@ -54,9 +54,9 @@ class WorksSnapshot(Struct, frozen=True):
     """A binding with its template, its existing Works by cluster, and the clusters that either of them names.
 
     `needed`: clusters where a workload that needs this binding (propagateDeps) still has a copy. It is read only if the
-    binding has a Work on a cluster it is not placed on. `answers`: of fenced clusters, and of those for which new
-    copies wait for a limited time. `overrides`: the override policies that may change the copies. `quotas`: those of
-    its namespace, if they are enforced.
+    binding has a Work on a cluster it is not placed on. `answers`: of fenced clusters, of those for which new copies
+    wait for a limited time, and of all if an old copy may be removed. `overrides`: the override policies that may
+    change the copies. `quotas`: those of its namespace, if they are enforced.
     """
 
     subject: Binding
@@ -154,12 +154,12 @@ class Works(Controller):
         names |= {_cluster_of(work) for own in stored.values() for work in own}
         clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in sorted(names)])
         by_name: dict[str, Cluster] = {ref.name: cluster for ref, cluster in clusters.items()}
-        answers = last_answers(state, by_name.values(), limited=_limited(found.values(), stored, by_name))
+        removing = [binding for ref, binding in found.items() if _has_orphan(binding, stored.get(str(ref), ()))]
+        observed = by_name if removing else _limited(found.values(), stored, by_name)
+        answers = last_answers(state, by_name.values(), observed=observed)
         overrides = override_policies.policies_of(state, templates.values())
         limits = quotas_of(state, found) if enforcing else {}
-        needed = clusters_where_needed(
-            state, [binding for ref, binding in found.items() if _has_orphan(binding, stored.get(str(ref), ()))]
-        )
+        needed = clusters_where_needed(state, removing)
         snapshots: list[WorksSnapshot | None] = []
         for ref in refs:
             binding = found.get(ref)
@@ -260,13 +260,16 @@ def _orphans(snapshot: WorksSnapshot, *, prevented: bool, now: datetime) -> tupl
 
     A Work is deleted, marked as a leftover, or stays for now: because a workload that needs it has still a copy there,
     because the copy may be the last healthy one, or because it is left Directly and no new copy can be made
-    (`prevented`). None: no Work waits for a look. For one that is left Directly see `directly.next_check_at`.
+    (`prevented`). None: no Work waits for a look. For one that is left Directly see `directly.next_check_at`. A cluster
+    whose last probe failed counts as lost.
     """
     binding, changes, waits = snapshot.subject, list[Put | Delete](), list[timedelta]()
     kept = set(binding.clusters_kept())
+    failing = {name for name, row in snapshot.answers.observations.items() if health.fails(row)}
     for name, work in snapshot.stored.items():
         if name in kept or work.metadata.deletion_timestamp is not None:
             continue
+        places = {one: cluster for one, cluster in snapshot.clusters.items() if one == name or one not in failing}
         cluster, task = snapshot.clusters.get(name), binding.spec.task(name)
         if cluster is not None and cluster.terminating and unjoin.keeps(cluster):
             continue  # controllers.unjoin releases the copy instead of removing it
@@ -278,9 +281,7 @@ def _orphans(snapshot: WorksSnapshot, *, prevented: bool, now: datetime) -> tupl
             changes += _mark_leftover(work)
         elif name in snapshot.needed:
             waits.append(QUICK_CHECK)
-        elif not may_be_last(binding, work, snapshot.clusters) or leftovers.may_be_removed(
-            binding, name, snapshot.clusters
-        ):
+        elif not may_be_last(binding, work, places) or leftovers.may_be_removed(binding, name, places):
             changes += _removal(work, now=now)
         elif cluster.terminating:
             waits.append(QUICK_CHECK)

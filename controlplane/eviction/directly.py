@@ -28,8 +28,7 @@ SOURCE_UNREACHABLE, PROCEEDED, SOURCE_GONE = "SourceUnreachable", "Proceeded", "
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """When clusters answered last, and how they are observed, by name: fenced ones, and those for which new copies wait
-    for a limited time."""
+    """When clusters answered last, and how they are observed, by name, as far as it counts for a copy."""
 
     last: Mapping[str, datetime] = {}
     observations: Mapping[str, Observation] = {}

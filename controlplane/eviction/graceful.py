@@ -289,6 +289,8 @@ def unhealthy_reason(
     state = clusters.get(target.name)
     if state is None or not state.ready:
         return f"{target.name}: the cluster is not Ready or access to it is lost, so its last report does not count"
+    if health.fails(state.observation):
+        return f"{target.name}: the last probe of the cluster failed, so its last report does not count"
     if _observed_before(state, task):
         return f"{target.name}: its health was observed before the eviction"
     return ""
@@ -305,7 +307,10 @@ def _needs_observation(
     """Test whether only a newer observation of a target is missing. Probes change no object, so the task is checked
     again."""
     targets = [clusters.get(cluster.name) for cluster in binding.spec.clusters] if clusters is not None else []
-    return any(state is not None and state.ready and _observed_before(state, task) for state in targets)
+    return any(
+        state is not None and state.ready and (_observed_before(state, task) or health.fails(state.observation))
+        for state in targets
+    )
 
 
 def _status_item(binding: Binding, cluster: str) -> AggregatedStatusItem | None:

@@ -21,6 +21,7 @@ from controlplane.kinds.binding import (
 )
 from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY
+from controlplane.kinds.rows import Observation
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding, cluster, no_execute
 from tests.builders.placements import duplicated
@@ -130,12 +131,19 @@ def test_enough_ready_replicas_observed_since_the_eviction_count_as_healthy(
     assert cleared(moving(task(), on={"member2": 2}, member2=item), places={**PLACES, "member2": seen}) == gone
 
 
-def test_health_that_only_lacks_a_newer_look_is_looked_at_again_soon() -> None:
-    old = ClusterState(ready=True, evicting=False, observed_at=START - timedelta(seconds=1))
+@pytest.mark.parametrize(
+    "old",
+    [
+        pytest.param(ClusterState(True, False, START - timedelta(seconds=1)), id="observed before"),
+        pytest.param(ClusterState(True, False, LATER, Observation("member2", status="False")), id="a failed probe"),
+    ],
+)
+def test_health_that_only_lacks_a_newer_look_is_looked_at_again_soon(old: ClusterState) -> None:
     one = moving(task(), on={"member2": 2}, member2="Healthy")
 
     found = assess_tasks(one, HOLD, clusters={**PLACES, "member2": old}, now=LATER)
 
+    assert found.cleared == ()
     assert found.wake_at == LATER + timedelta(seconds=HOLD.cluster_monitor_period)
 
 

@@ -1,5 +1,8 @@
-"""When clusters answered last that cannot be reached, and how they are observed. A fence ends when its cluster has
-answered after the fence was made, and the time limit of a policy counts from the last answer."""
+"""When clusters answered last, and how they are observed.
+
+A fence ends when its cluster has answered after the fence was made. The time limit of a policy counts from the last
+answer. A copy whose cluster fails its probes is no reason to remove another one.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,13 @@ from controlplane.kinds import LEASE
 from controlplane.kinds.cluster import PULL, Cluster
 
 
-def last_answers(state: State, clusters: Iterable[Cluster], *, limited: Collection[str]) -> Answers:
-    """Return when each fenced cluster answered last, and how each limited one is observed, by name.
+def last_answers(state: State, clusters: Iterable[Cluster], *, observed: Collection[str]) -> Answers:
+    """Return when clusters answered last and how they are observed, by name: fenced ones, and those in `observed`.
 
-    `limited`: the names of the clusters for which new copies wait for a limited time. Other clusters without a fence
-    are left out; if there are none, no query is made. A heartbeat counts from the time at which it was received, even
-    if controllers.cluster_status has not processed it yet.
+    Other clusters are left out; if there are none, no query is made. A heartbeat counts from the time at which it was
+    received, even if controllers.cluster_status has not processed it yet.
     """
-    asked = [one for one in clusters if fence.fence_of(one) is not None or one.metadata.name in limited]
+    asked = [one for one in clusters if fence.fence_of(one) is not None or one.metadata.name in observed]
     if not asked:
         return Answers()
     observations = observations_of(state, [cluster.metadata.name for cluster in asked])

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref, condition
+from controlplane.clusters import health
 from controlplane.clusters.held_changes import replicas_held
 from controlplane.controllers.reads.bindings_on_clusters import clusters_where_needed
+from controlplane.controllers.reads.fleet_state import observations_of
 from controlplane.engine.decision import Guard
 from controlplane.engine.state import State
 from controlplane.eviction import leftovers
@@ -22,7 +24,8 @@ from controlplane.propagation import works
 def late_removals(state: State, found: Iterable[tuple[Work, Cluster | None]]) -> dict[Ref, leftovers.LateRemoval]:
     """Return what has to be checked before objects are removed or lose replicas late.
 
-    Works that need no check, or whose binding does not exist any more, are left out.
+    Works that need no check, or whose binding does not exist any more, are left out. A cluster of another copy whose
+    last probe failed counts as lost, although it may still be published as Ready.
     """
     owners: dict[Ref, Ref] = {}
     candidates = [(work, _is_late(work, cluster), cluster) for work, cluster in found]
@@ -35,7 +38,10 @@ def late_removals(state: State, found: Iterable[tuple[Work, Cluster | None]]) ->
     bindings: dict[Ref, Binding] = state.get(sorted(set(owners.values()))) if owners else {}
     names = sorted({target.name for binding in bindings.values() for target in works.targets(binding)})
     clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in names]) if names else {}
-    places: dict[str, Cluster] = {ref.name: cluster for ref, cluster in clusters.items()}
+    seen = observations_of(state, names)
+    places: dict[str, Cluster] = {
+        ref.name: cluster for ref, cluster in clusters.items() if not health.fails(seen.get(ref.name))
+    }
     needed = clusters_where_needed(state, bindings.values())
 
     def late(ref: Ref, binding: Binding) -> leftovers.LateRemoval:
