@@ -195,6 +195,15 @@ def fails(row: Observation | None) -> bool:
     return row is not None and row.status not in ("", TRUE)
 
 
+def is_out_of_date(row: Observation, settings: Settings, *, now: datetime) -> bool:
+    """Test whether what is known of a cluster may be from before a time in which it was not observed: it is not
+    observed now, or the watches of the members have just begun again. A cluster that is not probed is observed."""
+    if row.observed_at is None:
+        return False
+    resumed = row.resumed_at is not None and now < row.resumed_at + holds_for(settings)
+    return resumed or observed_until(row, settings, now=now) < now
+
+
 def without_gap(
     row: Observation, settings: Settings, *, now: datetime, heard_until: datetime | None = None
 ) -> Observation:

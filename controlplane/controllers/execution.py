@@ -63,9 +63,7 @@ from controlplane.settings import Settings
 RETRY = timedelta(seconds=2)
 LONGEST_RETRY = timedelta(seconds=60)
 REMOVAL_LIMIT = timedelta(seconds=60)  # a removal that takes longer is reported as a failure; Namespaces take long
-NAMESPACE_CHECK = timedelta(
-    hours=1
-)  # until a Namespace that the member had before is checked again: it may have been deleted
+NAMESPACE_CHECK = timedelta(hours=1)  # until a Namespace is checked again that the member had before
 AGENT_CHECK = timedelta(seconds=5)  # until a removal is checked that an agent has not carried out, see `_agent_delay`
 COMPARE = timedelta(minutes=5)  # until the object of a Work on an observed cluster is compared again
 STAYS = timedelta(seconds=60)  # an object that was lost counts as retained after it has stayed for this time
@@ -254,7 +252,7 @@ class Execution(MemberController):
                 return None
             if self._in_agent and is_removal_held(work):
                 return None  # in a control plane the hold is left from when its cluster was a Pull cluster
-            if snapshot.late is not None and (snapshot.late.wanted or not snapshot.late.may_go):
+            if snapshot.late is not None and not snapshot.late.goes(settings, now=now):
                 return None
             return Discard(target, work.manifest, release=work.spec.preserve_resources_on_deletion is True)
         conflict = work.manifest.get("metadata", {}).get("annotations", {}).get(CONFLICT_RESOLUTION_ANNOTATION, "")
@@ -273,7 +271,7 @@ class Execution(MemberController):
     ) -> Decision:
         work = snapshot.subject
         if work.metadata.deletion_timestamp is not None:
-            return self._remove(snapshot, answer, now=now)
+            return self._remove(snapshot, answer, settings, now=now)
         if snapshot.cluster is not None and snapshot.cluster.observed:
             return _compared(work, answer, now=now)
         held = _replicas_held(snapshot, now=now) if answer is None and snapshot.by_agent else None
@@ -311,7 +309,9 @@ class Execution(MemberController):
         event = Event(work, "SyncWorkFailed", message, warning=True)
         return replace(failed, wake_at=now + _retry_delay(work, now=now), events=(event,))
 
-    def _remove(self, snapshot: ExecutionSnapshot, answer: Answer | None, *, now: datetime) -> Decision:
+    def _remove(
+        self, snapshot: ExecutionSnapshot, answer: Answer | None, settings: Settings, *, now: datetime
+    ) -> Decision:
         """Return what the answer of the member to a removal means for a Work that is being deleted.
 
         `answer` None: the member was not asked.
@@ -325,7 +325,7 @@ class Execution(MemberController):
             # The object stays, and the next Work takes it over. Without one nothing would ever remove it.
             guards = () if snapshot.late.rests_on is None else (snapshot.late.rests_on,)
             return replace(_without_finalizer(work, "WorkWantedAgain"), guards=guards)
-        waits = snapshot.late is not None and not snapshot.late.may_go and not snapshot.is_early(now)
+        waits = not (snapshot.late is None or snapshot.late.goes(settings, now=now) or snapshot.is_early(now))
         again = now + _retry_delay(work, now=now) if waits else None
         if snapshot.by_agent:
             held = waits or not snapshot.alive

@@ -24,6 +24,7 @@ from controlplane.apimachinery.names import (
     TEMPLATE_UID_ANNOTATION,
     WANTED_AGAIN_ANNOTATION,
 )
+from controlplane.clusters import health
 from controlplane.engine.decision import Guard
 from controlplane.eviction.directly import DIRECTLY_WAITING
 from controlplane.eviction.graceful import is_scheduled, unhealthy_reason
@@ -33,8 +34,10 @@ from controlplane.kinds.binding.origin import placed_without
 from controlplane.kinds.binding.quota_index import over_quota_keys
 from controlplane.kinds.cluster import PULL, READY, Cluster
 from controlplane.kinds.policy import DIRECTLY
+from controlplane.kinds.rows import Observation
 from controlplane.kinds.work import APPLIED, APPLIED_FAILED, CLEANUP_FAILED, REPLICAS_KEPT, Work
 from controlplane.propagation import works
+from controlplane.settings import Settings
 
 
 def is_leftover(work: Work) -> bool:
@@ -82,12 +85,23 @@ class LateRemoval(NamedTuple):
 
     `wanted`: its cluster is a target again. `keeps`: how many replicas stay there for now; 0: as many as the Work
     requests. `rests_on`: the binding as it was read, which must be unchanged when a Work ends because of it.
+    `observations`: of the clusters of the copies for which this one goes.
     """
 
     wanted: bool
     may_go: bool
     keeps: int = 0
     rests_on: Guard | None = None
+    observations: tuple[Observation, ...] = ()
+
+    def goes(self, settings: Settings, *, now: datetime) -> bool:
+        """Test whether the copy may be removed now.
+
+        What is known of the other copies may be from before a time in which their clusters were not observed. Then
+        these are observed first [outage-of-our-own].
+        """
+        known = not any(health.is_out_of_date(row, settings, now=now) for row in self.observations)
+        return known and self.may_go and not self.wanted
 
 
 def is_late_removal(work: Work, cluster: Cluster | None) -> bool:
@@ -148,6 +162,12 @@ def _reduced_at(work: Work) -> datetime | None:
     return reduced_at if reduced_at.tzinfo is not None else None
 
 
+def leaves_directly(binding: Binding, cluster: str) -> bool:
+    """Test whether a copy leaves its cluster Directly, before others start."""
+    task = binding.spec.task(cluster)
+    return task is not None and task.purge_mode == DIRECTLY and binding.spec.target(cluster) is None
+
+
 def decide_late_removal(
     binding: Binding,
     work: Work,
@@ -172,7 +192,7 @@ def decide_late_removal(
         return LateRemoval(wanted=False, may_go=True)
     if _is_older(binding, work) and _runs_once(binding):
         return LateRemoval(wanted=False, may_go=True)
-    if task is not None and task.purge_mode == DIRECTLY and binding.spec.target(cluster) is None:
+    if task is not None and leaves_directly(binding, cluster):
         return LateRemoval(wanted=False, may_go=not are_still_prevented(binding, task, clusters))
     stays = task is not None and task.suppress_deletion is True
     wanted = any(target.name == cluster for target in works.targets(binding))  # a task alone creates no Work

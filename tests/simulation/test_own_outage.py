@@ -8,12 +8,13 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from controlplane import kinds
 from controlplane.clusters import eviction_tier
 from controlplane.controllers.reads.fleet_state import QUEUE_ROW, fleet_states
 from controlplane.settings import GATES, Settings
 from tests.simulation.manifests import NGINX
 from tests.simulation.outages import taint, wait, wait_until_leaving, without, without_workers
-from tests.simulation.stories import apply, binding, copies_on, joined, placed, running
+from tests.simulation.stories import NGINX_BINDING, apply, binding, copies_on, joined, placed, running
 from tests.simulation.test_last_copy import cordon
 from tests.simulation.world import Simulation
 
@@ -244,3 +245,32 @@ def test_a_wait_ends_some_time_after_our_outage_if_the_cluster_is_still_down(see
 
     assert set(running(world)) == {home, *placed(world)}
     assert world.failures == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_removal_from_before_our_outage_waits_until_the_cluster_of_the_new_copy_is_observed(seed: int) -> None:
+    world = joined("member1", "member2", "member3", seed=seed, settings=LIVE)
+    world.run(60)
+    apply(world, POLICY % "Gracefully", NGINX % 1)
+    wait(world, 60)
+    (home,) = placed(world)
+    taint(world, home)
+    while len(running(world)) < 2:
+        wait(world, 1)
+    with without(world, "execution"):
+        wait(world, 30)
+        (refuge,) = placed(world)
+        assert removed_from(world, home)
+        assert running(world) == {home: 1, refuge: 1}
+
+    world.stall(OUTAGE)
+    world.after(60, lambda: world.fault(refuge, "down"))
+    for _ in range(int(OUTAGE) + 120):
+        wait(world, 1)
+        assert sum(running(world).values()) >= 1
+
+
+def removed_from(world: Simulation, member: str) -> bool:
+    """Test whether the removal of the copy on a member is decided, and not carried out."""
+    works = world.store.by_index(kinds.WORK, "binding", [str(NGINX_BINDING)])[str(NGINX_BINDING)]
+    return any(work.cluster == member and work.metadata.deletion_timestamp is not None for work in works)

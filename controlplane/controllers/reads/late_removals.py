@@ -16,6 +16,7 @@ from controlplane.engine.state import State
 from controlplane.eviction import leftovers
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.rows import Observation
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import APPLIED, REMOVING, Work
 from controlplane.propagation import works
@@ -45,18 +46,28 @@ def late_removals(state: State, found: Iterable[tuple[Work, Cluster | None]]) ->
     needed = clusters_where_needed(state, bindings.values())
 
     def late(ref: Ref, binding: Binding) -> leftovers.LateRemoval:
-        cluster = to_check[ref].cluster
-        still = cluster in needed.get(binding.ref, ())
-        found = leftovers.decide_late_removal(
-            binding, to_check[ref], cluster, places, overdue=ref in overdue, needed=still
-        )
-        return found._replace(rests_on=Guard(binding.ref, binding.metadata.generation)) if found.wanted else found
+        work = to_check[ref]
+        still = work.cluster in needed.get(binding.ref, ())
+        rows = [seen[target.name] for target in works.targets(binding) if target.name in seen]
+        is_late = ref in overdue or any(_unobserved_since(work, row) for row in rows)
+        found = leftovers.decide_late_removal(binding, work, work.cluster, places, overdue=is_late, needed=still)
+        if found.wanted:
+            return found._replace(rests_on=Guard(binding.ref, binding.metadata.generation))
+        if binding.metadata.deletion_timestamp is not None or leftovers.leaves_directly(binding, work.cluster):
+            return found  # it goes for no other copy
+        return found._replace(observations=tuple(rows))
 
     return {
         ref: late(ref, bindings[owner])
         for ref, owner in owners.items()
         if owner in bindings and works.is_of(to_check[ref], bindings[owner])
     } | _namespaces_wanted(state, [work for work, is_late, _ in candidates if is_late])
+
+
+def _unobserved_since(work: Work, row: Observation) -> bool:
+    """Test whether the cluster of another copy was not observed for a while since a removal was decided."""
+    decided = work.metadata.deletion_timestamp
+    return decided is not None and row.resumed_at is not None and row.resumed_at >= decided
 
 
 def _is_late(work: Work, cluster: Cluster | None) -> bool:
