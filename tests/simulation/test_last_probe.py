@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.manifests import NGINX
-from tests.simulation.outages import taint, wait
+from tests.simulation.outages import taint, wait, without
 from tests.simulation.stories import apply, joined, placed, running
 from tests.simulation.test_own_outage import LIVE, POLICY
 from tests.simulation.world import Simulation
@@ -65,5 +65,23 @@ def test_a_probe_that_fails_is_no_proof_that_the_other_copy_is_still_healthy(see
     world.fault("member2", "down")
     taint(world, "member1")
     for _ in range(90):
+        wait(world, 1)
+        assert sum(running(world).values()) >= 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_removal_that_is_not_carried_out_yet_waits_if_the_cluster_of_the_new_copy_fails(seed: int) -> None:
+    world, home = on_one(seed)
+    taint(world, home)
+    while len(running(world)) < 2:
+        wait(world, 1)
+    with without(world, "execution"):
+        wait(world, 12)
+        (refuge,) = placed(world)
+        assert running(world) == {home: 1, refuge: 1}
+        world.fault(refuge, "down")
+        wait(world, 12)
+
+    for _ in range(60):
         wait(world, 1)
         assert sum(running(world).values()) >= 1

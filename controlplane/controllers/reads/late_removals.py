@@ -49,7 +49,7 @@ def late_removals(state: State, found: Iterable[tuple[Work, Cluster | None]]) ->
         work = to_check[ref]
         still = work.cluster in needed.get(binding.ref, ())
         rows = [seen[target.name] for target in works.targets(binding) if target.name in seen]
-        is_late = ref in overdue or any(_unobserved_since(work, row) for row in rows)
+        is_late = ref in overdue or any(health.fails(row) or _unobserved_since(work, row) for row in rows)
         found = leftovers.decide_late_removal(binding, work, work.cluster, places, overdue=is_late, needed=still)
         if found.wanted:
             return found._replace(rests_on=Guard(binding.ref, binding.metadata.generation))
