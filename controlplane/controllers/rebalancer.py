@@ -175,15 +175,15 @@ def _reschedule_requests(snapshot: RebalancerSnapshot) -> Iterator[Put]:
     """Yield the writes that make the scheduler choose again. A binding with a later request is left as it is.
 
     The request has the time at which the rebalancer was created, which tools compare. Times have whole seconds, and a
-    request counts only if it is later than the result. So a binding that was scheduled in this second counts as
-    scheduled in the second before.
+    request counts only if it is later than the result. So a binding that was scheduled in this second, or since then
+    because its workload was added to the list later, counts as scheduled in the second before.
     """
     created = snapshot.subject.metadata.creation_timestamp
     assert created is not None, "a stored rebalancer has a creation time"
     for _, binding in sorted(snapshot.bindings.items()):  # the scheduler decides in this order, as previews do
         triggered, last = binding.spec.reschedule_triggered_at, binding.status.last_scheduled_time
         if triggered is None or triggered < created:
-            before = created - timedelta(seconds=1) if last == created else last
+            before = created - timedelta(seconds=1) if last is not None and last >= created else last
             asked = binding.with_spec(reschedule_triggered_at=created).with_status(last_scheduled_time=before)
             yield Put(asked, binding)
 
