@@ -13,6 +13,7 @@ from controlplane import kinds
 from controlplane.apimachinery.meta import Ref, condition
 from controlplane.kinds.binding import SCHEDULED, Binding
 from controlplane.kinds.policy import DIRECTLY
+from controlplane.kinds.rows import Observation
 from tests.simulation.seen import Seen
 from tests.simulation.world import Serving, Simulation
 
@@ -73,11 +74,19 @@ def no_copy_taken(simulation: Simulation, workload: str, before: Serving, after:
 
 
 def undetected(simulation: Simulation) -> bool:
-    """Test whether a member has a fault that its Cluster does not show yet: what cannot be known binds no decision."""
+    """Test whether a member has a fault that is not known yet: what cannot be known binds no decision. It is known a
+    moment after a probe has failed, also while its Cluster is still published as Ready."""
     ready = {cluster.metadata.name: cluster.ready for cluster in simulation.store.list(kinds.CLUSTER)}
     silent = {name for name, agent in simulation.agents.items() if agent.is_away}
     silent |= {name for name, member in simulation.members.items() if member.fault == "down"}
-    return any(ready.get(name) == "True" for name in silent)
+    return any(ready.get(name) == "True" and not _failing(simulation, name) for name in silent)
+
+
+def _failing(simulation: Simulation, member: str) -> bool:
+    """Test whether a probe of a member failed before this moment, and none got through since."""
+    row = simulation.store.row(Observation, member)
+    failed = row is not None and row.status == "False" and row.since is not None
+    return failed and row.since < simulation.now
 
 
 def wanted(binding: Binding) -> int:

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Object, Ref
-from controlplane.engine.decision import Decision, Drop, Save
+from controlplane.engine.decision import Decision, Drop, Put, Save
 from controlplane.engine.memory import MemoryStore
-from controlplane.engine.state import Actor, Claim, Complete, HeldLease, Outcome
+from controlplane.engine.state import Actor, Claim, Complete, HeldLease, Outcome, Unstorable
 from controlplane.kinds.rows import Row
 
 if TYPE_CHECKING:
     from tests.simulation.world import Simulation
+
+
+REFUSED = "the store refuses this value"
 
 
 class Killed(Exception):
@@ -41,6 +44,7 @@ class Store(MemoryStore):
         self.kept_in_all = 0
         self.lost = 0  # how often commits were lost
         self.withheld: str = ""  # name of the controller whose next write sleeps too long
+        self.refused: set[Ref] = set()  # objects that it does not store for now
         self.working = 0  # how many workers are at it, who may die or sleep at what they write
         self._first: dict[str, datetime] = {}  # when something is due first, by controller
 
@@ -90,9 +94,20 @@ class Store(MemoryStore):
         if self.withheld == by.name:
             self.withheld = ""
             self.world.oversleep(lambda: MemoryStore.apply(self, decisions, by=by, lease=lease, complete=complete))
-        outcomes = super().apply(decisions, by=by, lease=lease, dry_run=dry_run, complete=complete)
+        how: dict[str, Any] = {"by": by, "lease": lease, "dry_run": dry_run, "complete": complete}
+        stored = self._stored_before_a_refusal([decision for _, decision in decisions])
+        outcomes = super().apply(decisions[:stored], **how)
         self.world.may_die("after a write")
+        if stored is not None:
+            raise Unstorable(REFUSED, outcomes)
         return outcomes
+
+    def _stored_before_a_refusal(self, decisions: Sequence[Decision]) -> int | None:
+        """Return how many decisions of a batch are stored before the transaction that fails; None: none fails."""
+        for number, decision in enumerate(decisions) if self.refused else ():
+            if any(isinstance(change, Put) and change.new.ref in self.refused for change in decision.changes):
+                return self.world.chance.randint(0, number)
+        return None
 
     def _write_row(self, change: Save | Drop, by: Actor, own: Ref | None) -> None:
         self.kept[type(change.row)] += 1

@@ -183,7 +183,7 @@ class Throng(Crowd):
 
     def _copies(self, name: str) -> dict[str, int]:
         place = ("apps/v1", "Deployment", "default", name)
-        return {one.name: one.objects[place].wanted for one in self.world.members.values() if place in one.objects}
+        return {one.name: held.wanted for one in self.world.members.values() if (held := one.seen(place)) is not None}
 
     def _nothing_taken_for_nothing(self, world: Simulation, name: str, before: Serving, after: Serving) -> None:
         """[purge-modes] a copy does not leave Directly while all that is to replace it cannot start."""

@@ -77,6 +77,7 @@ class Simulation:
         self.taken: list[Callable[[Simulation, str, Serving, Serving], None]] = []
         self.losses = 0  # how often the database lost its last commits
         self.stalled_until = START  # no worker runs before
+        self.hesitates = 0.0  # chance of another worker's turn between what one read and what it asks a member
         self.unwatched: set[str] = set()  # members whose watch is late: it reports nothing for now
         self.history: deque[Kept] | None = None  # what the database was before the last turns, where a test asked
         self._outside = World(self._answer, self.failures.append)
@@ -308,6 +309,8 @@ class Simulation:
                 self.note(f"{sum(tokens.granted.values())} tokens at {question.rate}/s")
                 self.may_die("after taking tokens")
             return tokens
+        if self.hesitates and self.chance.random() < self.hesitates:
+            self.between()
         return [None if one is None else self.ask_member(one) for one in question]
 
     def _tokens(self, question: TakeTokens) -> Tokens:
@@ -347,7 +350,7 @@ class Simulation:
         if store is None or name in self.unwatched or member.fault in (DOWN, UNAUTHORIZED):
             return
         for work in store.by_index(kinds.WORK, "cluster", [name]).get(name, ()):
-            held = member.objects.get(place_of(work.manifest)) if work.manifest else None
+            held = member.seen(place_of(work.manifest)) if work.manifest else None
             seen = None if held is None else member.document(held, now=self.now).get("status")
             if self._seen.get(work.ref) != (seen, held is None):
                 self._seen[work.ref] = (seen, held is None)
