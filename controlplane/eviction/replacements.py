@@ -1,7 +1,7 @@
 """Replacements: the copies for which an old one leaves Directly. It stays while one of them cannot start [purge-modes].
 
 A copy cannot start or grow while an override policy cannot be applied, dispatching to its cluster is suspended, or its
-cluster is being unjoined or has left the fleet.
+cluster cannot be reached, is being unjoined or has left the fleet.
 """
 
 from __future__ import annotations
@@ -58,9 +58,11 @@ def are_prevented(
 
 
 def _is_withheld(binding: Binding, name: str, clusters: Mapping[str, Cluster]) -> bool:
-    """Test whether a cluster gets no copy: dispatching to it is suspended, or it leaves the fleet or has left it."""
+    """Test whether a cluster gets no copy: dispatching to it is suspended, it cannot be reached, or it leaves the fleet
+    or has left it."""
     cluster = clusters.get(name)
-    return cluster is None or cluster.terminating or binding.spec.dispatching_suspended(name)
+    reached = cluster is not None and cluster.answers and not cluster.terminating
+    return not reached or binding.spec.dispatching_suspended(name)
 
 
 def waits_for_place(binding: Binding) -> bool:

@@ -23,7 +23,7 @@ from controlplane.kinds.binding import (
     origin,
 )
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, ClusterAffinity, Placement, SuspendClusters, Suspension
-from tests.builders.objects import START, binding, leaving, policy
+from tests.builders.objects import START, binding, cluster, leaving, policy
 from tests.builders.templates import deployment
 from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS, Story
 from tests.core.test_overridden_works import FAILING
@@ -116,6 +116,23 @@ def test_a_copy_stays_while_the_cluster_of_the_one_that_replaces_it_has_left_the
     story.place(story.web, LEAVES, gone=3)
 
     assert story.stays
+
+
+@pytest.mark.parametrize("ready", ["False", "Unknown"])
+def test_a_copy_stays_while_the_cluster_of_the_one_that_replaces_it_cannot_be_reached(ready: str) -> None:
+    story = Leaving(DUPLICATED, member1=3)
+
+    def becomes(ready: str) -> None:
+        live: Any = story.store.objects[cluster("member2").ref]
+        story.edit(live.with_status(conditions=cluster("member2", ready=ready).status.conditions))
+
+    becomes(ready)
+    story.place(story.web, LEAVES, member2=3)
+    assert story.stays
+
+    becomes("True")
+    story.later(seconds=60)
+    assert not story.stays
 
 
 @pytest.mark.parametrize("heard", [True, False])

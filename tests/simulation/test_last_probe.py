@@ -6,17 +6,17 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.manifests import NGINX
-from tests.simulation.outages import taint, wait, without
+from tests.simulation.outages import taint, wait, wait_until_leaving, without
 from tests.simulation.stories import apply, joined, placed, running
 from tests.simulation.test_own_outage import LIVE, POLICY
 from tests.simulation.world import Simulation
 
 
-def on_one(seed: int) -> tuple[Simulation, str]:
+def on_one(seed: int, *, mode: str = "Gracefully") -> tuple[Simulation, str]:
     """Return a simulation whose workload has one copy, and where that is."""
     world = joined("member1", "member2", "member3", seed=seed, settings=LIVE)
     world.run(60)
-    apply(world, POLICY % "Gracefully", NGINX % 1)
+    apply(world, POLICY % mode, NGINX % 1)
     wait(world, 60)
     (home,) = placed(world)
     return world, home
@@ -85,3 +85,20 @@ def test_a_removal_that_is_not_carried_out_yet_waits_if_the_cluster_of_the_new_c
     for _ in range(60):
         wait(world, 1)
         assert sum(running(world).values()) >= 1
+
+
+@pytest.mark.parametrize("seconds", [12, 45], ids=["failing", "not ready"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_copy_that_leaves_directly_stays_if_the_cluster_that_replaces_it_fails(seed: int, seconds: int) -> None:
+    world, home = on_one(seed, mode="Directly")
+    world.fault(home, "down")
+    wait_until_leaving(world)
+    wait(world, 3)
+    (refuge,) = placed(world)
+    world.fault(refuge, "down")
+    wait(world, seconds)
+
+    world.fault(home, "none")
+    for _ in range(90):
+        wait(world, 1)
+        assert running(world)[home] == 1
