@@ -14,19 +14,18 @@ import msgspec
 from controlplane.apimachinery.meta import Condition, Ref, condition, with_condition
 from controlplane.clusters.health import heard_at
 from controlplane.controllers.reads.bindings_on_clusters import bindings_on_clusters
+from controlplane.controllers.reads.dependents import dependents_by_cluster
 from controlplane.controllers.reads.fleet_state import FLEET, WORKERS_ROW, fleet_states, observations_of
 from controlplane.controllers.reads.namespace_quotas import NO_QUOTAS, NamespaceQuotas, namespace_quotas
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import Decision, Event, Put, QuotaGuard
 from controlplane.engine.state import State, Watch
 from controlplane.eviction import graceful, supporting_objects
-from controlplane.kinds import BINDINGS, CLUSTER, COMPANIONS, FAILOVER_CONFIGURATION
+from controlplane.kinds import BINDINGS, CLUSTER, FAILOVER_CONFIGURATION
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.federated_quota import ENFORCEMENT_GATE
 from controlplane.kinds.rows import FleetState, Observation, UnhealthyCopies
-from controlplane.kinds.template import Template
-from controlplane.propagation.bindings import binding_ref, template_ref
 from controlplane.settings import Settings
 
 QUOTA_RETRY = timedelta(minutes=1)  # after a copy was not restored, because a quota has no room for it
@@ -117,7 +116,7 @@ class GracefulEviction(Controller):
         names = sorted({name for binding in bindings.values() for name in _clusters(binding)})
         states = _cluster_states(state, state.get([Ref(CLUSTER, "", name) for name in names]).values())
         waiting = [binding for binding in bindings.values() if supporting_objects.may_wait_for_dependents(binding)]
-        dependents = _dependents(state, waiting)
+        dependents = dependents_by_cluster(state, waiting)
         left = _left_unhealthy(state, bindings.values())
         restored = (
             ref
@@ -245,31 +244,6 @@ def _left_unhealthy(state: State, bindings: Iterable[Binding]) -> dict[Ref, Coll
     refs = {str(binding.ref): binding.ref for binding in bindings if graceful.found_no_other_cluster(binding)}
     rows = state.rows(UnhealthyCopies, "key", sorted(refs)) if refs else {}
     return {refs[key]: tuple(row.moves) for key, ones in rows.items() for row in ones}
-
-
-def _dependents(state: State, waiting: Sequence[Binding]) -> dict[Ref, graceful.DependentsByCluster]:
-    """Return the workloads that need the objects of these bindings, by binding and cluster."""
-    if not waiting:
-        return {}
-    templates: dict[Ref, Template] = state.get([template_ref(binding) for binding in waiting])
-    queries = {ref: supporting_objects.dependents_query(template) for ref, template in templates.items()}
-    values = sorted({query.value for query in queries.values() if query.value})
-    found: dict[str, list[Template]] = {}
-    for kind in COMPANIONS if values else ():
-        for value, ones in state.by_index(kind, "companions", values).items():
-            found.setdefault(value, []).extend(ones)
-    selected = {
-        ref: supporting_objects.select_dependents(query, found.get(query.value, ())) for ref, query in queries.items()
-    }
-    bindings: dict[Ref, Binding] = state.get(sorted({binding_ref(ref) for refs in selected.values() for ref in refs}))
-    kinds = {ref: query.kind for ref, query in queries.items() if query.kind}
-    on_members = state.kinds_on_members() if kinds else ()
-    return {
-        binding.ref: supporting_objects.clusters_with_kind(kinds[ref], on_members)
-        if (ref := template_ref(binding)) in kinds
-        else supporting_objects.dependents_by_cluster(selected.get(ref, ()), bindings)
-        for binding in waiting
-    }
 
 
 def _conditions(binding: Binding, found: graceful.TaskAssessment, *, now: datetime) -> tuple[Condition, ...]:

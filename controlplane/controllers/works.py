@@ -20,6 +20,7 @@ from controlplane.apimachinery.names import (
 from controlplane.clusters import fence, health, unjoin
 from controlplane.controllers.reads import override_policies
 from controlplane.controllers.reads.bindings_on_clusters import clusters_where_needed, works_of
+from controlplane.controllers.reads.dependents import clusters_given_up_later
 from controlplane.controllers.reads.interpreted_bindings import RULES_CHANGED, bindings_of_kind, is_rules
 from controlplane.controllers.reads.last_answers import last_answers
 from controlplane.controllers.reads.namespace_quotas import quotas_of
@@ -27,8 +28,7 @@ from controlplane.controllers.reads.propagated_kinds import PropagatedKinds
 from controlplane.engine.controller import Controller, Ownership, cursor_after, page
 from controlplane.engine.decision import NOTHING, Decision, Delete, Event, Guard, Put, deleting
 from controlplane.engine.state import State, Watch
-from controlplane.eviction import directly, leftovers, replacements
-from controlplane.eviction.last_copy import may_be_last
+from controlplane.eviction import directly, last_copy, leftovers, replacements
 from controlplane.eviction.purge import is_eviction, purge_mode
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
@@ -53,10 +53,10 @@ _FINALIZERS = (BINDING_FINALIZER, CLUSTER_BINDING_FINALIZER)
 class WorksSnapshot(Struct, frozen=True):
     """A binding with its template, its existing Works by cluster, and the clusters that either of them names.
 
-    `needed`: clusters where a workload that needs this binding (propagateDeps) still has a copy. It is read only if the
-    binding has a Work on a cluster it is not placed on. `answers`: of fenced clusters, of those for which new copies
-    wait for a limited time, and of all if an old copy may be removed. `overrides`: the override policies that may
-    change the copies. `quotas`: those of its namespace, if they are enforced.
+    `needed`: clusters where a workload that needs this binding still has a copy. It is read only if the binding has a
+    Work on a cluster it is not placed on. `answers`: of fenced clusters, of those for which new copies wait for a
+    limited time, and of all if an old copy may be removed. `overrides`: the override policies that may change the
+    copies. `quotas`: those of its namespace, if they are enforced.
     """
 
     subject: Binding
@@ -160,6 +160,9 @@ class Works(Controller):
         overrides = override_policies.policies_of(state, templates.values())
         limits = quotas_of(state, found) if enforcing else {}
         needed = clusters_where_needed(state, removing)
+        given_up = [one for one in removing if last_copy.is_supporting(one, stored[str(one.ref)])]
+        for ref, places in clusters_given_up_later(state, given_up).items():
+            needed.setdefault(ref, set()).update(places)
         snapshots: list[WorksSnapshot | None] = []
         for ref in refs:
             binding = found.get(ref)
@@ -281,7 +284,7 @@ def _orphans(snapshot: WorksSnapshot, *, prevented: bool, now: datetime) -> tupl
             changes += _mark_leftover(work)
         elif name in snapshot.needed:
             waits.append(QUICK_CHECK)
-        elif not may_be_last(binding, work, places) or leftovers.may_be_removed(binding, name, places):
+        elif not last_copy.may_be_last(binding, work, places) or leftovers.may_be_removed(binding, name, places):
             changes += _removal(work, now=now)
         elif cluster.terminating:
             waits.append(QUICK_CHECK)

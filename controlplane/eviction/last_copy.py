@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from controlplane.eviction import leftovers
+from controlplane.eviction import leftovers, supporting_objects
 from controlplane.kinds.binding import HEALTHY, Binding, origin
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.policy.affinity import affinities, chooses
 from controlplane.kinds.work import Work
 from controlplane.propagation import works
+from controlplane.propagation.bindings import template_ref
+from controlplane.wire.definition import KEY as DEFINITION
 
 
 def may_be_last(binding: Binding, work: Work, clusters: Mapping[str, Cluster]) -> bool:
@@ -30,6 +32,18 @@ def may_be_last(binding: Binding, work: Work, clusters: Mapping[str, Cluster]) -
         return True
     others = (clusters.get(name) for name in binding.clusters_kept())
     return any(cluster is None or not cluster.answers for cluster in others)
+
+
+def is_supporting(binding: Binding, copies: Iterable[Work]) -> bool:
+    """Test whether a binding is of an object that pods may need on a cluster that the scheduler has given up.
+
+    A copy that was evicted has waited for them under its task [graceful-timeout].
+    """
+    kind = template_ref(binding).kind
+    if binding.spec.placement is None or kind not in supporting_objects.KINDS or kind == DEFINITION:
+        return False
+    kept = set(binding.clusters_kept())
+    return any(work.cluster not in kept and not origin.has_left(binding, work.cluster) for work in copies)
 
 
 def _given_up_for_others(binding: Binding, cluster: str) -> bool:
