@@ -200,7 +200,7 @@ def test_probes_and_services_use_ports_that_the_container_opens(helm: Any, name:
 
 
 def test_a_pod_of_the_api_that_ends_answers_until_no_proxy_sends_it_requests(helm: Any) -> None:
-    """Kubernetes removes it from the Service and ends it at the same time: during each upgrade some clients were refused."""
+    """Kubernetes removes it from the Service and ends it at the same time: each upgrade refused some clients."""
     pod = rendered("default").of("Deployment")["api"]["spec"]["template"]["spec"]
     word, seconds = rendered("default").container("api")["lifecycle"]["preStop"]["exec"]["command"]
 
