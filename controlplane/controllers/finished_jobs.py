@@ -36,7 +36,8 @@ def expires_at(job: Template | None) -> datetime | None:
     if job is None or not isinstance(seconds, int) or job.metadata.deletion_timestamp is not None or is_protected(job):
         return None
     ended = finished(job.status)
-    turned = next((one for one in job.status.get("conditions") or () if one.get("type") == ended), {})
+    conditions = [one for one in job.status.get("conditions") or () if isinstance(one, dict)]
+    turned: dict[str, Any] = next((one for one in conditions if one.get("type") == ended), {})
     at = parse_time(turned.get("lastTransitionTime") or job.status.get("completionTime"))
     return None if at is None or not ended else later(at, seconds)
 

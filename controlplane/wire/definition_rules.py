@@ -24,7 +24,7 @@ Document = dict[str, Any]
 
 APPROVAL = "api-approved.kubernetes.io"  # annotation
 _PROTECTED = (".k8s.io", ".kubernetes.io")  # ends of groups
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]")  # its beginning: a scheme and a host
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(\[[0-9A-Fa-f:.]+\]|[^][/?#])")  # its beginning: a scheme and a host
 _STRATEGIES = ("None", "Webhook")
 SCOPES = ("Cluster", "Namespaced")
 _SCHEMA = "schema.openAPIV3Schema"
