@@ -36,10 +36,12 @@ def expires_at(job: Template | None) -> datetime | None:
     if job is None or not isinstance(seconds, int) or job.metadata.deletion_timestamp is not None or is_protected(job):
         return None
     ended = finished(job.status)
-    conditions = [one for one in job.status.get("conditions") or () if isinstance(one, dict)]
+    if not ended:
+        return None
+    conditions = [one for one in job.status["conditions"] if isinstance(one, dict)]
     turned: dict[str, Any] = next((one for one in conditions if one.get("type") == ended), {})
     at = parse_time(turned.get("lastTransitionTime") or job.status.get("completionTime"))
-    return None if at is None or not ended else later(at, seconds)
+    return None if at is None else later(at, seconds)
 
 
 def _changed(old: Template | None, new: Template | None) -> Iterator[Ref]:

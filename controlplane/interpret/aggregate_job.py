@@ -77,8 +77,10 @@ def _condition(type_: str, reason: str, message: str, *, now: datetime) -> Docum
 
 def finished(status: Mapping[str, Any]) -> str:
     """Return Complete or Failed, whichever condition of a Job's status is true; "" while the Job runs."""
-    ended = (condition for condition in status.get("conditions") or () if condition.get("type") in (COMPLETE, FAILED))
-    return next((str(condition["type"]) for condition in ended if condition.get("status") == "True"), "")
+    conditions = status.get("conditions")
+    reported = [one for one in conditions if isinstance(one, Mapping)] if isinstance(conditions, list | tuple) else []
+    ended = (one for one in reported if one.get("type") in (COMPLETE, FAILED) and one.get("status") == "True")
+    return next((str(one["type"]) for one in ended), "")
 
 
 def _is(status: dict[str, Any], type_: str) -> bool:

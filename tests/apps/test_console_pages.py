@@ -16,12 +16,13 @@ from apps.console.situation_page import TILES
 from apps.objects.configuration import configuration
 from apps.objects.models import ChangeLog
 from apps.objects.store import store
-from controlplane.kinds import EVICTION_HOLD, KINDS
-from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
+from controlplane.kinds import EVICTION_HOLD
+from controlplane.kinds.eviction_hold import EvictionHold
 from tests.apps.pages import in_queue, one_row_of_each, stored
 from tests.apps.statements import statements
 from tests.apps.test_console_records import outage
-from tests.builders.bare import cluster, meta
+from tests.builders.bare import cluster
+from tests.builders.steering import hold
 
 HTML = "text/html,application/xhtml+xml,*/*;q=0.8"
 PAGES = ("/", "/queue", "/records", "/readiness", "/drills", "/what-if")
@@ -198,8 +199,7 @@ def test_a_pause_that_ends_by_itself_can_be_followed_by_one_that_lasts(root: Cli
 
 
 def paused(**spec: Any) -> EvictionHold:
-    resource = KINDS[EVICTION_HOLD].resource
-    return EvictionHold(resource.api_version, resource.kind, meta("pause", ""), EvictionHoldSpec(**spec))
+    return hold("pause", **spec)
 
 
 def test_an_act_on_more_than_the_threshold_needs_the_typed_name(root: Client) -> None:

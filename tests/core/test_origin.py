@@ -47,7 +47,7 @@ def test_only_a_cluster_that_an_eviction_takes_away_is_left() -> None:
     """A target that the scheduler takes away has no task, and a target that gives some of its replicas stays."""
     old = binding("web", EVEN, on={"member1": 3, "member2": 3}, replicas=6)
     scaled = old.with_spec(clusters=(TargetCluster("member1", 3),))
-    arguments: Any = {"mode": "Gracefully", "reason": "FailbackInPart", "producer": "", "message": "", "now": START}
+    arguments: Any = {"reason": "FailbackInPart", "producer": "", "message": "", "now": START}
 
     for new in (scaled, with_partial_task(old, "member1", 2, **arguments)):
         assert origin.with_departures(new, old, now=START) == new

@@ -213,9 +213,9 @@ def test_room_that_another_write_takes_meanwhile_is_missed_under_the_write_lock(
 def test_what_evictions_write_requests_no_more_than_before() -> None:
     """Purge, drain, unjoin and application failover write targets with these two functions only."""
     old = binding("web", by_weight(a=1, b=1), on={"a": 2, "b": 3}, replicas=5, cpu="1")
-    arguments: Any = {"mode": "Gracefully", "reason": "", "producer": "", "message": "", "now": START}
+    arguments: Any = {"reason": "", "producer": "", "message": "", "now": START}
 
-    assert changes(old, with_task(old, "a", **arguments)) == {"cpu": -2000}
+    assert changes(old, with_task(old, "a", mode="Gracefully", **arguments)) == {"cpu": -2000}
     assert changes(old, with_partial_task(old, "b", 2, **arguments)) == {"cpu": -2000}
 
 

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from controlplane.clusters.questions import Answer, Collect, Discard, Ensure, Observe, Probe, Question
+from controlplane.clusters import drift
+from controlplane.clusters.questions import (
+    NOT_OURS,
+    Answer,
+    Collect,
+    Discard,
+    Ensure,
+    Observe,
+    Probe,
+    Question,
+    retaining,
+)
 
 UP, DOWN, UNAUTHORIZED, NEVER_READY = "none", "down", "unauthorized", "notready"
 UNHEARD = "unheard"  # it does what it is asked, and its answer to that is lost
 UNREAD = "unread"  # it answers, and runs what it is sent, but what it has takes longer to tell than anybody waits
 
-FLINK, DEFINITION = "FlinkDeployment", "CustomResourceDefinition"
+FLINK, DEFINITION, JOB = "FlinkDeployment", "CustomResourceDefinition", "Job"
 
 APIS: tuple[dict[str, Any], ...] = (  # what every member serves
     {
@@ -24,6 +35,7 @@ APIS: tuple[dict[str, Any], ...] = (  # what every member serves
         "groupVersion": "apiextensions.k8s.io/v1",
         "resources": [{"name": "customresourcedefinitions", "kind": DEFINITION}],
     },
+    {"groupVersion": "batch/v1", "resources": [{"name": "jobs", "kind": JOB}]},
     {"groupVersion": "storage.k8s.io/v1", "resources": [{"name": "storageclasses", "kind": "StorageClass"}]},
     {
         "groupVersion": "v1",
@@ -35,6 +47,8 @@ APIS: tuple[dict[str, Any], ...] = (  # what every member serves
         ],
     },
 )
+
+COMPLETE = {"type": "Complete", "status": "True"}
 
 Place = tuple[str, str, str, str]  # apiVersion, kind, namespace, name
 
@@ -63,13 +77,17 @@ class Held:
 
 @dataclass
 class Member:
-    """A simulated cluster. `ready_after`: how long a Deployment takes until all its replicas are ready.
+    """A simulated cluster. `ready_after`: how long a Deployment takes until all its replicas are ready. `job_takes`:
+    how long a Job runs.
 
-    `reports_pods` False: its reports say that all its room is free, whatever runs there.
+    `reports_pods` False: its reports say that all its room is free, whatever runs there. `strict`: an object that is
+    not ours (`released`) is neither seen nor changed, but to take it over, and what was changed there is reported, as
+    by the client of real members. `reports`: what it reports instead of a status.
     """
 
     name: str
     ready_after: timedelta = timedelta(seconds=5)
+    job_takes: timedelta = timedelta(seconds=20)
     cpu: int = 1000
     pods: int = 1000
     fault: str = UP
@@ -77,7 +95,9 @@ class Member:
     quotas: Sequence[dict[str, Any]] = ()  # its ResourceQuotas
     objects: dict[Place, Held] = field(default_factory=dict)
     created: list[tuple[datetime, Place, dict[str, str]]] = field(default_factory=list)  # with the labels it came with
-    released: set[Place] = field(default_factory=set)  # objects that were left to it
+    released: set[Place] = field(default_factory=set)  # objects that were left to it, or are of its own users
+    strict: bool = False
+    reports: Callable[[dict[str, Any]], Any] | None = None
     looked_at: datetime | None = None  # up to when `turned` has reported what became ready
 
     def answer(self, question: Question, *, now: datetime) -> Answer:
@@ -100,7 +120,11 @@ class Member:
             return Answer(200, self._summary(resources=question.resources) | quotas)
         if isinstance(question, Ensure):
             held = self.objects.get(place_of(question.manifest))
+            if self.is_of_others(place_of(question.manifest)) and not question.overwrite:
+                return Answer(409, problem="an object of that name exists and is not ours", reason=NOT_OURS)
             return self._ensure(question.manifest if held is None else question.over(held.manifest), now=now)
+        if isinstance(question, Discard) and self.is_of_others(place_of(question.manifest)):
+            return Answer(404, problem="not ours")
         if isinstance(question, Discard):
             if question.release:
                 self.released.add(place_of(question.manifest))
@@ -108,8 +132,20 @@ class Member:
             self._remove(place_of(question.manifest))
             return Answer(404, problem="gone")
         assert isinstance(question, Observe)
-        held = self.objects.get(place_of(question.manifest))
-        return Answer(404, problem="not found") if held is None else Answer(200, self.document(held, now=now))
+        held = self.seen(place_of(question.manifest))
+        if held is None:
+            return Answer(404, problem="not found")
+        found = self.document(held, now=now)
+        changes = drift.differences(retaining(question.manifest, found), found) if self.strict else []
+        return Answer(200, found, drift=drift.described(changes, kind=held.manifest["kind"]))
+
+    def is_of_others(self, place: Place) -> bool:
+        """Test whether an object is there that is not ours."""
+        return self.strict and place in self.released and place in self.objects
+
+    def seen(self, place: Place) -> Held | None:
+        """Return an object as a watch on ours reports it; None: it does not."""
+        return None if self.is_of_others(place) else self.objects.get(place)
 
     def _remove(self, place: Place) -> None:
         """Remove an object; with a Namespace goes everything in it, with a definition all objects of its kind."""
@@ -139,7 +175,8 @@ class Member:
 
     def healthy_since(self, held: Held) -> datetime | None:
         """Return when the object is ready; None where it never will be."""
-        return None if self.fault == NEVER_READY else held.since + self.ready_after
+        takes = self.job_takes if held.manifest["kind"] == JOB else self.ready_after
+        return None if self.fault == NEVER_READY else held.since + takes
 
     def ready_replicas(self, place: Place, *, now: datetime) -> int:
         """Return how many replicas of a workload serve at this moment; none where the cluster is down."""
@@ -165,10 +202,18 @@ class Member:
                 "availableReplicas": ready,
                 "unavailableReplicas": wanted - ready,
             }
+        if held.manifest["kind"] == JOB:
+            done = {"succeeded": held.manifest["spec"].get("completions", 1), "conditions": [COMPLETE]}
+            status = {"startTime": f"{held.since:%Y-%m-%dT%H:%M:%SZ}", **(done if ready else {"active": 1})}
         if held.manifest["kind"] == FLINK:
             job = {"state": "RUNNING", "jobID": f"{self.name}-job"} if ready else {"state": "RECONCILING"}
             status = {"jobStatus": job, "jobManagerDeploymentStatus": "READY" if ready else "DEPLOYING"}
-        return {**held.manifest, "metadata": metadata, "status": status}
+        reported = status if self.reports is None else self.reports(status)
+        return {**held.manifest, "metadata": metadata, "status": reported}
+
+    def kept(self) -> dict[Place, Held]:
+        """Return the objects as they are now, to be put back later."""
+        return {place: replace(held) for place, held in self.objects.items()}
 
     def next_change(self, *, now: datetime) -> datetime | None:
         """Return when an object becomes ready next, without anybody doing anything."""
