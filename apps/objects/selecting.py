@@ -12,9 +12,12 @@ START = ("", "")
 LABELS_OF_OLD = """
                  CROSS JOIN LATERAL (
                     SELECT coalesce(array_agg(key) || array_agg(key || '=' || value), '{}') AS labels
-                    FROM json_each_text(old_doc::json -> 'metadata' -> 'labels')
+                    FROM json_each_text(replace(old_doc, '\\u0000', '\\u0020')::json -> 'metadata' -> 'labels')
                  ) stated"""
-"""Joins the column `labels` of the document `old_doc`, as tables of objects have it. Of a NULL it is empty."""
+"""Joins the column `labels` of the document `old_doc`, as tables of objects have it. Of a NULL it is empty.
+
+PostgreSQL takes no NUL apart from other text of a document: no label has one.
+"""
 
 
 def place_conditions(kind: str, namespace: str, after: tuple[str, str]) -> tuple[list[str], list[Any]]:

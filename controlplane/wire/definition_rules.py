@@ -24,7 +24,7 @@ Document = dict[str, Any]
 
 APPROVAL = "api-approved.kubernetes.io"  # annotation
 _PROTECTED = (".k8s.io", ".kubernetes.io")  # ends of groups
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(\[[0-9A-Fa-f:.]+\]|[^][/?#])")  # its beginning: a scheme and a host
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s\[\]]+([/?#]\S*)?")
 _STRATEGIES = ("None", "Webhook")
 SCOPES = ("Cluster", "Namespaced")
 _SCHEMA = "schema.openAPIV3Schema"
@@ -165,7 +165,7 @@ def _approval_fault(stated: str) -> str:
     """Return what is wrong with an approval: "missing" or "invalid"; "": it is a URL, or says that there is none."""
     if not stated:
         return "missing"
-    return "" if stated.startswith("unapproved") or _URL.match(stated) else "invalid"
+    return "" if stated.startswith("unapproved") or _URL.fullmatch(stated) else "invalid"
 
 
 def _versions(new: Document) -> Iterator[Cause]:

@@ -226,6 +226,15 @@ class TestListingAsOfAVersion:
         assert [*first, *rest] == list(before)
         assert list(store.list_at("ConfigMap", version=version, labels=labels)) == list(before)
 
+    def test_labels_are_read_beside_any_text(self, store: DjangoStore) -> None:
+        content = {"data": {"odd": "\0 😀 \u2028", "quoted": '"labels":{"of":"many"}'}}
+        (made,) = create(store, template("a", labels={"of": "few"}).with_content(content))
+        version, labels = store.current_version(), parse_label_selector("of=few")
+        before = store.documents("ConfigMap", labels=labels)
+        write(store, Put(made.with_content({}), made))
+
+        assert list(store.list_at("ConfigMap", version=version, labels=labels)) == list(before)
+
     def test_a_version_the_log_no_longer_reaches_is_expired(
         self, store: DjangoStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
