@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from apps.objects.store import DjangoStore
 from controlplane.apimachinery.meta import Condition
@@ -52,9 +52,10 @@ def binding(name: str, where: Placement, *, status: ResourceBindingStatus | None
     return bound(spec(where), name=name, namespace="shop", status=status or ResourceBindingStatus())
 
 
-def run(statement: str) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
+def run(statements: list[str]) -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
 
 
 def keys() -> dict[str, list[str]]:
