@@ -114,7 +114,7 @@ def fleet(root: Client, clerk: Client) -> Iterator[None]:
         policy("all"),
         made(CLUSTER_TAINT_POLICY, "mine"),
         made(FAILOVER_CONFIGURATION, "default"),
-        made(EVICTION_HOLD, "earlier"),
+        made(EVICTION_HOLD, "earlier", expires_at=store().now() + timedelta(hours=1)),  # another pause may follow
         made(MAINTENANCE_WINDOW, "disks", clusters=("member1",), until=store().now() + timedelta(hours=1)),
         *(made(DRAIN, name, cluster="member1", stop=name == "stopped") for name in ("going", "stopped")),
         *(made(FAILBACK, name, cluster="member2", stop=name == "stopped") for name in ("going", "stopped")),
