@@ -15,9 +15,9 @@ MOST_TEXTS: Final = 50_000  # that a process knows; about 100 bytes each
 
 
 class DefinedTexts:
-    """The texts that one process has found to be as a schema shows them, by their digests. Any thread may use it.
+    """The digests of stored texts that a schema would not change. Each process has its own. Any thread may use it.
 
-    An edited definition has another schema, of which nothing is known.
+    An edited definition has another schema, for which no text is known yet.
     """
 
     def __init__(self, most: int = MOST_TEXTS) -> None:

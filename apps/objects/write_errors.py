@@ -15,7 +15,7 @@ def missing(ref: Ref) -> NotFound:
 
 
 def taken(store: DjangoStore, ref: Ref) -> AlreadyExists:
-    """Return the error for a new object whose name another one has. It says whether that one is being deleted."""
+    """Return the error for a name that is taken. It says whether the object with that name is being deleted."""
     resource, found = KINDS[ref.kind].resource, store.get([ref], unopened=True).get(ref)
     is_going = found is not None and found.metadata.deletion_timestamp is not None
     return AlreadyExists.of(resource.plural, ref.name, group=resource.group, is_going=is_going)

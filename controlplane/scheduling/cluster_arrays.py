@@ -125,10 +125,10 @@ class Fleet:
         return fleet
 
     def for_plans(self) -> Fleet:
-        """Return this fleet as the plans see it that it has cached.
+        """Return a copy of this fleet for the plans that this fleet caches.
 
-        It has a cache of its own and does not refer to this fleet. So no cycle arises, and a fleet that one rehearsal
-        needed is freed at once, not by the garbage collector.
+        The copy does not refer to this fleet, so no cycle arises: a fleet that only one rehearsal needed is freed at
+        once, and not by the garbage collector.
         """
         if self._for_plans is None:
             self._for_plans = self._copy()

@@ -128,7 +128,7 @@ def test_rules_that_make_the_object_larger_do_not_occupy_the_worker_either() -> 
     grow = {"subPath": "/large", "operator": "add", "value": ["x" * 40] * 4_000}
     small = {"subPath": "/small", "operator": "add", "value": "y"}
     fields = [{"fieldPath": "/data/a", "json": [grow]}]
-    fields += [{"fieldPath": f"/data/{name}", "json": [small]} for _ in range(200) for name in "ba"]  # none is joined
+    fields += [{"fieldPath": f"/data/{name}", "json": [small]} for _ in range(200) for name in "ba"]  # in turn
     begun = time.thread_time()
 
     with pytest.raises(OverrideFailed, match="the rules for one copy go through more than 32 MiB of it"):

@@ -188,16 +188,25 @@ IN_TIME = POLICY.replace(
 )
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_no_second_copy_starts_because_the_time_of_a_wait_passed_in_our_outage(seed: int) -> None:
-    """The cluster of the old copy is back, and its copy runs. That is not known yet."""
+def left_directly(seed: int, *, limit: int) -> tuple[Simulation, str]:
+    """Return a simulation in which a workload leaves its lost cluster Directly, and the name of that cluster.
+
+    `limit`: seconds that its policy lets new copies wait.
+    """
     world = joined("member1", "member2", "member3", seed=seed, settings=LIVE)
     world.run(60)
-    apply(world, IN_TIME % (300, "Directly"), NGINX % 1)
+    apply(world, IN_TIME % (limit, "Directly"), NGINX % 1)
     wait(world, 60)
     (home,) = placed(world)
     world.fault(home, "down")
     wait_until_leaving(world)
+    return world, home
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_no_second_copy_starts_because_the_time_of_a_wait_passed_in_our_outage(seed: int) -> None:
+    """The cluster of the old copy is back, and its copy runs. That is not known yet."""
+    world, home = left_directly(seed, limit=300)
     wait(world, 30)
     assert home not in placed(world)
 
@@ -213,13 +222,7 @@ def test_no_second_copy_starts_because_the_time_of_a_wait_passed_in_our_outage(s
 
 @pytest.mark.parametrize("seed", range(2))
 def test_no_second_copy_starts_while_the_cluster_of_the_old_one_answers_and_is_not_ready_yet(seed: int) -> None:
-    world = joined("member1", "member2", "member3", seed=seed, settings=LIVE)
-    world.run(60)
-    apply(world, IN_TIME % (60, "Directly"), NGINX % 1)
-    wait(world, 60)
-    (home,) = placed(world)
-    world.fault(home, "down")
-    wait_until_leaving(world)
+    world, home = left_directly(seed, limit=60)
     wait(world, 40)
     world.fault(home, "none")
 
@@ -232,13 +235,7 @@ def test_no_second_copy_starts_while_the_cluster_of_the_old_one_answers_and_is_n
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_wait_ends_some_time_after_our_outage_if_the_cluster_is_still_down(seed: int) -> None:
-    world = joined("member1", "member2", "member3", seed=seed, settings=LIVE)
-    world.run(60)
-    apply(world, IN_TIME % (300, "Directly"), NGINX % 1)
-    wait(world, 60)
-    (home,) = placed(world)
-    world.fault(home, "down")
-    wait_until_leaving(world)
+    world, home = left_directly(seed, limit=300)
 
     world.stall(OUTAGE)
     wait(world, OUTAGE + 330)
