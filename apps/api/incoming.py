@@ -30,6 +30,9 @@ SMALL = 16 * 1024  # bytes: a whole body up to this size counts against no budge
 MAX_ANONYMOUS = 64 * 1024  # bytes of a body without credentials; a login form is far smaller
 MAX_DRAINED = 32 * 1024 * 1024  # bytes discarded after a refusal before the connection is closed
 DRAIN_SECONDS = 5.0
+IMPERSONATION: Final = "lifeboat.impersonation"
+"""Key of the WSGI environment: the headers about impersonation as they came, (name in lower case, value) each."""
+PREFIX: Final = "impersonate-"
 _CHARSET: Final = re.compile(r";\s*charset\b[^;]*", re.IGNORECASE)  # of Content-Type
 
 
@@ -155,6 +158,7 @@ def environ_of(scope: Scope, body: bytes) -> dict[str, Any]:
 
     Headers with underscores are dropped, because WSGI could not distinguish `X_A` from `X-A`. So is the charset of
     Content-Type: bodies are UTF-8, and Django would decode the query by it, so that utf-16 hides every parameter.
+    Headers about impersonation are noted as they came, because a value may contain a comma, and a name an underscore.
     """
     server = scope.get("server") or ("localhost", 80)
     environ: dict[str, Any] = {
@@ -181,6 +185,8 @@ def environ_of(scope: Scope, body: bytes) -> dict[str, Any]:
         environ[CERTIFICATE] = certificate
     for raw, value in scope["headers"]:
         name = raw.decode("latin-1")
+        if name.startswith(PREFIX):
+            environ.setdefault(IMPERSONATION, []).append((name, value.decode("latin-1")))
         if "_" in name or name == "content-length":
             continue
         key = "CONTENT_TYPE" if name == "content-type" else "HTTP_" + name.upper().replace("-", "_")

@@ -26,6 +26,7 @@ from apps.api import auditing, authorization, bootstrap_tokens, error_mapping, p
 from apps.api.answer import Answer
 from apps.api.bearer import Credential, credential_of
 from apps.api.callers import CALLER
+from apps.api.incoming import IMPERSONATION
 from apps.api.negotiation import Negotiation
 from apps.api.outgoing import Headers
 from apps.api.permissions import target_attributes
@@ -47,8 +48,7 @@ METHODS: Final = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE"))
 SUBRESOURCES: Final = frozenset(("", "status", "scale"))
 MOST_KEPT: Final = 512  # hosts, Accept headers and kinds of URLs about which a process remembers something
 _PATH: Final = re.compile(r"/apis?/[A-Za-z0-9._/-]+")  # names with other characters are rare
-_RARE: Final = frozenset(("HTTP_COOKIE", "HTTP_CONTENT_ENCODING", "HTTP_KUBECTL_COMMAND"))
-_IMPERSONATION: Final = "HTTP_IMPERSONATE_"
+_RARE: Final = frozenset(("HTTP_COOKIE", "HTTP_CONTENT_ENCODING", "HTTP_KUBECTL_COMMAND", IMPERSONATION))
 _STREAM_OR_FORM: Final = frozenset(("watch", "format"))  # query parameters
 _JSON: Final = "application/json"
 
@@ -123,8 +123,6 @@ def _eligible(environ: dict[str, Any]) -> LeanRequest | None:
     if scheme.lower() != "bearer" or bootstrap_tokens.is_one(secret.strip()):
         return None
     if environ["REQUEST_METHOD"] not in METHODS or not _RARE.isdisjoint(environ):
-        return None
-    if any(name.startswith(_IMPERSONATION) for name in environ):
         return None
     if not is_allowed_host(environ.get("HTTP_HOST", "")) or not is_served(environ["PATH_INFO"]):
         return None
