@@ -13,7 +13,7 @@ from apps.objects.refreshed import Refreshed
 from apps.objects.store import store
 from controlplane.apimachinery.meta import Ref
 from controlplane.authentication.signing_requests import Requester, check_requester
-from controlplane.authorization import agent_roles
+from controlplane.authorization import admission_params, agent_roles
 from controlplane.authorization.attributes import ADMINISTRATORS, AUTHENTICATED, CREDENTIAL_ID, Caller, Request
 from controlplane.authorization.escalation import CHECKS
 from controlplane.authorization.member_credentials import check_cluster
@@ -23,7 +23,7 @@ from controlplane.engine.state import State
 from controlplane.kind import KINDS as OBJECT_KINDS
 from controlplane.kind import Kind
 from controlplane.kinds import CLUSTER
-from controlplane.kinds.template import signing_request
+from controlplane.kinds.template import admission_kinds, signing_request
 
 _NO_ROLES = Policy({})
 
@@ -125,7 +125,8 @@ def check_grant(user: Any, kind: Kind, new: Any, old: Any) -> None:
 
     The user who registers agents may write their roles [agent-roles]. Raises Forbidden as well for a
     CertificateSigningRequest of another user, for a Cluster to which credentials are sent that the user may not read
-    [credentials-of-members], and for the Cluster or heartbeat of another cluster than that of an agent.
+    [credentials-of-members], and for the Cluster or heartbeat of another cluster than that of an agent. Raises Invalid
+    for an admission policy, or a binding of one, with parameters that the user may not read [parameter-rights].
     """
     agent_roles.check_own(caller_of(user), kind.resource, new.metadata.namespace, new.metadata.name)
     if kind.key == CLUSTER:
@@ -133,8 +134,22 @@ def check_grant(user: Any, kind: Kind, new: Any, old: Any) -> None:
     if kind.key == signing_request.KEY and old is None:
         caller = caller_of(user)
         check_requester(new, Requester(caller.name, caller.uid, caller.groups, caller.extra))
+    if kind.key in (admission_kinds.POLICY, admission_kinds.BINDING):
+        _check_parameters(caller_of(user), kind.key, new.document(), None if old is None else old.document())
     if check := CHECKS.get(kind.key):
         document, before = new.document(), None if old is None else old.document()
         if old is None and caller_of(user).name == agent_roles.REGISTRAR and agent_roles.is_agents(document):
             return
         check(access().policy(), caller_of(user), document, before)
+
+
+def _check_parameters(caller: Caller, key: str, new: dict[str, Any], old: dict[str, Any] | None) -> None:
+    """Raise Invalid if a user may not read the parameters of an admission policy or of a binding."""
+    if key == admission_kinds.POLICY:
+        admission_params.check_policy(access().policy(), caller, new, old)
+        return
+    ref = Ref(admission_kinds.POLICY, "", str((new.get("spec") or {}).get("policyName") or ""))
+    bound = store().get([ref]).get(ref)
+    admission_params.check_binding(
+        access().policy(), caller, new, old, bound=None if bound is None else bound.document()
+    )
