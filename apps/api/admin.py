@@ -1,4 +1,5 @@
-"""Admin of logins: bearer tokens, and users of an OpenID provider. `manage.py token create` shows a token once."""
+"""Admin of logins: users, groups, bearer tokens, and users of an OpenID provider. `manage.py token create` shows a
+token once."""
 
 from __future__ import annotations
 
@@ -8,6 +9,9 @@ from shlex import quote
 from typing import Any, Final
 
 from django.contrib import admin, messages
+from django.contrib.auth import get_user_model
+from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -22,6 +26,35 @@ SHOWN: Final = 20  # names of tokens on the page that asks
 REVOKED: Final = "Requests with them are refused from now on, and their watches end. This cannot be taken back."
 
 log = logging.getLogger(__name__)
+
+
+class ByAdministrators:
+    """Pages that only administrators use to write. Permissions of Django let other staff look at them.
+
+    Who writes users sets passwords, groups, and who is an administrator, so it is the right to everything
+    [no-escalation].
+    """
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return _is_administrator(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return _is_administrator(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return _is_administrator(request)
+
+
+def _is_administrator(request: HttpRequest) -> bool:
+    return bool(request.user.is_active and request.user.is_superuser)
+
+
+class OwnUserAdmin(ByAdministrators, UserAdmin):
+    """Users."""
+
+
+class OwnGroupAdmin(ByAdministrators, GroupAdmin):
+    """Groups, which are groups of RBAC as well."""
 
 
 class CredentialAdmin(RowAdmin):
@@ -146,6 +179,9 @@ class ProviderUserAdmin(RowAdmin):
     search_fields = ("user__username", "subject")
 
 
+for _model, _page in ((get_user_model(), OwnUserAdmin), (Group, OwnGroupAdmin)):
+    admin.site.unregister(_model)
+    admin.site.register(_model, _page)
 admin.site.register(Token, TokenAdmin)
 admin.site.register(ProviderUser, ProviderUserAdmin)
 admin.site.register(ServiceAccountToken, ServiceAccountTokenAdmin)
