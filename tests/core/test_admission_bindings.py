@@ -38,6 +38,32 @@ def test_a_binding_of_an_object_outside_its_namespace_is_refused(namespace: str)
     assert 'must be "default", the namespace of the binding' in cause.message
 
 
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"apiVersion": "extensions/v1"}, "spec.resource.apiVersion"),
+        ({"apiVersion": "v1", "kind": "Secret"}, "spec.resource.kind"),
+        ({"name": "other"}, "spec.resource.name"),
+        ({"namespace": "payments"}, "spec.resource.namespace"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["ResourceBinding", "ClusterResourceBinding"])
+def test_a_binding_stays_with_its_object(kind: str, changed: Document, field: str) -> None:
+    """Who may edit targets could otherwise send a Secret to a cluster without the right to read it [edits-by-hand]."""
+    doc = {**binding(), "kind": kind}
+    stored: Binding = created(doc).object
+    other = {**doc, "spec": {"resource": {**doc["spec"]["resource"], **changed}}}
+
+    assert field in fields(other, old=stored)
+
+
+def test_the_version_of_the_object_of_a_binding_may_change() -> None:
+    other = binding()
+    other["spec"]["resource"] |= {"apiVersion": "apps/v1beta1", "uid": "u", "resourceVersion": "7"}
+
+    assert updated(other, created(binding()).object).object.spec.resource.api_version == "apps/v1beta1"
+
+
 def test_an_order_is_given_through_the_api_that_knows_its_author() -> None:
     field = "metadata.annotations[failover.lifeboat.io/eviction-orders]"
     text = '{"member1": [{"verb": "Hold", "by": "eve"}]}'

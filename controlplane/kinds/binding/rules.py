@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from controlplane.apimachinery.causes import duplicate, forbidden, invalid, repeated, required, unsupported
+from controlplane.apimachinery.causes import duplicate, forbidden, immutable, invalid, repeated, required, unsupported
 from controlplane.apimachinery.errors import Cause
 from controlplane.apimachinery.names import (
     CLUSTER_RESOURCE_BINDING_ID_LABEL,
@@ -56,6 +56,7 @@ def validate(new: Binding, old: Binding | None, settings: Settings) -> list[Caus
         if not value:
             causes.append(required(f"spec.resource.{field}"))
     causes += _of_another_namespace(new, old)
+    causes += _of_another_object(new, old)
     causes += _orders(new, old)
     causes += _dependencies(new)
     causes += _targets([target.name for target in spec.clusters], [target.replicas for target in spec.clusters])
@@ -76,6 +77,25 @@ def _of_another_namespace(new: Binding, old: Binding | None) -> Iterator[Cause]:
     named, own = new.spec.resource.namespace, new.metadata.namespace
     if own and named != own and (old is None or old.spec.resource.namespace != named):
         yield invalid("spec.resource.namespace", named, f'must be "{own}", the namespace of the binding')
+
+
+def _of_another_object(new: Binding, old: Binding | None) -> Iterator[Cause]:
+    """Yield a cause for each part of the identity of its object that a write of a binding changes.
+
+    Otherwise a user who may edit targets could send every Secret of the namespace to a cluster, without the right to
+    read it, and the copies of the workload would belong to no binding. The version of the API may change.
+    """
+    if old is None:
+        return
+    now, before = new.spec.resource, old.spec.resource
+    if now.api_version.rpartition("/")[0] != before.api_version.rpartition("/")[0]:
+        yield immutable("spec.resource.apiVersion", now.api_version)
+    if now.kind != before.kind:
+        yield immutable("spec.resource.kind", now.kind)
+    if now.name != before.name:
+        yield immutable("spec.resource.name", now.name)
+    if not new.metadata.namespace and now.namespace != before.namespace:
+        yield immutable("spec.resource.namespace", now.namespace)
 
 
 def _orders(new: Binding, old: Binding | None) -> Iterator[Cause]:
