@@ -25,6 +25,7 @@ from rest_framework.response import Response
 from apps.api import auditing, authorization, bootstrap_tokens, error_mapping, pages, renderers
 from apps.api.answer import Answer
 from apps.api.bearer import Credential, credential_of
+from apps.api.caching import HEADER, PRIVATE
 from apps.api.callers import CALLER
 from apps.api.incoming import IMPERSONATION
 from apps.api.negotiation import Negotiation
@@ -280,6 +281,7 @@ def headers_of_every_answer(scheme: str) -> Headers:
     """Return the headers that Django's middlewares set, by the same settings."""
     headers = [
         (b"vary", b"Accept"),
+        (HEADER.lower().encode(), PRIVATE.encode()),
         (b"x-frame-options", settings.X_FRAME_OPTIONS.encode()),
         (b"x-content-type-options", b"nosniff"),
         (b"referrer-policy", settings.SECURE_REFERRER_POLICY.encode()),
