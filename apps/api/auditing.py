@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import orjson
+from django.contrib.auth import get_user_model
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
@@ -14,7 +15,7 @@ from apps.api.handed_over import HandedOver
 from apps.objects import audit
 from apps.objects.access import caller_of
 from apps.objects.audit_queue import QUEUE
-from controlplane.apimachinery.errors import StatusError
+from controlplane.apimachinery.errors import StatusError, Unauthorized
 from controlplane.authorization.attributes import Caller
 from controlplane.authorization.audit_event import Answered
 from controlplane.authorization.audit_policy import NONE
@@ -44,7 +45,7 @@ class Auditing:
         if isinstance(response, HandedOver):
             response.trail = trail
         if not trail.stored:
-            record(trail, _answered(response))
+            record(trail, trail.outcome or _answered(response))
         return response
 
 
@@ -82,6 +83,18 @@ def note_decision(attributes: Attributes, decision: Decision) -> None:
     trail = audit.requested()
     if trail is not None and not trail.decision:
         trail.attempted(attributes.request, allowed=decision.allowed, reason=decision.reason)
+
+
+def note_failed_login(name: str) -> None:
+    """Note that the present request is a login by password that failed. Its page has the status 200.
+
+    `name`: what was written as the name. It is recorded if a user has it; it may be a password otherwise.
+    """
+    if (trail := audit.requested()) is not None:
+        known = "\0" not in name and get_user_model().objects.filter(username=name).exists()
+        who = f'of user "{name}"' if known else "of a user who does not exist"
+        trail.decision, trail.reason = "forbid", f"the login {who} by password failed"
+        trail.outcome = Answered(Unauthorized.code, Unauthorized.reason, trail.reason)
 
 
 def record(trail: audit.Trail, answered: Answered) -> None:

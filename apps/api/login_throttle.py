@@ -19,6 +19,7 @@ from django.conf import settings
 from django.core import signing
 from django.http import HttpRequest, HttpResponse
 
+from apps.api.auditing import note_failed_login
 from apps.api.clock import ticks
 from apps.api.error_mapping import respond
 from controlplane.apimachinery.errors import TooManyRequests
@@ -27,6 +28,7 @@ AT_ONCE = 2  # passwords checked at the same time for unknown browsers, and the 
 MAX_COUNTED = 10_000  # addresses and browsers with a counter; the oldest attempts are forgotten first
 COOKIE = "lifeboat_browser"
 COOKIE_SECONDS = 90 * 86_400
+SHOWN_AGAIN = 200  # the page with the form: the login failed
 _SALT = "apps.api.login_throttle"
 
 
@@ -85,7 +87,10 @@ class LoginThrottle:
 
 
 def throttled(view: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a login view with limited attempts. After a login it sets the cookie of a known browser."""
+    """Return a login view with limited attempts. After a login it sets the cookie of a known browser.
+
+    A login that fails is recorded.
+    """
 
     def limited(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         if request.method != "POST":
@@ -93,6 +98,8 @@ def throttled(view: Callable[..., Any]) -> Callable[..., Any]:
         response = _throttle.answer(request, lambda: view(request, *args, **kwargs))
         if request.user.is_authenticated and response.status_code == 302:
             _remember(request, response)
+        elif response.status_code == SHOWN_AGAIN:
+            note_failed_login(request.POST.get("username", ""))
         return response
 
     return limited

@@ -77,6 +77,7 @@ class Trail:
         self.rows = 0  # rows that were made; a row of a decision that lost is not stored
         self.notes: dict[str, str] = {}  # annotations of admission policies and webhooks
         self.knows_rules = False  # the admission policies and webhooks of users were brought up to date
+        self.outcome: Answered | None = None  # of a page that refuses with the status 200
         self.stored = False  # a write of this request was stored, and its row with it
 
     def attempted(self, request: Request, *, allowed: bool, reason: str) -> None:

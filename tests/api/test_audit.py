@@ -11,6 +11,7 @@ import pytest
 
 from tests.api.roles import bind, user
 from tests.api.server import Client, Server
+from tests.api.test_browser_session import Browser
 from tests.builders.documents import config_map, config_maps, deployment, deployments
 from tests.processes import until
 
@@ -103,6 +104,23 @@ def test_an_impersonated_write_names_both_users(server: Server, api: Client, nam
 
     assert (made["user"]["username"], made["impersonatedUser"]["username"]) == ("admin", name)
     assert "system:authenticated" in made["impersonatedUser"]["groups"]
+
+
+def test_a_failed_login_is_a_refusal_that_names_a_user_who_exists(server: Server) -> None:
+    """What is written as the name may be a password, so only names of users are recorded."""
+    browser = Browser(server)
+    pages = [browser.log_in(name, "wrong") for name in ("admin", "my-real-password-by-mistake", "\0")]
+
+    found = recorded(server, 3, path="/login/login/", code="401")
+
+    assert [page.status for page in pages] == [200] * 3
+    assert [one["responseStatus"]["message"] for one in found] == [
+        'the login of user "admin" by password failed',
+        *["the login of a user who does not exist by password failed"] * 2,
+    ]
+    assert {one["annotations"]["authorization.k8s.io/decision"] for one in found} == {"forbid"}
+    assert {one["user"]["username"] for one in found} == {"system:anonymous"}
+    assert "my-real-password-by-mistake" not in json.dumps(found)
 
 
 def test_a_dry_run_stores_nothing_and_is_recorded_as_one(server: Server, api: Client, namespace: str) -> None:
