@@ -17,10 +17,11 @@ MOST_NAMED = 20  # missing rules that a message names
 def check_role(policy: Policy, caller: Caller, new: Document, old: Document | None) -> None:
     """Raise Forbidden if a user writes a Role or ClusterRole with more rights than the user has.
 
-    The verb `escalate` on the role allows it. A write that changes no rule needs no rights. A ClusterRole with an
-    aggregationRule may become anything, so it needs the right to everything.
+    The verb `escalate` on the role allows it. A write that changes no rule needs no rights, unless it changes the
+    labels of a ClusterRole: aggregated roles choose by them, so a label can give the rules of the role to the users of
+    another one. A ClusterRole with an aggregationRule may become anything, so it needs the right to everything.
     """
-    if old is not None and all(new.get(field) == old.get(field) for field in ("rules", "aggregationRule")):
+    if old is not None and _grants(new) == _grants(old):
         return
     namespace, name = _named(new)
     plural = _PLURALS[new["kind"]]
@@ -28,6 +29,12 @@ def check_role(policy: Policy, caller: Caller, new: Document, old: Document | No
         return
     aggregated = EVERYTHING if new.get("aggregationRule") else ()
     _check(policy, caller, new, (*rules_in(new), *aggregated), within=namespace)
+
+
+def _grants(role: Document) -> tuple[Any, ...]:
+    """Return what decides which rules a role gives, and to which aggregated roles."""
+    labels = role["metadata"].get("labels") if role["kind"] == "ClusterRole" else None
+    return role.get("rules"), role.get("aggregationRule"), labels or {}
 
 
 def check_binding(policy: Policy, caller: Caller, new: Document, old: Document | None) -> None:

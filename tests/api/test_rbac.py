@@ -216,6 +216,21 @@ def test_an_impersonated_name_has_the_groups_of_its_form(api: Client, name: str,
     assert answer.document["status"]["userInfo"]["groups"] == groups
 
 
+def test_a_label_does_not_add_cluster_admin_to_the_role_of_readers(api: Client, server: Server) -> None:
+    ria = user(server, "ria")
+    writes = [{"apiGroups": [GROUP], "resources": ["clusterroles"], "verbs": ["get", "patch", "update"]}]
+    api.post(f"{RBAC}/clusterroles", {"metadata": {"name": "writes-roles"}, "rules": writes})
+    bind(api, "ria", to={"kind": "User", "name": "ria"}, roles=("writes-roles",))
+    wait_until_allowed(ria, "patch", "clusterroles", group=GROUP)
+    path, label = f"{RBAC}/clusterroles/cluster-admin", {f"{GROUP}/aggregate-to-view": "true"}
+
+    refused = ria.patch(path, {"metadata": {"labels": label}})
+
+    assert refused.status == 403
+    assert "is attempting to grant RBAC permissions not currently held" in refused.document["message"]
+    assert ria.patch(path, {"metadata": {"annotations": {"note": "x"}}}).status == 200
+
+
 def test_default_roles_are_there_from_the_first_start(api: Client) -> None:
     admin = api.get(f"{RBAC}/clusterroles/admin").document
 

@@ -230,6 +230,25 @@ def test_an_edit_that_changes_no_rule_needs_no_rights() -> None:
 
 
 @pytest.mark.parametrize(
+    ("labels", "before"),
+    [({"aggregate-to-view": "true"}, {}), ({}, {"aggregate-to-view": "true"})],
+    ids=["new", "gone"],
+)
+def test_a_label_of_a_cluster_role_needs_its_rights_because_aggregated_roles_choose_by_labels(
+    labels: dict[str, str], before: dict[str, str]
+) -> None:
+    """Otherwise a label on cluster-admin would make every reader an administrator."""
+    boss, reader = role("boss", rule("*", "*", "*"), **before), role("reader", HELD, **before)
+    new, held = ({**one, "metadata": {**one["metadata"], "labels": labels}} for one in (boss, reader))
+
+    with pytest.raises(Forbidden, match="is attempting to grant RBAC permissions not currently held"):
+        check_role(EDITOR, EVA, new, boss)
+    check_role(EDITOR, EVA, held, reader)
+    check_role(EDITOR, ROOT, new, boss)
+    check_role(EDITOR, EVA, {**boss, "metadata": {**boss["metadata"], "annotations": {"note": "x"}}}, boss)
+
+
+@pytest.mark.parametrize(
     ("caller", "bound", "refused"),
     [
         (EVA, "reader", ""),
