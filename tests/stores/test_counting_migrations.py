@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from threading import Event, Thread
+from threading import Thread
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection, transaction
+from django.db import connection, transaction
 
-from apps.objects.due import WRITE_LOCK
 from apps.objects.models import Tally
 from apps.objects.store import DjangoStore
 from controlplane.kinds import RESOURCE_BINDING
@@ -102,49 +101,6 @@ def test_tasks_that_were_counted_without_their_reasons_are_counted_again_with_th
     create(DjangoStore(), binding("latest").with_spec(graceful_eviction_tasks=(tasks["Drain"],)))
 
     assert numbers() == {"Drain": 3, "TaintUntolerated": 1}
-
-
-def test_a_migration_that_changes_bindings_ends_in_no_deadlock_with_what_is_written_meanwhile() -> None:
-    """A server changes them in another order. Before, PostgreSQL ended one of the two, and often the migration."""
-    (operation,) = import_module("apps.resources.migrations.0011_closed_clusters").Migration.operations
-    create(DjangoStore(), binding("first"), binding("second"))
-    run("UPDATE resources_binding SET keys = ARRAY['affine=*', 'pending=*']")
-    holds, failed = Event(), list[Exception]()
-
-    def write() -> None:
-        change = "UPDATE resources_binding SET generation = generation + 1 WHERE name = '{}'".format
-        try:
-            with transaction.atomic():
-                run(WRITE_LOCK, change("second"))
-                holds.set()
-                while not waits():
-                    pass
-                run(change("first"))
-        except OperationalError as error:
-            failed.append(error)
-        finally:
-            connection.close()
-
-    writer = Thread(target=write)
-    writer.start()
-    holds.wait()
-    with transaction.atomic():
-        run(*listed(operation.sql))
-    writer.join()
-
-    assert failed == []
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT keys @> ARRAY['closed=*'] FROM resources_binding")
-        assert cursor.fetchall() == [(True,), (True,)]
-
-
-def waits() -> bool:
-    """Test whether another session of this database waits for a lock."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        )
-        return cursor.fetchone()[0] > 0
 
 
 def listed(sql: Any) -> list[str]:

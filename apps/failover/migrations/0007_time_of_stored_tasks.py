@@ -1,6 +1,11 @@
-"""Tasks stored already get their gracePeriodSeconds and suppressDeletion from the documents of their bindings."""
+"""Tasks stored already get their gracePeriodSeconds and suppressDeletion from the documents of their bindings.
+
+Processes that write meanwhile wait for the write lock, as in `resources.0011_closed_clusters`.
+"""
 
 from django.db import migrations
+
+from apps.objects.due import WRITE_LOCK
 
 _ENTER = """
     UPDATE failover_gracefulevictiontask t
@@ -18,4 +23,4 @@ class Migration(migrations.Migration):
         ("resources", "0003_pending_lists"),
     ]
 
-    operations = [migrations.RunSQL([(_ENTER, [])], migrations.RunSQL.noop)]
+    operations = [migrations.RunSQL([(WRITE_LOCK, None), (_ENTER, [])], migrations.RunSQL.noop)]

@@ -1,6 +1,11 @@
-"""What objects own was not looked up before: enter the index of `controllers.owners` for those stored already."""
+"""What objects own was not looked up before: enter the index of `controllers.owners` for those stored already.
+
+Processes that write meanwhile wait for the write lock, as in `resources.0011_closed_clusters`.
+"""
 
 from django.db import migrations
+
+from apps.objects.due import WRITE_LOCK
 
 # As controlplane.kinds makes it: the owner's kind without its version, with the dependent's namespace and without one.
 _ENTER = """
@@ -29,7 +34,7 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.RunSQL(
-            [(_ENTER.format(table=table), []) for table in _TABLES],
-            [(_LEAVE.format(table=table), []) for table in _TABLES],
+            [(WRITE_LOCK, None), *((_ENTER.format(table=table), []) for table in _TABLES)],
+            [(WRITE_LOCK, None), *((_LEAVE.format(table=table), []) for table in _TABLES)],
         )
     ]

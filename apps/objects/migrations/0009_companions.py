@@ -1,7 +1,12 @@
 """What runs pods was not found by their labels and by what they name before: enter the index of
-`controllers.graceful_eviction` for the templates stored already."""
+`controllers.graceful_eviction` for the templates stored already.
+
+Processes that write meanwhile wait for the write lock, as in `resources.0011_closed_clusters`.
+"""
 
 from django.db import migrations
+
+from apps.objects.due import WRITE_LOCK
 
 _NAMED = {  # in a pod's spec
     "ConfigMap": (
@@ -67,4 +72,4 @@ _LEAVE = """
 class Migration(migrations.Migration):
     dependencies = [("objects", "0008_pending_lists")]
 
-    operations = [migrations.RunSQL([(_ENTER, None)], [(_LEAVE, None)])]
+    operations = [migrations.RunSQL([(WRITE_LOCK, None), (_ENTER, None)], [(WRITE_LOCK, None), (_LEAVE, None)])]

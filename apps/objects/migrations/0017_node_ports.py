@@ -1,6 +1,11 @@
-"""Node ports of Services were not found by their number before: enter the index of `admission.node_ports`."""
+"""Node ports of Services were not found by their number before: enter the index of `admission.node_ports`.
+
+Processes that write meanwhile wait for the write lock, as in `resources.0011_closed_clusters`.
+"""
 
 from django.db import migrations
+
+from apps.objects.due import WRITE_LOCK
 
 # As controlplane.kinds.template.node_port_index makes it.
 _ENTER = """
@@ -21,4 +26,4 @@ _LEAVE = """
 class Migration(migrations.Migration):
     dependencies = [("objects", "0016_audit_events")]
 
-    operations = [migrations.RunSQL([(_ENTER, None)], [(_LEAVE, None)])]
+    operations = [migrations.RunSQL([(WRITE_LOCK, None), (_ENTER, None)], [(WRITE_LOCK, None), (_LEAVE, None)])]

@@ -1,6 +1,11 @@
-"""Autoscalers were not found by their workload before: enter the index of `controllers.hpa_scale_target_marker`."""
+"""Autoscalers were not found by their workload before: enter the index of `controllers.hpa_scale_target_marker`.
+
+Processes that write meanwhile wait for the write lock, as in `resources.0011_closed_clusters`.
+"""
 
 from django.db import migrations
+
+from apps.objects.due import WRITE_LOCK
 
 # As controlplane.kinds.template.scale_target_index makes it.
 _ENTER = """
@@ -25,4 +30,4 @@ _LEAVE = """
 class Migration(migrations.Migration):
     dependencies = [("objects", "0018_quota_use")]
 
-    operations = [migrations.RunSQL([(_ENTER, None)], [(_LEAVE, None)])]
+    operations = [migrations.RunSQL([(WRITE_LOCK, None), (_ENTER, None)], [(WRITE_LOCK, None), (_LEAVE, None)])]

@@ -1,6 +1,11 @@
-"""Tokens that Secrets hold, and the index by which the token Secrets of a ServiceAccount are found."""
+"""Tokens that Secrets hold, and the index by which the token Secrets of a ServiceAccount are found.
+
+Processes that write meanwhile wait for the write lock, as in `resources.0011_closed_clusters`.
+"""
 
 from django.db import migrations, models
+
+from apps.objects.due import WRITE_LOCK
 
 # As controlplane.kinds.template.token_secret makes it.
 _ENTER = """
@@ -33,5 +38,5 @@ class Migration(migrations.Migration):
             ],
             options={"indexes": [models.Index(fields=["place"], name="issuedtoken_place")]},
         ),
-        migrations.RunSQL([(_ENTER, None)], [(_LEAVE, None)]),
+        migrations.RunSQL([(WRITE_LOCK, None), (_ENTER, None)], [(WRITE_LOCK, None), (_LEAVE, None)]),
     ]
