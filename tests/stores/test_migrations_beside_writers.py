@@ -78,13 +78,15 @@ def run(*statements: Any) -> None:
             cursor.execute(text, params)
 
 
+def operations(case: Case) -> list[RunSQL]:
+    app, name = case.migration.split(".")
+    found = import_module(f"apps.{app}.migrations.{name}").Migration.operations
+    return [one for one in found if isinstance(one, RunSQL)]
+
+
 def statements(case: Case) -> list[Any]:
     """Return the statements of a migration that is only SQL, or those beside its changes of models."""
-    app, name = case.migration.split(".")
-    found = [
-        one for one in import_module(f"apps.{app}.migrations.{name}").Migration.operations if isinstance(one, RunSQL)
-    ]
-    texts = [[one.sql] if isinstance(one.sql, str) else list(one.sql) for one in found]
+    texts = [[one.sql] if isinstance(one.sql, str) else list(one.sql) for one in operations(case)]
     return [text for listed in texts for text in listed if "ALTER SEQUENCE" not in str(text)]
 
 
@@ -101,7 +103,8 @@ def write(case: Case) -> list[str]:
         run(
             "DELETE FROM objects_due",
             "INSERT INTO objects_due (controller, kind, namespace, name, seq, due_at, cursor, hash)"
-            " VALUES ('promises', '', '', 'first', 1, now(), '', 0), ('promises', '', '', 'second', 1, now(), '', 0)",
+            " SELECT 'reservations', '', '', name, 1, now(), '', 0 FROM unnest(ARRAY['first', 'second']) name",
+            *operations(case)[-1].reverse_sql,
         )
     else:
         task = GracefulEvictionTask("member1", grace_period_seconds=20)
