@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any
+from typing import Any, Final
 
 import orjson
 import psycopg
@@ -21,7 +21,7 @@ from apps.objects.encryption import SealError
 from apps.objects.refusal import LOCKED, POOL_EMPTY, READ_ONLY, cause, sqlstate
 from controlplane.apimachinery import errors
 from controlplane.apimachinery.errors import StatusError
-from controlplane.engine.state import Unstorable
+from controlplane.engine.state import Unreadable, Unstorable
 from controlplane.wire.status import status_of
 
 log = logging.getLogger(__name__)
@@ -42,6 +42,12 @@ _BY_CODE: dict[int, type[StatusError]] = {
     415: errors.UnsupportedMediaType,
     429: errors.TooManyRequests,
 }
+
+
+_DAMAGED: Final = (
+    "a stored object is damaged or from a later release, and cannot be read; the log names it, and manage.py damaged "
+    "restores or deletes it"
+)
 
 
 def status_error(error: BaseException) -> StatusError:
@@ -72,7 +78,9 @@ def status_error(error: BaseException) -> StatusError:
         log.warning("refused by the database: %s", error)
         return errors.Invalid(f"the database cannot store this: {error}")
     log.error("request failed", exc_info=error)
-    return errors.InternalError(error.message) if isinstance(error, SealError) else _own_error()
+    if isinstance(error, SealError):
+        return errors.InternalError(error.message)
+    return errors.InternalError(_DAMAGED) if isinstance(error, Unreadable) else _own_error()
 
 
 def is_away(error: BaseException | None) -> bool:

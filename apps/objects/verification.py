@@ -16,7 +16,7 @@ from django.db import connection, transaction
 
 from apps.objects import due, tally_checks
 from apps.objects.apply import binary_cursor
-from apps.objects.arrays import shown, texts
+from apps.objects.arrays import BinaryCursor, shown, texts
 from apps.objects.definitions import definitions
 from apps.objects.encryption import decrypted
 from apps.objects.statements import index_keys, joined, label_keys
@@ -250,27 +250,32 @@ def _rows(query: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
 
 
 def _repair_objects(store: DjangoStore, table: ObjectTable, ids: Sequence[int]) -> None:
-    """Derive the columns and child rows of objects again, from their documents as they are now."""
     with transaction.atomic(durable=True), binary_cursor() as cursor:
         cursor.run(due.WRITE_LOCK)
-        (batch,) = _batches(table, ids)
-        marks: list[Mark] = []
-        for row in batch:
-            if row.obj is None or row.obj.ref != row.ref:
-                continue
-            columns = _derived(table, row.obj)
-            assigned = ", ".join(f"{name} = %s" for name in columns)
-            with connection.cursor() as plain:
-                plain.execute(f"UPDATE {table.name} SET {assigned} WHERE id = %s", [*columns.values(), row.id])
-            for child in table.children:
-                cursor.run(child.delete, [texts([child.owner(row.ref)])])
-                if inserted := [(child.owner(row.ref), *values) for values in child.rows(row.obj)]:
-                    cursor.run(child.insert, child.pack(inserted))
-            marks += store.router.marks(None, row.obj, by=BY)
-        for query, parameters in due.marking(due.pack_marks(marks), at=None):
-            cursor.run(query, parameters)
-        if marks:
-            due.notify(cursor, {mark.controller for mark in marks})
+        derive_again(store, cursor, table, ids)
+
+
+def derive_again(store: DjangoStore, cursor: BinaryCursor, table: ObjectTable, ids: Sequence[int]) -> None:
+    """Derive the columns and child rows of objects again, from their documents as they are now. The caller holds the
+    write lock."""
+    (batch,) = _batches(table, ids)
+    marks: list[Mark] = []
+    for row in batch:
+        if row.obj is None or row.obj.ref != row.ref:
+            continue
+        columns = _derived(table, row.obj)
+        assigned = ", ".join(f"{name} = %s" for name in columns)
+        with connection.cursor() as plain:
+            plain.execute(f"UPDATE {table.name} SET {assigned} WHERE id = %s", [*columns.values(), row.id])
+        for child in table.children:
+            cursor.run(child.delete, [texts([child.owner(row.ref)])])
+            if inserted := [(child.owner(row.ref), *values) for values in child.rows(row.obj)]:
+                cursor.run(child.insert, child.pack(inserted))
+        marks += store.router.marks(None, row.obj, by=BY)
+    for query, parameters in due.marking(due.pack_marks(marks), at=None):
+        cursor.run(query, parameters)
+    if marks:
+        due.notify(cursor, {mark.controller for mark in marks})
 
 
 def _repair_rest(store: DjangoStore, found: Found) -> None:

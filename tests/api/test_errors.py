@@ -298,3 +298,23 @@ def test_a_put_without_a_name_is_refused_and_takes_no_finalizer_along(api: Clien
         "the name of the object (held based on URL) was undeterminable: name must be provided",
     )
     assert (left["data"], left["metadata"]["finalizers"]) == ({"a": "1"}, ["example.org/hold"])
+
+
+def test_an_object_that_is_damaged_in_the_database_is_no_unknown_error(
+    api: Client, server: Server, namespace: str
+) -> None:
+    """It said "an internal error of the server", and so did each further try to be rid of the object."""
+    path = f"/apis/policy.karmada.io/v1alpha1/namespaces/{namespace}/propagationpolicies"
+    policy = {"resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap"}], "placement": {}}
+    made = api.post(path, {"metadata": {"name": "p"}, "spec": policy})
+    assert made.status == 201, made.body
+    change = "UPDATE policies_policy SET doc = {} WHERE name = 'p' AND namespace = '" + namespace + "'"
+    server.sql(change.format("jsonb_set(doc::jsonb, '{spec}', '[]')::text"))
+
+    answers = [api.delete(f"{path}/p"), api.put(f"{path}/p", {"metadata": {"name": "p"}, "spec": policy})]
+
+    for answer in answers:
+        assert (answer.status, answer.document["reason"]) == (500, "InternalError")
+        assert "manage.py damaged restores or deletes it" in answer.document["message"]
+    server.sql(change.format(f"$doc${made.body.decode()}$doc$"))
+    assert api.delete(f"{path}/p").status == 200

@@ -32,8 +32,9 @@ def readable_part(document: Any, *, name: str, why: str) -> Cluster:
     `why`: why it cannot be read as a whole.
     """
     parts = document if isinstance(document, dict) else {}
-    metadata = msgspec.structs.replace(_read(ObjectMeta, parts.get("metadata")), name=name, resource_version="")
-    spec, status = _read(ClusterSpec, parts.get("spec")), _read(ClusterStatus, parts.get("status"))
+    stated = readable_fields(ObjectMeta, parts.get("metadata"))
+    metadata = msgspec.structs.replace(stated, name=name, resource_version="")
+    spec, status = readable_fields(ClusterSpec, parts.get("spec")), readable_fields(ClusterStatus, parts.get("status"))
     kept = tuple(one for one in status.conditions if one.type != ACCESS_LOST)
     lost = Condition(ACCESS_LOST, "True", UNREADABLE, why)
     closed = (*(taint for taint in spec.taints if taint.key != ACCESS_LOST_KEY), Taint(ACCESS_LOST_KEY, NO_SCHEDULE))
@@ -46,7 +47,7 @@ def readable_part(document: Any, *, name: str, why: str) -> Cluster:
     )
 
 
-def _read(type_: type[Part], value: Any) -> Part:
+def readable_fields(type_: type[Part], value: Any) -> Part:
     """Return a value of a type with the fields that can be read; the others have their defaults."""
     found = {}
     for field in msgspec.structs.fields(type_):
