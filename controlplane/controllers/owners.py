@@ -8,7 +8,7 @@ has gone since.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
@@ -24,7 +24,7 @@ from controlplane.engine.lifecycle import (
     PERMANENT_NAMESPACES,
     request_deletion,
 )
-from controlplane.engine.state import State, Watch
+from controlplane.engine.state import State, Unreadable, Watch
 from controlplane.kind import KINDS
 from controlplane.kinds.template import Template
 from controlplane.propagation import bindings
@@ -48,6 +48,7 @@ class OwnersSnapshot(Struct, frozen=True):
     dependents: tuple[Any, ...]
     others: dict[Ref, Any]
     is_bound: bool  # the owner is a template whose binding still exists
+    unread: str = ""  # why a further dependent, or another owner of it, cannot be read
 
     @property
     def subject(self) -> Any:
@@ -69,6 +70,12 @@ def owner_ref(dependent: Object, reference: OwnerReference) -> Ref | None:
     if kind is None or (kind.resource.namespaced and not dependent.metadata.namespace):
         return None
     return kind.ref(dependent.metadata.namespace, reference.name)
+
+
+def _owner_refs(dependent: Object) -> list[Ref]:
+    """Return the owners of known kinds that an object names."""
+    found = (owner_ref(dependent, reference) for reference in dependent.metadata.owner_references)
+    return [ref for ref in found if ref is not None]
 
 
 def _owner_changed(old: Object | None, new: Object | None) -> Iterator[Ref]:
@@ -137,15 +144,10 @@ class Owners(Controller):
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[OwnersSnapshot | None]:
         owners = state.get(refs)
         keeping = {str(ref): owner.metadata.uid for ref, owner in owners.items() if _keeps_dependents(owner)}
-        owned = state.owned([str(ref) for ref in refs], keeping=keeping, limit=PAGE)
-        named = {
-            ref
-            for found in owned.values()
-            for dependent in found
-            for reference in dependent.metadata.owner_references
-            if (ref := owner_ref(dependent, reference)) is not None
-        }
-        others = state.get(sorted(named - owners.keys())) if named - owners.keys() else {}
+        legible = state.legible()  # a dependent that cannot be read stays, and keeps no other
+        owned = legible.owned([str(ref) for ref in refs], keeping=keeping, limit=PAGE)
+        named = {ref for found in owned.values() for dependent in found for ref in _owner_refs(dependent)}
+        others = legible.get(sorted(named - owners.keys())) if named - owners.keys() else {}
         with_finalizer = [
             ref for ref, owner in owners.items() if isinstance(owner, Template) and _has_collector_finalizer(owner)
         ]
@@ -157,7 +159,8 @@ class Owners(Controller):
                 snapshots.append(None)
                 continue
             is_bound = ref in with_finalizer and bindings.binding_ref(ref) in bound
-            snapshots.append(OwnersSnapshot(ref, owner, dependents, {**owners, **others}, is_bound))
+            dependents, why = _readable(dependents, legible.unread)
+            snapshots.append(OwnersSnapshot(ref, owner, dependents, {**owners, **others}, is_bound, why))
         return snapshots
 
     def decide(self, snapshot: OwnersSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
@@ -165,6 +168,8 @@ class Owners(Controller):
         writes = tuple(Decision(changes=(change,), reason=reason) for change, reason in found if change is not None)
         if writes:
             return Decision(separate_decisions=writes, wake_at=now + LOOK_AGAIN)
+        if snapshot.unread:
+            raise Unreadable(snapshot.unread)  # what it blocks waits for it
         owner = snapshot.owner
         if (
             owner is None
@@ -177,6 +182,13 @@ class Owners(Controller):
             return NOTHING  # due again when one of them is removed
         kept = tuple(name for name in owner.metadata.finalizers if name not in (FOREGROUND_FINALIZER, ORPHAN_FINALIZER))
         return Decision(changes=(Put(owner.with_meta(finalizers=kept), owner),), reason="DependentsGone")
+
+
+def _readable(dependents: Sequence[Any], unread: Mapping[Ref, Unreadable]) -> tuple[tuple[Any, ...], str]:
+    """Return the dependents that can be read with all their owners, and why another one cannot."""
+    problems = [[unread[ref] for ref in (one.ref, *_owner_refs(one)) if ref in unread] for one in dependents]
+    found = tuple(one for one, problem in zip(dependents, problems, strict=True) if not problem)
+    return found, next((str(problem[0]) for problem in problems if problem), "")
 
 
 def _dependent_change(snapshot: OwnersSnapshot, dependent: Any, *, now: datetime) -> tuple[Put | Delete | None, str]:
