@@ -31,6 +31,10 @@ FULL: Mapping[str, Any] = {
     "nodeSelector": {"disk": "ssd"},
     "tolerations": [{"key": "a", "operator": "Exists"}],
     "priorityClassName": "high",
+    "extraVolumes": [{"name": "authority", "configMap": {"name": "authority"}}],
+    "extraVolumeMounts": [{"name": "authority", "mountPath": "/etc/lifeboat/authority", "readOnly": True}],
+    "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}},
+    "podLabels": {"team": "fleet", "app.kubernetes.io/name": "other"},
     "podAnnotations": {"a": "b"},
     "networkPolicy": {"egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]},
 }
@@ -189,3 +193,14 @@ def test_compose_starts_the_agent_as_the_manifest_does() -> None:
         assert not any("TOKEN" in one for one in service.get("environment", {}))
     assert f":{asked['agent'].metrics_port}/metrics" in services["agent"]["healthcheck"]["test"][-1]
     assert f"--mode=0700 --owner=10001 --group=10001 {state}" in (PROJECT / "docker/Dockerfile").read_text()
+
+
+def test_the_pod_gets_what_the_values_add_to_it(helm: Any) -> None:
+    template = rendered("full")["Deployment"]["spec"]["template"]
+    spec, labels = template["spec"], template["metadata"]["labels"]
+
+    assert FULL["extraVolumes"][0] in spec["volumes"]
+    for container in (*spec["containers"], *spec["initContainers"]):
+        assert FULL["extraVolumeMounts"][0] in container["volumeMounts"]
+    assert spec["affinity"] == FULL["affinity"]
+    assert (labels["team"], labels["app.kubernetes.io/name"]) == ("fleet", "lifeboat-agent")

@@ -48,12 +48,20 @@ FULL: Mapping[str, Any] = {
     "nodeSelector": {"disk": "ssd"},
     "tolerations": [{"key": "a", "operator": "Exists"}],
     "priorityClassName": "high",
+    "extraVolumes": [{"name": "authority", "configMap": {"name": "authority"}}],
+    "extraVolumeMounts": [{"name": "authority", "mountPath": "/etc/lifeboat/authority", "readOnly": True}],
+    "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}},
+    "podLabels": {"team": "fleet", "app.kubernetes.io/name": "other"},
     "podAnnotations": {"a": "b"},
+    "serviceAccountName": "puller",
+    "spread": {"topologyKeys": ["kubernetes.io/hostname"], "whenUnsatisfiable": "DoNotSchedule"},
+    "service": {"type": "LoadBalancer", "annotations": {"a": "b"}},
 }
 LEAST: Mapping[str, Any] = {
     "secrets": {"admin": {"name": ""}},
     "networkPolicy": {"enabled": False},
     "podDisruptionBudget": {"enabled": False},
+    "spread": {"topologyKeys": []},
     "api": {"replicas": 1},
 }
 VARIANTS = {"default": {}, "full": FULL, "least": LEAST}
@@ -126,6 +134,8 @@ def test_the_validation_refuses_a_field_that_does_not_exist(helm: Any) -> None:
     [
         {"image": {"digest": "sha256:short"}},
         {"hosts": []},
+        {"extraVolumeMounts": [{"name": "authority"}]},
+        {"spread": {"whenUnsatisfiable": "Never"}},
         {"worker": {"replica": 2}},
         {"secrets": {"secretKey": {"name": "", "key": "k"}}},
         {"databaseUrl": "postgresql://user:password@host/lifeboat"},
@@ -183,6 +193,42 @@ def test_a_container_has_no_rights_and_writes_nowhere_but_tmp(helm: Any, name: s
     assert pod["securityContext"]["runAsUser"] == int(
         re.findall(r"--uid (\d+)", (PROJECT / "docker/Dockerfile").read_text())[0]
     )
+
+
+def pod(variant: str, name: str) -> Document:
+    found: Document = rendered(variant).of("Job" if name == "prepare" else "Deployment")[name]["spec"]["template"]
+    return found
+
+
+@pytest.mark.parametrize("name", [*PROCESSES, "prepare"])
+def test_every_pod_gets_what_the_values_add_to_it(helm: Any, name: str) -> None:
+    """Without volumes no file can be given to a process: an authority, an audit policy."""
+    template, container = pod("full", name), rendered("full").container(name)
+
+    for field in ("affinity", "nodeSelector", "tolerations", "priorityClassName", "serviceAccountName"):
+        assert template["spec"][field] == FULL[field]
+    assert template["spec"]["volumes"][1:] == FULL["extraVolumes"]
+    assert container["volumeMounts"][1:] == FULL["extraVolumeMounts"]
+    assert template["metadata"]["annotations"] == {"a": "b"}
+    labels = template["metadata"]["labels"]
+    assert (labels["team"], labels["app.kubernetes.io/name"]) == ("fleet", "lifeboat"), "none replaces one of ours"
+    assert rendered("full").of("Service")["api"]["metadata"]["annotations"] == {"a": "b"}
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_the_pods_of_a_process_are_spread_over_nodes(helm: Any, name: str) -> None:
+    """Both api pods ran on one node, and went with it."""
+    hosts, zones = pod("default", name)["spec"]["topologySpreadConstraints"]
+
+    assert (hosts["topologyKey"], zones["topologyKey"]) == ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
+    assert hosts["whenUnsatisfiable"] == "ScheduleAnyway"
+    own = pod("default", name)["metadata"]["labels"]
+    assert hosts["labelSelector"]["matchLabels"].items() <= own.items()
+    assert hosts["labelSelector"]["matchLabels"]["app.kubernetes.io/component"] == name
+    assert [one["whenUnsatisfiable"] for one in pod("full", name)["spec"]["topologySpreadConstraints"]] == [
+        "DoNotSchedule"
+    ]
+    assert "topologySpreadConstraints" not in pod("least", name)["spec"]
 
 
 @pytest.mark.parametrize("name", PROCESSES)

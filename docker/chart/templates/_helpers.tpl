@@ -52,8 +52,26 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- end }}
 
-{{/* Fields of every pod, up to its containers. */}}
+{{/* Annotations of every pod. */}}
+{{- define "lifeboat.annotations" -}}
+{{- with .Values.podAnnotations }}
+annotations: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Labels of every pod: (dict "root" $ "name" …). Those of the values come first, so that none replaces one of ours. */}}
+{{- define "lifeboat.podLabels" -}}
+{{- $own := include "lifeboat.labels" .root | fromYaml }}
+{{- toYaml (merge (dict "app.kubernetes.io/component" .name) $own .root.Values.podLabels) }}
+{{- end }}
+
+{{/* Fields of every pod, up to its containers: (dict "root" $ "name" …). */}}
 {{- define "lifeboat.pod" -}}
+{{- $component := .name }}
+{{- with .root }}
+{{- with .Values.serviceAccountName }}
+serviceAccountName: {{ . | quote }}
+{{- end }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext:
@@ -64,6 +82,9 @@ securityContext:
   seccompProfile: {type: RuntimeDefault}
 volumes:
   - {name: tmp, emptyDir: {sizeLimit: 256Mi}}
+{{- with .Values.extraVolumes }}
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets: {{ toYaml . | nindent 2 }}
 {{- end }}
@@ -73,8 +94,23 @@ nodeSelector: {{ toYaml . | nindent 2 }}
 {{- with .Values.tolerations }}
 tolerations: {{ toYaml . | nindent 2 }}
 {{- end }}
+{{- with .Values.affinity }}
+affinity: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- if .Values.spread.topologyKeys }}
+topologySpreadConstraints:
+{{- range .Values.spread.topologyKeys }}
+  - maxSkew: 1
+    topologyKey: {{ . }}
+    whenUnsatisfiable: {{ $.root.Values.spread.whenUnsatisfiable }}
+    labelSelector:
+      matchLabels: {{ include "lifeboat.selector" $.root | nindent 8 }}
+        app.kubernetes.io/component: {{ $component }}
+{{- end }}
+{{- end }}
 {{- with .Values.priorityClassName }}
 priorityClassName: {{ . }}
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -88,6 +124,9 @@ securityContext:
   capabilities: {drop: [ALL]}
 volumeMounts:
   - {name: tmp, mountPath: /tmp}
+{{- with .root.Values.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 resources: {{ toYaml .resources | nindent 2 }}
 {{- end }}
 
@@ -122,13 +161,10 @@ spec:
       {{- toYaml $labels | nindent 6 }}
   template:
     metadata:
-      labels: {{ include "lifeboat.labels" .root | nindent 8 }}
-        {{- toYaml $labels | nindent 8 }}
-      {{- with .root.Values.podAnnotations }}
-      annotations: {{ toYaml . | nindent 8 }}
-      {{- end }}
+      labels: {{ include "lifeboat.podLabels" . | nindent 8 }}
+      {{- include "lifeboat.annotations" .root | nindent 6 }}
     spec:
-      {{- include "lifeboat.pod" .root | nindent 6 }}
+      {{- include "lifeboat.pod" . | nindent 6 }}
       terminationGracePeriodSeconds: {{ .grace }}
       containers:
         - name: {{ .name }}
