@@ -23,6 +23,7 @@ from controlplane.controllers.reads.bindings_on_clusters import clusters_where_n
 from controlplane.controllers.reads.dependents import clusters_given_up_later
 from controlplane.controllers.reads.interpreted_bindings import RULES_CHANGED, bindings_of_kind, is_rules
 from controlplane.controllers.reads.last_answers import last_answers
+from controlplane.controllers.reads.legible_clusters import legible_clusters
 from controlplane.controllers.reads.namespace_quotas import quotas_of
 from controlplane.controllers.reads.propagated_kinds import PropagatedKinds
 from controlplane.engine.controller import Controller, Ownership, cursor_after, page
@@ -152,8 +153,7 @@ class Works(Controller):
         stored = works_of(state, found)
         names = {name for binding in found.values() for name in named_clusters(binding)}
         names |= {_cluster_of(work) for own in stored.values() for work in own}
-        clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in sorted(names)])
-        by_name: dict[str, Cluster] = {ref.name: cluster for ref, cluster in clusters.items()}
+        by_name = legible_clusters(state, names)
         removing = [binding for ref, binding in found.items() if _has_orphan(binding, stored.get(str(ref), ()))]
         observed = by_name if removing else _limited(found.values(), stored, by_name)
         answers = last_answers(state, by_name.values(), observed=observed)
@@ -192,6 +192,7 @@ class Works(Controller):
         prevented = waiting and replacements.are_prevented(binding, snapshot.template, *places, run, now=now)
         changes, orphan_check = _orphans(snapshot, prevented=prevented, now=now)
         changes += _work_updates(snapshot, snapshot.template, run, frozen=waiting, now=now)
+        changes = [change for change in changes if not _waits_for_repair(snapshot, change)]
         conditions, events = _conditions(snapshot, sources, run, now=now)
         again = directly.next_check_at(sources, pause=SLOW_CHECK, now=now)
         removes = any(isinstance(change, Delete) for change in changes)
@@ -292,6 +293,14 @@ def _orphans(snapshot: WorksSnapshot, *, prevented: bool, now: datetime) -> tupl
             changes += _mark_leftover(work)
             waits.append(SLOW_CHECK)
     return changes, min(waits, default=None)
+
+
+def _waits_for_repair(snapshot: WorksSnapshot, change: Put | Delete) -> bool:
+    """Test whether a change is about a Work of a cluster whose document is damaged. It is due again once a person has
+    repaired it."""
+    work: Any = change.new if isinstance(change, Put) else change.old
+    cluster = snapshot.clusters.get(_cluster_of(work))
+    return cluster is not None and bool(cluster.unreadable)
 
 
 def _removal(work: Work, *, now: datetime) -> list[Put | Delete]:

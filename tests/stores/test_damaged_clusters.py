@@ -11,16 +11,20 @@ from django.db import connection
 from apps.objects.store import DjangoStore
 from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.controllers import CONTROLLERS
+from controlplane.engine.decision import Put
 from controlplane.engine.run import Report, run_batch
 from controlplane.engine.state import Unreadable
-from controlplane.kinds import CLUSTER, RESOURCE_BINDING
+from controlplane.kinds import CLUSTER, RESOURCE_BINDING, WORK
+from controlplane.kinds.binding import TargetCluster
 from controlplane.kinds.drain import DRAIN, PAUSED, Drain, DrainSpec
 from controlplane.kinds.rows import EVICTED, Eviction
+from controlplane.kinds.work import Work
 from controlplane.settings import Settings
 from tests.builders.objects import binding, cluster, no_execute
+from tests.builders.templates import deployment
 from tests.core.eviction_fleet import ANYWHERE, FAST
 from tests.core.test_failbacks import API_VERSION
-from tests.stores.grounds import create
+from tests.stores.grounds import create, write
 from tests.stores.test_damaged_documents import WORLD, evict
 from tests.stores.test_evicting_cascade import queued
 
@@ -145,3 +149,39 @@ def test_who_asks_for_it_alone_hears_that_it_cannot_be_read() -> None:
 
     with pytest.raises(Unreadable):
         store.get([BAD])
+
+
+@PARTS
+def test_works_on_other_clusters_are_kept_up_and_those_on_it_stay(part: str, value: str) -> None:
+    """A binding with a copy on it waited as a whole: its other copies did not get what users changed."""
+    store = DjangoStore(controllers=[BY_NAME["works"]])
+    web = deployment("web")
+    one = binding("web", ANYWHERE, on={"bad": 1, "member1": 1})
+    moved = binding("api", ANYWHERE, on={"bad": 1})
+    create(store, cluster("bad"), cluster("member1"), cluster("member2"), web, deployment("api"), one, moved)
+    assert looked(store, "works", [one.ref, moved.ref]).failures == ()
+    damage(part, value)
+    before = copies(store)
+    (live,) = store.get([web.ref]).values()
+    write(store, Put(live.with_content({**live.content, "spec": {**live.spec, "paused": True}}), live))
+    (placed,) = store.get([moved.ref]).values()
+    write(store, Put(placed.with_spec(clusters=(TargetCluster("member2", 1),)), placed))
+
+    report = looked(store, "works", [one.ref, moved.ref])
+
+    assert report.failures == ()
+    after = copies(store)
+    assert after["member1", "web"].spec.workload.manifests[0]["spec"]["paused"] is True
+    assert ("member2", "api") in after
+    assert [after["bad", name] for name in ("web", "api")] == [before["bad", name] for name in ("web", "api")]
+
+
+def copies(store: DjangoStore) -> dict[tuple[str, str], Work]:
+    """Return the Works by their clusters and the names of what they apply."""
+    return {
+        (
+            work.metadata.namespace.removeprefix("karmada-es-"),
+            work.spec.workload.manifests[0]["metadata"]["name"],
+        ): work
+        for work in store.list(WORK)
+    }
