@@ -153,6 +153,21 @@ def test_a_migration_that_changes_rows_ends_in_no_deadlock_with_what_is_written_
         assert cursor.fetchall() == [(True,), (True,)]
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if case.table != "objects_due"], ids=str)
+def test_a_nul_in_a_document_ends_no_migration(case: Case) -> None:
+    """PostgreSQL refuses it in a value of JSON, and `manage.py prepare` ended at the first object that has one."""
+    write(case)
+    table = "objects_object" if case.kind else "resources_binding"
+    run((f"UPDATE {table} SET doc = replace(doc, '{{\"', '{{\"note\":\"\\u0000\",\"') WHERE name = 'second'", []))
+
+    with transaction.atomic():
+        run(*statements(case))
+
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {case.changed} FROM {case.table}")
+        assert cursor.fetchall() == [(True,), (True,)]
+
+
 def waits() -> bool:
     """Test whether another session of this database waits for a lock."""
     with connection.cursor() as cursor:

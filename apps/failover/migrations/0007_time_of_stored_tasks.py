@@ -6,6 +6,7 @@ Processes that write meanwhile wait for the write lock, as in `resources.0011_cl
 from django.db import migrations
 
 from apps.objects.due import WRITE_LOCK
+from apps.objects.stored_json import beside_nul
 
 _ENTER = """
     UPDATE failover_gracefulevictiontask t
@@ -23,4 +24,4 @@ class Migration(migrations.Migration):
         ("resources", "0003_pending_lists"),
     ]
 
-    operations = [migrations.RunSQL([(WRITE_LOCK, None), (_ENTER, [])], migrations.RunSQL.noop)]
+    operations = [migrations.RunSQL([(WRITE_LOCK, None), (beside_nul(_ENTER), [])], migrations.RunSQL.noop)]

@@ -6,6 +6,7 @@ Processes that write meanwhile wait for the write lock, as in `resources.0011_cl
 from django.db import migrations
 
 from apps.objects.due import WRITE_LOCK
+from apps.objects.stored_json import beside_nul
 
 # As controlplane.kinds makes it: the owner's kind without its version, with the dependent's namespace and without one.
 _ENTER = """
@@ -34,7 +35,7 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.RunSQL(
-            [(WRITE_LOCK, None), *((_ENTER.format(table=table), []) for table in _TABLES)],
+            [(WRITE_LOCK, None), *((beside_nul(_ENTER.format(table=table)), []) for table in _TABLES)],
             [(WRITE_LOCK, None), *((_LEAVE.format(table=table), []) for table in _TABLES)],
         )
     ]

@@ -7,6 +7,7 @@ Processes that write meanwhile wait for the write lock, as in `resources.0011_cl
 from django.db import migrations
 
 from apps.objects.due import WRITE_LOCK
+from apps.objects.stored_json import beside_nul
 
 _NAMED = {  # in a pod's spec
     "ConfigMap": (
@@ -72,4 +73,6 @@ _LEAVE = """
 class Migration(migrations.Migration):
     dependencies = [("objects", "0008_pending_lists")]
 
-    operations = [migrations.RunSQL([(WRITE_LOCK, None), (_ENTER, None)], [(WRITE_LOCK, None), (_LEAVE, None)])]
+    operations = [
+        migrations.RunSQL([(WRITE_LOCK, None), (beside_nul(_ENTER), None)], [(WRITE_LOCK, None), (_LEAVE, None)])
+    ]

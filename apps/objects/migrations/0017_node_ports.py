@@ -6,6 +6,7 @@ Processes that write meanwhile wait for the write lock, as in `resources.0011_cl
 from django.db import migrations
 
 from apps.objects.due import WRITE_LOCK
+from apps.objects.stored_json import beside_nul
 
 # As controlplane.kinds.template.node_port_index makes it.
 _ENTER = """
@@ -26,4 +27,6 @@ _LEAVE = """
 class Migration(migrations.Migration):
     dependencies = [("objects", "0016_audit_events")]
 
-    operations = [migrations.RunSQL([(WRITE_LOCK, None), (_ENTER, None)], [(WRITE_LOCK, None), (_LEAVE, None)])]
+    operations = [
+        migrations.RunSQL([(WRITE_LOCK, None), (beside_nul(_ENTER), None)], [(WRITE_LOCK, None), (_LEAVE, None)])
+    ]

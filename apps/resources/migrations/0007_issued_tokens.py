@@ -6,6 +6,7 @@ Processes that write meanwhile wait for the write lock, as in `resources.0011_cl
 from django.db import migrations, models
 
 from apps.objects.due import WRITE_LOCK
+from apps.objects.stored_json import beside_nul
 
 # As controlplane.kinds.template.token_secret makes it.
 _ENTER = """
@@ -38,5 +39,5 @@ class Migration(migrations.Migration):
             ],
             options={"indexes": [models.Index(fields=["place"], name="issuedtoken_place")]},
         ),
-        migrations.RunSQL([(WRITE_LOCK, None), (_ENTER, None)], [(WRITE_LOCK, None), (_LEAVE, None)]),
+        migrations.RunSQL([(WRITE_LOCK, None), (beside_nul(_ENTER), None)], [(WRITE_LOCK, None), (_LEAVE, None)]),
     ]

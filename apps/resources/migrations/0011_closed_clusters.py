@@ -11,6 +11,7 @@ would end the migration because of the deadlock.
 from django.db import migrations
 
 from apps.objects.due import WRITE_LOCK
+from apps.objects.stored_json import beside_nul
 
 _ENTER = """
     UPDATE resources_binding SET keys = keys || ARRAY(
@@ -26,4 +27,4 @@ _LEAVE = """
 class Migration(migrations.Migration):
     dependencies = [("resources", "0010_tally_functions")]
 
-    operations = [migrations.RunSQL([WRITE_LOCK, _ENTER], [WRITE_LOCK, _LEAVE])]
+    operations = [migrations.RunSQL([WRITE_LOCK, beside_nul(_ENTER)], [WRITE_LOCK, _LEAVE])]
