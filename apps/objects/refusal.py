@@ -10,7 +10,7 @@ from django.db import OperationalError
 from psycopg_pool import PoolTimeout
 
 TOO_MANY, NOT_YET, NO_LOGIN, NO_DATABASE = "53300", "57P03", "28000", "3D000"
-LOCKED, READ_ONLY, DISK_FULL, FILES = "55P03", "25006", "53100", "58030"
+LOCKED, DEADLOCK, READ_ONLY, DISK_FULL, FILES = "55P03", "40P01", "25006", "53100", "58030"
 
 # By SQLSTATE. Appendix A of the manual of PostgreSQL lists all of them.
 CAUSES: Final[Mapping[str, str]] = {
@@ -27,7 +27,7 @@ CAUSES: Final[Mapping[str, str]] = {
     NOT_YET: "PostgreSQL is starting, stopping or recovering",
     "57P04": "the database was dropped",
     "25P03": "PostgreSQL ended a transaction that was idle for LIFEBOAT_LEASE_SECONDS",
-    "40P01": "PostgreSQL ended a transaction to resolve a deadlock",
+    DEADLOCK: "PostgreSQL ended a transaction to resolve a deadlock",
     FILES: "PostgreSQL cannot read or write its files",
     NO_LOGIN: "PostgreSQL refuses the login",
     "28P01": "PostgreSQL refuses the login: the password is wrong",

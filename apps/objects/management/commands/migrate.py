@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from django.core.management.base import CommandError
 from django.core.management.commands.migrate import Command as Migrate
 from django.db import OperationalError, connections
 
-from apps.objects.refusal import LOCKED, sqlstate
+from apps.objects.refusal import DEADLOCK, LOCKED, sqlstate
+
+ATTEMPTS: Final = 5  # a deadlock with processes that go on writing ends one of the two, and often the migration
 
 
 class Command(Migrate):
@@ -17,7 +19,7 @@ class Command(Migrate):
         with connections[options["database"]].cursor() as cursor:
             cursor.execute("SET statement_timeout = 0")
         try:
-            super().handle(*args, **options)
+            self._migrate(*args, **options)
         except OperationalError as error:
             if sqlstate(error) != LOCKED:
                 raise
@@ -29,3 +31,14 @@ class Command(Migrate):
         finally:
             with connections[options["database"]].cursor() as cursor:
                 cursor.execute("RESET statement_timeout")
+
+    def _migrate(self, *args: Any, **options: Any) -> None:
+        """Migrate. What is applied stays applied, so the command goes on with the migration that was rolled back."""
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                super().handle(*args, **options)
+                return
+            except OperationalError as error:
+                if sqlstate(error) != DEADLOCK or not left:
+                    raise
+                self.stdout.write(" rolled back because of a deadlock with another session; trying again")
