@@ -27,6 +27,7 @@ from controlplane.clusters import unjoin
 from controlplane.engine.decision import Decision, Delete, Put
 from controlplane.engine.lifecycle import request_deletion
 from controlplane.engine.state import Actor, Unreadable
+from controlplane.kinds.binding import Binding, ObjectReference
 from controlplane.kinds.cluster.damaged import readable_fields
 from controlplane.settings import Settings
 
@@ -96,11 +97,12 @@ def restore(store: DjangoStore, ref: Ref) -> Earlier:
 def delete(store: DjangoStore, ref: Ref, settings: Settings) -> bool:
     """Delete a damaged object; return whether it is gone. If not, its finalizers are waited for as usual.
 
+    It is deleted as it was when it could be read last, because controllers clean up after what it says.
     Raises NotDamaged, and what the API raises if an object must not be deleted.
     """
     with _writing() as cursor:
         one = _found(ref)
-        plain = _legible(one)
+        plain = _legible(one) if (state := earlier(one)) is None else state.obj
         unjoin.check(store, [plain], settings)
         asked = request_deletion(plain, now=store.now())
         obj = _replace(store, cursor, one, asked.new if isinstance(asked, Put) else asked.old)
@@ -150,7 +152,8 @@ def _found(ref: Ref) -> Damaged:
 
 
 def _legible(one: Damaged) -> Object:
-    """Return an object with what can be read of the metadata, and nothing else."""
+    """Return an object with what can be read of the metadata, and nothing else. A binding names the template that owns
+    it, so that the template gets another one."""
     try:
         document = msgspec.json.decode(one.doc)
     except msgspec.MsgspecError:
@@ -158,6 +161,10 @@ def _legible(one: Damaged) -> Object:
     stated = document.get("metadata") if isinstance(document, dict) else {}
     obj = empty(one.ref)
     metadata = readable_fields(ObjectMeta, stated)
+    for owner in metadata.owner_references:
+        if isinstance(obj, Binding) and owner.controller:
+            place = owner.api_version, owner.kind, owner.name, one.ref.namespace, owner.uid
+            obj = obj.with_spec(resource=ObjectReference(*place))
     return obj.with_meta(**{name: getattr(metadata, name) for name in _KEPT})
 
 

@@ -9,16 +9,19 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from apps.objects import store as stores
+from apps.objects.damaged import delete
 from apps.objects.models import ChangeLog
+from apps.objects.store import DjangoStore
 from apps.objects.verification import verify
-from controlplane.apimachinery.meta import Object, Ref
+from controlplane.apimachinery.meta import Object, OwnerReference, Ref
 from controlplane.engine.decision import Put
 from controlplane.engine.state import Unreadable
 from controlplane.kinds.binding import TargetCluster
+from controlplane.settings import Settings
 from tests.builders.bare import binding, cluster
 from tests.builders.templates import config_map
-from tests.stores.grounds import create, stored, write
-from tests.stores.test_damaged_documents import damage
+from tests.stores.grounds import create, due_refs, stored, write
+from tests.stores.test_damaged_documents import BY_NAME, damage
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -105,7 +108,7 @@ def test_it_is_deleted_and_its_finalizers_are_waited_for(web: Object) -> None:
     assert "finalizers are waited for" in ran("--delete", str(web.ref))
 
     now = stored(stores.store(), web)
-    assert now.metadata.finalizers == WEB.metadata.finalizers
+    assert (now.spec, now.metadata.finalizers) == (web.spec, WEB.metadata.finalizers)
     assert now.metadata.deletion_timestamp is not None
     assert log_lines(web.ref)[-1] == (int(now.metadata.resource_version), "MODIFIED")
     write(stores.store(), Put(now.with_meta(finalizers=()), now))
@@ -113,10 +116,27 @@ def test_it_is_deleted_and_its_finalizers_are_waited_for(web: Object) -> None:
     assert verify(stores.store()) == []
 
 
+def test_a_binding_of_which_nothing_earlier_can_be_read_names_its_template() -> None:
+    """Its template had no binding any more, and ran nowhere."""
+    store = DjangoStore(controllers=[BY_NAME["policies"]])
+    owner = OwnerReference("apps/v1", "Deployment", "web", "uid-web", controller=True)
+    (made,) = create(store, WEB.with_meta(owner_references=(owner,)))
+    damage(made.ref)
+    execute("UPDATE objects_changelog SET doc = '{}'")
+    execute("DELETE FROM objects_due")
+
+    assert delete(store, made.ref, Settings()) is False
+    (now,) = store.get([made.ref]).values()
+    write(store, Put(now.with_meta(finalizers=()), now))
+
+    assert Ref("apps/Deployment", "shop", "web") in due_refs(store, "policies")
+
+
 @pytest.mark.parametrize("document", ["", "7", "{}", '{"metadata": []}', '{"metadata": {"finalizers": 7}}'])
 def test_it_is_deleted_at_once_if_no_finalizers_can_be_read(document: str) -> None:
     (made,) = create(stores.store(), WEB)
-    execute("UPDATE resources_binding SET doc = %s", document)
+    for table in ("resources_binding", "objects_changelog"):
+        execute(f"UPDATE {table} SET doc = %s", document)
 
     assert "is deleted" in ran("--delete", str(made.ref))
 
