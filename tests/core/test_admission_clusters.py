@@ -183,6 +183,14 @@ def test_the_old_zone_is_stored_as_zones() -> None:
             {"taintsToAdd": [{"key": "a", "effect": "NoExecute", "removeOnMismatchSeconds": 0}]},
             "spec.taintsToAdd[0].removeOnMismatchSeconds",
         ),
+        (
+            {"taintsToAdd": [{"key": "a", "effect": "NoExecute", "addOnMatchSeconds": 2**31}]},
+            "spec.taintsToAdd[0].addOnMatchSeconds",
+        ),
+        (
+            {"taintsToAdd": [{"key": "a", "effect": "NoExecute", "removeOnMismatchSeconds": 2**31}]},
+            "spec.taintsToAdd[0].removeOnMismatchSeconds",
+        ),
         ({"taints": [{"key": "a", "effect": "NoExec"}]}, "spec.taints[0].effect"),
         ({"taints": [{"key": "a", "effect": "NoSchedule"}] * 2}, "spec.taints[1]"),
         (

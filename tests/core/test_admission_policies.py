@@ -138,6 +138,14 @@ def test_a_new_policy_whose_pure_mode_contradicts_its_purge_mode_is_refused() ->
         ({"failover": {"application": {"decisionConditions": {}}}}, "spec.propagateDeps"),
         ({"failover": {"cluster": {"purgeMode": "Never"}}}, "spec.failover.cluster.purgeMode"),
         ({"failover": {"cluster": {"tolerationSeconds": -1}}}, "spec.failover.cluster.tolerationSeconds"),
+        ({"failover": {"cluster": {"tolerationSeconds": 2**31}}}, "spec.failover.cluster.tolerationSeconds"),
+        (
+            {
+                "failover": {"application": {"decisionConditions": {"tolerationSeconds": 2**31}}},
+                "propagateDeps": True,
+            },
+            "spec.failover.application.decisionConditions.tolerationSeconds",
+        ),
         (
             preserving("a b", "{.x}"),
             "spec.failover.cluster.statePreservation.rules[0].aliasLabelName",

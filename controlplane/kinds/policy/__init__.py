@@ -169,7 +169,7 @@ class ClusterFailoverBehavior(UserStruct, frozen=True):
         ),
     ] = GRACEFULLY
     toleration_seconds: Annotated[
-        int,
+        Int32,
         Meta(
             description="Seconds for which the workload stays on a cluster with a PreferNoExecute taint, from the "
             "taint's timeAdded. Unset: 300. 0: it is evicted immediately. Negative values are refused. For NoExecute, "
@@ -191,7 +191,7 @@ class ClusterFailoverBehavior(UserStruct, frozen=True):
 
 
 class DecisionConditions(UserStruct, frozen=True):
-    toleration_seconds: int | None = None
+    toleration_seconds: Int32 | None = None
 
 
 class ApplicationFailoverBehavior(UserStruct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controlplane.apimachinery.meta import Object, UserStruct
+from controlplane.apimachinery.meta import Int32, Object, UserStruct
 from controlplane.kinds.cluster import Effect
 from controlplane.kinds.policy import ClusterAffinity
 
@@ -21,8 +21,8 @@ class TaintToAdd(UserStruct, frozen=True):
     key: str
     effect: Effect
     value: str = ""
-    add_on_match_seconds: int = 300
-    remove_on_mismatch_seconds: int = 180
+    add_on_match_seconds: Int32 = 300
+    remove_on_mismatch_seconds: Int32 = 180
 
 
 class PolicyTaint(UserStruct, frozen=True):
