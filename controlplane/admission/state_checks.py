@@ -38,7 +38,7 @@ from controlplane.kinds.drill import DRILL, MOST_SIMULATED, SIMULATED, drain_nam
 from controlplane.kinds.eviction import eviction_name
 from controlplane.kinds.failback import FAILBACK, Failback
 from controlplane.kinds.interpreter_customization import OPERATIONS, script_path
-from controlplane.kinds.rows import ENDED, Eviction
+from controlplane.kinds.rows import ENDED, NO_REFUGE, STATE_MISSING, Eviction
 from controlplane.settings import Settings
 
 MAX_NAMED_TAINTS = 5  # in a warning
@@ -243,9 +243,19 @@ def _queued_evictions(state: State, kind: Kind, edited: Object, settings: Settin
     namespace, name = Ref.parse(first.binding).namespace, eviction_name(first)
     named = f"{namespace}/{name}" if namespace else name
     return (
-        f"{count}: this edit neither stops nor changes them, because evictions are decided when the taint appears. To "
-        f'keep a copy on its cluster: lifeboat skip {named} --reason "keep it"',
+        f"{count}: this edit neither stops nor changes them, because evictions are decided when the taint appears"
+        f"{_held_ones(rows)}. To keep a copy on its cluster: "
+        f'lifeboat skip {named} --reason "keep it"',
     )
+
+
+def _held_ones(rows: list[Eviction]) -> str:
+    """Return what an edit does to evictions that are held for want of a place or of state: they are tried again."""
+    reasons = [row.reason for row in rows if row.held and row.reason in (NO_REFUGE, STATE_MISSING)]
+    if not reasons:
+        return ""
+    named, verb = " or ".join(sorted(set(reasons))), "is" if len(reasons) == 1 else "are"
+    return f"; {len(reasons)} of them {verb} held ({named}) and {verb} tried again after it"
 
 
 def _bindings_of(state: State, policy: Ref) -> list[Ref]:

@@ -45,6 +45,23 @@ def test_editing_a_policy_says_how_many_evictions_it_does_not_change(
     assert "warning" not in api.patch(url, BEARS_IT).headers
 
 
+def test_an_edit_says_that_held_evictions_are_tried_again(api: Client, server: Server, namespace: str) -> None:
+    url = claimed(api, server, namespace, "one", "two", "three")
+    server.sql(
+        "UPDATE failover_eviction SET state = 'Held', reason = 'NoRefuge'"
+        f" WHERE binding = 'work.karmada.io/ResourceBinding:{namespace}/two' RETURNING 1"
+    )
+    server.sql(
+        "UPDATE failover_eviction SET state = 'Held', reason = 'EvictionHold'"
+        f" WHERE binding = 'work.karmada.io/ResourceBinding:{namespace}/three' RETURNING 1"
+    )
+
+    warning = api.patch(url, BEARS_IT).headers["warning"]
+
+    assert "3 evictions of its workloads queued: this edit neither stops nor changes them" in warning
+    assert "; 1 of them is held (NoRefuge) and is tried again after it. To keep a copy" in warning
+
+
 def test_what_it_names_is_there_to_be_skipped(api: Client, server: Server, namespace: str) -> None:
     url = claimed(api, server, namespace, "one")
     warning = api.patch(url, BEARS_IT).headers["warning"]
