@@ -18,8 +18,8 @@ TAINT: Final = """
 key: Key of the taint.
 value: Value of the taint.
 time_added: When the taint was added. The seconds of tolerations count from then.
-add_on_match_seconds: Seconds for which the conditions have to match before the taint is added.
-remove_on_mismatch_seconds: Seconds for which they have to be unmatched before the taint is removed.
+add_on_match_seconds: Seconds for which the conditions have to match before the taint is added. Unset: 300. At least 1.
+remove_on_mismatch_seconds: Seconds for which they must not match before the taint is removed. Unset: 180. At least 1.
 operator: Equal (default) compares the value, Exists takes any value.
 """
 REQUIREMENT: Final = """

@@ -127,6 +127,23 @@ def test_explain_says_which_taint_asks_which_toleration(k: Kubectl, what: str, s
     assert [text for text in said if text not in explained] == []
 
 
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("pp.spec.failover.cluster.purgeMode", "Unset: Gracefully"),
+        ("clustertaintpolicy.spec.taintsToAdd.addOnMatchSeconds", "Unset: 300. At least 1."),
+        ("clustertaintpolicy.spec.taintsToAdd.removeOnMismatchSeconds", "Unset: 180. At least 1."),
+        (
+            "clustertaintpolicy.spec.matchConditions.operator",
+            "A condition that the cluster does not have never matches, not even with NotIn",
+        ),
+        ("clustertaintpolicy.spec.addOnConditions.statusValues", "True, False, Unknown. At least one."),
+    ],
+)
+def test_explain_says_what_is_taken_where_a_field_is_unset(k: Kubectl, what: str, said: str) -> None:
+    assert said in " ".join(k("explain", what).split())
+
+
 def test_get_in_every_form(k: Kubectl, api: Client) -> None:
     api.post(deployments(k.namespace), deployment("web", replicas=2, image="nginx:1.27"))
 

@@ -165,7 +165,8 @@ class ClusterFailoverBehavior(UserStruct, frozen=True):
         str,
         Meta(
             description="Gracefully: the old copy is removed when the new copy is healthy. Directly: the new copy is "
-            "created when the old copy is gone. Applies to evictions by NoExecute and by PreferNoExecute."
+            "created when the old copy is gone. Unset: Gracefully. Applies to evictions by NoExecute and by "
+            "PreferNoExecute."
         ),
     ] = GRACEFULLY
     toleration_seconds: Annotated[

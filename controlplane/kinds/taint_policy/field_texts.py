@@ -26,8 +26,8 @@ taints: Taints of a policy without windows.
 """,
     MatchCondition: """
 condition_type: Type of the cluster's condition, such as Ready.
-operator: In or NotIn.
-status_values: Values of the condition's status.
+operator: In or NotIn. A condition that the cluster does not have never matches, not even with NotIn.
+status_values: Values of the condition's status: True, False, Unknown. At least one.
 """,
     TaintToAdd: TAINT,
     PolicyTaint: TAINT,
