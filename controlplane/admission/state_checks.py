@@ -18,6 +18,7 @@ from controlplane.clusters import taint_policies, taints
 from controlplane.clusters.tolerations import spelled
 from controlplane.engine.state import State
 from controlplane.eviction import failback
+from controlplane.eviction.eligibility import earliest_judgement, judge_taints
 from controlplane.kind import Kind
 from controlplane.kinds import (
     BINDINGS,
@@ -74,6 +75,8 @@ def check_write(
         warnings = (f"{kind.resource.kind} {old.metadata.name} is being deleted: apply it again once it is gone",)
     if old is not None and kind.key in (*POLICIES, *BINDINGS) and _spec(new) != _spec(old):
         warnings += _queued_evictions(state, kind, new, settings)
+        if kind.key in BINDINGS and settings.gate("Failover"):
+            warnings += _targets_that_leave(state, new, old, now=now)
     return warnings
 
 
@@ -256,6 +259,26 @@ def _held_ones(rows: list[Eviction]) -> str:
         return ""
     named, verb = " or ".join(sorted(set(reasons))), "is" if len(reasons) == 1 else "are"
     return f"; {len(reasons)} of them {verb} held ({named}) and {verb} tried again after it"
+
+
+def _targets_that_leave(state: State, new: Binding, old: Binding, *, now: datetime) -> tuple[str, ...]:
+    """Warn of targets that an edit adds on clusters whose taints evict them again: a copy is judged when it arrives
+    [judged-once] [edits-by-hand]."""
+    added = [target.name for target in new.spec.clusters if old.spec.target(target.name) is None]
+    if not added:
+        return ()
+    warnings, clusters = list[str](), state.get([Ref(CLUSTER, "", name) for name in added])
+    for cluster in clusters.values():
+        begin = cluster.metadata.creation_timestamp or now
+        judged = earliest_judgement(judge_taints(new.spec, cluster, (), clocks_from=begin))
+        if judged is None or judged.due_at is None:
+            continue
+        when = "again" if judged.due_at <= now else f"again at {judged.due_at:%Y-%m-%dT%H:%M:%SZ}"
+        warnings.append(
+            f"spec.clusters: taint {judged.key}:{judged.effect} of cluster {cluster.metadata.name} evicts the copy "
+            f"that this edit places there {when}: remove the taint first, or hold the eviction with an EvictionHold"
+        )
+    return tuple(warnings)
 
 
 def _bindings_of(state: State, policy: Ref) -> list[Ref]:

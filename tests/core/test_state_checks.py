@@ -24,10 +24,13 @@ from controlplane.kinds import (
     PROPAGATION_POLICY,
     RESOURCE_BINDING,
 )
+from controlplane.kinds.binding import TargetCluster
+from controlplane.kinds.cluster import Taint
 from controlplane.kinds.drain import DRAIN, Drain, DrainSpec
 from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.failback import FAILBACK, Failback, FailbackSpec
 from controlplane.kinds.maintenance_window import MaintenanceWindow
+from controlplane.kinds.policy import ClusterFailoverBehavior
 from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, QUEUED, RECOVERING, Eviction
 from controlplane.kinds.taint_policy import MatchCondition, TaintToAdd
 from controlplane.settings import Settings
@@ -235,3 +238,40 @@ def test_a_write_of_a_policy_that_is_being_deleted_says_that_it_does_not_keep_it
     said = state_checks.check_write(store, KINDS[PROPAGATION_POLICY], going, going, DEFAULT, now=START)
 
     assert said == ("PropagationPolicy all is being deleted: apply it again once it is gone",)
+
+
+SOFT = Taint("gone", "PreferNoExecute", time_added=START)
+OPEN = Settings(feature_gates={"Failover": True})
+PATIENT = ClusterFailoverBehavior(toleration_seconds=60)
+AGAIN = (
+    "spec.clusters: taint gone:{} of cluster member2 evicts the copy that this edit places there again{}: remove the "
+    "taint first, or hold the eviction with an EvictionHold"
+)
+
+
+@pytest.mark.parametrize(
+    ("taint", "failover", "settings", "said"),
+    [
+        (no_execute(), None, OPEN, AGAIN.format("NoExecute", "")),
+        (
+            SOFT,
+            PATIENT,
+            OPEN,
+            AGAIN.format("PreferNoExecute", f" at {START + timedelta(seconds=60):%Y-%m-%dT%H:%M:%SZ}"),
+        ),
+        (SOFT, None, OPEN, ""),
+        (no_execute(), None, DEFAULT, ""),  # the gate is off: nothing is evicted
+    ],
+)
+def test_who_places_a_copy_where_a_taint_evicts_it_is_warned(
+    taint: Taint, failover: ClusterFailoverBehavior | None, settings: Settings, said: str
+) -> None:
+    """[edits-by-hand] [judged-once] a copy is judged when it arrives."""
+    store = MemoryStore(clock=lambda: START)
+    store.create(cluster("member1", taints=[taint]), cluster("member2", taints=[taint]))
+    before = binding("web", duplicated(), on={"member1": 2}, failover=failover)
+    after = before.with_spec(clusters=(TargetCluster("member1", 2), TargetCluster("member2", 2)))
+
+    warnings = state_checks.check_write(store, KINDS[RESOURCE_BINDING], after, before, settings, now=START)
+
+    assert warnings == ((said,) if said else ())
