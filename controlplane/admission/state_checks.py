@@ -6,7 +6,7 @@ with a Warning. Admission itself (`admit`) sees one object only; these checks ru
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +18,7 @@ from controlplane.clusters import taint_policies, taints
 from controlplane.clusters.tolerations import spelled
 from controlplane.engine.state import State
 from controlplane.eviction import failback
-from controlplane.eviction.eligibility import earliest_judgement, judge_taints
+from controlplane.eviction.eligibility import earliest_judgement, judge_taints, stays_as_decided
 from controlplane.kind import Kind
 from controlplane.kinds import (
     BINDINGS,
@@ -32,13 +32,14 @@ from controlplane.kinds import (
     POLICIES,
     RESOURCE_BINDING,
 )
-from controlplane.kinds.binding import Binding, origin
-from controlplane.kinds.cluster import EVICTING_EFFECTS, Taint
+from controlplane.kinds.binding import Binding, ResourceBindingSpec, origin
+from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster, Taint
 from controlplane.kinds.drain import DRAIN
 from controlplane.kinds.drill import DRILL, MOST_SIMULATED, SIMULATED, drain_name
 from controlplane.kinds.eviction import eviction_name
 from controlplane.kinds.failback import FAILBACK, Failback
 from controlplane.kinds.interpreter_customization import OPERATIONS, script_path
+from controlplane.kinds.policy import PropagationSpec
 from controlplane.kinds.rows import ENDED, NO_REFUGE, STATE_MISSING, Eviction
 from controlplane.settings import Settings
 
@@ -226,18 +227,19 @@ def _is_inactive(known: Failback) -> bool:
     return known.spec.stop or known.spec.dry_run
 
 
-def _queued_evictions(state: State, kind: Kind, edited: Object, settings: Settings) -> tuple[str, ...]:
-    """Return a warning if evictions of an edited policy or binding are queued; it says whether the edit changes them.
+def _queued_evictions(state: State, kind: Kind, edited: Any, settings: Settings) -> tuple[str, ...]:
+    """Return warnings if copies of an edited policy or binding are on clusters with evicting taints; they say whether
+    the edit changes what happens to them.
 
-    Eligibility is decided when the taint appears [judged-once], unless eviction.reevaluatePolicies is on.
+    It is decided when the taint appears [judged-once], unless eviction.reevaluatePolicies is on.
     """
-    if not state.evictions_by_cluster():
-        return ()
     refs = [edited.ref] if kind.key in BINDINGS else _bindings_of(state, edited.ref)
-    by_binding = state.rows(Eviction, "binding", [str(ref) for ref in refs])
-    rows = [row for rows in by_binding.values() for row in rows if row.due_at is not None and row.state not in ENDED]
+    by_binding = state.rows(Eviction, "binding", [str(ref) for ref in refs]) if refs else {}
+    judged = [row for rows in by_binding.values() for row in rows if row.state not in ENDED]
+    rows = [row for row in judged if row.due_at is not None]
+    staying = () if settings.eviction.reevaluate_policies else _staying(state, edited.spec, judged)
     if not rows:
-        return ()
+        return staying
     at_least = "at least " if len(refs) >= MAX_BINDINGS else ""
     count = f"{at_least}{len(rows)} {'eviction' if len(rows) == 1 else 'evictions'} of its workloads queued"
     if settings.eviction.reevaluate_policies:
@@ -249,6 +251,32 @@ def _queued_evictions(state: State, kind: Kind, edited: Object, settings: Settin
         f"{count}: this edit neither stops nor changes them, because evictions are decided when the taint appears"
         f"{_held_ones(rows)}. To keep a copy on its cluster: "
         f'lifeboat skip {named} --reason "keep it"',
+        *staying,
+    )
+
+
+def _staying(state: State, spec: ResourceBindingSpec | PropagationSpec, judged: Sequence[Eviction]) -> tuple[str, ...]:
+    """Warn of copies that stay on clusters with evicting taints, as was decided, although the edited policy or binding
+    would have the taints evict them."""
+    names = sorted({row.cluster for row in judged if row.due_at is None})
+    if not names:
+        return ()
+    clusters: dict[Ref, Cluster] = state.get([Ref(CLUSTER, "", name) for name in names])
+    found = [
+        (row.cluster, decided)
+        for row in sorted(judged, key=lambda row: row.key)
+        if (cluster := clusters.get(Ref(CLUSTER, "", row.cluster))) is not None
+        and (decided := stays_as_decided(spec, cluster, row)) is not None
+    ]
+    if not found:
+        return ()
+    (name, taint), many = found[0], len(found) > 1
+    count = f"{len(found)} copies of its workloads stay" if many else "1 copy of its workloads stays"
+    where = f"cluster {name}" + (" and others" if len({on for on, _ in found}) > 1 else "")
+    return (
+        f"{count} on {where}: this edit does not evict {'them' if many else 'it'}, because that was decided when taint "
+        f"{taint.key}:{taint.effect} appeared. It counts for taints that are added later; with "
+        f"eviction.reevaluatePolicies each edit counts",
     )
 
 
@@ -261,13 +289,14 @@ def _held_ones(rows: list[Eviction]) -> str:
     return f"; {len(reasons)} of them {verb} held ({named}) and {verb} tried again after it"
 
 
-def _targets_that_leave(state: State, new: Binding, old: Binding, *, now: datetime) -> tuple[str, ...]:
+def _targets_that_leave(state: State, new: Any, old: Any, *, now: datetime) -> tuple[str, ...]:
     """Warn of targets that an edit adds on clusters whose taints evict them again: a copy is judged when it arrives
     [judged-once] [edits-by-hand]."""
     added = [target.name for target in new.spec.clusters if old.spec.target(target.name) is None]
     if not added:
         return ()
-    warnings, clusters = list[str](), state.get([Ref(CLUSTER, "", name) for name in added])
+    warnings = list[str]()
+    clusters: dict[Ref, Cluster] = state.get([Ref(CLUSTER, "", name) for name in added])
     for cluster in clusters.values():
         begin = cluster.metadata.creation_timestamp or now
         judged = earliest_judgement(judge_taints(new.spec, cluster, (), clocks_from=begin))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from controlplane.kinds.binding import ResourceBindingSpec
 from controlplane.kinds.cluster import NO_EXECUTE, Taint
-from controlplane.kinds.policy import Toleration
+from controlplane.kinds.policy import PropagationSpec, Toleration
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -31,7 +31,7 @@ def untolerated(
     )
 
 
-def wait_seconds(spec: ResourceBindingSpec, taint: Taint, taints: Sequence[Taint]) -> float | None:
+def wait_seconds(spec: ResourceBindingSpec | PropagationSpec, taint: Taint, taints: Sequence[Taint]) -> float | None:
     """Return how many seconds after the taint was added a copy leaves. None: it stays.
 
     NoExecute: 0 if no toleration of the placement tolerates the taint. Otherwise the shortest tolerationSeconds among

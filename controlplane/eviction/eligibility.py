@@ -15,6 +15,7 @@ from controlplane.apimachinery.times import later
 from controlplane.clusters.tolerations import wait_seconds
 from controlplane.kinds.binding import Binding, ResourceBindingSpec
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
+from controlplane.kinds.policy import PropagationSpec
 from controlplane.kinds.rows import Eviction, Judgement
 
 
@@ -82,3 +83,20 @@ def earliest_judgement(judgements: Iterable[Judgement]) -> Judgement | None:
         if judgement.due_at is not None
     ]
     return min(evicting, key=lambda item: item[:3])[3] if evicting else None
+
+
+def stays_as_decided(spec: ResourceBindingSpec | PropagationSpec, cluster: Cluster, row: Eviction) -> Judgement | None:
+    """Return the judgement by which a copy stays although `spec`, as it is now, would have a taint evict it.
+
+    None: there is none, or the copy leaves for another taint.
+    """
+    if row.due_at is not None:
+        return None
+    stored = {(entry.key, entry.effect, entry.time_added): entry for entry in row.judged}
+    for taint in cluster.spec.taints:
+        if taint.time_added is None or wait_seconds(spec, taint, cluster.spec.taints) is None:
+            continue
+        judged = stored.get((taint.key, taint.effect, taint.time_added))
+        if judged is not None:
+            return judged
+    return None

@@ -30,8 +30,8 @@ from controlplane.kinds.drain import DRAIN, Drain, DrainSpec
 from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.failback import FAILBACK, Failback, FailbackSpec
 from controlplane.kinds.maintenance_window import MaintenanceWindow
-from controlplane.kinds.policy import ClusterFailoverBehavior
-from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, QUEUED, RECOVERING, Eviction
+from controlplane.kinds.policy import ClusterFailoverBehavior, FailoverBehavior
+from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, QUEUED, RECOVERING, Eviction, Judgement
 from controlplane.kinds.taint_policy import MatchCondition, TaintToAdd
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding, cluster, eviction, no_execute, taint_policy
@@ -275,3 +275,37 @@ def test_who_places_a_copy_where_a_taint_evicts_it_is_warned(
     warnings = state_checks.check_write(store, KINDS[RESOURCE_BINDING], after, before, settings, now=START)
 
     assert warnings == ((said,) if said else ())
+
+
+STAYED = (
+    "1 copy of its workloads stays on cluster member1: this edit does not evict it, because that was decided when "
+    "taint gone:PreferNoExecute appeared. It counts for taints that are added later; with eviction.reevaluatePolicies "
+    "each edit counts"
+)
+STAYS = (Judgement("gone", "PreferNoExecute", START),)
+
+
+@pytest.mark.parametrize(
+    ("failover", "judged", "settings", "said"),
+    [
+        (PATIENT, STAYS, DEFAULT, (STAYED,)),
+        (None, STAYS, DEFAULT, ()),  # it would stay under this policy as well
+        (PATIENT, (replace(STAYS[0], time_added=NOW),), DEFAULT, ()),  # an earlier taint: this one is judged yet
+        (PATIENT, STAYS, ANEW, ()),
+    ],
+)
+def test_who_lets_workloads_leave_only_after_the_taint_is_told_that_they_stay(
+    failover: ClusterFailoverBehavior | None, judged: tuple[Judgement, ...], settings: Settings, said: tuple[str, ...]
+) -> None:
+    """[judged-once] for an edit of the binding, and for one of the policy."""
+    after = binding("web", duplicated(), on={"member1": 2}, failover=failover)
+    rule = propagation_policy("web", placement=duplicated(), failover=FailoverBehavior(cluster=failover))
+    claim = {f"propagationpolicy.karmada.io/{field}": getattr(rule.metadata, field) for field in ("namespace", "name")}
+    store = MemoryStore(clock=lambda: START)
+    store.create(ONE.with_meta(annotations=claim), cluster("member1", taints=[SOFT]))
+    stays = replace(row(QUEUED, stays=True), judged=judged)
+    store.apply([(None, Decision(changes=(Save(stays),)))], by=Actor("test"))
+    edits = ((RESOURCE_BINDING, after, EDITED), (PROPAGATION_POLICY, rule, rule.with_spec(priority=1)))
+    for kind, edited, old in edits:
+        warnings = state_checks.check_write(store, KINDS[kind], edited, old, settings, now=START)
+        assert warnings == said
