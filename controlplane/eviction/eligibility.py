@@ -88,7 +88,7 @@ def earliest_judgement(judgements: Iterable[Judgement]) -> Judgement | None:
 def stays_as_decided(spec: ResourceBindingSpec | PropagationSpec, cluster: Cluster, row: Eviction) -> Judgement | None:
     """Return the judgement by which a copy stays although `spec`, as it is now, would have a taint evict it.
 
-    None: there is none, or the copy leaves for another taint.
+    None: there is none, the copy leaves for another taint, or an operator skipped its eviction.
     """
     if row.due_at is not None:
         return None
@@ -97,6 +97,6 @@ def stays_as_decided(spec: ResourceBindingSpec | PropagationSpec, cluster: Clust
         if taint.time_added is None or wait_seconds(spec, taint, cluster.spec.taints) is None:
             continue
         judged = stored.get((taint.key, taint.effect, taint.time_added))
-        if judged is not None:
+        if judged is not None and judged.due_at is None:
             return judged
     return None

@@ -14,6 +14,7 @@ from controlplane.apimachinery.meta import Struct
 from controlplane.apimachinery.names import DIRECTLY_UNREACHABLE_ANNOTATION
 from controlplane.clusters import eviction_tier
 from controlplane.clusters.tolerations import wait_seconds
+from controlplane.eviction.eligibility import stays_as_decided
 from controlplane.eviction.purge import purge_mode
 from controlplane.eviction.refuge import refuge_from
 from controlplane.eviction.state_preservation import preserved_state
@@ -27,7 +28,7 @@ from controlplane.kinds.cluster import (
 from controlplane.kinds.obstacle import BLOCKS, WARNS, Obstacle
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.policy.unreachable_wait import parse_wait
-from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, ON_HOLD, UNSTEADY, Eviction
+from controlplane.kinds.rows import ENDED, HELD_BY_HAND, MAINTENANCE, ON_HOLD, UNSTEADY, Eviction
 from controlplane.settings import Settings
 
 REQUIRED_CONTROLLERS = (
@@ -114,7 +115,10 @@ def readiness(
         prospects.append(Prospect(target.name, not stays, _eviction_delay(binding, taints), refuge.why, last))
     if not binding.spec.clusters:
         obstacles.append(_not_placed(binding))
-    obstacles += [_waiting_eviction(row) for row in rows if row.reason and row.due_at is not None]
+    for row in rows:
+        cluster = outlook.clusters.get(row.cluster)
+        obstacles += [_waiting_eviction(row)] if row.reason and row.due_at is not None else []
+        obstacles += _decided_to_stay(binding, cluster, row) if cluster is not None and row.state not in ENDED else ()
     ready = not any(obstacle.severity == BLOCKS for obstacle in obstacles)
     return Readiness(str(binding.ref), ready, tuple(obstacles), tuple(prospects))
 
@@ -313,6 +317,21 @@ def _hold_obstacles(binding: Binding, cluster: Cluster, situation: Situation, *,
 def _waiting_eviction(row: Eviction) -> Obstacle:
     message = f"the eviction from cluster {row.cluster} waits: {row.message or row.reason}"
     return Obstacle("Waiting", WARNS, message, "see the item in the eviction queue", row.cluster)
+
+
+def _decided_to_stay(binding: Binding, cluster: Cluster, row: Eviction) -> Iterator[Obstacle]:
+    """Yield an obstacle if a copy stays in the present outage, although its policy would now have it leave."""
+    judged = stays_as_decided(binding.spec, cluster, row)
+    if judged is not None:
+        taint = f"{judged.key}:{judged.effect}"
+        yield Obstacle(
+            "DecidedToStay",
+            WARNS,
+            f"the copy on cluster {row.cluster} stays although {taint} is there: that was decided when the taint "
+            "appeared, and later edits of the policy do not count for it",
+            "set eviction.reevaluatePolicies, or move the copy with a Drain of the cluster",
+            row.cluster,
+        )
 
 
 def _cluster_gone(binding: Binding, cluster: str) -> Obstacle:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from controlplane.eviction.holds import Holds
 from controlplane.insight.failure_outlook import FailureOutlook, Situation
 from controlplane.insight.readiness import Readiness, readiness
 from controlplane.kinds.binding import Binding, BindingSnapshot, BindingSuspension
-from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.obstacle import BLOCKS, WARNS
 from controlplane.kinds.policy import (
     DIRECTLY,
@@ -22,13 +22,15 @@ from controlplane.kinds.policy import (
     SuspendClusters,
     Toleration,
 )
-from controlplane.kinds.rows import FleetState
+from controlplane.kinds.rows import Eviction, FleetState, Judgement
 from controlplane.kinds.taint_policy import ClusterTaintPolicy
 from controlplane.settings import GATES, Settings
-from tests.builders.objects import START, binding, cluster, not_ready_policy
+from tests.builders.objects import START, binding, cluster, eviction, not_ready_policy
 from tests.builders.placements import duplicated
 from tests.builders.steering import hold, window
 from tests.core.fleet_story import FAILOVER
+
+PATIENT = ClusterFailoverBehavior(toleration_seconds=60)
 
 
 def member(number: int, *, ready: str = "True") -> Cluster:
@@ -52,10 +54,11 @@ def asked(
     *,
     clusters: tuple[Cluster, ...] = MEMBERS,
     policies: tuple[ClusterTaintPolicy, ...] = (not_ready_policy(),),
+    rows: tuple[Eviction, ...] = (),
     **situation: Any,
 ) -> Readiness:
     now = Situation(clusters, policies, **{"fleet": WATCHING, **situation})
-    return readiness(one or app(), FailureOutlook(now, settings, now=START + timedelta(hours=1)))
+    return readiness(one or app(), FailureOutlook(now, settings, now=START + timedelta(hours=1)), rows=rows)
 
 
 def test_a_workload_that_would_move_says_so_and_where_to() -> None:
@@ -141,6 +144,24 @@ def test_what_only_warns_does_not_keep_it_from_being_ready() -> None:
 
     assert found.ready
     assert [one.severity for one in found.obstacles] != [BLOCKS]
+
+
+@pytest.mark.parametrize(
+    ("failover", "due", "said"), [(PATIENT, None, True), (None, None, False), (PATIENT, START, False)]
+)
+def test_a_copy_that_stays_as_it_was_decided_says_so_although_its_policy_would_have_it_leave(
+    failover: ClusterFailoverBehavior | None, due: datetime | None, said: bool
+) -> None:
+    """[judged-once] `due`: of the judgement. An eviction with one that an operator skipped stays for another reason."""
+    soft = Taint("gone", "PreferNoExecute", time_added=START)
+    there = (MEMBERS[0].with_spec(taints=(soft,)), *MEMBERS[1:])
+    decided = Judgement("gone", "PreferNoExecute", START, due)
+
+    found = asked(app(failover), clusters=there, rows=(eviction(app(), due_at=None, judged=(decided,)),))
+
+    reported = [one for one in found.obstacles if one.what == "DecidedToStay"]
+    assert [(one.severity, one.cluster) for one in reported] == ([(WARNS, "member1")] if said else [])
+    assert all("gone:PreferNoExecute" in one.message for one in reported)
 
 
 def test_what_goes_along_with_a_workload_names_it() -> None:
