@@ -294,7 +294,7 @@ STAYS = (Judgement("gone", "PreferNoExecute", START),)
         (PATIENT, STAYS, ANEW, ()),
     ],
 )
-def test_who_lets_workloads_leave_only_after_the_taint_is_told_that_they_stay(
+def test_an_edit_that_lets_workloads_leave_after_the_taint_says_that_they_stay(
     failover: ClusterFailoverBehavior | None, judged: tuple[Judgement, ...], settings: Settings, said: tuple[str, ...]
 ) -> None:
     """[judged-once] for an edit of the binding, and for one of the policy."""
