@@ -30,6 +30,7 @@ from tests.builders.documents import (
 NUL = "a\0b"
 LONG = "".join(random.Random(1).choices(string.ascii_letters, k=9000))  # more than an index takes, however packed
 MUCH = 1 << 63
+MOST = (1 << 31) - 1  # in the fields that Karmada's Go types hold in 32 bits
 CLAIM = "propagationpolicy.karmada.io/name"
 
 
@@ -166,12 +167,16 @@ STORED: dict[str, tuple[Place, Document]] = {
     "a long image": (deployments, deployment("one", image=LONG)),
     "a long text": (config_maps, config_map("one", text=LONG)),
     "a long Event": (events, event(message=LONG)),
-    "a wait for ever": (policies, policy("one", failover={"cluster": {"tolerationSeconds": MUCH - 1}})),
-    "a window for ever": (
+    "a toleration for ever": (
+        policies,
+        policy("one", placement={"clusterTolerations": [{"operator": "Exists", "tolerationSeconds": MUCH - 1}]}),
+    ),
+    "the longest wait": (policies, policy("one", failover={"cluster": {"tolerationSeconds": MOST}})),
+    "the longest window": (
         taint_policies,
         {
             "metadata": {"name": "one"},
-            "spec": {"taintsToAdd": [{"key": "a", "effect": "NoExecute", "addOnMatchSeconds": MUCH - 1}]},
+            "spec": {"taintsToAdd": [{"key": "a", "effect": "NoExecute", "addOnMatchSeconds": MOST}]},
         },
     ),
     "the last date there is": (
