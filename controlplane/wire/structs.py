@@ -179,8 +179,12 @@ def _with(node: Node, extra: dict[str, Any] | None) -> Node:
 
 
 def _text(struct_type: type) -> str:
-    """Return the first paragraph of a type's own docstring. The rest is meant for readers of the code."""
-    return cleandoc(struct_type.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
+    """Return the first paragraph of a type's own docstring, with its fields under their names in documents. The rest is
+    meant for readers of the code."""
+    text = cleandoc(struct_type.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
+    for field in msgspec.structs.fields(struct_type):
+        text = text.replace(f"`{field.name}`", f"`{field.encode_name}`")
+    return text
 
 
 def _name(reference: str) -> str:

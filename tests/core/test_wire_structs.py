@@ -26,6 +26,8 @@ class Port(Struct, frozen=True):
 
 
 class BoatSpec(Struct, frozen=True):
+    """What it is. `launched_at` comes after `seat_count`, and `built_at` is no field."""
+
     seat_count: Annotated[int, Meta(description="How many it carries.")] = 0
     ports: Annotated[
         tuple[Port, ...],
@@ -51,6 +53,12 @@ class Boat(Object, frozen=True):
 
 class Unspeakable(Struct, frozen=True):
     pair: complex = 0j
+
+
+def test_a_description_calls_fields_as_on_the_wire():
+    text = "What it is. `launchedAt` comes after `seatCount`, and `built_at` is no field."
+
+    assert schema_of(Boat).property("spec").description == text
 
 
 def test_fields_are_called_and_typed_as_on_the_wire():

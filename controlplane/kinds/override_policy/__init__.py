@@ -82,7 +82,7 @@ class Overriders(UserStruct, frozen=True):
 
 
 class OverrideRule(UserStruct, frozen=True):
-    """Changes for the clusters that an affinity chooses. `target_cluster` None: for every cluster."""
+    """Changes for the clusters that an affinity chooses. `target_cluster` unset: for every cluster."""
 
     overriders: Overriders
     target_cluster: ClusterAffinity | None = None
