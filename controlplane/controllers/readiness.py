@@ -20,6 +20,7 @@ from controlplane.controllers.reads.readiness_state import situation_of
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Save
 from controlplane.engine.state import State, Unreadable, Watch
+from controlplane.eviction.eligibility import finished_copies
 from controlplane.eviction.purge import is_eviction
 from controlplane.eviction.state_preservation import has_preservation_rules
 from controlplane.insight.failure_outlook import FailureOutlook, Situation
@@ -80,7 +81,8 @@ class GroupsSnapshot(msgspec.Struct, frozen=True):
 
 
 def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
-    """A binding is due when its spec or an annotation changed, or the state that is to be preserved.
+    """A binding is due when its spec or an annotation changed, the state that is to be preserved, or which copies have
+    finished.
 
     A new binding is due once the scheduler has reported about it. A binding that was just evicted is due later.
     """
@@ -89,8 +91,8 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
     if old is not None and _awaits_scheduler(old) and not _awaits_scheduler(new):
         return (new.ref,)
     same = old is not None and old.spec == new.spec and old.metadata.annotations == new.metadata.annotations
-    if same and old is not None and has_preservation_rules(new):
-        same = old.status.aggregated_status == new.status.aggregated_status
+    if same and old is not None and old.status.aggregated_status != new.status.aggregated_status:
+        same = not has_preservation_rules(new) and finished_copies(old) == finished_copies(new)
     return () if same else (new.ref,)
 
 

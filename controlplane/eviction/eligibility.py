@@ -49,12 +49,18 @@ def judge_taints(
 def has_finished(binding: Binding, cluster: str) -> bool:
     """Test whether the copy on a cluster has finished, as a complete Job. Another one would run a second time, so it
     stays where it is, also if its cluster is lost."""
+    return cluster in finished_copies(binding)
+
+
+def finished_copies(binding: Binding) -> frozenset[str]:
+    """Return the clusters whose copy of a binding has finished."""
     template = binding.spec.resource
     knows = interpret.interpreter_for(template.api_version, template.kind)
     if not knows.ends:
-        return False
-    items = binding.status.aggregated_status
-    return any(item.cluster_name == cluster and knows.has_finished(item.status) for item in items)
+        return frozenset()
+    return frozenset(
+        [item.cluster_name for item in binding.status.aggregated_status if knows.has_finished(item.status)]
+    )
 
 
 def has_unjudged_taint(spec: ResourceBindingSpec, clusters: Mapping[str, Cluster], rows: Iterable[Eviction]) -> bool:

@@ -14,7 +14,7 @@ from controlplane.apimachinery.meta import Struct
 from controlplane.apimachinery.names import DIRECTLY_UNREACHABLE_ANNOTATION
 from controlplane.clusters import eviction_tier
 from controlplane.clusters.tolerations import wait_seconds
-from controlplane.eviction.eligibility import stays_as_decided
+from controlplane.eviction.eligibility import finished_copies, stays_as_decided
 from controlplane.eviction.purge import purge_mode
 from controlplane.eviction.refuge import refuge_from
 from controlplane.eviction.state_preservation import preserved_state
@@ -54,6 +54,10 @@ HOLD_REMEDIES = {
 """What to do about a hold, by reason."""
 
 
+HAS_FINISHED = "it has finished; another copy would run a second time"
+"""Why a copy stays that has nothing to lose."""
+
+
 class Prospect(Struct, frozen=True):
     """What would happen if one cluster of a binding failed now.
 
@@ -68,7 +72,7 @@ class Prospect(Struct, frozen=True):
 
 
 class Readiness(Struct, frozen=True):
-    """The answer for one binding. `ready`: it would move away from each of its clusters."""
+    """The answer for one binding. `ready`: it would move away from each of its clusters, where it has not finished."""
 
     binding: str
     ready: bool
@@ -90,12 +94,15 @@ def readiness(
     situation, settings, now = outlook.situation, outlook.settings, outlook.now
     general = [*fleet_obstacles(situation, settings, now=now)] if fleet_wide else []
     general += _binding_obstacles(binding, settings)
-    obstacles, prospects = list(general), []
+    obstacles, prospects, finished = list(general), [], finished_copies(binding)
     for target in binding.spec.clusters:
         cluster = outlook.clusters.get(target.name)
         if cluster is None:
             obstacles.append(_cluster_gone(binding, target.name))
             prospects.append(Prospect(target.name, False))
+            continue
+        if target.name in finished:
+            prospects.append(Prospect(target.name, False, refuge=HAS_FINISHED))
             continue
         taints = outlook.taints(cluster)
         specific = [*outlook.undetected(cluster), *_taint_obstacles(binding, cluster, taints)]

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from controlplane.eviction.holds import Holds
 from controlplane.insight.failure_outlook import FailureOutlook, Situation
-from controlplane.insight.readiness import Readiness, readiness
-from controlplane.kinds.binding import Binding, BindingSnapshot, BindingSuspension
+from controlplane.insight.readiness import HAS_FINISHED, Readiness, readiness
+from controlplane.kinds.binding import AggregatedStatusItem, Binding, BindingSnapshot, BindingSuspension
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.obstacle import BLOCKS, WARNS
 from controlplane.kinds.policy import (
@@ -87,6 +87,28 @@ def test_a_directly_workload_says_what_will_wait_and_for_whom(patience: str, unr
 
     assert (prospect.moves, prospect.waits_for) == (True, waits_for)
     assert asked(app()).prospects[0].waits_for == ""
+
+
+def job(**ended_on: str) -> Binding:
+    """A Job with copies on member1 and member2, which may run nowhere else; it has ended on some, with a condition."""
+    one = binding("web", duplicated("member1", "member2"), on={"member1": 1, "member2": 1})
+    statuses = [(name, {"conditions": [{"type": how, "status": "True"}]}) for name, how in ended_on.items()]
+    resource = replace(one.spec.resource, api_version="batch/v1", kind="Job")
+    reported = tuple([AggregatedStatusItem(name, status, applied=True) for name, status in statuses])
+    return one.with_spec(resource=resource).with_status(aggregated_status=reported)
+
+
+@pytest.mark.parametrize("how", ["Complete", "Failed"])
+def test_a_copy_that_has_finished_stays_and_is_no_obstacle(how: str) -> None:
+    running, half, over = asked(job()), asked(job(member1=how)), asked(job(member1=how, member2=how))
+
+    assert [[one.cluster for one in found.obstacles] for found in (running, half, over)] == [
+        ["member1", "member2"],
+        ["member2"],
+        [],
+    ]
+    assert [running.ready, half.ready, over.ready] == [False, False, True]
+    assert [(one.moves, one.refuge) for one in over.prospects] == [(False, HAS_FINISHED)] * 2
 
 
 HOLD = hold("h", reason="fair")

@@ -33,7 +33,7 @@ from tests.builders.objects import START, binding, eviction, leaving, no_execute
 from tests.builders.placements import duplicated
 from tests.builders.steering import hold
 from tests.core.fleet_story import FAILOVER
-from tests.core.test_readiness import MEMBERS, member
+from tests.core.test_readiness import MEMBERS, job, member
 
 ANYWHERE = duplicated(least=1, most=1)
 
@@ -137,6 +137,21 @@ def test_the_answer_about_a_binding_waits_longer_after_an_eviction() -> None:
     office.change(bound("web"), placement=ANYWHERE)
     assert office.wait(AFTER_CHANGE.total_seconds() + 1) == 1
     assert office.verdicts("web") == {"web": "Ready"}
+
+
+def test_a_job_that_finishes_has_a_new_answer_and_other_news_of_its_copies_changes_none() -> None:
+    one = job().with_meta(name="job")
+    office = Office(*fleet(one, bound("a")))
+    assert office.verdicts("job") == {"job": "Blocked"}
+
+    running = job(member1="Suspended", member2="Suspended").status
+    office.store.put(office.stored(one).with_status(aggregated_status=running.aggregated_status), office.stored(one))
+    assert office.wait(10) == 0
+    over = job(member1="Complete", member2="Complete").status
+    office.store.put(office.stored(one).with_status(aggregated_status=over.aggregated_status), office.stored(one))
+
+    assert office.wait(10) == 1
+    assert office.verdicts("job") == {"job": "Ready"}
 
 
 def test_a_policy_that_is_created_or_deleted_changes_all_answers() -> None:
